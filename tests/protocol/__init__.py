@@ -1,1 +1,1 @@
-"""The protocol as it is spoken: each operation, in each version and binding, with what it gets for good and bad params."""
+"""Protocol tables: each operation in each version and binding, with the expected response to valid and invalid params."""

@@ -1,4 +1,4 @@
-"""What an answer says, read the same way from each version and binding: a result, or an error as the tables have it."""
+"""Results and errors of responses, in one form for each version and binding."""
 
 import json
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from tests.support.asgi import Answer
 
 @dataclass(frozen=True)
 class Error:
-    """A row of the specification's table of errors (5.4)."""
+    """Row of the error table in A2A 5.4."""
 
     code: int
     http: int
@@ -36,7 +36,7 @@ A2A_JSON = "application/a2a+json"
 
 
 def check_refusal(dialect: Dialect, answer: Answer, error: Error) -> str:
-    """Check that the answer is the error, as the dialect puts it, and return its sentence."""
+    """Check that the response is the error in the dialect's form, and return its message."""
     body = json.loads(answer.body)
     if not dialect.is_rest:
         assert answer.status in (200, 413), body
@@ -53,7 +53,7 @@ def check_refusal(dialect: Dialect, answer: Answer, error: Error) -> str:
     else:
         assert answer.status == error.http, body
         assert answer.headers["content-type"] == JSON
-        # v0.3's clients read the error flat, with JSON-RPC's codes.
+        # v0.3's error has no wrapper, and JSON-RPC's codes.
         told, details = body, body.get("data", [])
         assert told["code"] == error.code, body
     if error.reason:
@@ -67,7 +67,7 @@ def check_refusal(dialect: Dialect, answer: Answer, error: Error) -> str:
 
 
 def result_of(dialect: Dialect, answer: Answer) -> Any:
-    """Return the result of an answer that is none of a stream."""
+    """Return the result of a unary response."""
     assert answer.status == 200, answer.body
     assert answer.headers["content-type"] == (A2A_JSON if dialect.name == "HTTP+JSON 1.0" else JSON)
     body = json.loads(answer.body)
@@ -95,7 +95,7 @@ def events_of(dialect: Dialect, answer: Answer) -> list[Any]:
 
 
 def gist(operation: str, dialect: Dialect, answer: Answer) -> str:
-    """Return what the answer is in one line, the same in each dialect: a task's state, a stream's kinds, a count."""
+    """Return a summary, equal in each dialect: a task's state, the kinds of a stream's events, or a count."""
     if answer.headers["content-type"].startswith("text/event-stream"):
         return " ".join(_kind(event) for event in events_of(dialect, answer))
     result = result_of(dialect, answer)
@@ -106,7 +106,7 @@ def gist(operation: str, dialect: Dialect, answer: Answer) -> str:
     if operation == "ListTasks":
         return f"{len(result['tasks'])} of {result['totalSize']}"
     if operation == "ListTaskPushNotificationConfigs":
-        # v0.3's JSON-RPC answers with the list itself.
+        # v0.3's JSON-RPC returns the list without a wrapper.
         configs = result if isinstance(result, list) else result.get("configs", [])
         more = isinstance(result, dict) and result.get("nextPageToken")
         return f"{len(configs)} configs{' and more' if more else ''}"
@@ -134,7 +134,7 @@ _KINDS = {"task": "task", "message": "message", "status-update": "status", "arti
 
 
 def _kind(result: dict[str, Any]) -> str:
-    """Return what an event or a result is, and its state."""
+    """Return the kind of an event or a result, and its state."""
     if "kind" in result:
         kind, inner = _KINDS[result["kind"]], result
     elif len(result) == 1 and (name := next(iter(result))) in _ENVELOPES:

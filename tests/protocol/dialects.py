@@ -1,4 +1,4 @@
-"""How an operation and its params, written in v1's words, are put on the wire in each version and binding, and read back."""
+"""Dialects: conversion of operations and params from v1.0 to each version and binding."""
 
 import json
 from abc import ABC, abstractmethod
@@ -12,7 +12,7 @@ Json = Any
 
 @dataclass(frozen=True)
 class Sent:
-    """An HTTP request."""
+    """HTTP request."""
 
     method: str
     target: str
@@ -21,7 +21,7 @@ class Sent:
 
 
 class Dialect(ABC):
-    """A version on a binding."""
+    """Version of the protocol in a binding."""
 
     name: str
     version: str
@@ -29,7 +29,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def request(self, operation: str, params: Json) -> Sent | None:
-        """The request, or None where this dialect has no such operation or cannot say such a thing."""
+        """Return the request, or `None` for an operation or params outside of this dialect."""
 
 
 RPC_V03 = {
@@ -67,21 +67,21 @@ REST_V03 = {
 }
 
 
-class Rpc(Dialect):
+class RpcDialect(Dialect):
     """JSON-RPC 2.0 on one URL."""
 
     version = "1.0"
     name = "JSON-RPC 1.0"
 
     def request(self, operation: str, params: Json) -> Sent | None:
-        """See `Dialect`; `params` of None are left out."""
+        """See `Dialect`; params of `None` are omitted."""
         envelope: dict[str, Json] = {"jsonrpc": "2.0", "id": 7, "method": operation}
         if params is not None:
             envelope["params"] = params
         return Sent("POST", "/", dump(envelope), {"content-type": "application/json"})
 
 
-class RpcV03(Rpc):
+class RpcV03Dialect(RpcDialect):
     """v0.3's methods on the same URL."""
 
     version = "0.3"
@@ -93,7 +93,7 @@ class RpcV03(Rpc):
         return super().request(method, _params_v03(operation, params)) if method else None
 
 
-class Rest(Dialect):
+class RestDialect(Dialect):
     """HTTP+JSON: a path for each operation."""
 
     version = "1.0"
@@ -103,7 +103,7 @@ class Rest(Dialect):
     media_type = "application/a2a+json"
 
     def request(self, operation: str, params: Json) -> Sent | None:
-        """See `Dialect`; what the path names is no part of the body."""
+        """See `Dialect`; the body omits the fields in the path."""
         if operation not in self.paths or not isinstance(params, dict | None):
             return None
         method, path = self.paths[operation]
@@ -122,11 +122,11 @@ class Rest(Dialect):
         return Sent(method, f"{path}?{urlencode(words)}" if words else path)
 
     def body(self, operation: str, params: Json) -> Json:
-        """The params as this dialect's body has them."""
+        """Return the params in the form of the body."""
         return params
 
 
-class RestV03(Rest):
+class RestV03Dialect(RestDialect):
     """v0.3's paths under /v1, with bodies in the JSON of its protobuf messages."""
 
     version = "0.3"
@@ -135,7 +135,7 @@ class RestV03(Rest):
     media_type = "application/json"
 
     def body(self, operation: str, params: Json) -> Json:
-        """See `Rest`."""
+        """See `RestDialect`."""
         if operation in ("SendMessage", "SendStreamingMessage"):
             return _proto_v03(params)
         if operation == "CreateTaskPushNotificationConfig":
@@ -143,16 +143,16 @@ class RestV03(Rest):
         return params
 
 
-DIALECTS: tuple[Dialect, ...] = (Rpc(), RpcV03(), Rest(), RestV03())
+DIALECTS: tuple[Dialect, ...] = (RpcDialect(), RpcV03Dialect(), RestDialect(), RestV03Dialect())
 
 
 def dump(value: Json) -> bytes:
-    """The value as JSON; what half a surrogate pair is stays so, escaped."""
+    """Return the value as JSON; a lone surrogate is escaped."""
     return json.dumps(value).encode()
 
 
 def body_of(sent: Sent) -> Json:
-    """What the request's body says."""
+    """Return the JSON of the request's body."""
     return json.loads(sent.body)
 
 

@@ -1,4 +1,4 @@
-"""Requests that say what a plain one says, in other ways: they succeed, and their results are the plain one's."""
+"""Equivalent spellings of valid requests: each has the same result."""
 
 import re
 from typing import Any
@@ -24,7 +24,7 @@ UNKNOWN = st.text("qwz", min_size=3, max_size=8).map(lambda name: f"un{name}know
 
 
 def contents(draw: DrawFn) -> dict[str, Json]:
-    """A message's contents, each of which the protocol allows."""
+    """Valid contents of a message."""
     parts: list[Json] = [{"text": draw(TEXT)}]
     if draw(st.booleans()):
         parts.append(
@@ -43,7 +43,7 @@ def contents(draw: DrawFn) -> dict[str, Json]:
 
 
 def twice(draw: DrawFn, dialect: Dialect, length: Json = 3) -> tuple[str, Sent, Sent]:
-    """The same message for two contexts."""
+    """Return the same message for two contexts."""
     operation, message = draw(st.sampled_from(SENDS)), contents(draw)
     both = []
     for context in (draw(fresh_contexts), draw(fresh_contexts)):
@@ -55,7 +55,7 @@ def twice(draw: DrawFn, dialect: Dialect, length: Json = 3) -> tuple[str, Sent, 
 
 
 def equal(kind: str, draw: DrawFn, dialect: Dialect, change: Any, **headers: str) -> Variation:
-    """A request whose body is changed so, beside the plain one."""
+    """Return a plain request and its changed copy."""
     operation, plain, sent = twice(draw, dialect)
     body = rendered(change(body_of(sent)), chance(draw))
     return Variation(kind, with_body(sent, body, **headers), None, plain, operation)
@@ -76,7 +76,7 @@ def unknown_fields(draw: DrawFn, dialect: Dialect) -> Variation:
 
 
 def nulls(draw: DrawFn, dialect: Dialect) -> Variation:
-    """What is not given may be given as null."""
+    """Add a null value for a missing field."""
     names = draw(st.sets(st.sampled_from(["taskId", "metadata", "extensions", "referenceTaskIds"]), min_size=1))
 
     def change(body: Json) -> Json:
@@ -87,7 +87,7 @@ def nulls(draw: DrawFn, dialect: Dialect) -> Variation:
 
 
 def names_of_the_schema(draw: DrawFn, dialect: Dialect) -> Variation:
-    """Protobuf's JSON takes a field's own name for its camel case."""
+    """Replace camelCase by the proto name of a field."""
 
     def snake(value: Json, path: Path = ()) -> Json:
         if isinstance(value, dict) and not _is_data(path):
@@ -98,7 +98,7 @@ def names_of_the_schema(draw: DrawFn, dialect: Dialect) -> Variation:
 
 
 def numbers_as_numbers(draw: DrawFn, dialect: Dialect) -> Variation:
-    """An integer may be written as a text or as a float."""
+    """Write an integer as a text or as a float."""
     number = draw(st.sampled_from(["3", 3.0]))
 
     def change(body: Json) -> Json:
@@ -128,7 +128,7 @@ EQUALS: tuple[Maker, ...] = (
 
 @st.composite
 def equals(draw: DrawFn, dialect: Dialect) -> Variation:
-    """A request that gets what the plain one gets."""
+    """Draw a request with the same result as the plain one."""
     return draw(st.sampled_from(EQUALS))(draw, dialect)
 
 

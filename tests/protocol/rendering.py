@@ -1,4 +1,4 @@
-"""JSON as some client might write it: any order of keys, any white space, any way to escape; what it says is the same."""
+"""Random JSON styles: order of keys, white space and escapes vary, the value is the same."""
 
 import json
 import random
@@ -9,15 +9,15 @@ Path = tuple[str | int, ...]
 
 
 class Raw(str):
-    """JSON's own text, as it shall stand: NaN, a number of 5000 digits."""
+    """Literal JSON text, such as NaN or a number of 5000 digits."""
 
 
 class Pairs(list[tuple[str, Any]]):
-    """An object by its members, which may have the same name."""
+    """Object as a list of members, with possible duplicate names."""
 
 
 def rendered(value: Any, chance: random.Random, *, shuffled: bool = True) -> bytes:
-    """The value as JSON, in a style that chance picks."""
+    """Return the value as JSON in a random style."""
     return "".join(_pieces(value, chance, shuffled)).encode()
 
 
@@ -57,7 +57,7 @@ def _text(text: str, chance: random.Random) -> str:
     if style < 0.4:
         return json.dumps(text)
     if style < 0.7:
-        # As it is, but for half a surrogate pair, which no UTF-8 can write.
+        # Unescaped, except for a lone surrogate: UTF-8 cannot encode it.
         return json.dumps(text, ensure_ascii=any("\ud800" <= letter <= "\udfff" for letter in text))
     units = text.encode("utf-16-be", "surrogatepass")
     escaped = (f"\\u{units[at]:02x}{units[at + 1]:02X}" for at in range(0, len(units), 2))
@@ -65,7 +65,7 @@ def _text(text: str, chance: random.Random) -> str:
 
 
 def changed(value: Any, path: Path, change: Any) -> Any:
-    """The value with what stands at the path replaced by what `change` makes of it."""
+    """Return the value with `change` applied at the path."""
     if not path:
         return change(value)
     if isinstance(value, list):
@@ -74,7 +74,7 @@ def changed(value: Any, path: Path, change: Any) -> Any:
 
 
 def objects(value: Any, path: Path = ()) -> Iterator[Path]:
-    """Where the value has objects."""
+    """Yield the paths of objects in the value."""
     if isinstance(value, dict):
         yield path
         for name, member in value.items():
@@ -85,7 +85,7 @@ def objects(value: Any, path: Path = ()) -> Iterator[Path]:
 
 
 def leaves(value: Any, path: Path = ()) -> Iterator[Path]:
-    """Where the value has texts, numbers and the like."""
+    """Yield the paths of scalars in the value."""
     if isinstance(value, dict | list):
         for at, member in value.items() if isinstance(value, dict) else enumerate(value):
             yield from leaves(member, (*path, at))

@@ -1,4 +1,4 @@
-"""An agent that is served in this process, with tasks in each state that a row may want."""
+"""Agent in this process, with a task in each state."""
 
 import asyncio
 import json
@@ -8,7 +8,7 @@ from typing import Any
 from aion_core.clock import SystemClock
 from aion_core.push.client import PinnedWebhookClient
 from aion_core.push.guard import Allowed
-from tests.protocol.dialects import Dialect, Rpc, Sent
+from tests.protocol.dialects import Dialect, RpcDialect, Sent
 from tests.support.agents.obedient import Obedient
 from tests.support.asgi import Answer, call
 from tests.support.service import parts
@@ -20,11 +20,11 @@ async def _nobody(host: str, port: int) -> Sequence[str]:
     raise OSError("There is no network here.")
 
 
-class Served:
-    """The app, and its tasks by what they are: `done`, `working`, `asking`, `canceled`."""
+class ServedTasks:
+    """App and its tasks by state: `done`, `working`, `asking`, `canceled`."""
 
     def __init__(self, declared: str = "", *, push: bool = True, **options: Any) -> None:
-        """`declared`: the extensions that its tasks are made with; `push`: whether webhooks are told of them."""
+        """`declared` has the extensions of the tasks' messages; `push` enables push notifications."""
         self.agent = Obedient()
         self._declared = {"a2a-extensions": declared} if declared else {}
         told = {"webhooks": PinnedWebhookClient(ALLOWED, SystemClock(), resolve=_nobody), "allowed": ALLOWED}
@@ -35,7 +35,7 @@ class Served:
         self.tasks: dict[str, dict[str, Any]] = {}
 
     async def ask(self, dialect: Dialect, sent: Sent, **headers: str) -> Answer:
-        """Send the request; an agent that works is let go once its stream has begun."""
+        """Send the request; a working agent finishes after the start of its stream."""
         return await call(
             self.app,
             sent.method,
@@ -46,7 +46,7 @@ class Served:
         )
 
     async def prepare(self, state: str) -> dict[str, Any]:
-        """Return a task in this state, in a context of its own."""
+        """Return a task in this state, in its own context."""
         if state not in self.tasks:
             words = {"done": "hello", "told": "hello", "asking": "ask", "working": "work", "canceled": "work"}
             task = await self._send(words[state], state, at_once=words[state] == "work")
@@ -62,7 +62,7 @@ class Served:
         return self.tasks[state]
 
     async def rest(self) -> None:
-        """Let the agent end what it works at."""
+        """Let the agent finish its work."""
         self.agent.go.set()
         for _ in range(20):
             await asyncio.sleep(0)
@@ -80,9 +80,9 @@ class Served:
         return task
 
     async def _rpc(self, method: str, params: dict[str, Any]) -> Any:
-        sent = Rpc().request(method, params)
+        sent = RpcDialect().request(method, params)
         assert sent is not None
-        answer = await self.ask(Rpc(), sent, **self._declared)
+        answer = await self.ask(RpcDialect(), sent, **self._declared)
         body = json.loads(answer.body)
         assert "result" in body, body
         return body["result"]

@@ -1,4 +1,4 @@
-"""The event streams of every example agent comply, in both versions and bindings; and so does every golden transcript."""
+"""Compliance of event streams: each example agent in both versions and bindings, and each golden transcript."""
 
 import copy
 import json
@@ -18,7 +18,7 @@ from google.protobuf.json_format import ParseDict
 from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
 from tests.protocol.answers import events_of, result_of
-from tests.protocol.dialects import DIALECTS, Dialect, Rpc
+from tests.protocol.dialects import DIALECTS, Dialect, RpcDialect
 from tests.support.asgi import call
 from tests.support.compliance import Event, faults
 from tests.support.server import ROOT
@@ -38,7 +38,7 @@ def declared(config: Path) -> dict[str, Any]:
 
 @cache
 def app_of(config: Path) -> FastAPI:
-    """The agents of the file, served in this process."""
+    """Return an app with the agents of the file."""
     return build_app(Settings.from_environ({"AION_CONFIG": str(config), "AION_STORE": "memory"}))
 
 
@@ -49,11 +49,11 @@ async def ask(config: Path, agent_id: str, dialect: Dialect, operation: str, par
 
 
 def as_v03(event: Event) -> Event:
-    """The event as v0.3's JSON-RPC has it, where its REST writes the JSON of its proto file."""
+    """Return an event of v0.3's HTTP+JSON in the form of JSON-RPC."""
     read = FromProto.stream_response(ParseDict(event, pb03.StreamResponse()))
     told: Event = read.model_dump(mode="json", by_alias=True, exclude_none=True)
     if told["kind"] in ("task", "status-update"):
-        # The SDK's reading gives a status a message where there is none, and a time another form.
+        # The SDK adds an empty message to a status, and changes the form of a time.
         status = next(iter(event.values()))["status"]
         told["status"]["timestamp"] = status["timestamp"]
         if "message" not in status:
@@ -66,7 +66,7 @@ def as_v03(event: Event) -> Event:
     ("config", "agent_id"), EXAMPLES, ids=[f"{path.parent.name}: {agent_id}" for path, agent_id in EXAMPLES]
 )
 async def test_example_stream_complies(config: Path, agent_id: str, dialect: Dialect) -> None:
-    """And the task is what the stream has told."""
+    """The stored task equals the events of its stream."""
     text = declared(config)[agent_id]["skills"][0]["examples"][0]
     message = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": text}]}
     answer = await ask(config, agent_id, dialect, "SendStreamingMessage", {"message": message})
@@ -75,13 +75,13 @@ async def test_example_stream_complies(config: Path, agent_id: str, dialect: Dia
         events = [as_v03(event) for event in events]
     assert faults(events, dialect.version) == []
     last = events[-1].get("statusUpdate", events[-1])
-    stored = result_of(Rpc(), await ask(config, agent_id, Rpc(), "GetTask", {"id": last["taskId"]}))
+    stored = result_of(RpcDialect(), await ask(config, agent_id, RpcDialect(), "GetTask", {"id": last["taskId"]}))
     assert stored["status"]["state"] == "TASK_STATE_COMPLETED"
     assert stored["status"]["timestamp"] == last["status"]["timestamp"]
 
 
 def test_each_example_has_aion_yaml() -> None:
-    """An example that no file declares is one that no test runs."""
+    """An undeclared example would run in no test."""
     folders = {
         (path.parent / declared(path)[agent_id]["path"].partition(":")[0]).parent.name for path, agent_id in EXAMPLES
     }
@@ -89,7 +89,7 @@ def test_each_example_has_aion_yaml() -> None:
 
 
 def streams_of(transcript: Path) -> list[list[Event]]:
-    """The streams of a golden transcript: one for each message that is sent."""
+    """Return the streams of a golden transcript: one for each message."""
     streams: list[list[Event]] = []
     for line in transcript.read_text(encoding="utf-8").replace("<time>", "2026-01-31T12:00:00.000Z").splitlines():
         if line.startswith("> "):
@@ -101,7 +101,7 @@ def streams_of(transcript: Path) -> list[list[Event]]:
 
 @pytest.mark.parametrize("transcript", GOLDEN, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_golden_transcript_complies(transcript: Path) -> None:
-    """Each way of answering that the goldens know."""
+    """Each way of answering in the golden transcripts."""
     version = "0.3" if transcript.stem.endswith("v03") else "1.0"
     streams = streams_of(transcript)
     assert streams
@@ -149,7 +149,7 @@ MISTAKES: dict[str, tuple[Callable[[list[Event]], None], str]] = {
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_violation_in_stream_is_found(mistake: str) -> None:
-    """A check that finds nothing in a bad stream would prove nothing of a good one."""
+    """The compliance check must find the mistake."""
     (events,) = streams_of(ROOT / "tests" / "golden" / "plain_answer.v03.sse")
     make, sentence = MISTAKES[mistake]
     make(events)

@@ -1,4 +1,4 @@
-"""Each row of the table, in each version and binding that has its operation; no operation is without a row."""
+"""Each row of the protocol table, in each version and binding of its operation; each operation has rows."""
 
 import gzip
 import json
@@ -12,12 +12,12 @@ from aion_core.protocol.types import AgentExtension
 from aion_core.web.operations import OPERATIONS
 from aion_core.web.rest import RestV03, RestV1
 from tests.protocol.answers import NO_EXTENSION, VERSION, Error, check_refusal, gist
-from tests.protocol.dialects import DIALECTS, REST_V03, REST_V1, RPC_V03, Dialect, Rpc, Sent
-from tests.protocol.served import Served
-from tests.protocol.table import FAULTS, ROWS, SEND, STREAM, Row
+from tests.protocol.dialects import DIALECTS, REST_V03, REST_V1, RPC_V03, Dialect, RpcDialect, Sent
+from tests.protocol.served import ServedTasks
+from tests.protocol.table import FAULTS, ROWS, SEND, STREAM, ProtocolRow
 
 
-def as_param(dialect: Dialect, row: Row) -> Any:
+def as_param(dialect: Dialect, row: ProtocolRow) -> Any:
     fault = FAULTS.get((dialect.name, row.name))
     marks = [pytest.mark.xfail(strict=True, reason=fault)] if fault else []
     return pytest.param(dialect, row, id=f"{dialect.name}, {row.name}", marks=marks)
@@ -31,8 +31,8 @@ SAID = [
 ]
 
 
-async def filled(served: Served, params: Any) -> Any:
-    """The params with the ids of tasks in the states that they name."""
+async def filled(served: ServedTasks, params: Any) -> Any:
+    """Return the params with the ids of tasks in the named states."""
     match params:
         case dict():
             return {name: await filled(served, value) for name, value in params.items()}
@@ -45,8 +45,8 @@ async def filled(served: Served, params: Any) -> Any:
 
 
 @pytest.mark.parametrize(("dialect", "row"), SAID)
-async def test_row_has_expected_response(dialect: Dialect, row: Row) -> None:
-    served = Served(**row.where)
+async def test_row_has_expected_response(dialect: Dialect, row: ProtocolRow) -> None:
+    served = ServedTasks(**row.where)
     params = await filled(served, row.params)
     sent = dialect.request(row.operation, params)
     assert sent is not None
@@ -60,7 +60,7 @@ async def test_row_has_expected_response(dialect: Dialect, row: Row) -> None:
 
 
 FIRST = {row.operation: row for row in reversed(ROWS) if isinstance(row.gives, str)}
-"""A row for each operation, one that succeeds where there is one."""
+"""A row for each operation, preferably a successful one."""
 
 
 each_operation = pytest.mark.parametrize(
@@ -74,7 +74,7 @@ each_operation = pytest.mark.parametrize(
 )
 
 
-async def first(served: Served, dialect: Dialect, operation: str) -> Sent:
+async def first(served: ServedTasks, dialect: Dialect, operation: str) -> Sent:
     sent = dialect.request(operation, await filled(served, FIRST[operation].params))
     assert sent is not None
     return sent
@@ -82,8 +82,8 @@ async def first(served: Served, dialect: Dialect, operation: str) -> Sent:
 
 @each_operation
 async def test_version_may_be_stated_or_omitted(dialect: Dialect, operation: str) -> None:
-    """The method's name, or the path, says the version; a stated one must not contradict it."""
-    served = Served(**FIRST[operation].where)
+    """The method's name, or the path, has a version; a stated version must match it."""
+    served = ServedTasks(**FIRST[operation].where)
     sent = await first(served, dialect, operation)
     other = "0.3" if dialect.version == "1.0" else "1.0"
     for contradicts in (other, "9.9", "1", "abc", "1.1"):
@@ -92,7 +92,7 @@ async def test_version_may_be_stated_or_omitted(dialect: Dialect, operation: str
         check_refusal(dialect, await served.ask(dialect, replace(sent, target=query)), VERSION)
     for states in ({}, {"a2a-version": dialect.version}, {"a2a-version": f"{dialect.version}.7"}, {"a2a-version": ""}):
         answer = await served.ask(dialect, sent, **states)
-        # A task that is canceled, or that has ended, is so for the next in line.
+        # A canceled or completed task stays so for the next request.
         assert answer.status == 200 or operation in {"CancelTask", "SubscribeToTask"}
         assert b"VERSION_NOT_SUPPORTED" not in answer.body, states
     await served.rest()
@@ -103,13 +103,13 @@ URI = "https://example.com/extensions/needed"
 
 @each_operation
 async def test_required_extension_must_be_declared(dialect: Dialect, operation: str) -> None:
-    """Spec 3.2.6, 4.6: -32008 without it; with it the answer says that it is active."""
+    """A2A 3.2.6, 4.6: -32008 without the extension; with it the response lists it as active."""
     where = {**FIRST[operation].where}
     where["described"] = {**where.get("described", {}), "extensions": [AgentExtension(uri=URI, required=True)]}
     header = "a2a-extensions" if dialect.version == "1.0" else "x-a2a-extensions"
-    served = Served(declared=URI, **where)
+    served = ServedTasks(declared=URI, **where)
     sent = await first(served, dialect, operation)
-    if operation != "GetExtendedAgentCard":  # by which a client learns what is required
+    if operation != "GetExtendedAgentCard":  # clients read the required extensions in the card
         check_refusal(dialect, await served.ask(dialect, sent), NO_EXTENSION)
         check_refusal(dialect, await served.ask(dialect, sent, **{header: "https://example.com/another"}), NO_EXTENSION)
     answer = await served.ask(dialect, sent, **{header: f"https://example.com/another, {URI}"})
@@ -120,11 +120,11 @@ async def test_required_extension_must_be_declared(dialect: Dialect, operation: 
 
 
 async def test_each_operation_has_rows() -> None:
-    """An operation that is served, and one that a row is about, is the other too."""
-    unknown = Rpc().request("Nope", {})
+    """The served operations equal the operations of the rows."""
+    unknown = RpcDialect().request("Nope", {})
     assert unknown is not None
-    served, operations = Served(), {row.operation for row in ROWS}
-    sentence = json.loads((await served.ask(Rpc(), unknown)).body)["error"]["message"]
+    served, operations = ServedTasks(), {row.operation for row in ROWS}
+    sentence = json.loads((await served.ask(RpcDialect(), unknown)).body)["error"]["message"]
     methods = set(sentence.partition("This server has ")[2].rstrip(".").replace(", and v0.3's ", ", ").split(", "))
     assert methods == operations | {RPC_V03[operation] for operation in operations if operation in RPC_V03}
     for operation in operations:
@@ -133,7 +133,7 @@ async def test_each_operation_has_rows() -> None:
 
 
 def test_each_path_has_a_row() -> None:
-    """Each path and HTTP method of the two REST bindings is some operation's, within a tenant too."""
+    """Each path and HTTP method of both HTTP+JSON bindings belongs to an operation, also within a tenant."""
     named = {(method, path) for paths in (REST_V1, REST_V03) for method, path in paths.values()}
     for binding in (RestV1, RestV03):
         served = {(method, path) for path, by_method in binding.endpoints(OPERATIONS).items() for method in by_method}
@@ -149,14 +149,14 @@ ALSO = {
     ("GET", "/v1/tasks/{id}:subscribe"),
     ("GET", "/v1/agent/authenticatedExtendedCard"),
 }
-"""Second names of an operation."""
+"""Additional routes of an operation."""
 
 
 @pytest.mark.parametrize("path", ["/tasks/{id}:subscribe", "/v1/tasks/{id}:subscribe"])
 async def test_subscribe_accepts_get(path: str) -> None:
-    """The specification says POST, its proto file GET."""
+    """The specification has POST, its proto file has GET."""
     dialect = DIALECTS[3] if path.startswith("/v1") else DIALECTS[2]
-    served = Served()
+    served = ServedTasks()
     task = await served.prepare("working")
     answer = await served.ask(dialect, Sent("GET", path.replace("{id}", task["id"])))
     assert gist("SubscribeToTask", dialect, answer).startswith("task:working")
@@ -179,8 +179,8 @@ TRANSPORT: list[tuple[str, dict[str, str], bytes, int]] = [
 async def test_unreadable_body_has_own_status(
     dialect: Dialect, operation: str, headers: dict[str, str], body: bytes, status: int
 ) -> None:
-    """The transport's own refusals: before anything is unpacked, or parsed."""
-    served = Served()
+    """The transport refuses a body before it is decompressed or parsed."""
+    served = ServedTasks()
     sent = await first(served, dialect, operation)
     answer = await served.ask(dialect, replace(sent, body=body), **headers)
     assert answer.status == status
@@ -192,8 +192,8 @@ async def test_unreadable_body_has_own_status(
 @pytest.mark.parametrize("accept", ["application/json", "text/plain", "*/*", "", "no type at all"])
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
 async def test_stream_ignores_accept_header(dialect: Dialect, accept: str) -> None:
-    """The method says that it streams; the header `Accept` does not take that back."""
-    served = Served()
+    """The method selects a stream; the header `Accept` has no effect."""
+    served = ServedTasks()
     answer = await served.ask(dialect, await first(served, dialect, STREAM), accept=accept)
     assert gist(STREAM, dialect, answer) == FIRST[STREAM].gives
 
@@ -201,8 +201,8 @@ async def test_stream_ignores_accept_header(dialect: Dialect, accept: str) -> No
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"])
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
 async def test_other_http_method_is_405(dialect: Dialect, method: str) -> None:
-    """Spec 11: 405, and which methods there are."""
-    served = Served()
+    """A2A 11: status 405 with the allowed methods."""
+    served = ServedTasks()
     answer = await served.ask(dialect, replace(await first(served, dialect, SEND), method=method))
     assert answer.status == 405
     assert "POST" in answer.headers["allow"]

@@ -1,4 +1,4 @@
-"""Thousands of requests that vary at random: each bad one gets its code, each good one its result, and none a 5xx."""
+"""Thousands of random requests: each invalid one has its code, each valid one its result, and no one a 5xx."""
 
 import json
 import os
@@ -11,20 +11,20 @@ from hypothesis import strategies as st
 from tests.protocol.answers import check_refusal, events_of, result_of
 from tests.protocol.dialects import DIALECTS, Dialect
 from tests.protocol.equals import equals
-from tests.protocol.served import Served
+from tests.protocol.served import ServedTasks
 from tests.protocol.variations import Variation, bad
 from tests.support.asgi import Answer
 
 pytestmark = pytest.mark.timeout(900)  # many examples are one test
 
 MANY = 20_000 if os.environ.get("SIMULATION_DEEP") else 2_000
-"""How many in all."""
+"""Total number of examples."""
 
 each_dialect = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
 
 
 def tried(share: float) -> settings:
-    """So many examples for each dialect; the app is the same for all of them, since each has a context of its own."""
+    """Number of examples for each dialect. They share one app: each example has its own context."""
     return settings(
         max_examples=int(MANY * share / len(DIALECTS)),
         deadline=None,
@@ -33,14 +33,14 @@ def tried(share: float) -> settings:
 
 
 @pytest.fixture
-async def served() -> Served:
-    return Served()
+async def served() -> ServedTasks:
+    return ServedTasks()
 
 
 @each_dialect
 @tried(0.7)
 @given(data=st.data())
-async def test_invalid_request_has_expected_code(served: Served, dialect: Dialect, data: st.DataObject) -> None:
+async def test_invalid_request_has_expected_code(served: ServedTasks, dialect: Dialect, data: st.DataObject) -> None:
     variation = data.draw(bad(dialect))
     answer = await served.ask(dialect, variation.sent)
     check_refusal(dialect, answer, variation.gives)
@@ -49,7 +49,9 @@ async def test_invalid_request_has_expected_code(served: Served, dialect: Dialec
 @each_dialect
 @tried(0.3)
 @given(data=st.data())
-async def test_valid_request_has_result_in_any_spelling(served: Served, dialect: Dialect, data: st.DataObject) -> None:
+async def test_valid_request_has_result_in_any_spelling(
+    served: ServedTasks, dialect: Dialect, data: st.DataObject
+) -> None:
     variation = data.draw(equals(dialect))
     assert variation.plain is not None
     plain = await served.ask(dialect, variation.plain)
@@ -57,7 +59,7 @@ async def test_valid_request_has_result_in_any_spelling(served: Served, dialect:
 
 
 def said(dialect: Dialect, variation: Variation, answer: Answer) -> object:
-    """What the answer says, without its ids and times."""
+    """Return the response without ids and times."""
     if variation.operation == "SendStreamingMessage":
         result = events_of(dialect, answer)
         assert len(result) == 3

@@ -1,4 +1,4 @@
-"""Requests that vary at random from a good one, each with what it has to get: the code, or the good one's own result."""
+"""Random variations of valid requests, with the expected code or result."""
 
 import random
 import re
@@ -19,7 +19,7 @@ ALPHABET = "ABCXYZabcxyz0123456789_.:@/+=~-"
 
 @dataclass(frozen=True)
 class Variation:
-    """A request, and what it gets: an error, or, with None, what the plain request gets."""
+    """Request with its expected error; `None` expects the result of the plain request."""
 
     kind: str
     sent: Sent
@@ -36,7 +36,7 @@ Maker = Callable[[DrawFn, Dialect], Variation]
 
 
 def good(draw: DrawFn, operation: str = "SendMessage", **message: Json) -> Json:
-    """Params that succeed, in v1's words."""
+    """Valid params in v1.0's form."""
     if operation in SENDS:
         whole = {
             "messageId": "m-1",
@@ -51,18 +51,18 @@ def good(draw: DrawFn, operation: str = "SendMessage", **message: Json) -> Json:
 
 
 _contexts = iter(range(10**12))
-# Of one length: what is drawn after it must not depend on how often something was drawn before.
+# A fixed length: later draws must not depend on the number of earlier draws.
 fresh_contexts = st.builds(lambda: f"c-{next(_contexts):012}")
 
 
 def operations(dialect: Dialect) -> st.SearchStrategy[str]:
-    """Those whose params travel in a body."""
+    """Operations with params in a body."""
     others = () if dialect.is_rest else ("GetTask", "CancelTask", "SubscribeToTask")
     return st.sampled_from((*SENDS, *others))
 
 
 def bodied(draw: DrawFn, dialect: Dialect) -> tuple[str, Sent, Json]:
-    """A good request that has a body, and the body."""
+    """Return a valid request with a body, and the body."""
     operation = draw(operations(dialect))
     sent = dialect.request(operation, good(draw, operation))
     assert sent is not None
@@ -77,7 +77,7 @@ def with_body(sent: Sent, body: bytes, **headers: str) -> Sent:
     return Sent(sent.method, sent.target, body, {**sent.headers, **headers})
 
 
-# -- What cannot be read -------------------------------------------------------------------------------------------
+# -- Unreadable bodies ---------------------------------------------------------------------------------------------
 
 
 def cut_off(draw: DrawFn, dialect: Dialect) -> Variation:
@@ -93,7 +93,7 @@ def no_utf_8(draw: DrawFn, dialect: Dialect) -> Variation:
     wrong = draw(
         st.sampled_from([b"\x80", b"\xff", b"\xc3\x28", b"\xed\xa0\x80", b"\xf8\x88\x80\x80\x80", b"\xc0\xaf"])
     )
-    # Not between the bytes of a letter: the plain body has no letter of more than one.
+    # Never within a character: the plain body is ASCII.
     return Variation("no UTF-8", with_body(sent, whole[:at] + wrong + whole[at:]), PARSE, None, operation)
 
 
@@ -178,7 +178,7 @@ def another_content_type(draw: DrawFn, dialect: Dialect) -> Variation:
     )
 
 
-# -- What is no request of JSON-RPC --------------------------------------------------------------------------------
+# -- Invalid JSON-RPC requests -------------------------------------------------------------------------------------
 
 
 def no_envelope(draw: DrawFn, dialect: Dialect) -> Variation:
@@ -196,7 +196,7 @@ def no_envelope(draw: DrawFn, dialect: Dialect) -> Variation:
     return Variation("no envelope", with_body(sent, rendered(wrong, chance(draw))), gives, None, operation)
 
 
-# -- Params that cannot be used ------------------------------------------------------------------------------------
+# -- Invalid params ------------------------------------------------------------------------------------------------
 
 TEXT: tuple[Json, ...] = (7, 1.5, True, False, ["x"], {"x": 1})
 OBJECT: tuple[Json, ...] = ("x", 7, 1.5, True, ["x"])
@@ -222,12 +222,12 @@ TYPES: dict[Path, tuple[Json, ...]] = {
     ("configuration", "acceptedOutputModes"): LIST,
     ("configuration", "returnImmediately"): BOOLEAN,
 }
-"""What must not stand at a place of a message's params."""
+"""Invalid values for a place in a message's params."""
 
 
 def the_wrong_type(draw: DrawFn, dialect: Dialect) -> Variation:
     operation = draw(st.sampled_from(SENDS))
-    # v0.3's proto file has no such field.
+    # v0.3's proto file lacks this field.
     unknown = ("message", "referenceTaskIds") if dialect.name == "HTTP+JSON 0.3" else ()
     path = draw(st.sampled_from([path for path in TYPES if path != unknown]))
     params = put(good(draw, operation), path, draw(st.sampled_from(TYPES[path])))
@@ -276,7 +276,7 @@ def no_contents(draw: DrawFn, dialect: Dialect) -> Variation:
 
 def an_unknown_task(draw: DrawFn, dialect: Dialect) -> Variation:
     operation = draw(st.sampled_from((*SENDS, "GetTask", "CancelTask", "SubscribeToTask")))
-    # On REST a slash makes another path of it.
+    # In HTTP+JSON a slash leads to another path.
     alphabet = ALPHABET.replace("/", "") if dialect.is_rest else ALPHABET
     task_id = draw(st.text(alphabet, min_size=1, max_size=127).map(lambda rest: f"t{rest}"))
     params = good(draw, operation, taskId=task_id) if operation in SENDS else {"id": task_id}
@@ -316,7 +316,7 @@ def told(kind: str, draw: DrawFn, dialect: Dialect, operation: str, params: Json
 
 
 def put(params: Json, path: Path, value: Json) -> Json:
-    """The params with a value at the path, in place of what may stand there."""
+    """Return the params with an invalid value at the path."""
     *above, name = path
     if isinstance(name, int):
         return changed(params, path, lambda _: value)
@@ -354,7 +354,7 @@ UNUSABLE: tuple[Maker, ...] = (
 
 @st.composite
 def bad(draw: DrawFn, dialect: Dialect) -> Variation:
-    """A request that is refused, and the error that it gets."""
+    """Draw an invalid request and its expected error."""
     makers = (*UNREADABLE, *UNUSABLE)
     if not dialect.is_rest:
         makers = (*makers, no_envelope)

@@ -1,4 +1,4 @@
-"""A line of the log on Lambda: what it is found by, what it never holds, and that it is one line."""
+"""Log lines on Lambda: ids, redaction, and one line for each record."""
 
 import io
 import json
@@ -17,7 +17,7 @@ HOSTILE = 'x\r\n{"level":"ERROR","task_id":"forged"}\u2028\x85\x1b[2J"'
 
 
 class Log:
-    """A logger of its own, and the lines that it has written."""
+    """Logger with its written lines."""
 
     def __init__(self) -> None:
         self.written = io.StringIO()
@@ -29,7 +29,7 @@ class Log:
 
     @property
     def lines(self) -> list[dict[str, Any]]:
-        """Each line, read."""
+        """Return the parsed lines."""
         text = self.written.getvalue()
         assert text.endswith("\n")
         assert len(text.splitlines()) == text.count("\n"), "no other character ends a line"
@@ -50,7 +50,7 @@ def test_line_has_ids_and_logger(said: Log) -> None:
         said.logger.info("Said by %s.", "an agent", extra={"rung": 2})
     (line,) = said.lines
     assert line.pop("timestamp").endswith("+00:00")
-    assert line.pop("location").startswith("test_a_line_says")
+    assert line.pop("location").startswith("test_line_has_ids_and_logger:")
     assert line == {
         "level": "INFO",
         "message": "Said by an agent.",
@@ -82,7 +82,7 @@ def test_labels_end_with_block(said: Log) -> None:
 
 
 def test_author_fields_may_have_reserved_names(said: Log) -> None:
-    """logging refuses `extra` whose name a record already has; a label is no such name."""
+    """logging refuses an `extra` with the name of a record's attribute; labels do not conflict."""
     with log.request("r-1"), log.about(task_id="t-1"):
         said.logger.warning("Mine.", extra={"correlation_id": "mine", "task_id": "other"})
     assert (said.lines[0]["correlation_id"], said.lines[0]["task_id"]) == ("mine", "other")
@@ -98,7 +98,6 @@ def test_thread_with_context_logs_same_task(said: Log) -> None:
 
 @pytest.mark.parametrize("message", ["Said: %s", HOSTILE, '{"level": "ERROR", "task_id": "forged"}', "17", "null"])
 def test_logged_text_cannot_add_lines(said: Log, message: str) -> None:
-    """88."""
     with log.about(task_id="t-1"):
         said.logger.info(message, *([HOSTILE] if "%s" in message else []), extra={"about": {HOSTILE: [HOSTILE]}})
         try:
@@ -112,7 +111,7 @@ def test_logged_text_cannot_add_lines(said: Log, message: str) -> None:
 
 
 def test_credentials_are_redacted_in_each_field(said: Log) -> None:
-    """In whatever an author puts beside a line, too."""
+    """Also in an author's `extra`."""
 
     class Header:
         def __str__(self) -> str:
@@ -133,7 +132,7 @@ def test_credentials_are_redacted_in_each_field(said: Log) -> None:
 
 
 def test_unserializable_value_is_replaced(said: Log) -> None:
-    """A line with the id in it is worth more than none."""
+    """The line is written with its ids."""
     knot: list[Any] = []
     knot.append(knot)
     with log.about(task_id="t-1"):

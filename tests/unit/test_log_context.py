@@ -1,4 +1,4 @@
-"""Whose line it is: of turns at once, of the thread that keeps a lease, and of a request that is cut."""
+"""Ids in the log lines of concurrent turns, of the heartbeat thread, and of a canceled request."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ AGENTS = "an.authors.agent"
 
 
 class Meets:
-    """Logs before and after it has waited for another turn to do the same."""
+    """Agent that logs before and after a concurrent turn does."""
 
     def __init__(self) -> None:
         self._both = asyncio.Barrier(2)
@@ -38,7 +38,7 @@ class Meets:
 
 
 class Hangs:
-    """Says a word, and then nothing for ever."""
+    """Agent that emits a chunk and then waits forever."""
 
     def __init__(self) -> None:
         self.spoke = asyncio.Event()
@@ -55,7 +55,7 @@ class Hangs:
 async def test_concurrent_turns_log_own_ids(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A server of one's own serves many at once."""
+    """A self-hosted server runs several turns at a time."""
     log.install()
     async with http(parts(Meets()).app()) as client:
         requests = (client.post("/", json=send("hi", message_id=f"m-{n}")) for n in range(2))
@@ -94,7 +94,7 @@ async def test_heartbeat_thread_logs_task_of_turn(caplog: pytest.LogCaptureFixtu
 
 
 async def test_canceled_request_flushes_metrics() -> None:
-    """The runtime loop cancels the app's call before Lambda ends the process; what it counted leaves before that."""
+    """The runtime loop cancels the app call before the deadline; its metrics are flushed before that."""
     metrics, agent = MemoryMetrics(), Hangs()
     made = parts(agent, metrics=metrics)
     served = {"test": ServedAgent(agent, made.card)}

@@ -13,8 +13,7 @@ from google.protobuf.descriptor import Descriptor
 
 from aion_core.web.operations import OPERATIONS
 from aion_core.web.rest import RestV03, RestV1
-from tests.protocol.dialects import RPC_V03, Rest, RpcV03
-from tests.protocol.dialects import RestV03 as RestV03Dialect
+from tests.protocol.dialects import RPC_V03, RestDialect, RestV03Dialect, RpcV03Dialect
 
 NEVER_WAS = "00000000-0000-4000-8000-000000000000"
 HOOK = "https://hooks.example.org/a"
@@ -91,7 +90,7 @@ class Request:
         params = _filled(self.fields, ids)
         if self.binding == "JSON-RPC":
             if self.old:
-                sent = RpcV03().request(self.operation, params)
+                sent = RpcV03Dialect().request(self.operation, params)
                 assert sent is not None
                 return "POST", "/", sent.body
             asked = {**params, **({"tenant": tenant} if tenant else {})}
@@ -110,7 +109,7 @@ class Request:
         assert "{" not in path, path
         left = {name: value for name, value in params.items() if name not in used}
         if self.method == "POST" and "ubscribe" not in path:
-            dialect = RestV03Dialect() if self.old else Rest()
+            dialect = RestV03Dialect() if self.old else RestDialect()
             return self.method, path, json.dumps(dialect.body(self.operation, left)).encode()
         query = "&".join(f"{name}={value}" for name, value in left.items())
         return self.method, f"{path}?{query}" if query else path, b""

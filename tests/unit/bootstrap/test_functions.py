@@ -1,4 +1,4 @@
-"""What the functions behind the queues and the schedule write for CloudWatch: the real handlers, their real output."""
+"""Log lines and metrics of TaskFunction, PushFunction and SweepFunction: real handlers with their output."""
 
 import asyncio
 import importlib
@@ -55,12 +55,12 @@ SAID = "words-of-a-client"
 
 @dataclass
 class Output:
-    """What a function has written: lines of JSON, metrics among them."""
+    """Output of a function: log lines and metrics in JSON."""
 
     capsys: pytest.CaptureFixture[str]
 
     def lines(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """The lines of the log, and those that are metrics, since it was last asked."""
+        """Return the log lines and the metrics since the last call."""
         written = self.capsys.readouterr().out
         assert SAID not in written
         found = [json.loads(line) for line in written.splitlines()]
@@ -71,7 +71,7 @@ class Output:
 def output(
     moto: LocalStack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Output]:
-    """A deployed function's environment, in which handlers are imported anew."""
+    """Set the environment of a deployed function; its handlers are imported again."""
     (tmp_path / "observed_agent.py").write_text(GRAPH)
     (tmp_path / "aion.yaml").write_text("aion: {agents: {one: {path: 'observed_agent.py:graph'}}}")
     monkeypatch.setattr(sys, "path", sys.path[:])
@@ -99,7 +99,7 @@ def output(
 
 
 def call(function: str, *bodies: str) -> tuple[Any, str]:
-    """What the function answers to these messages of its queue, and the id of that invocation."""
+    """Return the function's response to messages of its queue, and the id of the invocation."""
     messages = [
         {"MessageId": f"q-{n}", "ReceiptHandle": "r", "Body": body, "MD5OfBody": "0"} for n, body in enumerate(bodies)
     ]
@@ -109,7 +109,7 @@ def call(function: str, *bodies: str) -> tuple[Any, str]:
 
 
 async def waiting(stack: LocalStack, text: str, **request: Any) -> Head:
-    """A task whose turn waits for a function to run it."""
+    """Create a task with a queued turn."""
     store = dynamodb_store(stack, SystemClock())
     context = ContextKey(new_owner(), "one", "c-1")
     message = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text=text)])
@@ -123,7 +123,7 @@ async def waiting(stack: LocalStack, text: str, **request: Any) -> Head:
 
 
 def values(metrics: list[dict[str, Any]]) -> dict[str, Any]:
-    """The values of the one line of metrics, by their names, as CloudWatch reads them."""
+    """Return the values of the single metrics line by name, as CloudWatch reads them."""
     (line,) = metrics
     (directive,) = line["_aws"]["CloudWatchMetrics"]
     assert (directive["Namespace"], directive["Dimensions"], line["service"]) == ("aion", [["service"]], "my-stack")
@@ -135,7 +135,7 @@ def values(metrics: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def test_log_lines_of_turn_have_ids(output: Output, moto: LocalStack) -> None:
-    """An author's too; no line holds what was said."""
+    """Also for lines of the author; no line contains message text."""
     head = asyncio.run(waiting(moto, SAID))
     answer, request_id = call("run_task", body_of(WakeUp(head.context)))
     assert answer == {"batchItemFailures": []}
@@ -159,7 +159,7 @@ def test_log_lines_of_turn_have_ids(output: Output, moto: LocalStack) -> None:
 
 
 def test_log_of_failed_turn_has_ids(output: Output, moto: LocalStack) -> None:
-    """And the next invocation is no cold start."""
+    """The next invocation is not a cold start."""
     call("run_task", body_of(WakeUp(ContextKey("nobody", "one", "c-0"))))
     head = asyncio.run(orphan(moto, f"explode {SAID}", agent="one"))
     _, request_id = call("run_task", body_of(WakeUp(head.context)))
@@ -181,7 +181,7 @@ def test_unanswerable_message_is_logged_with_id(output: Output) -> None:
 
 
 async def test_log_lines_of_delivery_have_ids(output: Output, moto: LocalStack) -> None:
-    """The webhook is in no line, and each outcome is counted."""
+    """No line contains the webhook's URL, and each outcome is counted."""
     head = await waiting(moto, SAID)
     push = build_stores(Settings.from_environ(), SystemClock()).push
     assert push is not None
@@ -205,7 +205,7 @@ async def test_log_lines_of_delivery_have_ids(output: Output, moto: LocalStack) 
 
 
 def test_sweep_counts_findings_including_zero(output: Output) -> None:
-    """An alarm needs a value to know that all is well."""
+    """An alarm needs a value for the normal state too."""
     swept, request_id = call("sweep")
     lines, metrics = output.lines()
     counted = values(metrics)
@@ -217,7 +217,7 @@ def test_sweep_counts_findings_including_zero(output: Output) -> None:
 async def test_queued_turn_continues_trace_of_message(
     output: Output, moto: LocalStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The trace that the client named, in whichever function; what is posted has a span too."""
+    """Each function continues the client's trace; a delivery also has a span."""
     trace_id, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
     with exported_from_here(monkeypatch) as collector:
         head = await waiting(moto, SAID, **{TRACEABILITY: {"traceparent": f"00-{trace_id}-{parent}-01"}})

@@ -1,4 +1,4 @@
-"""docs/limits.md says the numbers that the code and the template have."""
+"""Numbers in docs/limits.md against the code and the template."""
 
 import importlib
 import re
@@ -21,7 +21,7 @@ ROWS = ROW.findall((ROOT / "docs" / "limits.md").read_text(encoding="utf-8"))
 
 
 class _AnyTag(yaml.SafeLoader):
-    """Reads a template's parameters; what its tags stand for is nobody's question here."""
+    """YAML loader for a template's parameters that ignores its tags."""
 
 
 _AnyTag.add_multi_constructor("!", lambda loader, suffix, node: None)
@@ -32,7 +32,7 @@ def in_code(name: str) -> float:
     value = getattr(importlib.import_module(module), constant)
     if isinstance(value, timedelta):
         return value.total_seconds()
-    # A schedule: the first try, and one after each wait.
+    # A schedule: the first attempt, and one after each delay.
     return len(value) + 1 if isinstance(value, Sized) else float(value)
 
 

@@ -1,4 +1,4 @@
-"""What docs/observability.md says is said, and counted, is."""
+"""Log messages and metrics in docs/observability.md against the code."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ POWERTOOLS = "Record processing exception; skipping this record"
 
 
 def rows(headline: str) -> list[list[str]]:
-    """The cells of the table below the headline row."""
+    """Return the cells of a table, without its header row."""
     table = GUIDE[GUIDE.index(headline) :].split("\n\n")[0]
     return [[cell.strip() for cell in row.strip("| ").split(" | ")] for row in table.splitlines()[2:]]
 
@@ -26,7 +26,7 @@ def test_guide_quotes_existing_log_messages() -> None:
     messages = [message for row in rows("| message |") for message in re.findall(r"`([^`]+)`", row[0])]
     assert len(messages) > 15
     for message in messages:
-        # internal:* is put together.
+        # internal:* is composed at run time.
         said = f'"{message.partition(":")[2]}' if message.startswith("internal:") else message
         assert said in code or message == POWERTOOLS, message
     assert "internal:%s" in code

@@ -41,7 +41,7 @@ async def test_rest_api_event_converts_to_scope() -> None:
         "http_version": "1.1",
         "method": "POST",
         "scheme": "https",
-        # The stage is the front's: it is in requestContext.path, not here.
+        # The stage is only in requestContext.path.
         "path": "/agents/weather/message:send",
         "raw_path": None,
         "root_path": "",
@@ -119,7 +119,7 @@ async def test_missing_body_is_empty(missing: dict[str, Any]) -> None:
         "requestContext",
         42,
         None,
-        # Each of these resembles an HTTP event until one looks closer.
+        # Each of these resembles an HTTP event.
         {"requestContext": {"routeKey": "$connect", "eventType": "CONNECT"}, "isBase64Encoded": False},
         {"resource": "/", "requestContext": None},
         {"version": "2.0", "requestContext": {"http": {}}},

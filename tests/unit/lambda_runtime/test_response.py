@@ -17,7 +17,7 @@ INVOCATION = Invocation("r-1", deadline_ms=4102444800000, payload=b"", invocatio
 
 
 class Wire:
-    """A server that keeps, byte by byte, what it is sent, and answers 202."""
+    """Server that stores the received bytes and answers 202."""
 
     def __init__(self) -> None:
         self.sent = bytearray()
@@ -84,7 +84,7 @@ def chunk(data: bytes) -> bytes:
             + b"0\r\n\r\n",
         ),
         ([start(204), body()], chunk(b'{"statusCode":204,"headers":{},"cookies":[]}' + NUL) + b"0\r\n\r\n"),
-        # Fields that ASGI lets an app leave out.
+        # Optional fields in ASGI.
         (
             [{"type": "http.response.start", "status": 200}, {"type": "http.response.body"}],
             chunk(b'{"statusCode":200,"headers":{},"cookies":[]}' + NUL) + b"0\r\n\r\n",
@@ -203,7 +203,7 @@ async def test_closed_response_drops_messages() -> None:
 
 
 async def ran_while_sending(response: StreamedResponse) -> list[str]:
-    """Return in which order an app that does nothing but send, and somebody else, come to an end."""
+    """Return the order of completion of a sending app and another task."""
     order = []
 
     async def somebody_else() -> None:
@@ -226,7 +226,7 @@ async def ran_while_sending(response: StreamedResponse) -> list[str]:
 
 
 async def test_sending_app_yields_with_fast_reader() -> None:
-    # A process of its own, and one that does nothing but read: it is faster than any sender.
+    # A separate process that only reads: it is faster than any sender.
     code = (
         "import socket\n"
         "server = socket.create_server(('127.0.0.1', 0))\n"
@@ -270,7 +270,7 @@ async def test_app_waits_for_slow_reader() -> None:
             await response.send(body())
 
         sending = asyncio.create_task(send())
-        # Until the buffers of both ends are full, and longer: it would fill ours, if it did not wait.
+        # Longer than the buffers of both ends: without waiting, the sender would fill ours.
         while transport.get_write_buffer_size() <= high_water and not sending.done():
             await asyncio.sleep(0)
         wire.reading.set()
@@ -293,7 +293,7 @@ async def test_app_waits_for_slow_reader() -> None:
             b'{"statusCode":200,"headers":{},"cookies":["a=1; Path=/","b=2; Expires=Wed, 21 Oct 2026 07:28:00 GMT"]}',
         ),
         ([(b"x", b"caf\xe9")], b'{"statusCode":200,"headers":{"x":"caf\\u00e9"},"cookies":[]}'),
-        # Eight NULs of the app's are not the delimiter.
+        # Eight NUL bytes in the app's body are not the delimiter.
         ([(b"x", NUL)], b'{"statusCode":200,"headers":{"x":"' + b"\\u0000" * 8 + b'"},"cookies":[]}'),
     ],
 )

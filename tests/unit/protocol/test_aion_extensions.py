@@ -1,4 +1,4 @@
-"""The Aion extensions through HTTP, in both dialects: what a distribution sends, what an author sees, what goes back."""
+"""Aion extensions over HTTP, in both versions: requests of a distribution, context of the author, and answers."""
 
 import copy
 import json
@@ -41,7 +41,7 @@ def graph_of(node: Any) -> Any:
 
 
 async def answered(node: Any, body: dict[str, Any], headers: dict[str, str] | None = None) -> dict[str, Any]:
-    """The task that comes back, of either dialect."""
+    """Return the resulting task, of either version."""
     async with http(parts(graph_of(node)).app()) as client:
         answer = (await client.post("/", json=body, headers=headers)).json()
     assert "result" in answer, answer
@@ -51,7 +51,7 @@ async def answered(node: Any, body: dict[str, Any], headers: dict[str, str] | No
 
 
 async def seen(body: dict[str, Any], headers: dict[str, str] | None = None) -> tuple[AionContext, dict[str, Any]]:
-    """The context, and the state, that the graph finds."""
+    """Return the context and the state in the graph."""
     found: list[Any] = []
 
     def node(state: State) -> dict[str, Any]:
@@ -63,7 +63,7 @@ async def seen(body: dict[str, Any], headers: dict[str, str] | None = None) -> t
 
 
 async def refused(body: dict[str, Any]) -> dict[str, Any]:
-    """The error; the graph has not run."""
+    """Return the error; the graph has not run."""
 
     def node(state: State) -> dict[str, Any]:
         raise AssertionError("refused requests reach no graph")
@@ -77,7 +77,7 @@ def content(part: dict[str, Any]) -> dict[str, Any]:
     return {key: held for key, held in part.items() if key in ("text", "data", "metadata")}
 
 
-# ── What comes in ────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Requests ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @dialects
@@ -103,7 +103,7 @@ async def test_event_reaches_handler_with_payload(kind: str, old: bool) -> None:
     if kind == "message":
         assert (message.text, message.user.id, [each.content for each in messages]) == ("hello", "U42", ["hello"])
     else:
-        # R49: only what has text makes a HumanMessage.
+        # Only a message with text becomes a HumanMessage.
         assert (message, messages) == (None, [])
 
 
@@ -255,7 +255,7 @@ MALFORMED: dict[str, tuple[dict[str, Any], str]] = {
 async def test_malformed_payload_error_names_field_only(
     body: dict[str, Any], field: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A router that loses a command in silence is worse; an environment's secrets are nobody's to read."""
+    """An ignored command would be lost; the values may be secrets of an environment."""
     with caplog.at_level(logging.INFO):
         error = await refused(body)
     assert error["code"] == -32602
@@ -287,12 +287,12 @@ async def test_event_without_type_is_refused() -> None:
     assert (await refused(body))["message"].startswith(f"message.metadata.{EVENT}.type cannot be used")
 
 
-# ── Names of the server's own ────────────────────────────────────────────────────────────────────────────────────────
+# ── Reserved keys ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @dialects
 async def test_reserved_keys_of_client_are_dropped(old: bool) -> None:
-    """R76, SECURITY 87: neither the graph nor the task ever holds them."""
+    """Neither the graph nor the task receives them."""
     forged = {"aion:network": "forged", "own": [{"AION:senderId": "forged", "kept": 1}], "ａｉｏｎ：x": "forged"}
     body = request(old=old, text="hi", metadata=copy.deepcopy(forged))
     body["params"]["message"]["metadata"] = copy.deepcopy(forged)
@@ -308,7 +308,7 @@ async def test_reserved_keys_of_client_are_dropped(old: bool) -> None:
 
 @dialects
 async def test_reserved_keys_of_author_are_dropped(old: bool) -> None:
-    """By a reply's metadata, a task's metadata, or the outbox."""
+    """In a reply's metadata, a task's metadata, or the outbox."""
 
     async def node(state: State, writer: StreamWriter) -> dict[str, Any]:
         emit_task_metadata(writer, {"aion:network": "forged", "mine": 1})
@@ -321,7 +321,7 @@ async def test_reserved_keys_of_author_are_dropped(old: bool) -> None:
     assert task["status"]["message"]["metadata"] == {"mine": 2, "aion:target": "C-room"}
 
 
-# ── Where answers go ─────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Targets of answers ───────────────────────────────────────────────────────────────────────────────────────────────
 
 IN_A_DM = {"userId": "U42", "contextId": "D-1", "messageId": "7", "trajectory": "direct-message"}
 IN_A_THREAD = {
@@ -402,7 +402,7 @@ async def test_post_goes_to_target_of_author(target: Any, action: dict[str, Any]
 
 @dialects
 async def test_card_action_resumes_turn(old: bool) -> None:
-    """Section 3, interrupts: the answer is the action, not how the network had it."""
+    """The resume value is the action, not the event of the source network."""
 
     def node(state: State) -> dict[str, Any]:
         answer = interrupt("May I?")
@@ -427,7 +427,7 @@ async def test_invalid_target_raises_for_author() -> None:
 
 
 async def test_explicit_target_is_not_replaced() -> None:
-    """R58, S2: by the buffer or by the outbox."""
+    """By the buffer or by the outbox."""
     own = {"data": {"trajectory": "timeline", "contextId": "T"}, "metadata": MESSAGE_ACTION}
 
     async def node(state: State) -> dict[str, Any]:
@@ -451,7 +451,7 @@ async def test_plain_client_receives_no_extension() -> None:
 
 
 async def test_returned_text_is_one_part() -> None:
-    """Where an answer names no place it goes where the question came from."""
+    """An answer without a target goes to the conversation of its request."""
     message = (await answered(lambda state: {"messages": [AIMessage("ok")]}, request("message", text="hi")))["status"]
     assert message["message"]["parts"] == [{"text": "ok"}]
 
@@ -495,7 +495,7 @@ async def test_trace_comes_from_payload_or_headers(caplog: pytest.LogCaptureFixt
 
 @pytest.mark.parametrize("traceparent", ["", "garbage", f"00-{'0' * 32}-00f067aa0ba902b7-01", f"ff{TRACEPARENT[2:]}"])
 async def test_invalid_trace_header_is_ignored(traceparent: str) -> None:
-    """W3C Trace Context 2.3: it is never an error."""
+    """W3C Trace Context 2.3: an invalid header is not an error."""
     _, state = await seen(send("hi"), {"traceparent": traceparent, "baggage": "a=1"})
     assert state["a2a_inbox"].metadata == {}
 
@@ -514,7 +514,7 @@ async def test_card_declares_optional_extensions() -> None:
 
 @dialects
 async def test_adk_agent_has_same_context_and_target(old: bool) -> None:
-    # Here, so that the rest of this file runs without ADK.
+    # A local import: the other tests of this file run without ADK.
     from google.adk.agents import BaseAgent
 
     from tests.support.adk import served

@@ -1,4 +1,4 @@
-"""The payloads of the Aion extensions, read and written without HTTP."""
+"""Payloads of the Aion extensions, without HTTP."""
 
 import json
 from typing import Any
@@ -82,7 +82,7 @@ def test_payload_schema_must_match_event() -> None:
 
 
 def test_refusal_does_not_expose_values() -> None:
-    """A traceback that shows what caused it would show an environment's secrets."""
+    """A traceback with the cause would contain an environment's secrets."""
     message, metadata = of(text="hi", metadata={extensions.DISTRIBUTION: {**THE_DISTRIBUTION, "senderId": ["s3cr3t"]}})
     with pytest.raises(InvalidMessage) as refusal:
         read(message, metadata)

@@ -1,4 +1,4 @@
-"""What an agent takes and gives, against what a client sends and accepts (SECURITY: media types)."""
+"""Media types of an agent against those of a client's message."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ def free() -> Parts:
     ids=str,
 )
 def test_type_of_part_is_stated_or_derived(part: Part, type_: str | None) -> None:
-    """Stated, then guessed from the name, then bytes."""
+    """The stated type, else the type of the file name, else any bytes."""
     assert type_of(part) == type_
 
 
@@ -116,7 +116,7 @@ def test_accepted_modes_must_match_output_mode(accepted: list[str], gives: list[
 
 
 def test_skill_modes_extend_card_modes() -> None:
-    """A message names no skill, so what one of them takes is taken."""
+    """A message names no skill: the modes of each skill are accepted."""
     card = AgentCard(
         default_input_modes=TEXT,
         default_output_modes=TEXT,
@@ -127,7 +127,7 @@ def test_skill_modes_extend_card_modes() -> None:
 
 
 def bodies(**configuration: Any) -> list[dict[str, Any]]:
-    """The same, by each method that takes a message."""
+    """Return the same message for each method with a message."""
     methods = ("SendMessage", "SendStreamingMessage", "message/send", "message/stream")
     made = [send(method=method, contextId="c") for method in methods]
     for body in made:
@@ -137,7 +137,7 @@ def bodies(**configuration: Any) -> list[dict[str, Any]]:
 
 
 async def test_unsupported_content_is_refused_and_not_stored() -> None:
-    """-32005, R98, R99."""
+    """The error has code -32005."""
     made = free()
     async with http(made.app()) as client:
         for body in bodies(acceptedOutputModes=["image/png"]):

@@ -1,4 +1,4 @@
-"""Signed cards: what is downloaded verifies, by the official clients and by hand; what was changed does not."""
+"""Signed cards: a downloaded card verifies with the SDKs and with a plain verifier; a changed card does not."""
 
 import base64
 import copy
@@ -61,7 +61,7 @@ def unpadded(text: str) -> bytes:
 
 
 def verified_by_hand(card: dict[str, Any], jwk: dict[str, str]) -> list[dict[str, Any]]:
-    """The protected headers of the signatures that cover the JSON as it came: RFC 7515 and 8785, and nothing of ours."""
+    """Return the protected headers of the signatures over the whole JSON, by RFC 7515 and RFC 8785 only."""
     payload = rfc8785.dumps({name: value for name, value in card.items() if name != "signatures"})
     covered = base64.urlsafe_b64encode(payload).rstrip(b"=")
     good = []
@@ -91,12 +91,12 @@ def check(algorithm: str, jwk: dict[str, str], signature: bytes, signed: bytes) 
         ed25519.Ed25519PublicKey.from_public_bytes(unpadded(jwk["x"])).verify(signature, signed)
 
 
-# --- What is downloaded verifies ---
+# --- Downloaded cards ---
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 async def test_served_card_verifies_for_each_reader(tmp_path: Path, pems: dict[str, str], algorithm: str) -> None:
-    """Spec 8.4.3: by the official client on what it parsed, and by hand on either document as it came."""
+    """A2A 8.4.3: the SDK verifies its parsed card, a plain verifier the JSON of both documents."""
     app = deployed(tmp_path, AION_YAML, AION_CARD_KEY_FILE=key_file(tmp_path, pems[algorithm]))
     (jwk,) = (await read(app, KEYS))["keys"]
     assert set(jwk) & {"d", "p", "q", "dp", "dq", "qi", "k"} == set()
@@ -133,7 +133,7 @@ async def test_extended_card_is_signed_for_each_version(tmp_path: Path, pems: di
 
 
 async def test_sdk_of_v03_verifies_card(tmp_path: Path, pems: dict[str, str]) -> None:
-    """The v0.3 client's own resolver and verifier, in its own environment."""
+    """The resolver and verifier of the v0.3 SDK run in a separate environment."""
     app = deployed(tmp_path, AION_YAML, AION_CARD_KEY_FILE=key_file(tmp_path, pems["ES256"]))
     (jwk,) = (await read(app, KEYS))["keys"]
     good, changed = await read(app), await read(app)
@@ -155,7 +155,7 @@ async def test_sdk_of_v03_verifies_card(tmp_path: Path, pems: dict[str, str]) ->
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 async def test_signature_is_equal_across_processes(tmp_path: Path, pems: dict[str, str], algorithm: str) -> None:
-    """So a card that one has sent is known to the next (ES256 with RFC 6979's nonce)."""
+    """Equal signatures allow caching across processes (ES256 with RFC 6979's nonce)."""
     file = key_file(tmp_path, pems[algorithm])
     first, second = (deployed(tmp_path, AION_YAML, AION_CARD_KEY_FILE=file) for _ in range(2))
     async with at(first) as client:
@@ -164,7 +164,7 @@ async def test_signature_is_equal_across_processes(tmp_path: Path, pems: dict[st
         assert (await client.get(CARD, headers={"If-None-Match": etag})).status_code == 304
 
 
-# --- What was changed does not ---
+# --- Changed cards ---
 
 
 def signed(**changes: Any) -> tuple[dict[str, Any], CardKey]:
@@ -217,7 +217,7 @@ def test_change_in_v03_fields_is_reported() -> None:
 
 
 def test_empty_scopes_are_signed_for_both_rules() -> None:
-    """The SDK leaves empty values out before it verifies; proto presence (spec 5.7) keeps this one."""
+    """The SDK omits empty values before verification; proto presence (A2A 5.7) includes this one."""
     card, key = signed(securityRequirements=[{"schemes": {"bearer": {"list": []}}}])
     jwk = key.public_jwk()
     v1 = document_v1(ParseDict(card, AgentCard(), ignore_unknown_fields=True))
@@ -254,7 +254,7 @@ def test_invalid_signature_is_ignored(odd: Any) -> None:
 
 
 def test_untrusted_key_does_not_verify() -> None:
-    """The key says how it signs: a public key is no shared secret, and `none` is no signature."""
+    """The key has the algorithm: a public key is not a shared secret, and alg "none" is not a signature."""
     card, key = signed()
     other, _ = CardKey.generate()
     with pytest.raises(NotVerified, match=key.id):
@@ -271,7 +271,7 @@ def test_untrusted_key_does_not_verify() -> None:
 
 
 def test_card_may_have_signatures_of_two_keys() -> None:
-    """Spec 8.4.3: several signatures may be there, to support key rotation."""
+    """A2A 8.4.3: several signatures support key rotation."""
     card, old = signed()
     new, _ = CardKey.generate("EdDSA")
     both = document(sign_card(ParseDict(copy.deepcopy(card), AgentCard(), ignore_unknown_fields=True), new))
@@ -281,7 +281,7 @@ def test_card_may_have_signatures_of_two_keys() -> None:
 
 @pytest.mark.parametrize(("field", "way"), [("supportedInterfaces", "v1.0"), ("url", "v0.3")])
 def test_signature_of_other_tool_verifies(field: str, way: str) -> None:
-    """With fields that neither version knows, over its JSON, by nothing of ours."""
+    """The card has unknown fields; the signature of another tool covers its JSON."""
     card, key = signed()
     foreign = {name: card[name] for name in ("name", "description", "version", "capabilities", "skills", field)}
     foreign |= {"defaultInputModes": ["text/plain"], "defaultOutputModes": ["text/plain"], "x-rating": {"stars": 5}}
@@ -298,7 +298,7 @@ def test_signature_of_other_tool_verifies(field: str, way: str) -> None:
 
 
 def test_sdk_verifier_refuses_changed_card() -> None:
-    """That the tests above could fail."""
+    """The tests above can fail."""
     card, key = signed()
     parsed = ParseDict(card, AgentCard(), ignore_unknown_fields=True)
     parsed.name = "B"
@@ -323,7 +323,7 @@ def test_key_id_is_thumbprint_in_pem_and_jwk(pems: dict[str, str], algorithm: st
     assert public.public == key.public
     assert CardKey.read(json.dumps({**jwk, "kid": "named"})).id == "named"
     assert CardKey.read(pems[algorithm], key_id="given").id == "given"
-    # Nothing of what is private gets into a log by accident.
+    # Its text forms contain no private part.
     assert "PRIVATE" not in repr(key)
 
 

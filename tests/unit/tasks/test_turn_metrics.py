@@ -1,4 +1,4 @@
-"""What is counted of turns and sweeps: the right numbers, once, by the clock that the engine has."""
+"""Metrics of turns and sweeps: values, counted once, by the engine's clock."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -23,7 +23,7 @@ def said(text: str) -> Message:
 
 
 class Speaks:
-    """Thinks for two seconds, says three chunks, a second after the other, and answers."""
+    """Agent that waits two seconds, emits three chunks at intervals of a second, and answers."""
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
@@ -49,7 +49,7 @@ class Fails:
 
 
 class HandsOn:
-    """Is asked to drain at its first try, and answers at the second."""
+    """Agent that drains in its first attempt and answers in the second."""
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock, self.runs = clock, 0
@@ -64,7 +64,7 @@ class HandsOn:
 
 
 async def answered(made: Parts) -> None:
-    """Send a message for which nobody waits, and let its turn come to rest."""
+    """Send a non-blocking message and wait for the end of its turn."""
     request = send("hi")
     request["params"]["configuration"] = {"returnImmediately": True}
     async with asyncio.timeout(20), http(made.app()) as client:
@@ -74,10 +74,10 @@ async def answered(made: Parts) -> None:
 
 
 async def test_turn_is_counted_once(clock: ManualClock) -> None:
-    """Never a value for each chunk."""
+    """Chunks have no metric of their own."""
     metrics = MemoryMetrics()
     await answered(parts(Speaks(clock), clock=clock, metrics=metrics))
-    # A message's time is known to the millisecond.
+    # A message's time has a resolution of a millisecond.
     assert metrics.values.pop(Metric.TURN_LAG) == [pytest.approx(0, abs=1)]
     assert dict(metrics.values) == {
         Metric.STREAM_DELTAS: [3],
@@ -107,7 +107,7 @@ async def test_handed_off_turn_is_one_turn(clock: ManualClock) -> None:
 
 
 async def test_sweep_does_not_count_planned_retry(clock: ManualClock) -> None:
-    """Or the alarm would ring for each webhook that is down for an hour."""
+    """The alarm must not fire for each webhook that is down for an hour."""
     push, metrics = on_table(None, clock), MemoryMetrics()
     begun = await push.chat.store.create(replace(push.chat.message("m-1"), push=a_config()), holder="h")
     assert isinstance(begun, TurnStarted)

@@ -1,4 +1,4 @@
-"""What the tests of the REST bindings share: a request's body, and what a refusal has to look like."""
+"""Request bodies and refusal checks for the tests of the HTTP+JSON bindings."""
 
 from typing import Any
 
@@ -10,18 +10,18 @@ A2A_JSON = "application/a2a+json"
 
 
 def body(text: str = "hi", *, message_id: str = "m-1", **message: Any) -> dict[str, Any]:
-    """The body of POST /message:send."""
+    """Return the body of POST /message:send."""
     params: dict[str, Any] = send(text, message_id=message_id, **message)["params"]
     return params
 
 
 def old_body(text: str = "hi", *, message_id: str = "m-1", **message: Any) -> dict[str, Any]:
-    """The same as v0.3's proto file has it."""
+    """Return the same body in the form of v0.3's proto file."""
     return {"message": {"messageId": message_id, "role": "ROLE_USER", "content": [{"text": text}], **message}}
 
 
 def refused(answer: httpx.Response, http: int, reason: str, *words: str) -> dict[str, Any]:
-    """The error of a v1.0 answer, once it is seen to be one."""
+    """Check that a v1.0 response is a refusal, and return its error."""
     assert answer.status_code == http, answer.text
     assert answer.headers["content-type"] == A2A_JSON
     error: dict[str, Any] = answer.json()["error"]
@@ -39,5 +39,5 @@ def refused(answer: httpx.Response, http: int, reason: str, *words: str) -> dict
 
 
 def fields(error: dict[str, Any]) -> list[str]:
-    """The fields that the error blames."""
+    """Return the invalid fields in the error."""
     return [violation["field"] for detail in error["details"] for violation in detail.get("fieldViolations", [])]

@@ -1,4 +1,4 @@
-"""Several agents in one deployment: each at its own path, one of them at the root too."""
+"""Several agents in one app: each at its own path, one also at the root."""
 
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ def write(settings: Settings, *defaults: str) -> None:
 
 
 def said(answer: Any) -> str:
-    """What an agent answered, in whichever shape."""
+    """Return the text of an agent's answer in any version."""
     return next(word for word in ("one", "two") if f'"text":"{word}"' in answer.text.replace(" ", ""))
 
 

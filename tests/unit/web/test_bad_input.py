@@ -1,4 +1,4 @@
-"""What a client may get wrong on JSON-RPC: the protocol's code, and a sentence that says what to mend."""
+"""Invalid JSON-RPC requests: error code, and a message with the remedy."""
 
 import json
 from collections.abc import AsyncIterator
@@ -82,7 +82,7 @@ async def test_invalid_request_is_refused(client: httpx.AsyncClient, body: bytes
     "text", ['"\\ud83d"', "9007199254740993", "9" * 5000, "1e999", "[" * 40 + "]" * 40], ids=lambda text: text[:12]
 )
 async def test_invalid_params_error_has_request_id(client: httpx.AsyncClient, request_id: str | int, text: str) -> None:
-    """JSON-RPC 2.0, 5: the id is null only where it cannot be told."""
+    """JSON-RPC 2.0, 5: the id is null only if it cannot be read."""
     body = f'{{"params": {{"x": {text}}}, "method": "SendMessage", "id": {json.dumps(request_id)}, "jsonrpc": "2.0"}}'
     assert refused(await client.post("/", content=body, headers=JSON), PARAMS)["id"] == request_id
     body = f'{{"jsonrpc": "2.0", "id": {text}, "method": "SendMessage", "params": {{}}}}'
@@ -169,7 +169,7 @@ BAD_MESSAGES: list[tuple[dict[str, Any], str]] = [
 async def test_invalid_message_is_refused(
     client: httpx.AsyncClient, method: str, message: dict[str, Any], word: str
 ) -> None:
-    """The refusal names the field, and leaves no task."""
+    """The refusal names the field and creates no task."""
     answer = await client.post("/", json=changed(send(method=method, contextId="c-1"), **message))
     refused(answer, PARAMS, word)
     good = await client.post("/", json=send(contextId="c-1"))
@@ -191,7 +191,7 @@ OLD_PARTS: list[Any] = [
 @pytest.mark.parametrize("given", OLD_PARTS, ids=str)
 @pytest.mark.parametrize("method", ["message/send", "message/stream"])
 async def test_v03_invalid_message_is_refused(client: httpx.AsyncClient, method: str, given: Any) -> None:
-    """R98: -32602, where the SDK says -32600."""
+    """The code is -32602; the SDK returns -32600."""
     refused(await client.post("/", json=changed(send(method=method), parts=given)), PARAMS, "part")
 
 
@@ -285,7 +285,7 @@ async def test_operation_outside_of_card_is_refused(client: httpx.AsyncClient, m
 
 
 async def test_error_details_have_types(client: httpx.AsyncClient) -> None:
-    """Google.rpc.ErrorInfo, and the field that is wrong."""
+    """The details are google.rpc.ErrorInfo and the invalid field."""
     body = refused(await client.post("/", json=changed(send(), parts=[{}])), PARAMS)
     info, bad_request = body["error"]["data"]
     assert info["reason"] == "INVALID_PARAMS"
@@ -295,7 +295,7 @@ async def test_error_details_have_types(client: httpx.AsyncClient) -> None:
 
 @pytest.mark.parametrize("method", ["SendMessage", "message/send"])
 async def test_deepest_message_can_be_read_again(client: httpx.AsyncClient, method: str) -> None:
-    """A log that cannot be read back would be a task that is lost."""
+    """A task with an unreadable log would be lost."""
     kind = {"kind": "data"} if "/" in method else {}
     taken = 0
     for depth in range(20, 40):
@@ -317,7 +317,7 @@ async def test_deepest_message_can_be_read_again(client: httpx.AsyncClient, meth
 
 
 async def test_history_has_requested_length(client: httpx.AsyncClient) -> None:
-    """Without a history the answer is still there."""
+    """Without a history the status still has the answer."""
     request = send()
     request["params"]["configuration"] = {"historyLength": 0}
     task = (await client.post("/", json=request)).json()["result"]["task"]

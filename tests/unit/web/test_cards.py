@@ -1,4 +1,4 @@
-"""What is read before anything is said: cards, their caching, extended cards, the manifest, health."""
+"""Cards and their caching, extended cards, manifest and health check."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -74,14 +74,14 @@ async def test_card_has_declarations_of_aion_yaml(app: FastAPI, prefix: str, pat
     capabilities = card["capabilities"]
     assert (capabilities["streaming"], capabilities["pushNotifications"]) == (True, True)
     assert capabilities["extendedAgentCard"] is card["supportsAuthenticatedExtendedCard"] is True
-    # After those that aion itself declares.
+    # After Aion's own extensions.
     assert capabilities["extensions"][-1] == {
         "uri": EXTENSION,
         "description": "More.",
         "required": True,
         "params": {"n": 1, "deep": {"empty": "", "x": [1.5]}},
     }
-    # JSON has one kind of number; an author's 1 does not become 1.0 on its way through protobuf.
+    # An author's 1 stays 1: protobuf would change it to 1.0.
     assert b'"n":1}' in answer.content
 
 
@@ -93,7 +93,7 @@ async def test_card_has_declarations_of_aion_yaml(app: FastAPI, prefix: str, pat
     ],
 )
 async def test_card_urls_ignore_host_header(app: FastAPI, agent: str, rpc: str, rest: str) -> None:
-    """Never from the Host header. Both bindings in both versions, the newer and JSON-RPC preferred."""
+    """The URLs never follow the Host header. v1.0 and JSON-RPC are preferred."""
     headers = {"host": "evil.test", "x-forwarded-host": "evil.test", "x-forwarded-proto": "ftp"}
     answer = await read(app, f"{agent}{PATHS[0]}", **headers)
     card = answer.json()
@@ -104,7 +104,7 @@ async def test_card_urls_ignore_host_header(app: FastAPI, agent: str, rpc: str, 
         ("JSONRPC", "0.3", rpc),
         ("HTTP+JSON", "0.3", rest),
     ]
-    # As v0.3 has it: the preferred one, which is among the additional ones too, and a version of three numbers.
+    # In v0.3: the preferred interface is also an additional one, and the version has three numbers.
     assert (card["url"], card["preferredTransport"], card["protocolVersion"]) == (rpc, "JSONRPC", "0.3.0")
     assert card["additionalInterfaces"] == [
         {"transport": "JSONRPC", "url": rpc},
@@ -209,7 +209,7 @@ async def test_card_last_modified_is_process_start(app: FastAPI) -> None:
     assert await status(format_datetime(since - timedelta(seconds=1), usegmt=True)) == 200
     for odd in ("yesterday", "", "Fri, 31 Feb 2025 00:00:00 GMT", format_datetime(since.replace(tzinfo=None))):
         assert await status(odd) == 200
-    # The tag is the better witness (RFC 9110, 13.1.3).
+    # The tag has precedence (RFC 9110 13.1.3).
     assert await status(modified, **{"If-None-Match": '"other"'}) == 200
 
 
@@ -230,7 +230,7 @@ RPC_NAMES = ["GetExtendedAgentCard", "agent/getAuthenticatedExtendedCard", "agen
 @pytest.mark.parametrize("method", RPC_NAMES)
 @pytest.mark.parametrize("path", ["/", "/agents/helper/"])
 async def test_extended_card_extends_public_card(app: FastAPI, method: str, path: str) -> None:
-    """By all its names, in the dialect of each."""
+    """At each path and method, in the version of each."""
     card = (await call(app, method, path))["result"]
     assert card["description"] == "Answers more questions."
     assert [skill["id"] for skill in card["skills"]] == ["find", "plain", "secret"]
@@ -254,10 +254,10 @@ async def test_extended_card_is_served_over_rest(app: FastAPI, path: str) -> Non
 
 @pytest.mark.parametrize(("version", "binding"), [(v, b) for v in ("1.0", "0.3") for b in ("JSONRPC", "HTTP+JSON")])
 async def test_sdk_calls_each_interface_of_card(tmp_path: Path, version: str, binding: str) -> None:
-    """It resolves the card, and calls by what it read there."""
+    """The SDK resolves the card and calls the interfaces in it."""
     app = deployed(tmp_path, AION_YAML, AION_BASE_URL="http://test")
     async with at(app, "http://test") as http:
-        # The agent requires it, by either version's name.
+        # The agent requires the extension; either version's header declares it.
         http.headers.update({"A2A-Extensions": EXTENSION, "X-A2A-Extensions": EXTENSION})
         card = await A2ACardResolver(http, "http://test/agents/helper").get_agent_card()
         only = [

@@ -1,4 +1,4 @@
-"""Where a card says that its server is which was not told: at the address at which AWS's front says it was asked."""
+"""Base URL of a card without a configured one: the HTTP entry point in AWS's event."""
 
 import base64
 import json
@@ -43,7 +43,7 @@ each_entrypoint = pytest.mark.parametrize(("behind", "address"), ENTRYPOINTS.val
 
 
 def as_sam_has_it(request: Request, body: bytes) -> dict[str, Any]:
-    """Its requestContext.path is the route's, its domain the Host with the port (samcli 1.170, construct_v1_event)."""
+    """requestContext.path is the route's; the domain is the Host with its port (samcli 1.170, construct_v1_event)."""
     event = rest_api_event(request, body, domain="127.0.0.1:3000")
     route = "/" if event["path"] == "/" else "/{proxy+}"
     event["requestContext"] |= {"path": route, "stage": "dev"}
@@ -51,7 +51,7 @@ def as_sam_has_it(request: Request, body: bytes) -> dict[str, Any]:
 
 
 def function(folder: Path, **environ: str) -> FastAPI:
-    """The app of a deployed function that was told nothing."""
+    """Return the app of a deployed function without a base URL."""
     config = folder / "aion.yaml"
     config.write_text(AION_YAML, encoding="utf-8")
     given = {"AION_STORE": "memory", "AION_CONFIG": str(config), "AWS_LAMBDA_FUNCTION_NAME": "api", **environ}
@@ -69,7 +69,7 @@ def at(app: ASGIApp, address: str) -> httpx.AsyncClient:
 
 
 def urls(card: dict[str, Any]) -> set[str]:
-    """All that a client of either version may go to."""
+    """Return all URLs in a card for clients of either version."""
     named = [its["url"] for name in ("supportedInterfaces", "additionalInterfaces") for its in card.get(name, ())]
     return {*named, *([card["url"]] if "url" in card else [])}
 
@@ -79,7 +79,7 @@ def urls(card: dict[str, Any]) -> set[str]:
 
 @each_entrypoint
 async def test_card_has_url_of_entry_point(behind: Behind, address: str, tmp_path: Path) -> None:
-    """In the fields of both versions, at the root and below an agent's own path."""
+    """The fields of both versions have it, at the root and below an agent's path."""
     async with at(behind(function(tmp_path)), address) as client:
         card = (await client.get(CARD)).json()
         assert urls(card) == {f"{address}/", address}
@@ -94,7 +94,7 @@ async def test_card_has_url_of_entry_point(behind: Behind, address: str, tmp_pat
 
 @each_entrypoint
 async def test_sdk_reaches_agent_at_card_url(behind: Behind, address: str, tmp_path: Path) -> None:
-    """What the card names is what the front answers at, without a second deployment."""
+    """The first deployment already serves the URLs of the card."""
     async with at(behind(function(tmp_path)), address) as client:
         card = await A2ACardResolver(client, address).get_agent_card()
         body = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "nobodys"}}
@@ -104,7 +104,7 @@ async def test_sdk_reaches_agent_at_card_url(behind: Behind, address: str, tmp_p
 
 @each_entrypoint
 async def test_card_url_ignores_headers(behind: Behind, address: str, tmp_path: Path) -> None:
-    """Not Host, nor what a proxy might forward."""
+    """Neither Host nor the headers of a proxy count."""
     spoofed = {
         "host": "evil.example",
         "x-forwarded-host": "evil.example",
@@ -129,7 +129,7 @@ async def test_configured_base_url_overrides_entry_point(behind: Behind, address
 
 
 async def test_each_entry_point_has_own_card(tmp_path: Path) -> None:
-    """Each with its own tag, by which nobody takes the one for the other; signed, with the key where it is read."""
+    """Each card has its own ETag and a signature with the URL of its key."""
     app = function(tmp_path, **signing(tmp_path))
     both = {address: behind(app) for behind, address in (ENTRYPOINTS["a stage"], ENTRYPOINTS["a Function URL"])}
     tags = {}
@@ -161,7 +161,7 @@ async def test_card_is_correct_beyond_cache_size(tmp_path: Path) -> None:
 
 @each_entrypoint
 async def test_card_signature_verifies_at_each_entry_point(behind: Behind, address: str, tmp_path: Path) -> None:
-    """By the official client too; the extended card is signed as the public one is."""
+    """The SDK verifies it too; the extended card has the same signatures."""
     app = behind(function(tmp_path, **signing(tmp_path)))
     async with at(app, address) as client:
         (jwk,) = (await client.get(KEYS)).json()["keys"]
@@ -179,7 +179,7 @@ async def test_card_signature_verifies_at_each_entry_point(behind: Behind, addre
         for path in (CARD, f"/agents/quiet{CARD}", "/agent/authenticatedExtendedCard"):
             card = (await client.get(path)).json()
             assert verify_card(card, lambda _: [key]) == {"v1.0": key.id, "v0.3": key.id}
-        # The URL where the card says the key is leads to it.
+        # The key is at the URL in the card.
         assert (await client.get(seen[0] or "")).json()["keys"] == [jwk]
 
 
@@ -216,7 +216,7 @@ async def test_extended_card_has_url_of_entry_point(behind: Behind, address: str
             assert "secret" in {skill["id"] for skill in answer.json()["skills"]}
 
 
-# --- What is no address ---
+# --- Invalid domains ---
 
 
 ODD: list[Any] = [
@@ -276,7 +276,7 @@ async def test_own_server_logs_no_entry_point_warning(tmp_path: Path, caplog: py
 
 
 def test_buffered_handler_has_url_of_entry_point(tmp_path: Path) -> None:
-    """By mangum, as `sam local` runs it: the recorded events, asked for the card."""
+    """`sam local` uses mangum: recorded events request the card."""
     handler = Mangum(function(tmp_path), lifespan="off")
     rest = recorded_event("rest_api_v1", path=CARD, httpMethod="GET", body=None)
     rest["requestContext"] |= {"path": f"/prod{CARD}", "httpMethod": "GET"}

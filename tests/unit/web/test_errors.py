@@ -1,4 +1,4 @@
-"""A request that fails is logged once, with the store's operation, AWS's code and the traceback."""
+"""Log of a failed request: one record with the store's operation, AWS's error code and the traceback."""
 
 import logging
 from typing import Any
@@ -20,7 +20,7 @@ REST_V03 = {"message": {"messageId": "m-1", "role": "ROLE_USER", "content": [{"t
 
 
 def request(binding: str) -> dict[str, Any]:
-    """A message in the binding: its path, its body and its headers."""
+    """Return a message in the binding: path, body and headers."""
     match binding:
         case "REST":
             return {"url": "/message:send", "json": REST, "headers": {"A2A-Version": "1.0"}}
@@ -36,7 +36,7 @@ BINDINGS += ["REST", "REST, streaming", "REST of v0.3"]
 
 
 async def fails(binding: str, error: Exception, *, operation: str = "create") -> httpx.Response:
-    """The answer to a message, while the store's operation fails."""
+    """Return the response to a message while the store's operation fails."""
     store: Any = Failing(MemoryTaskStore(SystemClock()))
     store.refuse(error, **{operation: 100})
     agent = LeaseHeld()
@@ -67,7 +67,7 @@ async def test_store_error_is_logged_once(caplog: pytest.LogCaptureFixture, bind
 
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_unexpected_error_is_logged_once(caplog: pytest.LogCaptureFixture, binding: str) -> None:
-    """Its own text, which may quote the request, is in the traceback only."""
+    """The error's text, possibly with a quote of the request, is in the traceback only."""
     error = RuntimeError("what was sent")
     await fails(binding, error)
     (record,) = problems(caplog)

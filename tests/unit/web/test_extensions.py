@@ -1,4 +1,4 @@
-"""Extensions: which a client declares, which are active, and which it must not leave out."""
+"""Negotiation of extensions: declared, active and required ones."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -49,7 +49,7 @@ REQUESTS: dict[str, tuple[str, dict[str, Any], str]] = {
 @pytest.mark.parametrize("header", [V1, V03])
 @pytest.mark.parametrize("name", REQUESTS)
 async def test_response_lists_active_extensions(optional: httpx.AsyncClient, name: str, header: str) -> None:
-    """Spec 3.6.2: those that both know, under the name of the version that is spoken; either name is read."""
+    """A2A 3.6.2: the response has the header of the request's version; either header is read."""
     path, given, answered = REQUESTS[name]
     declared = [(header, f" {UNKNOWN},{MUST} ,,"), (header, MAY), (header, MUST)]
     answer = await optional.post(path, json=given, headers=declared)
@@ -81,7 +81,7 @@ OPERATIONS = [
 async def test_required_extension_must_be_declared(
     required: httpx.AsyncClient, method: str, path: str, given: dict[str, Any] | None
 ) -> None:
-    """ExtensionSupportRequired names it, and what else is active is named too."""
+    """The error names the missing extension, and the header lists the active ones."""
     answer = await required.request(method, path, json=given, headers={V1: MAY})
     error = refused(answer, 400, "EXTENSION_SUPPORT_REQUIRED", MUST, V1)
     assert error["details"][0]["metadata"] == {"extensions": MUST}
@@ -108,7 +108,7 @@ async def test_required_extension_applies_to_each_method(required: httpx.AsyncCl
 
 
 async def test_card_requires_no_extension(required: httpx.AsyncClient) -> None:
-    """It is how a client learns what is."""
+    """The card lists the required extensions."""
     card = await required.get("/.well-known/agent-card.json")
     assert card.status_code == 200
     assert {extension["uri"] for extension in card.json()["capabilities"]["extensions"]} >= {MAY, MUST}

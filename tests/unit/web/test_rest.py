@@ -1,4 +1,4 @@
-"""The HTTP+JSON binding of v1.0: what a client sends over it, and what it gets."""
+"""HTTP+JSON binding of v1.0."""
 
 import json
 from collections.abc import AsyncIterator
@@ -45,7 +45,7 @@ async def rpc(client: httpx.AsyncClient, method: str, **params: Any) -> Any:
 
 @pytest.mark.parametrize("where", ["", "/agents/test"])
 async def test_rest_result_equals_json_rpc_result(client: httpx.AsyncClient, where: str) -> None:
-    """At the agent's own path and at the root."""
+    """At the agent's path and at the root."""
     sent = await client.post(f"{where}/message:send", json=body(contextId="c-1"))
     assert sent.headers["content-type"] == A2A_JSON
     task = sent.json()["task"]
@@ -71,7 +71,7 @@ async def test_cancel_body_is_optional() -> None:
 
 @pytest.mark.parametrize("fails", [False, True], ids=["whole", "cut"])
 async def test_frames_equal_frames_of_sdk(fails: bool) -> None:
-    """A StreamResponse each, without an envelope; and a stream that is cut says why in the same words."""
+    """Each frame is a StreamResponse; an interrupted stream ends with the same error."""
     store = Breaking(ManualClock())
     made = parts(LeaseHeld() if fails else talking(3), store)
     handler = SdkHandler(made)
@@ -100,7 +100,7 @@ async def test_frames_equal_frames_of_sdk(fails: bool) -> None:
 
 
 class Breaking(MemoryTaskStore):
-    """A store that can be told to lose the rest of a log."""
+    """Store that can lose the rest of a log."""
 
     breaks_after: int | None = None
 
@@ -111,7 +111,7 @@ class Breaking(MemoryTaskStore):
 
 
 def frames(answer: httpx.Response, *names: str) -> list[dict[str, Any]]:
-    """These fields of each frame."""
+    """Return these fields of each frame."""
     found = []
     for frame in answer.content.decode().replace("\r\n", "\n").strip("\n").split("\n\n"):
         lines = [line.partition(": ") for line in frame.split("\n") if not line.startswith(":")]
@@ -132,7 +132,7 @@ async def test_subscribe_accepts_get_and_post(method: str) -> None:
 
 
 async def test_reconnected_client_receives_following_events(client: httpx.AsyncClient) -> None:
-    """Last-Event-ID is the binding's business as little as it is JSON-RPC's."""
+    """Last-Event-ID works in HTTP+JSON as in JSON-RPC."""
     task = (await client.post("/message:send", json=body())).json()["task"]
     answer = await client.get(f"/tasks/{task['id']}:subscribe", headers={"Last-Event-ID": "2"})
     assert frames(answer, "id")[-1] == {"id": "3"}
@@ -189,7 +189,7 @@ async def test_unexpected_body_is_ignored(app: FastAPI, method: str, path: str) 
 async def test_invalid_body_is_refused(
     client: httpx.AsyncClient, path: str, given: bytes, reason: str, word: str
 ) -> None:
-    """As on JSON-RPC."""
+    """The codes are those of JSON-RPC."""
     answer = await client.post(path, content=given, headers={"Content-Type": A2A_JSON})
     refused(answer, 400, reason, word)
 
@@ -214,7 +214,7 @@ async def test_disconnection_within_body_logs_no_error(
         return unread.pop()
 
     async def send(message: Message) -> None:
-        """Nobody hears it."""
+        """The client does not receive the response."""
 
     unread: list[Message] = [{"type": "http.disconnect"}, {"type": "http.request", "body": b"{", "more_body": True}]
     scope = {
@@ -245,7 +245,7 @@ PARTS: list[tuple[dict[str, Any], str]] = [
 async def test_invalid_field_is_named_in_both_bindings(
     client: httpx.AsyncClient, message: dict[str, Any], field: str
 ) -> None:
-    """By its path in the client's own words."""
+    """The error has the path of the field in the client's spelling."""
     params = body(**message)
     error = refused(await client.post("/message:send", json=params), 400, "INVALID_PARAMS", field)
     assert fields(error) == [field]
@@ -281,13 +281,13 @@ async def test_invalid_field_is_named_in_both_bindings(
     ],
 )
 async def test_invalid_query_parameter_is_refused(client: httpx.AsyncClient, query: str, field: str) -> None:
-    """A parameter given twice too, of which only one could be meant."""
+    """A repeated parameter is also refused."""
     error = refused(await client.get(f"/tasks?{query}"), 400, "INVALID_PARAMS", field)
     assert fields(error) == [field]
 
 
 async def test_query_parameters_equal_request_fields(client: httpx.AsyncClient) -> None:
-    """Those that nobody knows are ignored, and so is their number."""
+    """Unknown and repeated unknown parameters are ignored."""
     for number in range(3):
         await client.post("/message:send", json=body(message_id=f"m-{number}", contextId=f"c-{number}"))
     query = (

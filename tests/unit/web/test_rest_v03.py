@@ -1,4 +1,4 @@
-"""The HTTP+JSON binding of v0.3: the shape that its SDKs read and send."""
+"""HTTP+JSON binding of v0.3, in the form of its SDKs."""
 
 import base64
 import json
@@ -54,7 +54,7 @@ def refused(answer: httpx.Response, http: int, code: int, *words: str) -> dict[s
 
 @pytest.mark.parametrize("where", ["", "/agents/test"])
 async def test_message_returns_task(client: httpx.AsyncClient, where: str) -> None:
-    """Parsed as strictly as v0.3's own client does, which takes no field that it does not know."""
+    """The parser is strict like v0.3's client: it refuses unknown fields."""
     sent = await client.post(f"{where}/v1/message:send", json=old_body(contextId="c-1"))
     assert sent.headers["content-type"] == "application/json"
     task = ParseDict(sent.json(), pb03.SendMessageResponse()).task
@@ -68,7 +68,7 @@ async def test_message_returns_task(client: httpx.AsyncClient, where: str) -> No
 
 @pytest.mark.parametrize("how", ["proto", "types"])
 async def test_frames_equal_frames_of_sdk(how: str) -> None:
-    """And the last one is final."""
+    """The last status update is final."""
     made = parts(talking(3))
     handler = SdkHandler(made)
     routes = create_rest_routes(handler, CallContextBuilder("test"), enable_v0_3_compat=True)
@@ -92,7 +92,7 @@ async def test_input_required_ends_stream() -> None:
         subscribed = await client.post(f"/v1/tasks/{last['taskId']}:subscribe")
         assert frames(subscribed, "data")[0]["data"]["task"]["id"] == last["taskId"]
         canceled = await client.post(f"/v1/tasks/{last['taskId']}:cancel", json={"name": f"tasks/{last['taskId']}"})
-        # v0.3's proto file spells it so.
+        # The spelling of v0.3's proto file.
         assert canceled.json()["status"]["state"] == "TASK_STATE_CANCELLED"
 
 
@@ -105,7 +105,7 @@ async def test_input_required_ends_stream() -> None:
     ],
 )
 async def test_list_filters_by_v03_state_name(status: str, found: int) -> None:
-    """V0.3 spells one of them otherwise than v1.0."""
+    """One state has another spelling in v0.3."""
     async with http(parts(Asking()).app()) as client:
         task = (await client.post("/v1/message:send", json=old_body())).json()["task"]
         await client.post(f"/v1/tasks/{task['id']}:cancel")
@@ -142,7 +142,7 @@ async def test_invalid_message_is_refused(
 
 @pytest.mark.parametrize("once_more", [True, False], ids=["python", "javascript"])
 async def test_file_bytes_of_both_sdks_are_read(client: httpx.AsyncClient, once_more: bool) -> None:
-    """The one encodes them twice."""
+    """One SDK encodes them twice."""
     content = b"\0\xff no base64"
     sent = base64.b64encode(base64.b64encode(content) if once_more else content).decode()
     file = {"fileWithBytes": sent, "mimeType": "application/octet-stream", "name": "f"}
@@ -303,7 +303,7 @@ async def test_sdk_client_completes_calls(client: httpx.AsyncClient) -> None:
 async def test_missing_blocking_follows_proto_file(
     client: httpx.AsyncClient, configuration: dict[str, Any] | None, state: str
 ) -> None:
-    """V0.3's own client leaves `blocking` out where it means false."""
+    """v0.3's client omits `blocking` for false."""
     given = old_body() if configuration is None else {**old_body(), "configuration": configuration}
     assert (await client.post("/v1/message:send", json=given)).json()["task"]["status"]["state"] == state
 

@@ -1,4 +1,4 @@
-"""JSON-RPC, where the SDK's dispatchers would have answered otherwise, or not at all."""
+"""JSON-RPC binding: differences from the SDK's dispatchers."""
 
 from dataclasses import replace
 from typing import Any
@@ -90,7 +90,7 @@ CONFIG = pb.TaskPushNotificationConfig(
 async def test_push_config_requests_and_results_convert(
     method: str, params: dict[str, Any], asked: Any, result: Any
 ) -> None:
-    """V0.3's get needs no config id, and its delete answers with a result, which is null."""
+    """v0.3's get needs no config id, and its delete has the result null."""
     handler = RecordsRequests()
     binding = JsonRpcBinding(services_of(parts(talking(1))), "test", handler.operations)
     app: Any = AwaitBackgroundTurnsMiddleware(Starlette(routes=binding.routes("")))
@@ -131,7 +131,7 @@ async def test_refusal_has_reason(method: str) -> None:
     ],
 )
 async def test_invalid_history_length_is_refused(method: str, where: str, length: Any) -> None:
-    """Never an internal error, and the field is named."""
+    """The error names the field; it is not an internal error."""
     given = send(method=method) if where.startswith("configuration") else {**send(), "params": {"id": "t-1"}}
     (given["params"].setdefault("configuration", {}) if "." in where else given["params"])["historyLength"] = length
     async with http(parts(talking(1)).app()) as client:
@@ -143,10 +143,10 @@ async def test_invalid_history_length_is_refused(method: str, where: str, length
 @pytest.mark.parametrize("path", ["/", "/message:stream", "/v1/message:stream", "message/stream"])
 @pytest.mark.parametrize(("length", "kept"), [(0, 0), (1, 1), (2, 2), (None, 3)])
 async def test_stream_begins_with_requested_history(path: str, length: int | None, kept: int) -> None:
-    """Spec 3.2.2, no more than asked for, in whichever version and binding."""
+    """A2A 3.2.2: at most the requested length, in each version and binding."""
     old = "v1" in path or path == "message/stream"
     if old and length == 0:
-        kept = 3  # in v0.3 it is no limit
+        kept = 3  # no limit in v0.3
     async with http(parts(Asking()).app()) as client:
         task = (await client.post("/", json=send())).json()["result"]["task"]
         asked = send(method="message/stream" if old else "SendStreamingMessage", message_id="m-2", taskId=task["id"])
@@ -171,7 +171,7 @@ async def test_stream_begins_with_requested_history(path: str, length: int | Non
     ],
 )
 async def test_refused_stream_names_alternative(method: str, params: Any, mend: str) -> None:
-    """R3: -32004, for each operation that streams."""
+    """The code is -32004 for each streaming operation."""
     made = parts(talking(1))
     made.described = {"streaming": False}
     async with http(made.app()) as client:

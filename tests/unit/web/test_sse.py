@@ -1,4 +1,4 @@
-"""Each kind of frame against what the SDK's own dispatchers render for the same event."""
+"""Frames of streams against those of the SDK's dispatchers for the same events."""
 
 import asyncio
 import json
@@ -30,13 +30,13 @@ ODD = 'quote " backslash \\ newline \n tab \t emoji \U0001f600 rtl \u202eשלו�
 
 
 class Scripted:
-    """Speaks two model calls, then answers, or fails."""
+    """Agent with chunks of two model calls, and an answer or a failure."""
 
     def __init__(self, *, fails: bool = False, replies: bool = True) -> None:
         self._fails, self._replies = fails, replies
 
     def load(self) -> None:
-        """Nothing to import."""
+        """Do nothing."""
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         yield Chunk("first ", "call-1")
@@ -50,7 +50,7 @@ class Scripted:
 
 
 def the_sdks_app(made: Parts) -> Any:
-    """The same handler behind the SDK's own dispatchers; they want the version said."""
+    """Return the operations behind the SDK's dispatchers; these need a stated version."""
     dispatcher = JsonRpcDispatcher(SdkHandler(made), CallContextBuilder("test"), enable_v0_3_compat=True)
 
     async def rpc(request: Request) -> Any:
@@ -60,7 +60,7 @@ def the_sdks_app(made: Parts) -> Any:
 
 
 def frames(answer: httpx.Response) -> list[dict[str, str]]:
-    """The fields of each frame, as a strict reader takes them apart."""
+    """Return the fields of each frame, parsed strictly."""
     found = []
     for frame in answer.content.decode().replace("\r\n", "\n").strip("\n").split("\n\n"):
         fields = [line.partition(": ") for line in frame.split("\n") if not line.startswith(":")]
@@ -76,7 +76,7 @@ async def test_frames_equal_frames_of_sdk(method: str, version: str, fails: bool
     body = {**send(method=method, contextId="c-1"), "id": request_id}
     async with http(made.app()) as ours:
         mine = await ours.post("/", json=body, headers={"A2A-Version": version})
-    # The same message again: the SDK renders what the log has, which are the same events.
+    # The same message again: the SDK renders the same events from the log.
     async with http(the_sdks_app(made)) as theirs:
         sdk = await theirs.post("/", json=body, headers={"A2A-Version": version})
     assert mine.status_code == sdk.status_code == 200
@@ -91,7 +91,7 @@ async def test_frames_equal_frames_of_sdk(method: str, version: str, fails: bool
 
 
 class Losing(MemoryTaskStore):
-    """A store that has lost what comes after a task's first events."""
+    """Store that has lost the log after a task's first events."""
 
     async def log(self, key: TaskKey, *, after: int = 0) -> Log | None:
         if after > 1:
@@ -117,7 +117,7 @@ async def test_interrupted_stream_ends_with_error_of_sdk(method: str, version: s
     assert json.loads(first["data"]) == json.loads(sdk_first["data"])
     said, sdk_said = json.loads(last["data"]), json.loads(sdk_last["data"])
     assert last["event"] == "error"
-    # v0.3's SDK neither names the event nor adds the typed details.
+    # v0.3's SDK has no event name and no typed details.
     if version == "1.0":
         assert sdk_last["event"] == "error"
         assert said == sdk_said
@@ -126,7 +126,7 @@ async def test_interrupted_stream_ends_with_error_of_sdk(method: str, version: s
 
 
 async def test_idle_stream_sends_comments(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fronts cut what is silent."""
+    """HTTP entry points close idle connections."""
     monkeypatch.setattr("aion_core.web.sse.HEARTBEAT_SECONDS", 0.01)
     monkeypatch.setattr(EventSourceResponse, "DEFAULT_PING_INTERVAL", 0.01)
     answers = []
@@ -171,7 +171,7 @@ async def test_each_model_call_is_one_stream_delta() -> None:
 
 
 async def test_frame_contains_no_line_end() -> None:
-    """Clients that split lines as Python does see the frames whole."""
+    """Clients with Python's rules for line ends read whole frames."""
     made = parts(Scripted())
     async with http(made.app()) as client:
         answer = await client.post("/", json=send(ODD, method="SendStreamingMessage"))
@@ -207,7 +207,7 @@ async def test_agent_without_reply_completes_without_message() -> None:
 
 
 def test_error_frame_escapes_unicode_line_ends() -> None:
-    """An error may quote what was sent; `str.splitlines` ends a line at U+2028."""
+    """An error may quote the request; `str.splitlines` ends a line at U+2028."""
     frame = Frames(jsonrpc_v1(1)).error(InvalidParamsError(ODD)).decode()
     assert len(frame.splitlines()) == 3, "its event, its data and the empty line"
     assert json.loads(frame.splitlines()[1].removeprefix("data: "))["error"]["message"] == ODD

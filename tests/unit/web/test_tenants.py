@@ -1,4 +1,4 @@
-"""Tenants: what is one's own in one of them is unknown in another, by whichever binding one asks."""
+"""Tenants: tasks of one tenant do not exist in another, in each binding."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -27,7 +27,7 @@ async def rpc(client: httpx.AsyncClient, method: str, **params: Any) -> dict[str
 
 
 async def task_in(client: httpx.AsyncClient, tenant: str, **message: Any) -> dict[str, Any]:
-    """A task that a message makes in the tenant."""
+    """Send a message in the tenant and return its task."""
     path = f"/{tenant}/message:send" if tenant else "/message:send"
     task: dict[str, Any] = (await client.post(path, json=body(**message))).json()["task"]
     return task
@@ -36,7 +36,7 @@ async def task_in(client: httpx.AsyncClient, tenant: str, **message: Any) -> dic
 @pytest.mark.parametrize("own", ["", "red"])
 @pytest.mark.parametrize("other", ["blue", "", "RED", "red."])
 async def test_task_of_other_tenant_is_not_found(client: httpx.AsyncClient, own: str, other: str) -> None:
-    """R9 of security: the same bytes."""
+    """The response has the same bytes as for a missing task."""
     if own == other:
         return
     task = await task_in(client, own)
@@ -54,14 +54,14 @@ async def test_task_of_other_tenant_is_not_found(client: httpx.AsyncClient, own:
     refused(await client.post("/message:send", json=answer), 404, "TASK_NOT_FOUND")
     assert (await client.get(f"{there}/tasks")).json()["totalSize"] == 0
     assert (await client.get(f"{there}/tasks?contextId={task['contextId']}")).json()["tasks"] == []
-    # And it is none the worse for it.
+    # The task is unchanged.
     own_path = f"/{own}/tasks" if own else "/tasks"
     assert (await client.get(f"{own_path}/{task['id']}")).json() == task
     assert (await rpc(client, "GetTask", id=task["id"], tenant=own))["result"] == task
 
 
 async def test_context_and_message_ids_are_per_tenant(client: httpx.AsyncClient) -> None:
-    """Neither is a repeat of the other, nor an answer to its question."""
+    """Neither message is a repeat of the other, or an answer to its question."""
     tasks = [await task_in(client, tenant, contextId="c-1") for tenant in ("", "red", "blue")]
     assert len({task["id"] for task in tasks}) == 3
     again = await rpc(client, "SendMessage", **body(contextId="c-1"), tenant="red")
@@ -95,7 +95,7 @@ async def test_contradicting_tenants_are_refused(client: httpx.AsyncClient) -> N
     "tenant", ["a b", "-a", "a/b", "x" * 129, "\u00e9", "v1", "agents", ".", "..", "a\0", 5, [], {}]
 )
 async def test_invalid_tenant_is_refused(client: httpx.AsyncClient, tenant: Any) -> None:
-    """Where a path of that name would mean something else, it is none in JSON-RPC either."""
+    """A tenant with the name of another path is invalid, also in JSON-RPC."""
     error = (await rpc(client, "ListTasks", tenant=tenant))["error"] if tenant not in ([], {}) else None
     if error is None:
         error = (await rpc(client, "GetTask", id="t-1", tenant=tenant))["error"]

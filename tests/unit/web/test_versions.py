@@ -1,4 +1,4 @@
-"""Which version a request speaks, and what happens where it says another; the same in both bindings."""
+"""Stated versions of requests, in both bindings."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -37,7 +37,7 @@ def stated(version: str, place: str) -> dict[str, Any]:
 @pytest.mark.parametrize("version", ["", "{}", "{}.7", " {} "])
 @pytest.mark.parametrize("name", REQUESTS)
 async def test_matching_version_is_accepted(client: httpx.AsyncClient, name: str, version: str, place: str) -> None:
-    """A missing version is the one that is spoken; a patch says nothing."""
+    """A missing version is that of the method; a patch version is ignored."""
     path, given, spoken = REQUESTS[name]
     answer = await client.post(path, json=given, **stated(version.format(spoken), place))
     assert answer.status_code == 200
@@ -54,7 +54,7 @@ async def test_matching_version_is_accepted(client: httpx.AsyncClient, name: str
 )
 @pytest.mark.parametrize("name", REQUESTS)
 async def test_other_version_is_refused(client: httpx.AsyncClient, name: str, version: str, place: str) -> None:
-    """VersionNotSupported, and nothing runs."""
+    """The error is VersionNotSupported, and no task is created."""
     path, given, spoken = REQUESTS[name]
     if version == "other":
         version = "0.3" if spoken == "1.0" else "1.0"
