@@ -480,6 +480,7 @@ async def test_reaction_has_ids_of_source_network(old: bool) -> None:
 
 async def test_trace_comes_from_payload_or_headers(caplog: pytest.LogCaptureFixture) -> None:
     headers = {"traceparent": TRACEPARENT, "tracestate": "v=1,w=2", "baggage": "tenant=a%20b;p=1, channel=cli"}
+    log.install()
     with caplog.at_level(logging.INFO, "aion_core.tasks.runner"):
         _, state = await seen(send("hi"), headers)
     assert state["a2a_inbox"].metadata[TRACEABILITY] == {
