@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from aion_core.errors import AionError, StoreError, TooManyRequests
 from aion_core.ports import Clock, Limits, OpenStream, RateLimits
 from aion_core.protocol.errors import to_wire
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from aion_core.web.middleware import route_path
 from aion_core.web.request_context import CALLER, owner_of
 
@@ -76,9 +76,9 @@ class StreamLimits:
         self._counters, self._limits, self._clock = counters, limits, clock
 
     @asynccontextmanager
-    async def limited(self, call: Call, task_id: str) -> AsyncIterator[None]:
+    async def limited(self, call: CallContext, task_id: str) -> AsyncIterator[None]:
         """Count a stream of the caller during the block; raises TooManyRequests or StoreError."""
-        until = call.time_up.until or self._clock.now() + MAX_STREAM
+        until = call.deadline.until or self._clock.now() + MAX_STREAM
         stream = OpenStream(uuid4().hex, task_id, until)
         if not await self._counters.open_stream(call.caller, stream, self._limits):
             raise TooManyRequests(

@@ -19,9 +19,9 @@ from aion_core.auth.presented import Presented
 from aion_core.errors import StoreUnavailable
 from aion_core.ports import Metrics, NoopTraces, SpanKind, Traces
 from aion_core.protocol.errors import RETRY_AFTER
-from aion_core.tasks.call import TimeUp
+from aion_core.tasks.call import Deadline
 from aion_core.web.errors import RETRY_AFTER_SECONDS
-from aion_core.web.request_context import CALLER, TIME_UP, WORK, Caller
+from aion_core.web.request_context import BACKGROUND, CALLER, DEADLINE, Caller
 
 logger = logging.getLogger(__name__)
 
@@ -249,18 +249,20 @@ class AwaitBackgroundTurnsMiddleware:
             return
         work: set[asyncio.Task[None]] = set()
         # A server with a graceful shutdown has set its own.
-        time_up = scope.get(TIME_UP) or TimeUp(_deadline(scope))
+        deadline = scope.get(DEADLINE) or Deadline(_deadline(scope))
 
         async def send_after_turns(message: Message) -> None:
             if not message.get("more_body") and message["type"] == "http.response.body":
                 # The buffered response leaves with the return of the call: hand running turns off to the queue.
-                time_up.now.set()
+                deadline.now.set()
                 await _wait_for(work)
             await send(message)
 
         try:
             await self._app(
-                {**scope, WORK: work, TIME_UP: time_up}, receive, send_after_turns if _is_buffered(scope) else send
+                {**scope, BACKGROUND: work, DEADLINE: deadline},
+                receive,
+                send_after_turns if _is_buffered(scope) else send,
             )
             await _wait_for(work)
         except BaseException:

@@ -21,7 +21,7 @@ from aion_core.ports import ANONYMOUS
 from aion_core.protocol.errors import invalid_params, to_wire
 from aion_core.protocol.message_rules import ALLOWED_SKILLS, ID_RULE, is_id
 from aion_core.protocol.types import AgentCard
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 
 # ── Version ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -172,19 +172,19 @@ def _prefix(event: Any) -> str | None:
 
 # ── Caller and agent ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-WORK = "aion.work"
+BACKGROUND = "aion.background"
 """Key in an ASGI scope: set of the request's background turns, as asyncio tasks."""
 
 CALLER = "aion.caller"
 """Key in an ASGI scope: authenticated `Caller`."""
 
 CALL = "aion.call"
-"""Key in a ServerCallContext's state: `Call`."""
+"""Key in a ServerCallContext's state: `CallContext`."""
 
 REQUEST_VERSION = "aion.version"
 """Key in a ServerCallContext's state: protocol version of the request."""
 
-TIME_UP = "aion.time_up"
+DEADLINE = "aion.deadline"
 """Key in an ASGI scope: deadline of the request in this process."""
 
 
@@ -231,11 +231,11 @@ class CallContextBuilder(ServerCallContextBuilder):
         context.requested_extensions = set(declared)
         context.state[REQUEST_VERSION] = self._version
         context.tenant = tenant or own_tenant
-        context.state[CALL] = Call(
+        context.state[CALL] = CallContext(
             owner_in(principal, tenant or own_tenant),
             self._agent_id,
-            request.scope[WORK],
-            time_up=request.scope[TIME_UP],
+            request.scope[BACKGROUND],
+            deadline=request.scope[DEADLINE],
             # A structured header is in quotes (draft-ietf-httpapi-idempotency-key-header).
             idempotency_key=request.headers.get("Idempotency-Key", "").strip().strip('"'),
             last_event_id=request.headers.get("Last-Event-ID", ""),

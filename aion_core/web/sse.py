@@ -98,7 +98,9 @@ def v03_event(event: Event) -> SendStreamingMessageSuccessResponse:
     response = conversions.to_compat_stream_response(stream_response(event))
     if isinstance(response.result, TaskStatusUpdateEvent03):
         # The SDK sets `final` for terminal states only; input required also ends the stream.
-        response.result.final = isinstance(event, TaskStatusUpdateEvent) and event.status.state in lifecycle.RESTING
+        response.result.final = (
+            isinstance(event, TaskStatusUpdateEvent) and event.status.state in lifecycle.TERMINAL_OR_INTERRUPTED
+        )
     return response
 
 
@@ -144,7 +146,7 @@ class Frames:
         return f"event: error\ndata: {_json(self._refuse(error)).translate(_LINE_ENDS)}\n\n".encode("utf-8", "replace")
 
     def _frame(self, item: StreamItem) -> str:
-        what = item.what
+        what = item.payload
         if isinstance(what, Delta):
             before, after = self._templates.get((what.append, what.last, what.reason)) or self._template(what)
             return f"id: {item.id}\n{before}{json.dumps(what.text, ensure_ascii=False)[1:-1]}{after}"

@@ -39,13 +39,13 @@ class SdkHandler(RequestHandler):
             batch: Any = first
             while batch is not None:
                 for item in batch:
-                    if isinstance(item.what, Task | Resumed):
-                        task = item.what
-                    if isinstance(item.what, Delta):
+                    if isinstance(item.payload, Task | Resumed):
+                        task = item.payload
+                    if isinstance(item.payload, Delta):
                         assert task is not None
-                        yield as_event(item.what, task)
-                    elif not isinstance(item.what, Resumed):
-                        yield item.what
+                        yield as_event(item.payload, task)
+                    elif not isinstance(item.payload, Resumed):
+                        yield item.payload
                 batch = await anext(rest, None)
 
     async def on_message_send(self, params: Any, context: ServerCallContext) -> Any:

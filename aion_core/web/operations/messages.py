@@ -18,7 +18,7 @@ from aion_core.protocol.aion.extensions import read as read_extensions
 from aion_core.protocol.message_rules import ALLOWED_SKILLS, check_request, negotiate, without_reserved_metadata
 from aion_core.protocol.types import Message, SendMessageRequest, StreamResponse, Task
 from aion_core.tasks.broadcast import StreamItem
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from aion_core.web.operations.operation import (
     AgentServices,
     Body,
@@ -67,7 +67,9 @@ def _prepared(services: AgentServices, request: SendMessageRequest, context: Ser
     return prepared
 
 
-async def _with_push_config(services: AgentServices, request: SendMessageRequest, context: ServerCallContext) -> Call:
+async def _with_push_config(
+    services: AgentServices, request: SendMessageRequest, context: ServerCallContext
+) -> CallContext:
     """Return the call with the push config of its message, if the message has one."""
     if not request.configuration.HasField("task_push_notification_config"):
         return call_of(context)
@@ -81,8 +83,8 @@ async def _with_short_history(
     async with aclosing(batches):
         async for batch in batches:
             yield [
-                replace(item, what=apply_history_length(item.what, configuration))
-                if isinstance(item.what, Task)
+                replace(item, payload=apply_history_length(item.payload, configuration))
+                if isinstance(item.payload, Task)
                 else item
                 for item in batch
             ]

@@ -18,7 +18,7 @@ from aion_core.protocol.message_rules import Modes, is_id, modes_of
 from aion_core.protocol.types import AgentCard
 from aion_core.push.configs import PushRegistry
 from aion_core.tasks.broadcast import StreamItem
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.service import TaskService
@@ -68,7 +68,7 @@ Run = Callable[[AgentServices, Any, ServerCallContext], Awaitable[Any]]
 class TaskStream:
     """Open stream of a task's events."""
 
-    call: Call
+    call: CallContext
     task_id: str
     """Empty for a message without a task."""
     batches: AsyncGenerator[list[StreamItem], None]
@@ -197,9 +197,9 @@ class Operation:
 # ── Request context ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def call_of(context: ServerCallContext) -> Call:
+def call_of(context: ServerCallContext) -> CallContext:
     """Return the call of the request."""
-    call: Call = context.state[CALL]
+    call: CallContext = context.state[CALL]
     return call
 
 
