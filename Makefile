@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SIDE_BY_SIDE := -n 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test quick test-engines test-deep mutants replay check lint lint-code format package-check bench bench-dev message-path lock figures cost sam-local smoke clean
+.PHONY: help dev test quick test-engines test-deep mutants replay check lint lint-code format package-check bench bench-dev message-path openapi lock figures cost sam-local smoke clean
 
 help: ## Say what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -77,6 +77,9 @@ bench-dev: $(VENV)/.tests ## Measure how long `aion dev` takes to start, and to 
 
 message-path: $(VENV)/.tests ## List the files that one streamed message passes through (STORE=memory or dynamodb)
 	@$(VENV)/bin/python -m tests.bench.message_path --store $(or $(STORE),memory)
+
+openapi: $(VENV)/.tests ## Generate docs/openapi.yaml from the operations table
+	@$(VENV)/bin/python -m infra.openapi
 
 figures: $(VENV)/.tests ## Print figures of the code base: lines, prose, class names, small files
 	@$(VENV)/bin/python -m infra.figures
