@@ -20,8 +20,9 @@ from tests.support.listening import listening
 from tests.support.server import ROOT
 from tests.support.service import parts
 
+pytest_plugins = ["schemathesis.pytest.plugin"]
 DOCUMENT = ROOT / "docs" / "openapi.yaml"
-EXAMPLES = 250 if os.environ.get("SIMULATION_DEEP") else 12
+EXAMPLES = 250 if os.environ.get("SIMULATION_DEEP") else 5
 """How many requests it makes up for each operation, beside those at the limits of the schema."""
 
 WEBHOOK = "https://example.com/webhook"

@@ -1,4 +1,4 @@
-"""The house is in order: style, types, and imports that run down."""
+"""Docstrings of the files, and the modules that each part may import and load."""
 
 import ast
 import subprocess
@@ -8,21 +8,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-BIN = Path(sys.executable).parent
 SOURCES = sorted(
     path for folder in ("aion", "aion_core", "handlers", "infra", "examples") for path in (ROOT / folder).rglob("*.py")
 )
-
-
-@pytest.mark.parametrize(
-    "command",
-    [["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"], ["lint-imports"]],
-    ids=lambda command: " ".join(command),
-)
-def test_the_checkers_have_nothing_to_say(command: list[str]) -> None:
-    """R101 is ruff's: every public name has its docstring."""
-    ran = subprocess.run([BIN / command[0], *command[1:]], cwd=ROOT, capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 def test_each_file_says_first_what_it_owns() -> None:
