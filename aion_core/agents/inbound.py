@@ -11,7 +11,7 @@ from aion_core.authoring.json_forms import with_integers
 from aion_core.authoring.types import A2AInbox
 from aion_core.errors import InvalidMessage
 from aion_core.ports import TurnRequest
-from aion_core.protocol.aion.extensions import Happened, Inbound, answer_to, read
+from aion_core.protocol.aion.extensions import Inbound, InboundEvent, answer_to, read
 from aion_core.protocol.message_rules import ALLOWED_SKILLS, without_reserved_keys
 from aion_core.protocol.types import Message, Role
 from aion_core.tasks.resume_input import INTERRUPT_ID, INTERRUPTS
@@ -81,14 +81,14 @@ def _inbox(request: TurnRequest, inbound: Inbound) -> A2AInbox:
     return A2AInbox(task=request.task, message=request.message, metadata=metadata)
 
 
-def _event(happening: Happened | None, request: TurnRequest) -> Event:
-    if happening is None:
+def _event(happened: InboundEvent | None, request: TurnRequest) -> Event:
+    if happened is None:
         return Event("message", {"text": text_of(request)})
-    payload: dict[str, Any] = {"text": text_of(request)} if happening.kind == "message" else {}
-    if happening.payload is not None:
-        payload |= happening.payload.as_json()
-    raw = without_reserved_keys(with_integers(happening.source.as_json())) if happening.source is not None else None
-    return Event(happening.kind, payload, id=happening.envelope.id, source=happening.envelope.source, raw=raw)
+    payload: dict[str, Any] = {"text": text_of(request)} if happened.kind == "message" else {}
+    if happened.payload is not None:
+        payload |= happened.payload.as_json()
+    raw = without_reserved_keys(with_integers(happened.source.as_json())) if happened.source is not None else None
+    return Event(happened.kind, payload, id=happened.envelope.id, source=happened.envelope.source, raw=raw)
 
 
 def _sender(inbound: Inbound) -> str | None:

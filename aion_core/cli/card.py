@@ -154,10 +154,10 @@ Examples:
 @click.option("--public", "public_file", type=click.Path(path_type=Path), help="Write the public key there too.")
 def keygen(file: Path, algorithm: str, key_id: str, public_file: Path | None) -> None:
     """Write a new private key to FILE, which only you may read, and print its public part as a JWK."""
-    from aion_core.protocol.keys import Key
+    from aion_core.protocol.keys import CardKey
 
-    key, pem = Key.generate(algorithm, key_id=key_id)
-    shown = json.dumps(key.shown(), indent=2)
+    key, pem = CardKey.generate(algorithm, key_id=key_id)
+    shown = json.dumps(key.public_jwk(), indent=2)
     try:
         # Never over a key that is there: what it has signed could not be signed again.
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as private:

@@ -190,14 +190,14 @@ PER_TURN = "a factory, which is called for each turn and was not called here"
 
 
 def template(project: Path | None) -> Iterator[Check]:
-    """Hold the template to its gate, where the tools for that are installed."""
+    """Run the policy checks of the template, if their tools are installed."""
     if project is None:
         yield warning("template", "There is no template.yaml here.", "Run this in your project's folder.")
         return
-    if not (project / "infra" / "template_gate.py").is_file():
+    if not (project / "infra" / "policies").is_dir():
         yield ok("template", f"{project / 'template.yaml'} is there; doctor does not check it.")
         return
-    command = [sys.executable, "-m", "infra.template_gate"]
+    command = [sys.executable, "-m", "infra.policies.check"]
     ran = subprocess.run(command, cwd=project, capture_output=True, text=True)  # noqa: S603 - our own words
     if "ModuleNotFoundError" in ran.stderr:
         yield warning("template", "It was not looked at: what checks it is not installed.", "Run `make lint`.")
@@ -205,7 +205,7 @@ def template(project: Path | None) -> Iterator[Check]:
     found = [line for line in ran.stderr.splitlines() if line] if ran.returncode else []
     yield from (failed("template", problem, "Mend template.yaml; `make lint` says it too.") for problem in found)
     if not found:
-        yield ok("template", f"{project / 'template.yaml'} passes its gate.")
+        yield ok("template", f"{project / 'template.yaml'} passes its policies.")
 
 
 def package(config: Path) -> Iterator[Check]:

@@ -13,7 +13,7 @@ from aion_core.agents.environment import bedrock_models, local_environment, temp
 from aion_core.errors import ConfigurationError
 from aion_core.packaging.plan import NOWHERE
 from aion_core.template.reader import Template
-from tests.template.breaking import TEMPLATE
+from tests.support.server import ROOT
 
 
 def written(folder: Path, **aion: Any) -> Path:
@@ -202,5 +202,5 @@ def test_bedrock_ids_become_arns() -> None:
 
 
 def pattern_of(parameter: str) -> str:
-    pattern: str = Template(TEMPLATE, NOWHERE).document["Parameters"][parameter]["AllowedPattern"]
+    pattern: str = Template(ROOT / "template.yaml", NOWHERE).document["Parameters"][parameter]["AllowedPattern"]
     return pattern

@@ -17,7 +17,7 @@ from aion_core.agents.environment import bedrock_models, local_environment, temp
 from aion_core.agents.frameworks import framework_of
 from aion_core.packaging.plan import NOWHERE
 from aion_core.template.reader import Template
-from tests.template.breaking import TEMPLATE
+from tests.support.server import ROOT
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "models.md").read_text(encoding="utf-8")
 SECTIONS = dict(
@@ -141,7 +141,7 @@ def given(section: str) -> Iterator[tuple[str, str]]:
 
 
 def test_parameters_of_guide_are_taken() -> None:
-    parameters = Template(TEMPLATE, NOWHERE).document["Parameters"]
+    parameters = Template(ROOT / "template.yaml", NOWHERE).document["Parameters"]
     found = [each for section in SECTIONS for each in given(section)]
     assert {name for name, _ in found} == {
         "AgentSecrets",

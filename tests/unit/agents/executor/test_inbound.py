@@ -69,8 +69,8 @@ async def test_answer_sees_the_task_with_its_question(method: str) -> None:
 
 async def test_context_contains_the_whole_request() -> None:
     """This covers metadata, output modes, extensions, and the referenced tasks of this owner and agent."""
-    doing = ScriptedExecutor(_completes)
-    made = served(doing, configuration={"model": "small"})
+    executor = ScriptedExecutor(_completes)
+    made = served(executor, configuration={"model": "small"})
     mine = await made.send(message_id="m-0", context_id="c-0")
     foreign = await made.parts.service.send(CallContext("somebody-else", "test"), request(message_id="m-0"))
     another_agents = await made.parts.service.send(CallContext("anonymous", "another"), request(message_id="m-0"))
@@ -92,7 +92,7 @@ async def test_context_contains_the_whole_request() -> None:
         made_up = send(message_id="m-3")
         made_up["params"]["metadata"] = {"aion:acceptedOutputModes": ["made/up"], "aion:requestedExtensions": ["urn:x"]}
         await client.post("/", json=made_up)
-    *_, context, without = doing.contexts
+    *_, context, without = executor.contexts
     assert without.configuration is not None
     assert (list(without.configuration.accepted_output_modes), without.requested_extensions) == ([], set())
     assert context.get_user_input() == "look"
@@ -106,9 +106,9 @@ async def test_context_contains_the_whole_request() -> None:
 
 
 async def test_owner_is_the_user() -> None:
-    doing = ScriptedExecutor(_completes)
-    await served(doing).send()
-    user = doing.contexts[0].call_context.user
+    executor = ScriptedExecutor(_completes)
+    await served(executor).send()
+    user = executor.contexts[0].call_context.user
     assert (user.is_authenticated, user.user_name) == (True, "owner")
 
 
@@ -153,8 +153,8 @@ async def test_queued_message_sees_a_working_task() -> None:
         await go.wait()
         await updater.complete(updater.new_agent_message(text("one")))
 
-    doing = ScriptedExecutor(first, _completes)
-    made = served(doing)
+    executor = ScriptedExecutor(first, _completes)
+    made = served(executor)
     call = CallContext("owner", "test")
     sending = asyncio.create_task(made.parts.service.send(call, request()))
     await begun.wait()
@@ -167,7 +167,7 @@ async def test_queued_message_sees_a_working_task() -> None:
     go.set()
     await asyncio.gather(sending, following)
     await asyncio.gather(*call.background)
-    current = doing.contexts[1].current_task
+    current = executor.contexts[1].current_task
     assert current is not None
     assert (current.status.state, text_of(current.status.message)) == (TaskState.TASK_STATE_WORKING, "one")
 

@@ -63,24 +63,24 @@ async def test_interrupted_turn_fails_by_default() -> None:
     """With `resume: fail`, the executor does not run twice."""
     clock = ManualClock()
     crashing = CrashAfter(start_report)
-    doing = ScriptedExecutor(crashing, finish_report)
-    task = await run_with_crashes(clock, served(doing, clock=clock), crashing)
+    executor = ScriptedExecutor(crashing, finish_report)
+    task = await run_with_crashes(clock, served(executor, clock=clock), crashing)
     assert task.status.state == FAILED
     assert "not resumable" in text_of(task.status.message)
     assert "not resumable" in str(task.metadata["error"])
-    assert len(doing.contexts) == 1
+    assert len(executor.contexts) == 1
     assert text_of(task.history[-1]) == "Looking it up.", "recorded events stay"
-    assert doing.canceled == []
+    assert executor.canceled == []
 
 
 async def test_restarted_turn_records_each_event_once() -> None:
     clock = ManualClock()
     crashing = CrashAfter(start_report)
-    doing = ScriptedExecutor(crashing, finish_report)
-    task = await run_with_crashes(clock, served(doing, clock=clock, resume=AfterCrash.RESTART), crashing)
+    executor = ScriptedExecutor(crashing, finish_report)
+    task = await run_with_crashes(clock, served(executor, clock=clock, resume=AfterCrash.RESTART), crashing)
     assert task.status.state == COMPLETED
-    assert len(doing.contexts) == 2
-    assert doing.contexts[1].current_task is None, "the second try gets the same request"
+    assert len(executor.contexts) == 2
+    assert executor.contexts[1].current_task is None, "the second try gets the same request"
     assert [text_of(message) for message in task.history if message.role == Role.ROLE_AGENT] == ["Looking it up."]
     (report,) = task.artifacts
     assert "".join(part.text for part in report.parts) == "half of the report", "the repeat replaces the lost chunks"
@@ -138,12 +138,12 @@ async def test_restarted_answer_keeps_its_message_id() -> None:
 async def test_number_of_restarts_is_limited() -> None:
     clock = ManualClock()
     crashing = [CrashAfter(start_report) for _ in range(3)]
-    doing = ScriptedExecutor(*crashing, finish_report)
-    made = served(doing, clock=clock, resume=AfterCrash.RESTART, max_tries=10)
+    executor = ScriptedExecutor(*crashing, finish_report)
+    made = served(executor, clock=clock, resume=AfterCrash.RESTART, max_tries=10)
     task = await run_with_crashes(clock, made, *crashing)
     assert task.status.state == FAILED
     assert "3 times" in text_of(task.status.message)
-    assert len(doing.contexts) == 3
+    assert len(executor.contexts) == 3
 
 
 async def test_chunk_of_earlier_artifact_is_appended_once() -> None:
@@ -162,13 +162,13 @@ async def test_chunk_of_earlier_artifact_is_appended_once() -> None:
         await updater.complete()
 
     crashing = CrashAfter(adds)
-    doing = ScriptedExecutor(asks, crashing, adds_and_ends)
-    made = served(doing, clock=clock, resume=AfterCrash.RESTART)
+    executor = ScriptedExecutor(asks, crashing, adds_and_ends)
+    made = served(executor, clock=clock, resume=AfterCrash.RESTART)
     await made.send(message_id="m-0")
     task = await run_with_crashes(clock, made, crashing)
     assert task.status.state == COMPLETED
     assert "".join(part.text for part in task.artifacts[0].parts) == "one two three"
-    current = doing.contexts[2].current_task
+    current = executor.contexts[2].current_task
     assert current is not None
     assert current.status.state == TaskState.TASK_STATE_INPUT_REQUIRED, "the second try gets the same request"
 
@@ -177,8 +177,8 @@ async def test_deadline_counts_as_an_interruption() -> None:
     """A turn that only waited in the queue starts its first try."""
     clock = ManualClock()
     crashing = CrashAfter(start_report)
-    doing = ScriptedExecutor(crashing, finish_report)
-    made = served(doing, clock=clock)
+    executor = ScriptedExecutor(crashing, finish_report)
+    made = served(executor, clock=clock)
     call = CallContext("owner", "test", deadline=Deadline(clock.now() + timedelta(minutes=15)))
     sending = asyncio.create_task(made.parts.service.send(call, request()))
     await crashing.reached.wait()
@@ -193,4 +193,4 @@ async def test_deadline_counts_as_an_interruption() -> None:
     assert (cut.status.state, "not resumable" in text_of(cut.status.message)) == (FAILED, True)
     waited = await made.parts.service.get(call, waiting.id)
     assert waited.status.state == COMPLETED, "waiting does not count as a try"
-    assert len(doing.contexts) == 2
+    assert len(executor.contexts) == 2
