@@ -22,7 +22,7 @@ from aion_core.web.middleware import AwaitBackgroundTurnsMiddleware
 from aion_core.web.request_context import CallContextBuilder
 from aion_core.web.request_handler import AionRequestHandler
 from aion_core.web.sse import Frames, jsonrpc_v1
-from tests.support.agents.scripted import LeaseHeld
+from tests.support.agents.scripted import GatedAgent
 from tests.support.service import Parts, http, parts, send
 from tests.support.stores import MemoryTaskStore
 
@@ -105,7 +105,7 @@ class Losing(MemoryTaskStore):
 @pytest.mark.parametrize(("method", "version"), [("SubscribeToTask", "1.0"), ("tasks/resubscribe", "0.3")])
 async def test_a_stream_that_is_cut_says_why_as_the_sdk_does(method: str, version: str) -> None:
     """R25, R99."""
-    agent = LeaseHeld()
+    agent = GatedAgent()
     made = parts(agent, Losing(SystemClock()))
     begin = send(contextId="c-1")
     begin["params"]["configuration"] = {"returnImmediately": True}
@@ -135,7 +135,7 @@ async def test_a_silent_stream_sends_what_clients_read_past_as_the_sdk_does(monk
     monkeypatch.setattr(EventSourceResponse, "DEFAULT_PING_INTERVAL", 0.01)
     answers = []
     for of in (Parts.app, the_sdks_app):
-        agent = LeaseHeld()
+        agent = GatedAgent()
         async with http(of(parts(agent))) as client:
             headers = {"A2A-Version": "1.0"}
             asked = asyncio.ensure_future(client.post("/", json=send(method="SendStreamingMessage"), headers=headers))

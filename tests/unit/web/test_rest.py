@@ -19,7 +19,7 @@ from aion_core.web.middleware import AwaitBackgroundTurnsMiddleware
 from aion_core.web.request_context import CallContextBuilder
 from aion_core.web.request_handler import AionRequestHandler
 from tests.support.agents.counting import talking
-from tests.support.agents.scripted import Asking, LeaseHeld
+from tests.support.agents.scripted import Asking, GatedAgent
 from tests.support.asgi import ask
 from tests.support.clock import ManualClock
 from tests.support.service import http, parts, send
@@ -74,7 +74,7 @@ async def test_a_task_is_canceled_with_a_body_or_without() -> None:
 async def test_frames_say_what_the_sdk_says(fails: bool) -> None:
     """R22, R25, R28: a StreamResponse each, without an envelope; and a stream that is cut says why in the same words."""
     store = Breaking(ManualClock())
-    made = parts(LeaseHeld() if fails else talking(3), store)
+    made = parts(GatedAgent() if fails else talking(3), store)
     handler = AionRequestHandler(made.service, made.lister, made.card)
     sdk = AwaitBackgroundTurnsMiddleware(Starlette(routes=create_rest_routes(handler, CallContextBuilder("test"))))
     headers = {"A2A-Version": "1.0"}
@@ -85,7 +85,7 @@ async def test_frames_say_what_the_sdk_says(fails: bool) -> None:
             store.breaks_after = 1
             mine = await ours.get(f"/tasks/{task['id']}:subscribe")
             their = await theirs.get(f"/tasks/{task['id']}:subscribe", headers=headers)
-            assert isinstance(made.agent, LeaseHeld)
+            assert isinstance(made.agent, GatedAgent)
             made.agent.go.set()
         else:
             mine = await ours.post("/message:stream", json=body(contextId="c-1"))

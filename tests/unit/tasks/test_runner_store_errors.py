@@ -44,13 +44,13 @@ class Refused:
     """An agent with checkpoints that the store refuses for a while, before or after its first chunk."""
 
     def __init__(self, times: int, *, speaks: bool = False) -> None:
-        self.left, self._speaks = times, speaks
+        self.left, self._streams = times, speaks
 
     def load(self) -> None:
         """Import nothing."""
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
-        if self._speaks:
+        if self._streams:
             yield Chunk("word", "call")
         if self.left:
             self.left -= 1

@@ -11,7 +11,7 @@ from aion_core.errors import ContextBusy
 from aion_core.ports import Log, TaskKey, WhenBusy
 from aion_core.protocol.types import TaskState
 from aion_core.tasks.call import CallContext
-from tests.support.agents.scripted import Asking, LeaseHeld
+from tests.support.agents.scripted import Asking, GatedAgent
 from tests.support.requests import request
 from tests.support.service import Parts, parts
 from tests.support.stores import MemoryTaskStore
@@ -19,9 +19,9 @@ from tests.support.stores import MemoryTaskStore
 COMPLETED, CANCELED = TaskState.TASK_STATE_COMPLETED, TaskState.TASK_STATE_CANCELED
 
 
-async def running(policy: WhenBusy) -> tuple[Parts, LeaseHeld, CallContext, "asyncio.Task[object]", str]:
+async def running(policy: WhenBusy) -> tuple[Parts, GatedAgent, CallContext, "asyncio.Task[object]", str]:
     """Return an agent running on `one`, and its task."""
-    agent = LeaseHeld()
+    agent = GatedAgent()
     made = parts(agent, double_texting=policy, lease_seconds=3)
     call = CallContext("owner", "test")
     sending = asyncio.create_task(made.service.send(call, request("one")))

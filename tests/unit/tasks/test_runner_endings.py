@@ -37,7 +37,7 @@ from aion_core.tasks.broadcast import EventBroadcast
 from aion_core.tasks.call import CallContext, Deadline
 from aion_core.tasks.subscription import SharedReads
 from aion_core.tasks.sweep import Sweep
-from tests.support.agents.scripted import LeaseHeld, says
+from tests.support.agents.scripted import GatedAgent, says
 from tests.support.clock import ManualClock
 from tests.support.requests import request
 from tests.support.service import parts
@@ -47,7 +47,7 @@ COMPLETED, FAILED = TaskState.TASK_STATE_COMPLETED, TaskState.TASK_STATE_FAILED
 CONTEXT = ContextKey("owner", "test", "c")
 
 
-def free(agent: LeaseHeld) -> LeaseHeld:
+def free(agent: GatedAgent) -> GatedAgent:
     agent.go.set()
     return agent
 
@@ -76,17 +76,17 @@ async def test_turn_publishes_its_end_after_late_response() -> None:
             return ended
 
     clock = SystemClock()
-    made = parts(free(LeaseHeld()), Late(clock), clock, lease_seconds=0.15)
+    made = parts(free(GatedAgent()), Late(clock), clock, lease_seconds=0.15)
     call = CallContext("owner", "test")
-    heard = [spoken async for batch in made.service.stream(call, request()) for spoken in batch]
-    assert [spoken.id for spoken in heard][-1] == "3"
-    assert heard[-1].payload.status.state == COMPLETED  # type: ignore[union-attr]
+    items = [item async for batch in made.service.stream(call, request()) for item in batch]
+    assert [item.id for item in items][-1] == "3"
+    assert items[-1].payload.status.state == COMPLETED  # type: ignore[union-attr]
 
 
 async def test_queued_turn_gets_wake_up_at_deadline() -> None:
     """No sweep runs here."""
     clock = ManualClock()
-    agent = LeaseHeld()
+    agent = GatedAgent()
     made = parts(agent, MemoryTaskStore(clock, lease_seconds=10_000), clock, lease_seconds=10_000)
     ends_soon = CallContext("owner", "test", deadline=Deadline(clock.now() + timedelta(seconds=50)))
     first = asyncio.create_task(made.service.send(ends_soon, request("one")))
@@ -108,7 +108,7 @@ async def test_repeat_runs_turn_of_dead_holder(how: str) -> None:
     """No wake-up message arrives and no sweep runs here."""
     clock = ManualClock()
     store = MemoryTaskStore(clock)
-    agent = free(LeaseHeld())
+    agent = free(GatedAgent())
     made = parts(agent, store, clock)
     made.work_queue.close()
     call = CallContext("owner", "test")
@@ -188,7 +188,7 @@ class Ordered(MemoryTaskStore):
 async def test_chunks_are_stored_before_the_next_event() -> None:
     """A reader of the event already has the chunks before it."""
 
-    class Speaks(LeaseHeld):
+    class Streams(GatedAgent):
         async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
             for word in ("one ", "two "):
                 yield Chunk(word, "call")
@@ -197,7 +197,7 @@ async def test_chunks_are_stored_before_the_next_event() -> None:
 
     clock = SystemClock()
     store = Ordered(clock)
-    await parts(Speaks(), store, clock).service.send(CallContext("owner", "test"), request())
+    await parts(Streams(), store, clock).service.send(CallContext("owner", "test"), request())
     assert "".join(store.order) == "one two event"
 
 
@@ -222,7 +222,7 @@ async def test_reader_receives_event_before_its_chunks() -> None:
 
     clock = ManualClock()
     store = Between(clock)
-    made = parts(LeaseHeld(), store, clock)
+    made = parts(GatedAgent(), store, clock)
     made.work_queue.close()
     task = await made.service.send(CallContext("owner", "test"), request(return_immediately=True))
     begun = await store.begin(CONTEXT, holder="here")
@@ -235,7 +235,7 @@ async def test_reader_receives_event_before_its_chunks() -> None:
     while not reading.done():
         await asyncio.sleep(0)
         clock.move(0.1)
-    assert [spoken.id for spoken in await reading] == ["3", "3.1.0"]
+    assert [item.id for item in await reading] == ["3", "3.1.0"]
     await tail.aclose()
 
 
@@ -247,7 +247,7 @@ async def test_sweep_skips_timers_of_another_sweep() -> None:
             return False
 
     store = Claimed(clock)
-    made = parts(LeaseHeld(), store, clock)
+    made = parts(GatedAgent(), store, clock)
     made.work_queue.close()
     await made.service.send(CallContext("owner", "test"), request(return_immediately=True))
     clock.move(31)
@@ -272,7 +272,7 @@ async def test_unreadable_task_fails_without_blocking_its_context(gone: str) -> 
             return Log(log.head, tuple(replace(entry, message=None) for entry in log.events[1:]))
 
     store = Broken(clock)
-    agent = free(LeaseHeld())
+    agent = free(GatedAgent())
     made = parts(agent, store, clock)
     made.work_queue.answered_by(lambda wake_up: asyncio.sleep(0))
     call = CallContext("owner", "test")
@@ -295,7 +295,7 @@ async def test_turn_is_retried_later_after_store_error() -> None:
             raise StoreUnavailable("throttled")
 
     store = Refusing(clock)
-    made = parts(free(LeaseHeld()), store, clock, lease_seconds=30)
+    made = parts(free(GatedAgent()), store, clock, lease_seconds=30)
     work_queue = Enqueued(clock)
     work_queue.answered_by(lambda wake_up: asyncio.sleep(0))
     made.worker._runner._work_queue = work_queue
@@ -322,17 +322,17 @@ async def test_reader_survives_short_outage_of_store() -> None:
             return await super().log(key, after=after)
 
     store = Away(clock)
-    agent = LeaseHeld()
+    agent = GatedAgent()
     made = parts(agent, store, clock, lease_seconds=10_000)
     call = CallContext("owner", "test")
     sending = asyncio.create_task(made.service.send(call, request()))
     await agent.spoke.wait()
     (key,) = store.task_keys()
-    heard: list[str] = []
+    items: list[str] = []
 
     async def follow() -> None:
         async for batch in made.service.subscribe(call, key.task_id):
-            heard.extend(spoken.id for spoken in batch)
+            items.extend(item.id for item in batch)
 
     following = asyncio.create_task(follow())
     await asyncio.sleep(0.01)
@@ -343,13 +343,13 @@ async def test_reader_survives_short_outage_of_store() -> None:
         await asyncio.sleep(0)
     await following
     await sending
-    assert heard[-1] == "3"
+    assert items[-1] == "3"
 
 
 async def test_blocking_send_returns_before_its_deadline() -> None:
     """It returns the current task if the deadline is sooner than `blocking_wait`."""
     clock = ManualClock()
-    agent = LeaseHeld()
+    agent = GatedAgent()
     made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000)
     call = CallContext("owner", "test", deadline=Deadline(clock.now() + timedelta(seconds=60)))
     sending = asyncio.create_task(made.service.send(call, request()))
@@ -377,7 +377,7 @@ async def test_repeated_answer_without_task_id_is_known() -> None:
 async def test_next_turn_begins_only_with_time_for_it(left: float, answered: list[str]) -> None:
     """No wake-up message arrives: the first turn's process runs the second turn, or leaves it."""
     clock = ManualClock()
-    agent = free(LeaseHeld())
+    agent = free(GatedAgent())
     agent.go.clear()
     made = parts(agent, MemoryTaskStore(clock, lease_seconds=10_000), clock, lease_seconds=10_000)
     made.work_queue.close()
