@@ -19,7 +19,7 @@ from tests.support.agents.teller import Teller
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 from tests.support.requests import request
-from tests.support.service import Parts, http, parts
+from tests.support.service import Parts, http, parts, send_task
 from tests.support.stores import MemoryTaskList, MemoryTaskStore, dynamodb_list, dynamodb_store, new_owner
 from tests.support.wire import Client, texts
 
@@ -165,7 +165,7 @@ async def test_answer_is_in_history_once(answer: AnswerAs, clock: ManualClock) -
 
 async def test_foreign_context_is_unknown(desk: ApiClient) -> None:
     """The same response as for an unknown context, byte for byte (A2A 3.3.2)."""
-    await desk.made.service.send(CallContext("another owner", "test"), request(context_id="theirs"))
+    await send_task(desk.made.service, CallContext("another owner", "test"), request(context_id="theirs"))
     foreign = await desk.call("GetContext", contextId="theirs")
     assert foreign == await desk.call("GetContext", contextId="nobody-s")
     assert foreign["error"]["code"] == NOT_FOUND
@@ -211,7 +211,7 @@ async def test_conversation_is_limited_in_size(desk: ApiClient, monkeypatch: pyt
 
 async def test_contexts_are_listed_by_their_newest_task(desk: ApiClient) -> None:
     """Newest first, each once, without other owners' contexts."""
-    await desk.made.service.send(CallContext("another owner", "test"), request(context_id="theirs"))
+    await send_task(desk.made.service, CallContext("another owner", "test"), request(context_id="theirs"))
     assert (await desk.call("GetContexts"))["result"] == []
     for context_id in ("a", "b", "c"):
         await desk.say("hi", context_id=context_id)
@@ -351,7 +351,7 @@ async def test_conversations_are_the_same_from_the_table(stack: Stack, clock: Ma
     call, reader = CallContext(owner, "test"), Conversations(store, task_list)
     for number, context_id in enumerate(("a", "b", "a")):
         clock.move(1)
-        await made.service.send(call, request(f"n{number}", message_id=f"m-{number}", context_id=context_id))
+        await send_task(made.service, call, request(f"n{number}", message_id=f"m-{number}", context_id=context_id))
     assert await reader.ids(call, length=50, offset=0) == ["a", "b"]
     found = await reader.get(call, "a", length=3, offset=0)
     assert [message.parts[0].text for message in found.history] == ["answer to n0", "n2", "answer to n2"]
@@ -387,11 +387,11 @@ async def test_history_spans_tasks_of_context(limit: int, before: str | None, ex
     agent.go.set()
     service = parts(agent, store, clock).service
     tasks = [
-        await service.send(CallContext("owner", "test"), request(text, message_id=f"m-{text}"))
+        await send_task(service, CallContext("owner", "test"), request(text, message_id=f"m-{text}"))
         for text in ("one", "two", "three")
     ]
-    await service.send(CallContext("owner", "test"), request("elsewhere", context_id="another"))
-    await service.send(CallContext("another owner", "test"), request("elsewhere"))
+    await send_task(service, CallContext("owner", "test"), request("elsewhere", context_id="another"))
+    await send_task(service, CallContext("another owner", "test"), request("elsewhere"))
     history = Conversations(store, MemoryTaskList(store))
     said = await history.history(TaskKey("owner", tasks[-1].id), ContextKey("owner", "test", "c"), limit, before)
     assert [message.parts[0].text for message in said] == expected
@@ -401,18 +401,18 @@ async def test_history_reads_no_more_tasks_than_needed() -> None:
     clock = SystemClock()
     asked = 0
 
-    class Counted(MemoryTaskStore):
+    class CountingStore(MemoryTaskStore):
         async def log(self, key: TaskKey, *, after: int = 0):  # type: ignore[no-untyped-def]
             nonlocal asked
             asked += 1
             return await super().log(key, after=after)
 
-    store = Counted(clock)
+    store = CountingStore(clock)
     agent = GatedAgent()
     agent.go.set()
     service = parts(agent, store, clock).service
     for n in range(25):
-        task = await service.send(CallContext("owner", "test"), request(f"{n}", message_id=f"m-{n}"))
+        task = await send_task(service, CallContext("owner", "test"), request(f"{n}", message_id=f"m-{n}"))
     asked = 0
     history = Conversations(store, MemoryTaskList(store))
     said = await history.history(TaskKey("owner", task.id), ContextKey("owner", "test", "c"), 4, None)

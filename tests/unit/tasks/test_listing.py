@@ -445,6 +445,6 @@ async def test_the_official_client_lists_page_by_page(desk: ApiClient) -> None:
     )
     assert [task.id for task in filtered.tasks] == [failed]
     assert not filtered.tasks[0].history
-    for request, field in ((ListTasksRequest(page_size=101), "pageSize"), (ListTasksRequest(page_token="x"), "pageToken")):
+    for wrong, field in (({"page_size": 101}, "pageSize"), ({"page_token": "x"}, "pageToken")):
         with pytest.raises(InvalidParamsError, match=field):
-            await client.list_tasks(request)
+            await client.list_tasks(ListTasksRequest(**wrong))

@@ -219,7 +219,7 @@ async def test_answer_of_interrupted_turn_is_recorded_once(
     """The turn begins again with another answer: the client's first answer is kept."""
     whole: TaskStore = dynamodb_store(request_stack, clock) if request_stack else MemoryTaskStore(clock)
     owner, agent = new_owner(), Fickle()
-    dying = parts(agent, DiesAtTheEnd(whole), clock, answer=answer)  # type: ignore[arg-type]
+    dying = parts(agent, DiesAtTheEnd(whole), clock, answer=answer)
     call = CallContext(owner, "test")
     first = asyncio.create_task(dying.service.send(call, request()))
     task = await done(first, clock)

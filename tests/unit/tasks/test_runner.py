@@ -18,7 +18,7 @@ from aion_core.tasks.sweep import Sweep
 from tests.support.agents.scripted import GatedAgent, Sour, Stepping
 from tests.support.clock import ManualClock
 from tests.support.requests import request
-from tests.support.service import Parts, parts
+from tests.support.service import Parts, parts, send_task
 from tests.support.stores import MemoryTaskStore
 
 # ── Wake-up messages ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -49,7 +49,7 @@ async def test_sweep_replaces_a_lost_wake_up() -> None:
     made = parts(agent, MemoryTaskStore(clock), clock)
     made.work_queue.close()
     call = CallContext("owner", "test")
-    task = await made.service.send(call, request(return_immediately=True))
+    task = await send_task(made.service, call, request(return_immediately=True))
     assert task.status.state == TaskState.TASK_STATE_WORKING, "a failed enqueue fails no request"
     work_queue = Deaf(clock)
     sweep = Sweep(made.store, work_queue)
@@ -75,7 +75,7 @@ async def test_failed_enqueue_is_left_for_next_sweep() -> None:
     store = MemoryTaskStore(clock)
     made = parts(GatedAgent(), store, clock)
     made.work_queue.close()
-    await made.service.send(CallContext("owner", "test"), request(return_immediately=True))
+    await send_task(made.service, CallContext("owner", "test"), request(return_immediately=True))
     clock.move(31)
     broken = MemoryWorkQueue(clock)
     broken.close()
@@ -92,7 +92,7 @@ async def test_wake_up_takes_over_turn_of_dead_holder() -> None:
     agent.go.set()
     made = parts(agent, store, clock)
     made.work_queue.close()
-    task = await made.service.send(CallContext("owner", "test"), request(return_immediately=True))
+    task = await send_task(made.service, CallContext("owner", "test"), request(return_immediately=True))
     begun = await store.begin(CONTEXT, holder="dies")
     assert isinstance(begun, TurnStarted)
     work_queue = Deaf(clock)
@@ -144,7 +144,10 @@ async def test_one_wake_up_runs_queue_in_order() -> None:
     made = parts(agent)
     call = CallContext("owner", "test")
     await asyncio.gather(
-        *(made.service.send(call, request(f"{n}", message_id=f"m-{n}", return_immediately=True)) for n in range(5))
+        *(
+            send_task(made.service, call, request(f"{n}", message_id=f"m-{n}", return_immediately=True))
+            for n in range(5)
+        )
     )
     await made.work_queue.quiet()
     assert agent.asked == [f"{n}" for n in range(5)]
@@ -191,7 +194,7 @@ async def test_turn_of_forty_minutes_runs_steps_once() -> None:
         async for batch in subscription.tail(SharedReads(made.store, clock), TaskKey("owner", task_id), clock):
             items.extend(item.id for item in batch)
 
-    sending = asyncio.create_task(made.service.send(call, request()))
+    sending = asyncio.create_task(send_task(made.service, call, request()))
     await asyncio.sleep(0.01)
     (key,) = made.store.task_keys()  # type: ignore[attr-defined]
     watching = asyncio.create_task(watch(key.task_id))
@@ -214,7 +217,7 @@ async def test_turn_without_steps_fails_after_its_tries() -> None:
     made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000, max_tries=3)
     with_invocations(made, clock)
     call = CallContext("owner", "test", deadline=Deadline(clock.now() + INVOCATION))
-    sending = asyncio.create_task(made.service.send(call, request()))
+    sending = asyncio.create_task(send_task(made.service, call, request()))
     await agent.spoke.wait()
     await let_time_pass(clock, sending)
     await let_all_end(made, call, clock)
@@ -231,7 +234,7 @@ async def test_error_of_canceled_agent_does_not_fail_task() -> None:
     made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000)
     with_invocations(made, clock)
     call = CallContext("owner", "test", deadline=Deadline(clock.now() + INVOCATION))
-    sending = asyncio.create_task(made.service.send(call, request()))
+    sending = asyncio.create_task(send_task(made.service, call, request()))
     await agent.spoke.wait()
     await let_time_pass(clock, sending)
     for work in list(call.background):
@@ -251,7 +254,7 @@ async def test_handoffs_of_turn_have_a_limit(monkeypatch: pytest.MonkeyPatch) ->
     agent = Stepping(1000, 600.0, clock)
     made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000)
     with_invocations(made, clock)
-    task = await made.service.send(CallContext("owner", "test"), request(return_immediately=True))
+    task = await send_task(made.service, CallContext("owner", "test"), request(return_immediately=True))
     await let_time_pass(clock, asyncio.create_task(made.work_queue.quiet()))
     task = await made.service.get(CallContext("owner", "test"), task.id)
     assert task.status.state == TaskState.TASK_STATE_FAILED
@@ -299,7 +302,7 @@ async def test_stopping_process_suspends_turns_and_ends_streams() -> None:
 
     listening = asyncio.create_task(listen())
     await asyncio.sleep(0.01)
-    blocked = asyncio.create_task(made.service.send(call, request(message_id="m-2", context_id="c-2")))
+    blocked = asyncio.create_task(send_task(made.service, call, request(message_id="m-2", context_id="c-2")))
     while len(agent.ran) < 2 and agent.ran[0] < 2:
         clock.move(5)
         await asyncio.sleep(0)
@@ -344,7 +347,7 @@ async def test_turn_is_suspended_after_store_error() -> None:
     agent = Stepping(3, 0.0, clock)
     made = parts(agent, store, clock)
     call = CallContext("owner", "test")
-    sending = asyncio.create_task(made.service.send(call, request()))
+    sending = asyncio.create_task(send_task(made.service, call, request()))
     await let_time_pass(clock, sending, step=0.2)
     task: Task = await sending
     assert task.status.state == COMPLETED

@@ -40,7 +40,7 @@ from aion_core.tasks.sweep import Sweep
 from tests.support.agents.scripted import GatedAgent, says
 from tests.support.clock import ManualClock
 from tests.support.requests import request
-from tests.support.service import parts
+from tests.support.service import parts, send_task
 from tests.support.stores import MemoryTaskStore
 
 COMPLETED, FAILED = TaskState.TASK_STATE_COMPLETED, TaskState.TASK_STATE_FAILED
@@ -89,10 +89,10 @@ async def test_queued_turn_gets_wake_up_at_deadline() -> None:
     agent = GatedAgent()
     made = parts(agent, MemoryTaskStore(clock, lease_seconds=10_000), clock, lease_seconds=10_000)
     ends_soon = CallContext("owner", "test", deadline=Deadline(clock.now() + timedelta(seconds=50)))
-    first = asyncio.create_task(made.service.send(ends_soon, request("one")))
+    first = asyncio.create_task(send_task(made.service, ends_soon, request("one")))
     await agent.spoke.wait()
-    second = await made.service.send(
-        CallContext("owner", "test"), request("two", message_id="m-2", return_immediately=True)
+    second = await send_task(
+        made.service, CallContext("owner", "test"), request("two", message_id="m-2", return_immediately=True)
     )
     await made.work_queue.quiet()
     assert agent.asked == ["one"]
@@ -112,11 +112,11 @@ async def test_repeat_runs_turn_of_dead_holder(how: str) -> None:
     made = parts(agent, store, clock)
     made.work_queue.close()
     call = CallContext("owner", "test")
-    task = await made.service.send(call, request("one", return_immediately=True))
+    task = await send_task(made.service, call, request("one", return_immediately=True))
     await store.begin(CONTEXT, holder="dies")
     clock.move(31)
     next_one = request("one") if how == "again" else request("two", message_id="m-2")
-    answering = asyncio.create_task(made.service.send(call, next_one))
+    answering = asyncio.create_task(send_task(made.service, call, next_one))
     async with asyncio.timeout(20):
         while not answering.done():
             # The store repeats a refused transaction after a moment of real time.
@@ -155,7 +155,7 @@ async def test_suspended_turn_closes_its_delta() -> None:
     made.work_queue.answered_by(lambda wake_up: asyncio.sleep(0))
     deadline = Deadline()
     call = CallContext("owner", "test", deadline=deadline)
-    sending = asyncio.create_task(made.service.send(call, request()))
+    sending = asyncio.create_task(send_task(made.service, call, request()))
     await agent.spoke.wait()
     deadline.now.set()
     while call.background:
@@ -197,7 +197,7 @@ async def test_chunks_are_stored_before_the_next_event() -> None:
 
     clock = SystemClock()
     store = Ordered(clock)
-    await parts(Streams(), store, clock).service.send(CallContext("owner", "test"), request())
+    await send_task(parts(Streams(), store, clock).service, CallContext("owner", "test"), request())
     assert "".join(store.order) == "one two event"
 
 
@@ -224,7 +224,7 @@ async def test_reader_receives_event_before_its_chunks() -> None:
     store = Between(clock)
     made = parts(GatedAgent(), store, clock)
     made.work_queue.close()
-    task = await made.service.send(CallContext("owner", "test"), request(return_immediately=True))
+    task = await send_task(made.service, CallContext("owner", "test"), request(return_immediately=True))
     begun = await store.begin(CONTEXT, holder="here")
     assert isinstance(begun, TurnStarted)
     store.lease, store.begun_head = begun.lease, begun.head
@@ -249,7 +249,7 @@ async def test_sweep_skips_timers_of_another_sweep() -> None:
     store = Claimed(clock)
     made = parts(GatedAgent(), store, clock)
     made.work_queue.close()
-    await made.service.send(CallContext("owner", "test"), request(return_immediately=True))
+    await send_task(made.service, CallContext("owner", "test"), request(return_immediately=True))
     clock.move(31)
     work_queue = Enqueued(clock)
     swept = await Sweep(store, work_queue).once()
@@ -276,8 +276,8 @@ async def test_unreadable_task_fails_without_blocking_its_context(gone: str) -> 
     made = parts(agent, store, clock)
     made.work_queue.answered_by(lambda wake_up: asyncio.sleep(0))
     call = CallContext("owner", "test")
-    first = await made.service.send(call, request("one", return_immediately=True))
-    second = await made.service.send(call, request("two", message_id="m-2", return_immediately=True))
+    first = await send_task(made.service, call, request("one", return_immediately=True))
+    second = await send_task(made.service, call, request("two", message_id="m-2", return_immediately=True))
     store.broken = first.id
     await made.worker.handle(WakeUp(CONTEXT))
     head = await store.head(TaskKey("owner", first.id))
@@ -300,7 +300,7 @@ async def test_turn_is_retried_later_after_store_error() -> None:
     work_queue.answered_by(lambda wake_up: asyncio.sleep(0))
     made.worker._runner._work_queue = work_queue
     made.work_queue.close()
-    await made.service.send(CallContext("owner", "test"), request(return_immediately=True))
+    await send_task(made.service, CallContext("owner", "test"), request(return_immediately=True))
     begun = await store.begin(CONTEXT, holder="here")
     log = await store.log(next(iter(store.task_keys())))
     assert log is not None
@@ -325,7 +325,7 @@ async def test_reader_survives_short_outage_of_store() -> None:
     agent = GatedAgent()
     made = parts(agent, store, clock, lease_seconds=10_000)
     call = CallContext("owner", "test")
-    sending = asyncio.create_task(made.service.send(call, request()))
+    sending = asyncio.create_task(send_task(made.service, call, request()))
     await agent.spoke.wait()
     (key,) = store.task_keys()
     items: list[str] = []
@@ -352,7 +352,7 @@ async def test_blocking_send_returns_before_its_deadline() -> None:
     agent = GatedAgent()
     made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000)
     call = CallContext("owner", "test", deadline=Deadline(clock.now() + timedelta(seconds=60)))
-    sending = asyncio.create_task(made.service.send(call, request()))
+    sending = asyncio.create_task(send_task(made.service, call, request()))
     await agent.spoke.wait()
     for _ in range(55):
         clock.move(1)
@@ -382,9 +382,11 @@ async def test_next_turn_begins_only_with_time_for_it(left: float, answered: lis
     made = parts(agent, MemoryTaskStore(clock, lease_seconds=10_000), clock, lease_seconds=10_000)
     made.work_queue.close()
     first_call = CallContext("owner", "test", deadline=Deadline(clock.now() + timedelta(seconds=left)))
-    first = asyncio.create_task(made.service.send(first_call, request("one")))
+    first = asyncio.create_task(send_task(made.service, first_call, request("one")))
     await agent.spoke.wait()
-    await made.service.send(CallContext("owner", "test"), request("two", message_id="m-2", return_immediately=True))
+    await send_task(
+        made.service, CallContext("owner", "test"), request("two", message_id="m-2", return_immediately=True)
+    )
     agent.go.set()
     await first
     for work in list(first_call.background):

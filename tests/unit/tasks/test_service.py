@@ -31,7 +31,7 @@ from aion_core.tasks.subscription import SharedReads
 from tests.support.agents.scripted import Asking, GatedAgent, Stubborn, says
 from tests.support.clock import ManualClock
 from tests.support.requests import request
-from tests.support.service import http, parts, send
+from tests.support.service import http, parts, send, send_task
 from tests.support.stores import MemoryTaskStore
 
 
@@ -63,7 +63,7 @@ async def test_return_immediately_returns_working_task() -> None:
     made = parts(agent)
     service = made.service
     call = CallContext("owner", "test")
-    task = await service.send(call, configured(return_immediately=True))
+    task = await send_task(service, call, configured(return_immediately=True))
     assert task.status.state == TaskState.TASK_STATE_WORKING
     assert not call.background, "another function runs it"
     agent.go.set()
@@ -76,7 +76,7 @@ async def test_blocking_send_returns_current_task_after_wait() -> None:
     agent, clock = StreamingAgent(), ManualClock()
     service = parts(agent, clock=clock).service
     call = CallContext("owner", "test")
-    sending = asyncio.create_task(service.send(call, configured()))
+    sending = asyncio.create_task(send_task(service, call, configured()))
     await agent.spoke.wait()
     clock.move(239)
     await asyncio.sleep(0)
@@ -91,7 +91,7 @@ async def test_task_requires_its_owner_and_agent() -> None:
     agent = StreamingAgent()
     agent.go.set()
     service = parts(agent).service
-    task = await service.send(CallContext("owner", "test"), configured())
+    task = await send_task(service, CallContext("owner", "test"), configured())
     for stranger in (CallContext("other", "test"), CallContext("owner", "another")):
         with pytest.raises(TaskNotFound):
             await service.get(stranger, task.id)
@@ -106,7 +106,7 @@ async def test_send_returns_end_of_another_holder() -> None:
     agent = StreamingAgent()
     service = parts(agent, store, clock, lease_seconds=0.03).service
     call = CallContext("owner", "test")
-    sending = asyncio.create_task(service.send(call, configured()))
+    sending = asyncio.create_task(send_task(service, call, configured()))
     await agent.spoke.wait()
     (key,) = store.task_keys()
     head = await store.head(key)
@@ -133,7 +133,7 @@ async def test_stream_of_idle_task_ends() -> None:
     store = MemoryTaskStore(clock)
     service = parts(StreamingAgent(), store, clock).service
     call = CallContext("owner", "test")
-    task = await service.send(call, configured(return_immediately=True))
+    task = await send_task(service, call, configured(return_immediately=True))
 
     async def read() -> None:
         async for _ in subscription.tail(SharedReads(store, clock), TaskKey("owner", task.id), clock, after=Cursor()):
@@ -190,7 +190,7 @@ async def task_id_of(store: Any) -> str:
 async def test_cancel_of_running_task_stops_agent() -> None:
     agent = GatedAgent()
     made = parts(agent, lease_seconds=3)
-    sending = asyncio.create_task(made.service.send(CallContext("owner", "test"), request()))
+    sending = asyncio.create_task(send_task(made.service, CallContext("owner", "test"), request()))
     await agent.spoke.wait()
     elsewhere = CallContext("owner", "test")
     task = await made.service.cancel(elsewhere, await task_id_of(made.store))
@@ -207,7 +207,7 @@ async def test_cancel_ignores_agent_that_keeps_running() -> None:
     agent = Stubborn()
     made = parts(agent, lease_seconds=3)
     call = CallContext("owner", "test")
-    sending = asyncio.create_task(made.service.send(call, request()))
+    sending = asyncio.create_task(send_task(made.service, call, request()))
     await agent.spoke.wait()
     task = await made.service.cancel(CallContext("owner", "test"), await task_id_of(made.store))
     assert (await asyncio.wait_for(sending, 15)).status.state == CANCELED
@@ -221,9 +221,9 @@ async def test_cancel_of_queued_task_prevents_its_turn() -> None:
     agent = GatedAgent()
     made = parts(agent)
     call = CallContext("owner", "test")
-    first = asyncio.create_task(made.service.send(call, request("one", message_id="m-1")))
+    first = asyncio.create_task(send_task(made.service, call, request("one", message_id="m-1")))
     await agent.spoke.wait()
-    waiting = await made.service.send(call, request("two", message_id="m-2", return_immediately=True))
+    waiting = await send_task(made.service, call, request("two", message_id="m-2", return_immediately=True))
     canceled = await made.service.cancel(call, waiting.id)
     assert canceled.status.state == CANCELED
     agent.go.set()
@@ -235,10 +235,10 @@ async def test_cancel_of_queued_task_prevents_its_turn() -> None:
 async def test_message_after_cancel_of_interrupted_task_starts_task() -> None:
     made = parts(Asking())
     call = CallContext("owner", "test")
-    asking = await made.service.send(call, request("a"))
+    asking = await send_task(made.service, call, request("a"))
     assert asking.status.state == TaskState.TASK_STATE_INPUT_REQUIRED
     assert (await made.service.cancel(call, asking.id)).status.state == CANCELED
-    again = await made.service.send(call, request("b", message_id="m-2"))
+    again = await send_task(made.service, call, request("b", message_id="m-2"))
     assert again.id != asking.id
     assert again.status.state == TaskState.TASK_STATE_INPUT_REQUIRED
 
@@ -247,9 +247,9 @@ async def test_what_waits_behind_a_canceled_task_runs() -> None:
     agent = GatedAgent()
     made = parts(agent, lease_seconds=3)
     call = CallContext("owner", "test")
-    first = asyncio.create_task(made.service.send(call, request("one")))
+    first = asyncio.create_task(send_task(made.service, call, request("one")))
     await agent.spoke.wait()
-    second = await made.service.send(call, request("two", message_id="m-2", return_immediately=True))
+    second = await send_task(made.service, call, request("two", message_id="m-2", return_immediately=True))
     agent.spoke.clear()
     running = next(key.task_id for key in made.store.task_keys() if key.task_id != second.id)  # type: ignore[attr-defined]
     await made.service.cancel(call, running)
@@ -263,7 +263,7 @@ async def test_what_waits_behind_a_canceled_task_runs() -> None:
 async def test_cancel_ten_times_succeeds_once() -> None:
     agent = GatedAgent()
     made = parts(agent, lease_seconds=3)
-    sending = asyncio.create_task(made.service.send(CallContext("owner", "test"), request()))
+    sending = asyncio.create_task(send_task(made.service, CallContext("owner", "test"), request()))
     await agent.spoke.wait()
     task_id = await task_id_of(made.store)
     answers = await asyncio.gather(
@@ -278,7 +278,7 @@ async def test_cancel_requires_own_task_and_agent() -> None:
     agent = GatedAgent()
     agent.go.set()
     made = parts(Asking())
-    task = await made.service.send(CallContext("owner", "test"), request())
+    task = await send_task(made.service, CallContext("owner", "test"), request())
     for stranger in (CallContext("other", "test"), CallContext("owner", "another")):
         with pytest.raises(TaskNotFound):
             await made.service.cancel(stranger, task.id)
@@ -332,14 +332,14 @@ async def test_idempotency_key_identifies_repeat_without_context() -> None:
     agent.go.set()
     made = parts(agent)
     again = [CallContext("owner", "test", idempotency_key="key-1") for _ in range(3)]
-    tasks = await asyncio.gather(*(made.service.send(call, request(context_id="")) for call in again))
+    tasks = await asyncio.gather(*(send_task(made.service, call, request(context_id="")) for call in again))
     assert len({task.id for task in tasks}) == 1
     assert len({task.context_id for task in tasks}) == 1
     assert agent.asked == ["hi"]
     with pytest.raises(MessageIdReused):
-        await made.service.send(again[0], request("other words", context_id=""))
-    other = await made.service.send(
-        CallContext("another owner", "test", idempotency_key="key-1"), request(context_id="")
+        await send_task(made.service, again[0], request("other words", context_id=""))
+    other = await send_task(
+        made.service, CallContext("another owner", "test", idempotency_key="key-1"), request(context_id="")
     )
     assert other.id != tasks[0].id
 
@@ -364,7 +364,7 @@ async def test_repeat_without_context_and_key_creates_task() -> None:
     agent = GatedAgent()
     agent.go.set()
     made = parts(agent)
-    one, two = [await made.service.send(CallContext("owner", "test"), request(context_id="")) for _ in range(2)]
+    one, two = [await send_task(made.service, CallContext("owner", "test"), request(context_id="")) for _ in range(2)]
     assert one.id != two.id
 
 
@@ -386,15 +386,15 @@ async def test_repeat_gets_its_own_task_despite_interrupt() -> None:
     store = Overtaken(SystemClock())
     made = parts(Asking(), store)
     call = CallContext("owner", "test")
-    asks = await made.service.send(call, request("first"))
+    asks = await send_task(made.service, call, request("first"))
     copies = []
 
     async def others() -> None:
-        await made.service.send(call, request("yes", message_id="m-3", task_id=asks.id))
-        copies.append(await made.service.send(call, request("second", message_id="m-2")))
+        await send_task(made.service, call, request("yes", message_id="m-3", task_id=asks.id))
+        copies.append(await send_task(made.service, call, request("second", message_id="m-2")))
 
     store.meanwhile = others
-    copies.append(await made.service.send(call, request("second", message_id="m-2")))
+    copies.append(await send_task(made.service, call, request("second", message_id="m-2")))
     one, other = copies
     assert one.id == other.id != asks.id
     assert [message.message_id for message in other.history if message.message_id == "m-2"] == ["m-2"]
@@ -416,17 +416,17 @@ async def test_follow_up_repeated_after_key_expiry_runs_once() -> None:
     clock, agent = SystemClock(), Insists()
     store = MemoryTaskStore(clock)
     made, call = parts(agent, store, clock), CallContext("owner", "test")
-    task = await made.service.send(call, request())
+    task = await send_task(made.service, call, request())
     answer = request("yes", message_id="m-2", context_id="", task_id=task.id)
-    await made.service.send(call, answer)
+    await send_task(made.service, call, answer)
     await store.table.write(Delete(keys.message_key(ContextKey("owner", "test", "c"), "m-2")))
-    again = await made.service.send(call, answer)
+    again = await send_task(made.service, call, answer)
     assert agent.answers == ["m-1", "m-2"]
     assert again.id == task.id
     assert isinstance(again, Task)
     assert again.status.state == TaskState.TASK_STATE_INPUT_REQUIRED
     with pytest.raises(MessageIdReused):
-        await made.service.send(call, request("no", message_id="m-2", context_id="", task_id=task.id))
+        await send_task(made.service, call, request("no", message_id="m-2", context_id="", task_id=task.id))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from aion_core.tasks.subscription import merge
 from tests.support.agents.scripted import GatedAgent, Stepping
 from tests.support.clock import ManualClock
 from tests.support.requests import request
-from tests.support.service import http, parts, send
+from tests.support.service import http, parts, send, send_task
 from tests.support.stores import MemoryTaskStore
 
 # ── Readers ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -102,7 +102,7 @@ def test_cursor_beyond_log_has_no_items(cursor: Cursor) -> None:
 # ── Shared reads ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Counted(MemoryTaskStore):
+class CountingStore(MemoryTaskStore):
     """A store that counts its reads."""
 
     reads = 0
@@ -119,9 +119,9 @@ class Counted(MemoryTaskStore):
 async def reads_of(readers: int, steps: int = 20) -> int:
     """Return the number of reads of these readers of a task with these steps."""
     clock = ManualClock()
-    store = Counted(clock)
+    store = CountingStore(clock)
     made = parts(Stepping(steps, 1.0, clock), store, clock, lease_seconds=10_000)
-    task = await made.service.send(CallContext("owner", "test"), request(return_immediately=True))
+    task = await send_task(made.service, CallContext("owner", "test"), request(return_immediately=True))
     items: list[list[str]] = [[] for _ in range(readers)]
 
     async def follow(ids: list[str]) -> None:
@@ -165,7 +165,7 @@ async def test_leaving_reader_does_not_cancel_shared_read() -> None:
             return await super().deltas(key, since=since)
 
     made = parts(Stepping(0, 0.0, clock), Slow(clock), clock)
-    task = await made.service.send(CallContext("owner", "test"), request())
+    task = await send_task(made.service, CallContext("owner", "test"), request())
     reads = made.service._reads
     two = [asyncio.create_task(reads.after(TaskKey("owner", task.id), 0, Cursor())) for _ in range(2)]
     await asyncio.sleep(0)
@@ -182,7 +182,7 @@ async def test_leaving_reader_does_not_cancel_shared_read() -> None:
 async def held() -> tuple[Any, GatedAgent, str, "asyncio.Task[Any]"]:
     agent = GatedAgent()
     made = parts(agent)
-    sending = asyncio.create_task(made.service.send(CallContext("owner", "test"), request()))
+    sending = asyncio.create_task(send_task(made.service, CallContext("owner", "test"), request()))
     await agent.spoke.wait()
     (key,) = made.store.task_keys()  # type: ignore[attr-defined]
     return made, agent, key.task_id, sending
