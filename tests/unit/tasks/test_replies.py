@@ -99,7 +99,7 @@ async def test_auto_mode_returns_task_immediately() -> None:
     assert first[1]["id"] == again[1]["id"]
 
 
-async def test_a_conversation_goes_on_behind_its_messages() -> None:
+async def test_conversation_continues_behind_messages() -> None:
     """The context's history is the same in each mode."""
 
     def count(state: MessagesState) -> dict[str, Any]:
@@ -127,7 +127,7 @@ async def test_a_conversation_goes_on_behind_its_messages() -> None:
         ("empty", "completed"),
     ],
 )
-async def test_what_does_not_simply_complete_is_a_task(text: str, state: str, reply: ReplyAs, dialect: str) -> None:
+async def test_other_endings_return_the_task(text: str, state: str, reply: ReplyAs, dialect: str) -> None:
     """A Message cannot hold it; the stream has all events."""
     async with client_of(made_with(reply), dialect) as client:
         kind, task = await client.send(text, message_id="m-1")
