@@ -7,14 +7,14 @@ import pytest
 from aion_core.errors import ContentTypeNotSupported, InvalidMessage
 from aion_core.protocol.message_rules import check_accepted, check_parts, modes_of, type_of
 from aion_core.protocol.types import AgentCard, AgentSkill, Part
-from tests.support.agents.scripted import LeaseHeld
+from tests.support.agents.scripted import GatedAgent
 from tests.support.service import Parts, http, parts, send
 
 TEXT = ["text/plain"]
 
 
 def free() -> Parts:
-    agent = LeaseHeld()
+    agent = GatedAgent()
     agent.go.set()
     return parts(agent)
 
