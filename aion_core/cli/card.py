@@ -39,10 +39,10 @@ Examples:
 def show(agent: str | None, config: Path, base_url: str, *, extended: bool) -> None:
     """Print the card that aion.yaml gives AGENT, or the agent that answers at the root."""
     from aion_core.agents.cards import extended_card, public_card
-    from aion_core.agents.config import default_agent, read_config
+    from aion_core.agents.config import default_agent, read_agent_configs
     from aion_core.agents.security import declared_securities
 
-    agents = read_config(options.found_config(config))
+    agents = read_agent_configs(options.found_config(config))
     at_root = default_agent(agents)
     agent = agent or at_root
     if agent not in agents:

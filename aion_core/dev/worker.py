@@ -163,11 +163,11 @@ class _Worker:
         return app
 
     def _key(self, task: Load) -> str:
-        from aion_core.agents.config import read_config
+        from aion_core.agents.config import read_agent_configs
         from aion_core.dev.key import development_header
         from aion_core.settings import Settings
 
-        return development_header(read_config(task.config), Settings.from_environ())
+        return development_header(read_agent_configs(task.config), Settings.from_environ())
 
     def _task_function(self, event: Any, context: Any) -> Any:
         return self._answer_turns(event, context)

@@ -19,8 +19,9 @@ from tests.support.listening import listening
 from tests.support.server import ROOT
 from tests.support.service import parts
 
+pytest_plugins = ["schemathesis.pytest.plugin"]
 DOCUMENT = ROOT / "docs" / "openapi.yaml"
-EXAMPLES = 250 if os.environ.get("SIMULATION_DEEP") else 12
+EXAMPLES = 250 if os.environ.get("SIMULATION_DEEP") else 5
 """Number of random requests for each operation; requests at the limits of the schema come in addition."""
 
 WEBHOOK = "https://example.com/webhook"

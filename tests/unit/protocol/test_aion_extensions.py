@@ -419,7 +419,7 @@ async def test_card_action_resumes_turn(old: bool) -> None:
 
 async def test_invalid_target_raises_for_author() -> None:
     async def node(state: State) -> dict[str, Any]:
-        with pytest.raises(ValueError, match="post's target is no MessageActionPayload: contextId: Field required"):
+        with pytest.raises(ValueError, match="post's target is not a MessageActionPayload: contextId: Field required"):
             await get_aion_context().thread.post("hello", target={"trajectory": "timeline"})
         return {}
 

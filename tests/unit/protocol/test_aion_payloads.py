@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from google.protobuf.json_format import MessageToDict, ParseDict
 
-from aion_core.agents.outbound import Reacted, reaction_of
+from aion_core.agents.outbound import Reaction, reaction_artifact
 from aion_core.errors import InvalidMessage
 from aion_core.ports import ContextKey, Turn, TurnRequest
 from aion_core.protocol.aion import extensions
@@ -120,12 +120,12 @@ def test_reaction_to_other_message_has_a2a_ids() -> None:
     message, metadata = of("message", text="hi")
     asked = TurnRequest(ContextKey("o", "a", "c"), Turn("t", "task", 1), 1, Task(id="task"), message, metadata)
     opened: set[str] = set()
-    earlier = reaction_of(asked, Reacted("eyes", "m-0", ""), "k", opened).artifact
+    earlier = reaction_artifact(asked, Reaction("eyes", "m-0", ""), "k", opened).artifact
     assert (earlier.artifact_id, MessageToDict(earlier.parts[0])) == (
         "aion:reaction:m-0",
         {"data": {"key": "eyes", "messageId": "m-0"}},
     )
-    own = reaction_of(asked, Reacted("eyes", "m-1", ""), "k", opened)
+    own = reaction_artifact(asked, Reaction("eyes", "m-1", ""), "k", opened)
     assert (own.artifact.artifact_id, own.metadata, own.key) == ("aion:reaction", aion_requests.REACTION_ACTION, "k")
     assert opened == {"aion:reaction"}
 

@@ -71,5 +71,5 @@ async def test_agents_answer_at_their_paths(settings: Settings, defaults: tuple[
 
 def test_second_root_agent_is_refused(settings: Settings) -> None:
     write(settings, ", default: true", ", default: true")
-    with pytest.raises(ConfigurationError, match="one, two each say `default: true`"):
+    with pytest.raises(ConfigurationError, match="one, two each have `default: true`"):
         build_app(settings)
