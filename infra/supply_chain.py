@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from aion_core.agents.frameworks import extras
 from aion_core.packaging import uv
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -29,10 +30,7 @@ _SHIPPED = [
     "api",
     "--extra",
     "queue",
-    "--extra",
-    "adk",
-    "--extra",
-    "langgraph",
+    *(argument for extra in sorted(extras()) for argument in ("--extra", extra)),
 ]
 _ALL = ["--all-extras", "--all-groups"]
 

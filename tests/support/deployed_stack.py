@@ -113,7 +113,7 @@ def deployed_stack(folder: Path, aion_yaml: str, agents: Mapping[str, str]) -> I
         }
         stack = DeployedStack(endpoint, entrypoint_url, folder, physical_ids, configurations)
         for name in FUNCTIONS:
-            _unpacked(name, folder / name, aion_yaml, agents)
+            unpack(name, folder / name, aion_yaml, agents)
         until_the_end.enter_context(running(stack))
         yield stack
 
@@ -184,7 +184,7 @@ def _made_here(document: dict[str, Any], file: Path, s3: Any, bucket_url: str) -
     return {**document, "Resources": resources}
 
 
-def _unpacked(function: str, target: Path, aion_yaml: str, agents: Mapping[str, str]) -> None:
+def unpack(function: str, target: Path, aion_yaml: str, agents: Mapping[str, str]) -> None:
     """Unpack the built package as Lambda does, and put the agents in that a project of its own would have."""
     with zipfile.ZipFile(package_here(function).zip()) as archive:
         archive.extractall(target)

@@ -18,6 +18,9 @@ from tests.support.pushes import Pushes, a_config
 EventBroadcast = Callable[..., Result]
 
 
+pytestmark = pytest.mark.usefixtures("empty_table")
+
+
 @pytest.fixture
 def run(moto: LocalStack, monkeypatch: pytest.MonkeyPatch) -> EventBroadcast:
     for name, value in moto.environment("ApiFunction").items():
