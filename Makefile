@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SIDE_BY_SIDE := -n 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test quick test-engines test-deep mutants replay check lint lint-code format package-check bench bench-dev message-path lock figures cost sam-local smoke clean
+.PHONY: help dev test quick test-engines test-deep mutants replay check lint lint-code format package-check bench bench-dev message-path openapi lock figures cost sam-local smoke clean
 
 help: ## Say what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -47,8 +47,8 @@ replay: $(VENV)/.tests ## Tell everything that happens in one simulated schedule
 check: lint ## Check all that `lint` does, write the bill of materials, and audit the lock (AUDIT=required)
 	$(VENV)/bin/python -m infra.supply_chain
 
-lint: lint-code ## Check style, types, imports and the template
-	$(VENV)/bin/python -m infra.template_gate
+lint: lint-code ## Check style, types, imports and the template's policies
+	$(VENV)/bin/python -m infra.policies.check
 
 # The tests of tests/template check the template, too: the test of the linters leaves it to them.
 lint-code: $(VENV)/.tests
@@ -77,6 +77,9 @@ bench-dev: $(VENV)/.tests ## Measure how long `aion dev` takes to start, and to 
 
 message-path: $(VENV)/.tests ## List the files that one streamed message passes through (STORE=memory or dynamodb)
 	@$(VENV)/bin/python -m tests.bench.message_path --store $(or $(STORE),memory)
+
+openapi: $(VENV)/.tests ## Generate docs/openapi.yaml from the operations table
+	@$(VENV)/bin/python -m infra.openapi
 
 figures: $(VENV)/.tests ## Print figures of the code base: lines, prose, class names, small files
 	@$(VENV)/bin/python -m infra.figures

@@ -57,7 +57,7 @@ FIRST = (
     "tests/e2e/test_deployed.py",
     "tests/e2e/test_sam.py",
     "tests/architecture/test_lint.py",
-    "tests/unit/wire/test_variations.py",
+    "tests/protocol/test_variations.py",
     "tests/e2e/",
 )
 """The longest files run first, so that no worker has a long one left when the others have finished."""

@@ -1,4 +1,4 @@
-"""The keys that sign cards: read from PEM or JWK text, made, named, and shown to those who verify (RFC 7517, 7638)."""
+"""Keys for the signatures of cards: PEM and JWK input, generation, ids and public key sets (RFC 7517, RFC 7638)."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ from jwt.utils import base64url_encode
 from aion_core.errors import ConfigurationError
 
 ALGORITHMS = ("ES256", "RS256", "EdDSA")
-"""What signs a card, the usual one first."""
+"""Signature algorithms, the default first."""
 MIN_RSA_BITS = 2048
 
 PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey
@@ -34,20 +34,20 @@ _NAMED_BY = {"EC": ("crv", "kty", "x", "y"), "RSA": ("e", "kty", "n"), "OKP": ("
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
-    """A key of one of the ALGORITHMS, private or public; it never shows what is private of it."""
+class CardKey:
+    """Private or public key of one of the ALGORITHMS; its text forms contain the public part only."""
 
     public: PublicKey
     algorithm: str
     id: str
-    """What a signature names it by: its RFC 7638 thumbprint where nobody has named it."""
+    """Id of the key in signatures, by default its RFC 7638 thumbprint."""
     private: PrivateKey | None = None
     url: str = ""
-    """Where its public part can be read, for a signature's `jku`."""
+    """URL of the public part, for the `jku` of a signature."""
 
     @classmethod
     def read(cls, text: str, *, key_id: str = "", url: str = "") -> Self:
-        """Return the key in a PEM or JWK text; raises ValueError with what is wrong, and nothing of the text."""
+        """Return the key in a PEM or JWK text; raises ValueError, without the text."""
         named, found = _read_jwk(text) if text.lstrip().startswith("{") else ({}, _read_pem(text))
         if not isinstance(found, PrivateKey | PublicKey):
             raise ValueError(f"it has to be {_KINDS}")
@@ -60,7 +60,7 @@ class Key:
 
     @classmethod
     def generate(cls, algorithm: str = ALGORITHMS[0], *, key_id: str = "") -> tuple[Self, str]:
-        """Return a new private key, and its PEM text."""
+        """Return a new private key and its PEM text."""
         made: PrivateKey
         match algorithm:
             case "RS256":
@@ -72,15 +72,15 @@ class Key:
         pem = made.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
         return cls.read(pem, key_id=key_id), pem
 
-    def shown(self) -> dict[str, str]:
-        """Return its public part as a JWK, for a key set."""
+    def public_jwk(self) -> dict[str, str]:
+        """Return the public part as a JWK, for a key set."""
         return {**_members(self.public), "alg": self.algorithm, "kid": self.id, "use": "sig"}
 
 
-def signing_key(text: str, source: str, *, key_id: str = "", url: str = "") -> Key:
-    """Return the private key to sign with; raises ConfigurationError that names where it was to come from."""
+def signing_key(text: str, source: str, *, key_id: str = "", url: str = "") -> CardKey:
+    """Return the private key in the text; raises ConfigurationError with the source of the text."""
     try:
-        key = Key.read(text, key_id=key_id, url=url)
+        key = CardKey.read(text, key_id=key_id, url=url)
     except ValueError as error:
         raise ConfigurationError(f"The key of {source} cannot be used: {error}.") from error
     if key.private is None:
@@ -88,21 +88,21 @@ def signing_key(text: str, source: str, *, key_id: str = "", url: str = "") -> K
     return key
 
 
-def keys_in(text: str) -> list[Key]:
-    """Return the keys of a JWK set, or the one of a PEM or JWK text; raises ValueError where none can be used.
+def keys_in(text: str) -> list[CardKey]:
+    """Return the keys of a JWK set, or the key of a PEM or JWK text; raises ValueError without a usable key.
 
-    A set's keys of other kinds are passed over: it may serve other purposes too.
+    Keys of other types in a set are ignored: the set may have other purposes too.
     """
     try:
         listed = json.loads(text).get("keys") if text.lstrip().startswith("{") else None
     except ValueError as error:
         raise ValueError("it is no JSON") from error
     if listed is None:
-        return [Key.read(text)]
+        return [CardKey.read(text)]
     keys = []
     for members in listed if isinstance(listed, list) else ():
         try:
-            keys.append(Key.read(json.dumps(members)))
+            keys.append(CardKey.read(json.dumps(members)))
         except ValueError:
             continue
     if not keys:

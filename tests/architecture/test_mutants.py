@@ -11,8 +11,8 @@ NINE_OF_TEN = {**{f"m{number}": "killed" for number in range(8)}, "m8": "timeout
     ("found", "known", "problems"),
     [
         (NINE_OF_TEN, ["m9"], []),
-        (NINE_OF_TEN, [], ["survives unexplained: m9"]),
-        (NINE_OF_TEN, ["m1", "m9"], ["is explained and does not survive: m1"]),
+        (NINE_OF_TEN, [], ["unexplained survivor: m9"]),
+        (NINE_OF_TEN, ["m1", "m9"], ["explained mutant without survivor: m1"]),
         (NINE_OF_TEN | {"m8": "no tests"}, ["m8", "m9"], ["the tests kill 80.0 % of the mutants, less than 90 %"]),
         ({}, [], ["the tests kill 0.0 % of the mutants, less than 90 %"]),
     ],

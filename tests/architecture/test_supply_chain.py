@@ -1,4 +1,4 @@
-"""The bill of materials holds what is shipped, and an audit that did not happen is not taken for a clean one."""
+"""The bill of materials has the shipped packages, and a failed audit is not a passed one."""
 
 import json
 import tomllib
@@ -8,18 +8,17 @@ from pathlib import Path
 import pytest
 
 from infra import supply_chain
-from infra.supply_chain import NotAudited, Vulnerable, first_answer, judged, write_sbom
+from infra.supply_chain import NotAudited, Vulnerable, first_answer, vulnerabilities, write_sbom
 
 CLEAN = '{"dependencies": [{"name": "idna", "version": "3.10", "vulns": []}], "fixes": []}'
 FOUND = (
     '{"dependencies": [{"name": "idna", "version": "3.6", "vulns": [{"id": "PYSEC-2024-60", "fix_versions": ["3.7"], '
     '"aliases": ["CVE-2024-3651"], "description": "…"}]}], "fixes": []}'
 )
-LEFT_OUT = '{"dependencies": [{"name": "ours", "skip_reason": "not on PyPI"}], "fixes": []}'
+SKIPPED = '{"dependencies": [{"name": "ours", "skip_reason": "not on PyPI"}], "fixes": []}'
 
 
-def test_the_bill_of_materials_holds_what_is_shipped_as_it_is_locked(tmp_path: Path) -> None:
-    """R97."""
+def test_bill_of_materials_has_shipped_locked_packages(tmp_path: Path) -> None:
     bill = json.loads(write_sbom(tmp_path / "sbom.json").read_text())
     assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.5")
     parts = {part["name"]: part["version"] for part in bill["components"]}
@@ -31,45 +30,45 @@ def test_the_bill_of_materials_holds_what_is_shipped_as_it_is_locked(tmp_path: P
     assert all(part.get("purl", "").startswith("pkg:pypi/") for part in bill["components"])
 
 
-def test_a_vulnerability_is_told_with_its_mend() -> None:
-    assert judged(CLEAN, "") == []
-    (found,) = judged(FOUND, "")
+def test_vulnerability_names_its_fix() -> None:
+    assert vulnerabilities(CLEAN, "") == []
+    (found,) = vulnerabilities(FOUND, "")
     assert found == Vulnerable("idna", "3.6", "PYSEC-2024-60", ("3.7",))
     assert str(found) == "idna 3.6: PYSEC-2024-60, fixed in 3.7"
 
 
-@pytest.mark.parametrize("told", ["", "no json", "[]", LEFT_OUT])
-def test_no_answer_is_no_clean_bill(told: str) -> None:
+@pytest.mark.parametrize("report", ["", "no json", "[]", SKIPPED])
+def test_audit_without_report_fails(report: str) -> None:
     with pytest.raises(NotAudited):
-        judged(told, "ERROR:pip_audit: the service cannot be reached")
+        vulnerabilities(report, "ERROR:pip_audit: the service cannot be reached")
 
 
-def test_of_many_packages_that_are_left_out_the_first_says_why() -> None:
-    left_out = [{"name": f"n{n}", "skip_reason": f"n{n} is not there"} for n in range(200)]
-    with pytest.raises(NotAudited, match=r"^it left out 200 of 201 packages, the first because: n0 is not there$"):
-        judged(json.dumps({"dependencies": [*left_out, *json.loads(CLEAN)["dependencies"]]}), "")
+def test_audit_reports_first_skip_reason() -> None:
+    skipped = [{"name": f"n{n}", "skip_reason": f"n{n} is not there"} for n in range(200)]
+    with pytest.raises(NotAudited, match=r"^200 of 201 packages skipped; first reason: n0 is not there$"):
+        vulnerabilities(json.dumps({"dependencies": [*skipped, *json.loads(CLEAN)["dependencies"]]}), "")
 
 
-def test_another_service_is_asked_where_one_does_not_know_every_package() -> None:
-    """R97: a mirror of PyPI that has the packages only is no reason to know nothing."""
+def test_audit_falls_back_to_second_service() -> None:
+    """A mirror of PyPI may have packages without their vulnerabilities."""
     asked: list[str] = []
 
     def only(answering: str) -> Callable[[str], list[Vulnerable]]:
         def ask(service: str) -> list[Vulnerable]:
             asked.append(service)
-            return judged(FOUND if service == answering else LEFT_OUT, "")
+            return vulnerabilities(FOUND if service == answering else SKIPPED, "")
 
         return ask
 
     assert [each.id for each in first_answer(only("pypi"))] == ["PYSEC-2024-60"]
     assert [each.id for each in first_answer(only("osv"))] == ["PYSEC-2024-60"]
     assert asked == ["pypi", "pypi", "osv"]
-    with pytest.raises(NotAudited, match=r"(?s)pypi: it left out 1 of 1.*osv: it left out 1 of 1"):
+    with pytest.raises(NotAudited, match=r"(?s)pypi: 1 of 1 packages skipped.*osv: 1 of 1 packages skipped"):
         first_answer(only("nobody"))
 
 
 @pytest.mark.parametrize(("required", "status"), [("", 0), ("required", 1)])
-def test_an_audit_that_did_not_happen_is_said_loudly(
+def test_failed_audit_warns_loudly(
     required: str, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def unreachable() -> list[Vulnerable]:
@@ -79,5 +78,5 @@ def test_an_audit_that_did_not_happen_is_said_loudly(
     monkeypatch.setenv("AUDIT", required)
     assert supply_chain.main() == status
     assert "THE LOCK WAS NOT AUDITED" in capsys.readouterr().err
-    monkeypatch.setattr(supply_chain, "audit", lambda: judged(FOUND, ""))
+    monkeypatch.setattr(supply_chain, "audit", lambda: vulnerabilities(FOUND, ""))
     assert supply_chain.main() == 1

@@ -37,7 +37,7 @@ from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.notifications import CommitNotifier
 from aion_core.tasks.runner import TaskRunner, Worker
 from aion_core.tasks.service import TaskService
-from aion_core.web.app import Served, build_app
+from aion_core.web.app import ServedAgent, build_app
 from tests.support.stores import MemoryPushConfigs, MemoryTaskList, MemoryTaskStore
 
 
@@ -76,7 +76,7 @@ class Parts:
 
     def app(self) -> FastAPI:
         """The ASGI app that serves the agent as `test`."""
-        served = Served(self.agent, self.card, self.extended_card)
+        served = ServedAgent(self.agent, self.card, self.extended_card)
         registry = self.push.registry if self.push else None
         return build_app(self.service, self.lister, self.conversations, {"test": served}, registry=registry)
 
