@@ -50,7 +50,7 @@ def create(
     To replace a key, make another one for the same principal, and revoke the first when nobody uses it any more.
     """
     from aion_core.agents.config import read_agent_configs
-    from aion_core.auth.api_keys import make_key
+    from aion_core.auth.schemes.api_key import make_key
 
     _check_word("The principal", principal)
     if tenant:

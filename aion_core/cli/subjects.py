@@ -42,13 +42,13 @@ class Declared:
 def declared_in(config: Path) -> Declared:
     """Return what the file declares, nothing if the default one is missing; raises ConfigurationError."""
     from aion_core.agents.config import read_agent_configs
-    from aion_core.agents.config_sections import BearerJwtConfig, OidcConfig
+    from aion_core.auth.schemes.bearer import JwtScheme
 
     if config == DEFAULT and not config.is_file():
         return Declared()
     agents = read_agent_configs(config)
     schemes = [scheme for agent in agents.values() if agent.security for scheme in agent.security.schemes.values()]
-    issuers = [scheme.issuer for scheme in schemes if isinstance(scheme, BearerJwtConfig | OidcConfig)]
+    issuers = [scheme.issuer for scheme in schemes if isinstance(scheme, JwtScheme)]
     return Declared(frozenset(agents), tuple(dict.fromkeys(issuers)))
 
 

@@ -24,7 +24,7 @@ Examples:
 @click.argument("name")
 def hash_user(name: str) -> None:
     """Ask for NAME's password, and print the JSON member that the secret of the users has to hold for them."""
-    from aion_core.auth.basic import hash_password
+    from aion_core.auth.schemes.basic import hash_password
 
     if not name or ":" in name or not name.isprintable():
         raise ConfigurationError("A name of HTTP Basic has no ':' and can be printed (RFC 7617).")

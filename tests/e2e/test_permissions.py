@@ -16,8 +16,8 @@ from uuid_utils.compat import uuid7
 
 from aion_core.agents.config import read_deployment_config
 from aion_core.agents.environment import template_parameters
-from aion_core.auth.api_keys import make_key
-from aion_core.auth.basic import hash_password
+from aion_core.auth.schemes.api_key import make_key
+from aion_core.auth.schemes.basic import hash_password
 from aion_core.aws.client import Calls
 from aion_core.aws.dynamodb_table import DynamoDBTable
 from aion_core.clock import SystemClock

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from aion_core.agents.config import AgentConfig
-from aion_core.agents.security import declared_securities
+from aion_core.agents.security import read_auth_policies
 from aion_core.cli.checks.check import Check, failed, ok, warning
 from aion_core.errors import ConfigurationError, StoreError
 
@@ -142,17 +142,19 @@ def _is_unknown(answer: httpx.Response) -> bool:
 
 async def issuers(agents: Mapping[str, AgentConfig]) -> AsyncIterator[Check]:
     """Read the keys of each issuer that aion.yaml declares, as the function would."""
-    from aion_core.auth.declaration import Jwt
-    from aion_core.auth.fetch import fetch
-    from aion_core.auth.jwks import Keys, KeysUnavailable, Unreadable
+    from aion_core.auth.schemes.bearer import JwtScheme
+    from aion_core.auth.schemes.jwks import DocumentUnreadable, IssuerKeys, KeysUnavailable, fetch
     from aion_core.clock import SystemClock
 
     try:
-        securities = declared_securities(agents)
+        policies = read_auth_policies(agents)
     except ConfigurationError:
         return
     schemes = {
-        each.issuer: each for found in securities.values() for each in found.needed.values() if isinstance(each, Jwt)
+        each.issuer: each
+        for found in policies.values()
+        for each in found.required_schemes.values()
+        if isinstance(each, JwtScheme)
     }
     for issuer, scheme in schemes.items():
         why: list[str] = []
@@ -160,13 +162,13 @@ async def issuers(agents: Mapping[str, AgentConfig]) -> AsyncIterator[Check]:
         async def noted(url: str, why: list[str] = why) -> Any:
             try:
                 return await fetch(url)
-            except Unreadable as error:
+            except DocumentUnreadable as error:
                 why.append(f"{url}: {error}")
                 raise
 
         name = f"keys of {issuer}"
         try:
-            await Keys(scheme, noted, SystemClock()).key("")
+            await IssuerKeys(scheme, noted, SystemClock()).key("")
         except KeysUnavailable:
             said = (
                 why[-1]

@@ -14,17 +14,17 @@ import pytest
 from argon2 import PasswordHasher, extract_parameters
 from starlette.types import ASGIApp
 
-from aion_core.auth import api_keys, basic
-from aion_core.auth.api_keys import ApiKeyVerifier, make_key
-from aion_core.auth.declaration import ApiKey, Basic
-from aion_core.auth.presented import Presented
+from aion_core.auth.credentials import RequestCredentials
+from aion_core.auth.schemes import api_key
+from aion_core.auth.schemes.api_key import ApiKeyScheme, ApiKeyVerifier, make_key
+from aion_core.auth.schemes.basic import BasicScheme
 from aion_core.aws.client import Calls
 from aion_core.memory.table import MemoryTable
 from aion_core.stores.api_keys import TableApiKeys
 from tests.support.clock import ManualClock
 from tests.support.issuer import Issuer
 from tests.support.timing import Work, told_apart
-from tests.unit.auth.door import Door
+from tests.unit.auth.auth_app import AuthApp
 from tests.unit.auth.foreign import NEVER_WAS, requests
 from tests.unit.auth.passwords import USERS, basic_header
 from tests.unit.auth.test_foreign_ids import AION_YAML, GRAPH, Callers
@@ -33,8 +33,8 @@ KNOWS_NOTHING, KNOWS = 0.25, 0.6
 """Three tries of chance stay far below the one; a comparison that ends early is far above the other."""
 
 
-def presented(text: str) -> Presented:
-    return Presented.of([(b"x-api-key", text.encode())], None)
+def presented(text: str) -> RequestCredentials:
+    return RequestCredentials.from_request([(b"x-api-key", text.encode())], None)
 
 
 def wrong_keys(text: str) -> tuple[str, str]:
@@ -49,7 +49,7 @@ async def verifying(clock: ManualClock) -> tuple[Work, Work]:
     keys = TableApiKeys(MemoryTable(clock), clock)
     made = make_key("alice", now=clock.now())
     await keys.add(made.record)
-    verifier = ApiKeyVerifier(ApiKey(), keys)
+    verifier = ApiKeyVerifier(ApiKeyScheme(), keys)
     first, last = (presented(text) for text in wrong_keys(made.text))
     return (lambda: verifier.verify(first)), (lambda: verifier.verify(last))
 
@@ -68,8 +68,8 @@ async def test_a_comparison_that_ends_early_is_found_by_the_same_method(
     def leaks(one: str, other: str) -> bool:
         return len(one) == len(other) and all(a == b for a, b in zip(one, other, strict=True))
 
-    monkeypatch.setattr(api_keys, "_hash", lambda text: text)
-    monkeypatch.setattr(api_keys.hmac, "compare_digest", leaks)
+    monkeypatch.setattr(api_key, "_hash", lambda text: text)
+    monkeypatch.setattr(api_key.hmac, "compare_digest", leaks)
     works = await verifying(clock)
     assert max(told_apart(*works) for _ in range(3)) > KNOWS
 
@@ -91,23 +91,23 @@ async def test_as_much_is_done_for_a_key_that_is_unknown_revoked_expired_or_wron
     clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """R97: 64: one read, one hash, one comparison of the whole hash, and the same answer."""
-    door = Door(clock, key=ApiKey())
+    app = AuthApp(clock, key=ApiKeyScheme())
     live, gone, old = (make_key("alice", now=clock.now()) for _ in range(3))
     old = make_key("alice", now=clock.now(), expires=clock.now() + timedelta(seconds=1))
     for made in (live, gone, old):
-        await door.keys.add(made.record)
-    await door.keys.revoke(gone.record.id)
+        await app.keys.add(made.record)
+    await app.keys.revoke(gone.record.id)
     clock.move(2)
     unknown = make_key("alice", now=clock.now())
     done = Done()
-    done.note(monkeypatch, door.keys, "find", lambda _: None)
+    done.note(monkeypatch, app.keys, "find", lambda _: None)
     # Of everybody's, and nothing else uses them in between.
     done.note(monkeypatch, hashlib, "sha256", lambda text: len(text))
     done.note(monkeypatch, hmac, "compare_digest", lambda one, other: (len(one), len(other)))
     answers = []
     for text in (*wrong_keys(live.text), gone.text, old.text, unknown.text):
         done.clear()
-        answer = await door.ask(("X-API-Key", text))
+        answer = await app.get(("X-API-Key", text))
         assert list(done) == [("find", None), ("sha256", len(text)), ("compare_digest", (64, 64))], text
         answers.append((answer.status_code, answer.content, answer.headers.multi_items()))
     assert answers.count(answers[0]) == len(answers)
@@ -118,17 +118,16 @@ async def test_as_much_is_done_for_a_user_who_is_unknown_as_for_a_wrong_password
     clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """R97: 64: one argon2 of the same cost."""
-    door = Door(clock, users=USERS, basic=Basic())
+    app = AuthApp(clock, users=USERS, basic=BasicScheme())
     done = Done()
     done.note(monkeypatch, PasswordHasher, "verify", lambda _, hashed, __: extract_parameters(hashed))
     answers = []
     for name in ("alice", "nobody"):
         done.clear()
-        answer = await door.ask(basic_header(name, "guess"))
+        answer = await app.get(basic_header(name, "guess"))
         assert list(done) == [("verify", extract_parameters(USERS["alice"]))]
         answers.append((answer.status_code, answer.content, answer.headers.multi_items()))
     assert answers[0] == answers[1]
-    assert basic.PasswordHasher is PasswordHasher
 
 
 @pytest.fixture

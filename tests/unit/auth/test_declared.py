@@ -5,14 +5,18 @@ from pathlib import Path
 import pytest
 
 from aion_core.agents.config import read_agent_configs
-from aion_core.agents.security import declared_securities
-from aion_core.auth.declaration import ApiKey, AwsIam, Basic, IamOwner, Jwt, Security
+from aion_core.agents.security import read_auth_policies
+from aion_core.auth.policy import AuthPolicy
+from aion_core.auth.schemes.api_key import ApiKeyScheme
+from aion_core.auth.schemes.aws_iam import AwsIamScheme, IamOwner
+from aion_core.auth.schemes.basic import BasicScheme
+from aion_core.auth.schemes.bearer import BearerJwtScheme, OidcScheme
 from aion_core.errors import ConfigurationError
 
 TOKENS = "{type: bearer-jwt, issuer: 'https://i.test', jwks_url: 'https://i.test/j', audience: x}"
 
 
-def declared(folder: Path, schemes: str, require: str = "", *, a: str = "", b: str = "") -> dict[str, Security]:
+def declared(folder: Path, schemes: str, require: str = "", *, a: str = "", b: str = "") -> dict[str, AuthPolicy]:
     file = folder / "aion.yaml"
     lines = [
         "aion:",
@@ -23,7 +27,7 @@ def declared(folder: Path, schemes: str, require: str = "", *, a: str = "", b: s
         f"    b: {{path: b.py{b and ', '}{b}}}",
     ]
     file.write_text("\n".join(lines) + "\n")
-    return declared_securities(read_agent_configs(file))
+    return read_auth_policies(read_agent_configs(file))
 
 
 def test_each_scheme_by_itself_is_enough_where_nothing_is_said(tmp_path: Path) -> None:
@@ -35,11 +39,11 @@ def test_each_scheme_by_itself_is_enough_where_nothing_is_said(tmp_path: Path) -
     )
     assert found["a"] == found["b"]
     assert found["a"].schemes == {
-        "jwt": Jwt("https://i.test", ("x",), jwks_url="https://i.test/j"),
-        "o": Jwt("https://o.test/", ("x", "y"), is_oidc=True, tenant_claim="t"),
-        "k": ApiKey("X-API-Key"),
-        "b": Basic(),
-        "i": AwsIam(IamOwner.SESSION),
+        "jwt": BearerJwtScheme(issuer="https://i.test", audience=("x",), jwks_url="https://i.test/j"),
+        "o": OidcScheme(issuer="https://o.test/", audience=("x", "y"), tenant_claim="t"),
+        "k": ApiKeyScheme(header="X-API-Key"),
+        "b": BasicScheme(),
+        "i": AwsIamScheme(owner=IamOwner.SESSION),
     }
     assert found["a"].require == tuple({name: frozenset()} for name in ("jwt", "o", "k", "b", "i"))
 
@@ -55,7 +59,7 @@ def test_an_agent_says_otherwise_for_itself(tmp_path: Path) -> None:
     )
     assert found["a"].require == ({"jwt": frozenset({"a"}), "k": frozenset()}, {"k": frozenset()})
     assert found["b"].require == ({"mine": frozenset()},)
-    assert list(found["b"].needed) == ["mine"]
+    assert list(found["b"].required_schemes) == ["mine"]
     assert declared(tmp_path, schemes, "[{jwt: [chat]}]")["a"].require == ({"jwt": frozenset({"chat"})},)
     # Without a word for all, each for itself.
     own = "security: {schemes: {k: {type: api-key}}}"

@@ -14,10 +14,9 @@ from a2a.types import AgentCard
 from google.protobuf.json_format import ParseDict
 from mangum import Mangum
 
-from aion_core.auth.declaration import AwsIam
-from aion_core.auth.iam import IamVerifier
-from aion_core.auth.presented import Presented
+from aion_core.auth.credentials import RequestCredentials
 from aion_core.auth.principal import Principal
+from aion_core.auth.schemes.aws_iam import AwsIamScheme, IamVerifier
 from aion_core.bootstrap import build_app
 from aion_core.errors import ConfigurationError
 from aion_core.lambda_runtime.invocation import EventReader
@@ -60,13 +59,13 @@ def said(security: str) -> str:
         (KEY, "NONE,OFF", None),
         (KEY, "NONE,NONE", None),
         (KEY, "", None),
-        (KEY, "AWS_IAM,OFF", "a can be called without AWS signatures"),
-        (KEY, "AWS_IAM,NONE", "a can be called without AWS signatures"),
+        (KEY, "AWS_IAM,OFF", "a accepts requests without AWS signatures"),
+        (KEY, "AWS_IAM,NONE", "a accepts requests without AWS signatures"),
         (IAM, "AWS_IAM,OFF", None),
         (IAM, "NONE,OFF", "a requires AWS signatures"),
         (IAM, "AWS_IAM,NONE", "a requires AWS signatures"),
         (MIXED, "AWS_IAM,NONE", None),
-        (MIXED, "AWS_IAM,OFF", "a can be called without AWS signatures"),
+        (MIXED, "AWS_IAM,OFF", "a accepts requests without AWS signatures"),
         (MIXED, "NONE,OFF", "a requires AWS signatures"),
         (TOGETHER, "AWS_IAM,OFF", None),
         (TOGETHER, "AWS_IAM,NONE", "a requires AWS signatures"),
@@ -168,7 +167,9 @@ def test_whoever_aws_says_has_signed_is_served_by_either_loop(tmp_path: Path, en
     assert '"reason":"UNAUTHENTICATED"' in answers[0]["body"]
 
     scope = EventReader(app).read(json.dumps(event).encode(), LambdaContext()).scope  # type: ignore[arg-type]
-    found = asyncio.run(IamVerifier(AwsIam()).verify(Presented.of(scope["headers"], scope["aws.event"])))
+    found = asyncio.run(
+        IamVerifier(AwsIamScheme()).verify(RequestCredentials.from_request(scope["headers"], scope["aws.event"]))
+    )
     assert isinstance(found, Principal)
     assert found.subject == ALICE
 
@@ -308,7 +309,7 @@ def test_what_a_scheme_needs_is_loaded_where_it_is_declared(tmp_path: Path, sche
     config = tmp_path / "aion.yaml"
     config.write_text(said(f"  security: {{schemes: {schemes}}}\n"))
     (tmp_path / "users.json").write_text("{}")
-    program = "import sys, handlers.api; print(*({'jwt', 'argon2', 'aion_core.auth.basic'} & set(sys.modules)))"
+    program = "import sys, handlers.api; print(*({'jwt', 'argon2'} & set(sys.modules)))"
     environ = {
         "AION_STORE": "memory",
         "AION_CONFIG": str(config),
@@ -317,12 +318,12 @@ def test_what_a_scheme_needs_is_loaded_where_it_is_declared(tmp_path: Path, sche
     }
     ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, env=environ)
     assert ran.returncode == 0, ran.stderr
-    assert set(ran.stdout.split()) - {"aion_core.auth.basic"} == loaded
+    assert set(ran.stdout.split()) == loaded
 
 
 def test_basic_needs_its_users(tmp_path: Path) -> None:
     basic = said("  security: {schemes: {basic: {type: basic}}}\n")
-    with pytest.raises(ConfigurationError, match="AION_BASIC_USERS_SECRET, which names the secret"):
+    with pytest.raises(ConfigurationError, match="AION_BASIC_USERS_SECRET, the name of the secret"):
         deployed(tmp_path, basic)
     with pytest.raises(ConfigurationError, match=r"nowhere.json \(AION_BASIC_USERS_FILE\) cannot be read"):
         deployed(tmp_path, basic, AION_BASIC_USERS_FILE="nowhere.json")

@@ -4,67 +4,67 @@ import asyncio
 
 import pytest
 
-from aion_core.auth.declaration import Jwt
+from aion_core.auth.schemes.bearer import OidcScheme
 from tests.support.clock import ManualClock
 from tests.support.issuer import AUDIENCE, Issuer
-from tests.unit.auth.door import Door
+from tests.unit.auth.auth_app import AuthApp
 from tests.unit.auth.test_tokens import scheme
 
 MINUTE = 60.0
 
 
 @pytest.fixture
-def door(issuer: Issuer, clock: ManualClock) -> Door:
-    return Door(clock, jwt=scheme(issuer))
+def app(issuer: Issuer, clock: ManualClock) -> AuthApp:
+    return AuthApp(clock, jwt=scheme(issuer))
 
 
-async def test_a_thousand_unknown_keys_are_asked_for_twice_at_most(door: Door, issuer: Issuer) -> None:
+async def test_a_thousand_unknown_keys_are_asked_for_twice_at_most(app: AuthApp, issuer: Issuer) -> None:
     """R97: 59."""
     tokens = [issuer.token(headers={"kid": f"unknown-{n}"}) for n in range(1000)]
     for n in range(0, 1000, 100):
-        answers = await asyncio.gather(*(door.bearer(token) for token in tokens[n : n + 100]))
+        answers = await asyncio.gather(*(app.get_with_token(token) for token in tokens[n : n + 100]))
         assert {answer.status_code for answer in answers} == {401}
     assert issuer.fetches() <= 2
-    assert (await door.bearer(issuer.token())).status_code == 200
+    assert (await app.get_with_token(issuer.token())).status_code == 200
     assert issuer.fetches() <= 2
 
 
-async def test_many_first_callers_cause_one_fetch(door: Door, issuer: Issuer) -> None:
-    answers = await asyncio.gather(*(door.bearer(issuer.token()) for _ in range(50)))
+async def test_many_first_callers_cause_one_fetch(app: AuthApp, issuer: Issuer) -> None:
+    answers = await asyncio.gather(*(app.get_with_token(issuer.token()) for _ in range(50)))
     assert {answer.status_code for answer in answers} == {200}
     assert issuer.fetches() == 1
 
 
 async def test_a_new_key_is_found_half_a_minute_later_at_the_latest(
-    door: Door, issuer: Issuer, clock: ManualClock
+    app: AuthApp, issuer: Issuer, clock: ManualClock
 ) -> None:
-    assert (await door.bearer(issuer.token())).status_code == 200
+    assert (await app.get_with_token(issuer.token())).status_code == 200
     issuer.add("k-2")
-    assert (await door.bearer(issuer.token("k-2"))).status_code == 401
+    assert (await app.get_with_token(issuer.token("k-2"))).status_code == 401
     clock.move(31)
-    assert (await door.bearer(issuer.token("k-2"))).status_code == 200
+    assert (await app.get_with_token(issuer.token("k-2"))).status_code == 200
     assert issuer.fetches() == 2
 
 
 async def test_keys_are_kept_for_ten_minutes_and_a_withdrawn_one_is_forgotten_then(
-    door: Door, issuer: Issuer, clock: ManualClock
+    app: AuthApp, issuer: Issuer, clock: ManualClock
 ) -> None:
     token = issuer.token()
-    assert (await door.bearer(token)).status_code == 200
+    assert (await app.get_with_token(token)).status_code == 200
     issuer.shown.clear()
     clock.move(9 * MINUTE)
-    assert (await door.bearer(token)).status_code == 200
+    assert (await app.get_with_token(token)).status_code == 200
     assert issuer.fetches() == 1
     clock.move(2 * MINUTE)
-    assert (await door.bearer(token)).status_code == 401
+    assert (await app.get_with_token(token)).status_code == 401
 
 
 @pytest.mark.parametrize("down", ["500", "302", "no JSON", "no set", "large"])
 async def test_while_the_issuer_is_down_its_known_keys_go_on_for_a_day(
-    door: Door, issuer: Issuer, clock: ManualClock, down: str
+    app: AuthApp, issuer: Issuer, clock: ManualClock, down: str
 ) -> None:
     """R97: 61."""
-    assert (await door.bearer(issuer.token())).status_code == 200
+    assert (await app.get_with_token(issuer.token())).status_code == 200
     said = {"no JSON": b"<html>", "no set": {"keys": "k-1"}, "large": {"keys": issuer.shown, "x": "x" * 600_000}}
     if down in said:
         issuer.says["/jwks.json"] = said[down]
@@ -72,47 +72,47 @@ async def test_while_the_issuer_is_down_its_known_keys_go_on_for_a_day(
         issuer.status = int(down)
     for hours in (1, 10, 12):
         clock.move(hours * 60 * MINUTE)
-        assert (await door.bearer(issuer.token())).status_code == 200
-        assert (await door.bearer(issuer.token(headers={"kid": "new"}))).status_code == 401
+        assert (await app.get_with_token(issuer.token())).status_code == 200
+        assert (await app.get_with_token(issuer.token(headers={"kid": "new"}))).status_code == 401
     assert "/elsewhere.json" not in issuer.asked, "a redirection is not followed"
     clock.move(2 * 60 * MINUTE)
-    answer = await door.bearer(issuer.token())
+    answer = await app.get_with_token(issuer.token())
     assert (answer.status_code, "retry-after" in answer.headers) == (503, True)
     issuer.status = 200
     issuer.says.clear()
     clock.move(31)
-    assert (await door.bearer(issuer.token())).status_code == 200
+    assert (await app.get_with_token(issuer.token())).status_code == 200
 
 
 async def test_without_any_keys_it_cannot_be_said_whose_a_token_is(
-    door: Door, issuer: Issuer, clock: ManualClock
+    app: AuthApp, issuer: Issuer, clock: ManualClock
 ) -> None:
     """R97: 61. Whoever sends none, or one that is none, is told so."""
     issuer.status = 500
     for _ in range(20):
-        answer = await door.bearer(issuer.token())
+        answer = await app.get_with_token(issuer.token())
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
     assert issuer.fetches() == 1, "who calls again does not make us ask again at once"
-    assert (await door.ask()).status_code == 401
-    assert (await door.bearer(issuer.token(iss="https://evil.example.com"))).status_code == 401
+    assert (await app.get()).status_code == 401
+    assert (await app.get_with_token(issuer.token(iss="https://evil.example.com"))).status_code == 401
     issuer.status = 200
     clock.move(3)
-    assert (await door.bearer(issuer.token())).status_code == 200
+    assert (await app.get_with_token(issuer.token())).status_code == 200
 
 
 async def test_an_open_id_provider_says_itself_where_its_keys_are(issuer: Issuer, clock: ManualClock) -> None:
-    oidc = Jwt(issuer=issuer.url, audience=(AUDIENCE,), is_oidc=True)
-    assert (await Door(clock, oidc=oidc).bearer(issuer.token())).status_code == 200
+    oidc = OidcScheme(issuer=issuer.url, audience=(AUDIENCE,))
+    assert (await AuthApp(clock, oidc=oidc).get_with_token(issuer.token())).status_code == 200
     assert issuer.asked == ["/.well-known/openid-configuration", "/jwks.json"]
     for said in ({"issuer": "https://evil.example.com", "jwks_uri": f"{issuer.url}/jwks.json"}, {"issuer": issuer.url}):
         issuer.says["/.well-known/openid-configuration"] = said
-        assert (await Door(clock, oidc=oidc).bearer(issuer.token())).status_code == 503
+        assert (await AuthApp(clock, oidc=oidc).get_with_token(issuer.token())).status_code == 503
 
 
 async def test_keys_that_no_issuer_may_sign_with_are_passed_over(issuer: Issuer, clock: ManualClock) -> None:
     shared = {"kty": "oct", "k": "c2VjcmV0", "kid": "k-1"}
     issuer.shown[:0] = [shared, {"kty": "??", "kid": "k-2"}, "x", {"kid": 1}]  # type: ignore[list-item]
-    door = Door(clock, jwt=scheme(issuer))
-    assert (await door.bearer(issuer.token())).status_code == 200
+    app = AuthApp(clock, jwt=scheme(issuer))
+    assert (await app.get_with_token(issuer.token())).status_code == 200
     issuer.shown[-1]["use"] = "enc"
-    assert (await Door(clock, jwt=scheme(issuer)).bearer(issuer.token())).status_code == 401
+    assert (await AuthApp(clock, jwt=scheme(issuer)).get_with_token(issuer.token())).status_code == 401

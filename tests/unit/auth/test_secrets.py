@@ -7,14 +7,14 @@ from uuid import uuid4
 
 import pytest
 
-from aion_core.auth.declaration import Basic
+from aion_core.auth.schemes.basic import BasicScheme
 from aion_core.bootstrap import build_app
-from aion_core.bootstrap.callers import basic_users
+from aion_core.bootstrap.auth import basic_users
 from aion_core.errors import ConfigurationError
 from aion_core.settings import Settings
 from tests.support.clock import ManualClock
 from tests.support.secret_store import SecretStore, emulator, reach
-from tests.unit.auth.door import Door
+from tests.unit.auth.auth_app import AuthApp
 from tests.unit.auth.passwords import CHEAP, basic_header
 
 AION_YAML = "aion:\n  security: {schemes: {basic: {type: basic}}}\n  agents: {a: {path: a.py}}\n"
@@ -49,13 +49,13 @@ async def test_a_secret_is_read_from_either_place_and_a_change_is_seen_without_a
     assert arn.startswith("arn:aws:")
     given = settings(tmp_path, arn)
     build_app(given)
-    door = Door(clock, users=lambda: basic_users(given), basic=Basic())
-    assert (await door.ask(basic_header("alice", "one"))).status_code == 200
+    app = AuthApp(clock, users=lambda: basic_users(given), basic=BasicScheme())
+    assert (await app.get(basic_header("alice", "one"))).status_code == 200
     aws.put(kind, "users", json.dumps({"alice": CHEAP.hash("two")}))
-    assert (await door.ask(basic_header("alice", "one"))).status_code == 200
+    assert (await app.get(basic_header("alice", "one"))).status_code == 200
     clock.move(301)
-    assert (await door.ask(basic_header("alice", "one"))).status_code == 401
-    assert (await door.ask(basic_header("alice", "two"))).status_code == 200
+    assert (await app.get(basic_header("alice", "one"))).status_code == 401
+    assert (await app.get(basic_header("alice", "two"))).status_code == 200
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -12,36 +12,38 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from aion_core.auth.declaration import Jwt
+from aion_core.auth.schemes.bearer import BearerJwtScheme
 from tests.support.clock import ManualClock
 from tests.support.issuer import AUDIENCE, Issuer, issuing
-from tests.unit.auth.door import Door
+from tests.unit.auth.auth_app import AuthApp
 
 
-def scheme(issuer: Issuer, **more: Any) -> Jwt:
-    return Jwt(**{"issuer": issuer.url, "audience": (AUDIENCE,), "jwks_url": f"{issuer.url}/jwks.json", **more})
+def scheme(issuer: Issuer, **more: Any) -> BearerJwtScheme:
+    return BearerJwtScheme(
+        **{"issuer": issuer.url, "audience": (AUDIENCE,), "jwks_url": f"{issuer.url}/jwks.json", **more}
+    )
 
 
 @pytest.fixture
-def door(issuer: Issuer, clock: ManualClock) -> Door:
-    return Door(clock, jwt=scheme(issuer))
+def app(issuer: Issuer, clock: ManualClock) -> AuthApp:
+    return AuthApp(clock, jwt=scheme(issuer))
 
 
 @pytest.mark.parametrize("algorithm", ["RS256", "ES256", "EdDSA"])
-async def test_a_good_token_says_whose_request_it_is(door: Door, issuer: Issuer, algorithm: str) -> None:
+async def test_a_good_token_says_whose_request_it_is(app: AuthApp, issuer: Issuer, algorithm: str) -> None:
     """R96."""
     issuer.add("k-2", algorithm)
-    answer = await door.bearer(issuer.token("k-2"))
+    answer = await app.get_with_token(issuer.token("k-2"))
     assert (answer.status_code, answer.json()["subject"]) == (200, "alice")
     # RFC 9110, 11.1: the scheme's name is in whatever case.
-    assert (await door.ask(("authorization", f"bEARER {issuer.token('k-2')}"))).json() == answer.json()
+    assert (await app.get(("authorization", f"bEARER {issuer.token('k-2')}"))).json() == answer.json()
 
 
-async def test_an_owner_is_an_issuers_subject_and_nobody_else(door: Door, issuer: Issuer, clock: ManualClock) -> None:
+async def test_an_owner_is_an_issuers_subject_and_nobody_else(app: AuthApp, issuer: Issuer, clock: ManualClock) -> None:
     """R96: R9."""
 
     async def owner(**claims: Any) -> str:
-        found: str = (await door.bearer(issuer.token(**claims))).json()["owner"]
+        found: str = (await app.get_with_token(issuer.token(**claims))).json()["owner"]
         return found
 
     alice = await owner()
@@ -49,8 +51,8 @@ async def test_an_owner_is_an_issuers_subject_and_nobody_else(door: Door, issuer
     assert await owner(sub="bob") != alice
     assert "alice" not in alice
     with issuing() as other:
-        elsewhere = Door(clock, jwt=scheme(other))
-        assert (await elsewhere.bearer(other.token())).json()["owner"] != alice
+        elsewhere = AuthApp(clock, jwt=scheme(other))
+        assert (await elsewhere.get_with_token(other.token())).json()["owner"] != alice
 
 
 def hs256_with_the_public_key(issuer: Issuer) -> str:
@@ -123,12 +125,12 @@ BAD = {
 
 @pytest.mark.parametrize("kind", BAD)
 async def test_any_other_token_is_nobodys(
-    door: Door, issuer: Issuer, kind: str, caplog: pytest.LogCaptureFixture
+    app: AuthApp, issuer: Issuer, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """R97: 55-60, always with the same bytes, and with nothing of the token in the log."""
     caplog.set_level("DEBUG", "aion_core")
     token = BAD[kind](issuer)
-    missing, wrong = await door.ask(), await door.bearer(token)
+    missing, wrong = await app.get(), await app.get_with_token(token)
     assert wrong.status_code == 401
     assert wrong.content == missing.content
     assert missing.headers["www-authenticate"] == 'Bearer realm="aion"'
@@ -137,7 +139,7 @@ async def test_any_other_token_is_nobodys(
         assert part not in caplog.text
 
 
-async def test_where_a_token_says_that_its_key_is_is_not_looked_at(door: Door, issuer: Issuer) -> None:
+async def test_where_a_token_says_that_its_key_is_is_not_looked_at(app: AuthApp, issuer: Issuer) -> None:
     """R97: 60."""
     with issuing() as attacker:
         attacker.add("evil", "ES256")
@@ -145,37 +147,37 @@ async def test_where_a_token_says_that_its_key_is_is_not_looked_at(door: Door, i
         for name in ("jku", "x5u"):
             headers = {"kid": "evil", name: f"{attacker.url}/jwks.json"}
             forged_token = jwt.encode(issuer.claims(), key, "ES256", headers=headers)
-            assert (await door.bearer(forged_token)).status_code == 401
+            assert (await app.get_with_token(forged_token)).status_code == 401
         shown = {**attacker.shown[-1]}
         forged_token = jwt.encode(issuer.claims(), key, "ES256", headers={"kid": "k-1", "jwk": shown})
-        assert (await door.bearer(forged_token)).status_code == 401
+        assert (await app.get_with_token(forged_token)).status_code == 401
         assert attacker.asked == []
 
 
-async def test_clocks_may_differ_by_a_minute(door: Door, issuer: Issuer) -> None:
+async def test_clocks_may_differ_by_a_minute(app: AuthApp, issuer: Issuer) -> None:
     now = int(time.time())
-    assert (await door.bearer(issuer.token(exp=now - 50))).status_code == 200
-    assert (await door.bearer(issuer.token(iat=now + 50, nbf=now + 50))).status_code == 200
+    assert (await app.get_with_token(issuer.token(exp=now - 50))).status_code == 200
+    assert (await app.get_with_token(issuer.token(iat=now + 50, nbf=now + 50))).status_code == 200
 
 
-async def test_two_authorizations_are_none(door: Door, issuer: Issuer) -> None:
+async def test_two_authorizations_are_none(app: AuthApp, issuer: Issuer) -> None:
     """R97: 62."""
     token = ("Authorization", f"Bearer {issuer.token()}")
-    assert (await door.ask(token)).status_code == 200
-    assert (await door.ask(token, token)).status_code == 401
-    assert (await door.ask(token, ("authorization", "Basic YTpi"))).status_code == 401
+    assert (await app.get(token)).status_code == 200
+    assert (await app.get(token, token)).status_code == 401
+    assert (await app.get(token, ("authorization", "Basic YTpi"))).status_code == 401
     # As Lambda hands them on: in one.
-    assert (await door.ask(("Authorization", f"{token[1]},{token[1]}"))).status_code == 401
+    assert (await app.get(("Authorization", f"{token[1]},{token[1]}"))).status_code == 401
 
 
-async def test_a_token_in_the_query_is_none(door: Door, issuer: Issuer) -> None:
+async def test_a_token_in_the_query_is_none(app: AuthApp, issuer: Issuer) -> None:
     """R97: 63; RFC 6750, 5.3."""
     token = issuer.token()
     for path in (f"/?access_token={token}", f"/?Authorization=Bearer%20{token}", f"/?token={token}"):
-        assert (await door.ask(path=path)).status_code == 401
+        assert (await app.get(path=path)).status_code == 401
 
 
-async def test_headers_that_look_like_a_gateways_are_nobodys_word(door: Door, issuer: Issuer) -> None:
+async def test_headers_that_look_like_a_gateways_are_nobodys_word(app: AuthApp, issuer: Issuer) -> None:
     """R97: 67."""
     spoofed = [
         ("X-Forwarded-User", "alice"),
@@ -185,7 +187,7 @@ async def test_headers_that_look_like_a_gateways_are_nobodys_word(door: Door, is
         ("X-Original-Authorization", f"Bearer {issuer.token()}"),
         ("Cookie", f"Authorization=Bearer {issuer.token()}"),
     ]
-    assert (await door.ask(*spoofed)).status_code == 401
+    assert (await app.get(*spoofed)).status_code == 401
 
 
 @pytest.mark.parametrize(
@@ -206,18 +208,18 @@ async def test_a_token_needs_the_scopes_of_the_agent(
     issuer: Issuer, clock: ManualClock, claims: dict[str, Any], more: dict[str, Any], status: int
 ) -> None:
     """R97: 66."""
-    door = Door(clock, {"jwt": frozenset({"chat"})}, jwt=scheme(issuer, **more))
-    answer = await door.bearer(issuer.token(**claims))
+    app = AuthApp(clock, {"jwt": frozenset({"chat"})}, jwt=scheme(issuer, **more))
+    answer = await app.get_with_token(issuer.token(**claims))
     assert answer.status_code == status
     if status == 403:
         challenge = 'Bearer realm="aion", error="insufficient_scope", scope="chat"'
         assert answer.headers["www-authenticate"] == challenge
         # A token that is no good is not told what it lacks.
-        assert (await door.bearer(issuer.token(exp=1, **claims))).status_code == 401
+        assert (await app.get_with_token(issuer.token(exp=1, **claims))).status_code == 401
 
 
 async def test_an_algorithm_that_is_not_declared_signs_nothing(issuer: Issuer, clock: ManualClock) -> None:
     issuer.add("rsa", "RS256")
-    door = Door(clock, jwt=scheme(issuer, algorithms=("RS256",)))
-    assert (await door.bearer(issuer.token("rsa"))).status_code == 200
-    assert (await door.bearer(issuer.token("k-1"))).status_code == 401
+    app = AuthApp(clock, jwt=scheme(issuer, algorithms=("RS256",)))
+    assert (await app.get_with_token(issuer.token("rsa"))).status_code == 200
+    assert (await app.get_with_token(issuer.token("k-1"))).status_code == 401
