@@ -14,13 +14,18 @@ import click
 
 from aion_core.cli import options
 from aion_core.cli.options import Deployment
-from aion_core.cli.subjects import OWN_ISSUERS, NamedOwner, declared_in, owners_of
 from aion_core.errors import ConfigurationError
 from aion_core.settings import Settings
 
 if TYPE_CHECKING:
     from aion_core.stores.erasure import Erasure
     from aion_core.stores.survey import Found
+
+import re
+from collections.abc import Iterable, Iterator
+
+from aion_core.auth.principal import API_KEY_ISSUER, BASIC_ISSUER, IAM_ISSUER
+from aion_core.cli.options import owner_of
 
 PASSES = 3
 """Passes of searching and deleting: a worker may write until it learns that its task is gone."""
@@ -121,6 +126,22 @@ def delete(
             f"{_again(_count(left))} there again: somebody still writes as this owner. Take their access "
             "away (`aion key revoke`, the issuer), and run the command again."
         )
+
+
+@dataclass(frozen=True, slots=True)
+class NamedOwner:
+    """An owner of the table, and what its hash was made of, as far as that is known."""
+
+    owner: str
+    subject: str = ""
+    issuer: str = ""
+    tenant: str = ""
+
+    @property
+    def words(self) -> str:
+        """Text for people."""
+        named = [self.subject, self.issuer, *([f"tenant {self.tenant}"] if self.tenant else [])]
+        return f"{self.owner}  {', '.join(named)}" if self.subject else self.owner
 
 
 @dataclass(frozen=True)
@@ -258,3 +279,50 @@ async def _delete(settings: Settings, work: _Work, found: "Found", progress: Pro
         if found.is_empty:
             break
     return found
+
+
+OWN_ISSUERS = (API_KEY_ISSUER, BASIC_ISSUER, IAM_ISSUER)
+
+DEFAULT = Path("aion.yaml")
+
+_ROLE = re.compile(r"arn:([^:]+):iam::([0-9]+):role/(?:.*/)?([^/]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """Parts of an aion.yaml that widen the search: its agents, and the issuers of their tokens."""
+
+    agents: frozenset[str] = frozenset()
+    issuers: tuple[str, ...] = ()
+
+
+def declared_in(config: Path) -> Declared:
+    """Return what the file declares, nothing if the default one is missing; raises ConfigurationError."""
+    from aion_core.agents.config import read_config
+    from aion_core.agents.security_config import BearerJwtConfig, OidcConfig
+
+    if config == DEFAULT and not config.is_file():
+        return Declared()
+    agents = read_config(config)
+    schemes = [scheme for agent in agents.values() if agent.security for scheme in agent.security.schemes.values()]
+    issuers = [scheme.issuer for scheme in schemes if isinstance(scheme, BearerJwtConfig | OidcConfig)]
+    return Declared(frozenset(agents), tuple(dict.fromkeys(issuers)))
+
+
+def owners_of(subject: str, issuers: Iterable[str], tenants: Iterable[str]) -> list[NamedOwner]:
+    """Return the owners of what the subject makes: by each of the issuers, outside of any tenant and in each of these."""
+    tenants = ("", *dict.fromkeys(tenant for tenant in tenants if tenant))
+    return [
+        NamedOwner(owner_of(name, issuer, tenant), name, issuer, tenant)
+        for issuer in dict.fromkeys(issuers)
+        for name in _names(subject, issuer)
+        for tenant in tenants
+    ]
+
+
+def _names(subject: str, issuer: str) -> Iterator[str]:
+    yield subject
+    role = _ROLE.fullmatch(subject)
+    if issuer == IAM_ISSUER and role:
+        # AWS names the signer of a request by the role that was assumed, without the role's path.
+        yield f"arn:{role[1]}:sts::{role[2]}:assumed-role/{role[3]}"

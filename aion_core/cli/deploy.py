@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 import click
 
 from aion_core.cli import options
-from aion_core.cli.checklist import INDENT, step
-from aion_core.cli.checks.check import Check, Status
-from aion_core.cli.deployed import url_of
+from aion_core.cli.checks import Check, Status
+from aion_core.cli.smoke import url_of
+from aion_core.cli.steps import INDENT, step
 from aion_core.errors import AionError, ConfigurationError
 
 if TYPE_CHECKING:
     from aion_core.agents.config import Declared
+    from aion_core.deploy.cloudformation import Stack
     from aion_core.deploy.sam import Sam
     from aion_core.deploy.samconfig import SamConfig
-    from aion_core.deploy.stacks import Stack
 
 STACK_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9-]{0,127}")
 NOBODY = "Nobody can be asked here"
@@ -70,7 +70,7 @@ def deploy(environment: str, stack: str | None, given: dict[str, str], *, yes: b
     What has to be known and no flag or samconfig.toml says is asked, on a terminal, and written into samconfig.toml; never a
     secret. In CI nobody is asked: give --yes.
     """
-    from aion_core.deploy import aws, sam_cli
+    from aion_core.deploy import aws, sam
     from aion_core.deploy.sam import Sam
     from aion_core.deploy.samconfig import SamConfig
 
@@ -94,7 +94,7 @@ def deploy(environment: str, stack: str | None, given: dict[str, str], *, yes: b
             given = {**_agent_rights(declared, region, account), **saved.parameters, **given}
             target = _asked(saved, name, region, given, schemes, asks=asks)
             with step("sam") as under_way:
-                program = sam_cli.command()
+                program = sam.command()
                 under_way.said = str(program)
             deployed = _deployed(Sam(program, project, saved), target, account, asks=asks)
             _told(deployed, schemes, smokes=not no_smoke)
@@ -106,13 +106,13 @@ def deploy(environment: str, stack: str | None, given: dict[str, str], *, yes: b
 def _doctor(project: Path) -> "Declared":
     """Make doctor's checks of this folder, and return what its aion.yaml declares, or what is found without one."""
     from aion_core.agents.config import read_declared
-    from aion_core.cli.checks import here
+    from aion_core.cli.checks import local
     from aion_core.cli.doctor import of_project
 
     config = project / "aion.yaml"
     config = config if config.is_file() else project
     with step("doctor") as under_way:
-        found = [*of_project(config), *here.template(project)]
+        found = [*of_project(config), *local.template(project)]
         for check in found:
             if check.status is not Status.OK:
                 under_way.tell(f"{check.status} {check.name}: {check.said}")
@@ -198,11 +198,11 @@ def _asked(
     saved: "SamConfig", name: str, region: str, given: Mapping[str, str], declared: Sequence[str], *, asks: bool
 ) -> Target:
     """Ask for the parameters that nothing says, remember the answers, and return what is deployed."""
-    from aion_core.deploy import stacks
-    from aion_core.deploy.changes import check_deployable
+    from aion_core.deploy import cloudformation
+    from aion_core.deploy.cloudformation import check_deployable
 
     with step("stack") as under_way:
-        before = stacks.find(name)
+        before = cloudformation.find(name)
         if before is not None and before.status == "REVIEW_IN_PROGRESS":
             before = None
         check_deployable(before)
@@ -249,7 +249,7 @@ def _ask(what: str, default: str, flag: str, *, asks: bool, pattern: re.Pattern[
 
 def _deployed(sam: "Sam", target: Target, account: str, *, asks: bool) -> "Stack":
     """Build, show the changes, make them, and return the stack."""
-    from aion_core.deploy import changes, stacks
+    from aion_core.deploy import cloudformation
 
     with step("build") as under_way:
         # A stack keeps its processor as all that it is not told anew, and the packages have to fit it.
@@ -258,7 +258,7 @@ def _deployed(sam: "Sam", target: Target, account: str, *, asks: bool) -> "Stack
         under_way.said = "the packages are in .aws-sam"
     with step("changes") as under_way:
         arn = sam.change_set(target.stack, target.region, target.parameters)
-        change_set = changes.read(arn) if arn else None
+        change_set = cloudformation.read(arn) if arn else None
         under_way.said = str(change_set) if change_set else "none: the stack is up to date"
     for previous in _previous(target):
         click.echo(f"{INDENT}{previous}")
@@ -266,12 +266,12 @@ def _deployed(sam: "Sam", target: Target, account: str, *, asks: bool) -> "Stack
         for lost in change_set.lost:
             click.echo(f"{INDENT}{lost}")
         if asks and not click.confirm(f"Deploy {target.stack} to account {account}, {target.region}?", default=True):
-            changes.discard(arn, target.stack)
+            cloudformation.discard(arn, target.stack)
             raise click.exceptions.Exit(1)
         with step("deploy") as under_way:
-            changes.execute(arn, target.stack, lambda event: under_way.progress(f"{event.path} {event.status}"))
+            cloudformation.execute(arn, target.stack, lambda event: under_way.progress(f"{event.path} {event.status}"))
             under_way.said = f"the stack {target.stack} is there"
-    found = stacks.find(target.stack)
+    found = cloudformation.find(target.stack)
     if found is None:
         raise ConfigurationError(f"The stack {target.stack} is gone. Run `aion deploy` again.")
     return found
@@ -333,8 +333,8 @@ def _told(stack: "Stack", declared: Sequence[str], *, smokes: bool) -> None:
 def _first_reply(stack: "Stack", url: str, declared: Sequence[str]) -> None:
     from aion_core.deploy import aws
     from aion_core.deploy.errors import DeployError
+    from aion_core.smoke.agent import Failed
     from aion_core.smoke.credentials import Credentials, NoCredentials
-    from aion_core.smoke.deployment import Failed
     from aion_core.smoke.first_reply import first_reply
 
     signs = stack.parameters.get("ApiAuthorizer", "AWS_IAM") == "AWS_IAM"

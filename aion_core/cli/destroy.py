@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import click
 
 from aion_core.cli import options
-from aion_core.cli.checklist import INDENT, step
-from aion_core.cli.stack_option import stack as stack_option
+from aion_core.cli.options import stack as stack_option
+from aion_core.cli.steps import INDENT, step
 
 if TYPE_CHECKING:
     from aion_core.deploy.destroy import Plan
@@ -31,7 +31,6 @@ def destroy(stack: str, *, data: bool, yes: bool) -> None:
     A terminal asks for the stack's name first; elsewhere nothing is deleted without --yes. A second run goes on where one failed.
     """
     from aion_core.deploy import destroy as destroying
-    from aion_core.deploy import kept
 
     planned = destroying.plan(stack)
     if planned.is_empty:
@@ -58,17 +57,17 @@ def destroy(stack: str, *, data: bool, yes: bool) -> None:
     if not data:
         return
     # The groups of the stack went with it; one of a function that logged at last is there again.
-    for each in [*planned.kept, *kept.log_groups(stack)]:
-        if each.type != kept.LOG_GROUP and not kept.is_there(each):
+    for each in [*planned.kept, *destroying.log_groups(stack)]:
+        if each.type != destroying.LOG_GROUP and not destroying.is_there(each):
             continue
         with step(str(each)) as under_way:
-            under_way.said = kept.delete(each, under_way.progress)
+            under_way.said = destroying.delete(each, under_way.progress)
     click.echo(f"{INDENT}DynamoDB keeps a backup of a table with point-in-time recovery for 35 days, without charge.")
 
 
 def _tell(planned: "Plan", *, data: bool) -> None:
     """Say what is deleted, and what stays and how to be rid of it."""
-    from aion_core.deploy import kept
+    from aion_core.deploy import destroy as destroying
 
     if planned.stack is not None:
         click.echo(f"The stack {planned.name} ({planned.stack.status}): functions, API, queues, roles, alarms, logs.")
@@ -80,7 +79,7 @@ def _tell(planned: "Plan", *, data: bool) -> None:
     if planned.kept and not data:
         click.echo("  What stays holds what people have said. `--data` deletes it, also later; by hand:")
         for each in planned.kept:
-            click.echo(f"    {BY_HAND[kept.KINDS[each.type]].format(each.name)}")
+            click.echo(f"    {BY_HAND[destroying.KINDS[each.type]].format(each.name)}")
 
 
 def _tell_earlier(planned: "Plan") -> None:

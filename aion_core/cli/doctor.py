@@ -13,7 +13,7 @@ import click
 
 from aion_core.agents.config import AgentConfig, read_declared
 from aion_core.cli import options
-from aion_core.cli.checks.check import Check, Status
+from aion_core.cli.checks import Check, Status
 from aion_core.cli.options import Deployment
 from aion_core.shipped import shipped
 
@@ -60,15 +60,15 @@ def doctor(config: Path, port: int, url: str, deployment: Deployment, *, no_temp
 
 
 def _checks(config: Path, port: int, url: str, deployment: Deployment, *, no_template: bool) -> Iterator[Check]:
-    from aion_core.cli.checks import here
+    from aion_core.cli.checks import local
 
     deployed = bool(url or deployment.stack or deployment.given)
     if not deployed:
-        yield from here.machine(port)
+        yield from local.machine(port)
         yield from of_project(options.found_config(config))
-        yield from () if no_template else here.template(_project())
+        yield from () if no_template else local.template(_project())
         return
-    declared, said = here.read(config)
+    declared, said = local.read(config)
     agents = declared.agents if declared is not None else {}
     # Of an aion.yaml that is not here nothing is known, and nothing need be.
     yield from said if config.is_file() else ()
@@ -80,21 +80,21 @@ def of_project(config: Path) -> Iterator[Check]:
 
     `config` is the file, or a folder without one, which is searched as `aion dev` does.
     """
-    from aion_core.cli.checks import here
+    from aion_core.cli.checks import local
 
-    declared, said = here.read(config)
+    declared, said = local.read(config)
     yield from said
-    variables, told = here.environment(config)
+    variables, told = local.environment(config)
     yield from told
     with _set(variables):
-        yield from here.load(declared) if declared is not None else ()
-    yield from here.package(config) if config.exists() else ()
+        yield from local.load(declared) if declared is not None else ()
+    yield from local.package(config) if config.exists() else ()
 
 
 async def _deployed(
     url: str, deployment: Deployment, config: Path, agents: Mapping[str, AgentConfig]
 ) -> AsyncIterator[Check]:
-    from aion_core.cli.checks import served
+    from aion_core.cli.checks import endpoint
     from aion_core.cli.checks.resources import agent_secrets, resources
 
     environ = deployment.named_environ
@@ -103,7 +103,7 @@ async def _deployed(
         # The one that clients have.
         urls = [environ["AION_BASE_URL"]]
     for each in urls:
-        async for check in served.served(each):
+        async for check in endpoint.served(each):
             yield check
     if environ.get("AION_TABLE"):
         async for check in resources(environ):
@@ -111,7 +111,7 @@ async def _deployed(
     if deployment.stack and agents:
         async for check in agent_secrets(read_declared(config), environ):
             yield check
-    async for check in served.issuers(agents):
+    async for check in endpoint.issuers(agents):
         yield check
 
 

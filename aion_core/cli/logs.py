@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from aion_core.cli import options
-from aion_core.cli.stack_option import stack as stack_option
+from aion_core.cli.options import stack as stack_option
 
 if TYPE_CHECKING:
     from aion_core.deploy.logs import Line
@@ -62,7 +62,7 @@ def logs(stack: str, task: str, since: int, functions: tuple[str, ...], *, follo
 
 
 def _print(line: "Line", *, as_json: bool) -> None:
-    from aion_core.deploy.log_lines import rendered
+    from aion_core.deploy.logs import rendered
 
     if as_json:
         click.echo(line.text)

@@ -6,24 +6,21 @@ import traceback
 import click
 
 from aion_core import __version__
-from aion_core.cli.add import add
 from aion_core.cli.build import build
 from aion_core.cli.card import card
+from aion_core.cli.credentials import key, user
 from aion_core.cli.data import data
 from aion_core.cli.deploy import deploy
 from aion_core.cli.destroy import destroy
 from aion_core.cli.dev import dev
 from aion_core.cli.dlq import dlq
 from aion_core.cli.doctor import doctor
-from aion_core.cli.key import key
+from aion_core.cli.error_text import sentence
 from aion_core.cli.logs import logs
-from aion_core.cli.new import init, new
+from aion_core.cli.project import add, init, new, upgrade
 from aion_core.cli.push import push
-from aion_core.cli.sentences import sentence
 from aion_core.cli.smoke import smoke
 from aion_core.cli.tasks import tasks
-from aion_core.cli.upgrade import upgrade
-from aion_core.cli.user import user
 from aion_core.errors import AionError
 
 

@@ -17,6 +17,9 @@ from aion_core.settings import WEB_ADDRESS, Settings
 if TYPE_CHECKING:
     from aion_core.deploy.samconfig import SamConfig
 
+
+from aion_core.auth.principal import API_KEY_ISSUER, Principal
+
 Command = Callable[..., Any]
 
 DEFAULT_CONFIG = Path("aion.yaml")
@@ -233,3 +236,67 @@ def saved_place(saved: "SamConfig") -> tuple[str | None, str | None]:
     region = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or saved.get("region")
     is_named = environ.get("AWS_PROFILE") or environ.get("AWS_ACCESS_KEY_ID")
     return (None if is_named else saved.get("profile") or None), region or None
+
+
+def stack(command: Command) -> Command:
+    """Give the command the options --stack and --env, and hand it the name of the `stack`.
+
+    The region of samconfig.toml's environment is asked where neither an option nor the shell's environment names one.
+    """
+
+    @click.option(
+        "--stack", envvar="AION_STACK", show_envvar=True, help="The stack's name; samconfig.toml's otherwise."
+    )
+    @click.option(
+        "--env", "environment", default="default", show_default=True, help="The environment of samconfig.toml."
+    )
+    @functools.wraps(command)
+    def with_stack(*arguments: Any, stack: str | None, environment: str, **given: Any) -> Any:
+        from aion_core.deploy.samconfig import SamConfig
+
+        saved = SamConfig.read(Path("samconfig.toml"), environment)
+        name = stack or saved.get("stack_name")
+        if not name:
+            raise click.UsageError("Which stack? Say --stack NAME: samconfig.toml of this folder names none.")
+        with asking(*saved_place(saved), None):
+            return command(*arguments, stack=name, **given)
+
+    return with_stack
+
+
+def owner(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give the command the options that name an owner, and hand it the `owner`, "" where none is named."""
+
+    @click.option("--owner", help="Whose tasks, as logs, dead letters and this command print it.")
+    @click.option("--subject", help="Instead of --owner: the subject of the token, or the principal of the API key.")
+    @click.option(
+        "--issuer",
+        help=f"Of the --subject: the token's issuer; {API_KEY_ISSUER} (API keys) where nothing is said. "
+        "urn:aion:basic and urn:aws:iam are those of HTTP Basic and AWS IAM.",
+    )
+    @click.option("--tenant", help="The subject's things in this tenant.")
+    @functools.wraps(command)
+    def with_owner(
+        *arguments: Any,
+        owner: str | None,
+        subject: str | None,
+        issuer: str | None,
+        tenant: str | None,
+        **options: Any,
+    ) -> Any:
+        if owner and subject:
+            raise click.UsageError("Say --owner or --subject, not both.")
+        if (issuer or tenant) and not subject:
+            raise click.UsageError("--issuer and --tenant are of a --subject: say which.")
+        if subject:
+            owner = owner_of(subject, issuer or API_KEY_ISSUER, tenant or "")
+        return command(*arguments, owner=owner or "", **options)
+
+    return with_owner
+
+
+def owner_of(subject: str, issuer: str, tenant: str) -> str:
+    """Return the owner that the table has of the subject."""
+    from aion_core.web.request_context import owner_in
+
+    return owner_in(Principal(issuer, subject).owner, tenant)

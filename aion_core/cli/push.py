@@ -7,7 +7,7 @@ import click
 
 from aion_core.cli import options
 from aion_core.cli.options import Deployment
-from aion_core.cli.owners import owner as named_owner
+from aion_core.cli.options import owner as named_owner
 from aion_core.errors import ConfigurationError
 from aion_core.ports import Delivery, PushWakeUp, TaskFilter, TaskKey
 

@@ -3,13 +3,13 @@
 import asyncio
 import os
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
 
 from aion_core.cli import options
-from aion_core.cli.deployed import Reached, reach
+from aion_core.errors import ConfigurationError
 
 EPILOG = """\b
 Credentials, by the environment:
@@ -87,3 +87,39 @@ def smoke(url: str, stack: str | None, sign: str, text: str | None, **asked: Any
         raise click.UsageError(f"{error}.") from error
     asks = Asked(where.url, **asked)
     sys.exit(asyncio.run(check(replace(asks, text=text) if text else asks, credentials)))
+
+
+@dataclass(frozen=True)
+class Reached:
+    """Address of a deployment."""
+
+    url: str
+    sign: str
+    """As `aion smoke --sign` has it: auto, off, or a region."""
+
+
+def url_of(parameters: dict[str, str], outputs: dict[str, str]) -> str:
+    """Return the URL at which clients reach the stack: the one that its cards name; "" if it has none."""
+    domain = parameters.get("DomainName")
+    return (
+        parameters.get("BaseUrl")
+        or (f"https://{domain}" if domain else "")
+        or outputs.get("ApiUrl", "")
+        or outputs.get("FunctionUrl", "").rstrip("/")
+    )
+
+
+def reach(stack: str, sign: str = "auto") -> Reached:
+    """Return where the stack is, and how to sign for it; raises ConfigurationError without such a stack."""
+    from aion_core.deploy import aws, cloudformation
+
+    found = cloudformation.find(stack)
+    url = url_of(found.parameters, found.outputs) if found else ""
+    if found is None or not url:
+        raise ConfigurationError(
+            f"There is no stack {stack!r} of aion's in this account and region. --region and --profile say where to look."
+        )
+    # The address of a domain or of a proxy does not tell what is behind it; the stack does.
+    if sign == "auto" and found.parameters.get("ApiAuthorizer") == "AWS_IAM":
+        return Reached(url, aws.region())
+    return Reached(url, "off" if sign == "auto" and "ApiAuthorizer" in found.parameters else sign)

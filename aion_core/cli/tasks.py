@@ -8,8 +8,8 @@ import click
 
 from aion_core.cli import options
 from aion_core.cli.options import PLACES, Deployment
-from aion_core.cli.owners import owner as named_owner
-from aion_core.cli.seen import Seen, listed, see
+from aion_core.cli.options import owner as named_owner
+from aion_core.cli.render import Seen, listed, see
 from aion_core.errors import ConfigurationError
 
 if TYPE_CHECKING:

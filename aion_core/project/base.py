@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aion_core import __version__
-from aion_core.project.errors import ProjectError
+from aion_core.project import ProjectError
 
 FOLDER = "infra/.shipped"
 RULE = "build.mk"

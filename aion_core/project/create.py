@@ -6,12 +6,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from aion_core.packaging import uv
-from aion_core.project import base
-from aion_core.project.errors import ProjectError
-from aion_core.project.files import AGENT_FILES, Project, aionignore, build_rule, rendered, shipped_files
-from aion_core.project.makefile import block_of, has_own_rule, with_block
-from aion_core.project.run import uv_run
-from aion_core.project.tools import PIP, PIPENV, UV, read_pyproject, tool_of
+from aion_core.project import ProjectError, base
+from aion_core.project.files import (
+    AGENT_FILES,
+    Project,
+    aionignore,
+    block_of,
+    build_rule,
+    has_own_rule,
+    rendered,
+    shipped_files,
+    with_block,
+)
+from aion_core.project.tools import PIP, PIPENV, UV, read_pyproject, tool_of, uv_run
 from aion_core.shipped import shipped
 
 

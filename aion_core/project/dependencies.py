@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from aion_core.packaging import uv
-from aion_core.project.errors import ProjectError
+from aion_core.project import ProjectError
 from aion_core.project.names import normal
-from aion_core.project.run import uv_run
-from aion_core.project.tools import BY_FILE
+from aion_core.project.tools import BY_FILE, uv_run
 
 _REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 """Start of a requirement: the name of a package. Options and paths start otherwise."""

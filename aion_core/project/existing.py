@@ -9,7 +9,7 @@ from aion_core.agents.discovery import AION_YAML, Discovered, as_yaml, discover
 from aion_core.agents.importing import YAML_AGENT, agent_files, import_roots
 from aion_core.agents.langgraph_json import NAME
 from aion_core.packaging.frameworks import FRAMEWORKS, frameworks_of
-from aion_core.project.errors import ProjectError
+from aion_core.project import ProjectError
 
 _HEAD = (
     "# The agents that this project serves and deploys, as `aion init` found them. Paths are relative to this file.\n"

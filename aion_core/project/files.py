@@ -1,11 +1,11 @@
 """Files of a new project, rendered from the templates beside this file and from what aion-lambda ships."""
 
+import re
 import shlex
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from aion_core.project.frameworks import EXTRAS, OBJECTS
 from aion_core.project.names import STAGES, stack_name
 from aion_core.project.origin import Origin, requirement
 from aion_core.project.tools import UV, Tool
@@ -176,3 +176,34 @@ def _filled(text: str, values: Mapping[str, str]) -> str:
     for key, value in values.items():
         text = text.replace(f"@{key}@", value)
     return text.rstrip("\n") + "\n"
+
+
+OBJECTS = {"langgraph": "graph", "adk": "root_agent", "executor": "executor"}
+"""By framework, the object of agent.py that is the agent; the first is the default."""
+
+EXTRAS = {"langgraph": "langgraph", "adk": "adk", "executor": ""}
+"""By framework, aion-lambda's extra that brings it; the a2a-sdk of an executor comes without one."""
+
+
+_FIRST, _LAST = "# >>> aion", "# <<< aion"
+_BLOCK = re.compile(rf"^{re.escape(_FIRST)}.*?^{re.escape(_LAST)}[^\n]*\n?", re.MULTILINE | re.DOTALL)
+_OWN_RULE = re.compile(r"^build-(%|[A-Za-z]+Function)\s*:", re.MULTILINE)
+
+
+def block_of(text: str) -> str | None:
+    """Return the marked block of a Makefile, with its marking lines; None without one."""
+    found = _BLOCK.search(text)
+    return found[0].rstrip("\n") + "\n" if found else None
+
+
+def has_own_rule(text: str) -> bool:
+    """Tell whether the Makefile has a rule of its author's for `sam build`."""
+    return _OWN_RULE.search(_BLOCK.sub("", text)) is not None
+
+
+def with_block(text: str, block: str) -> str:
+    """Return the Makefile with the block in place of the one it has, or at its end."""
+    if block_of(text) is not None:
+        return _BLOCK.sub(lambda _: block, text, count=1)
+    before = text.rstrip("\n")
+    return f"{before}\n\n{block}" if before else block

@@ -5,7 +5,7 @@ import re
 from importlib.metadata import PackageNotFoundError, distribution, requires
 from importlib.resources import files
 
-from aion_core.project.errors import InvalidName
+from aion_core.project import InvalidName
 from aion_core.project.origin import DISTRIBUTION
 
 LONGEST = 60

@@ -1,9 +1,14 @@
 """Tools that keep a project's dependencies, each with its commands: uv, pip, Poetry, PDM and Pipenv."""
 
+import os
+import subprocess
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from aion_core.packaging import uv
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +71,15 @@ def read_pyproject(folder: Path) -> dict[str, Any]:
     """Return what the folder's pyproject.toml says, {} without one."""
     file = folder / "pyproject.toml"
     return tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+
+
+_OF_OUR_OWN_RUN = ("VIRTUAL_ENV", "UV_RUN_RECURSION_DEPTH")
+"""Variables of this program's own environment; uv takes the project's instead."""
+
+
+def uv_run(folder: Path, arguments: Sequence[str]) -> str:
+    """Run uv in the folder; return "" where it succeeds, else its own words. Raises UvMissing."""
+    environment = {name: value for name, value in os.environ.items() if name not in _OF_OUR_OWN_RUN}
+    command = [uv.find(), *arguments]
+    ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)  # noqa: S603 - no shell
+    return "" if ran.returncode == 0 else (ran.stderr.strip() or ran.stdout.strip() or f"uv exits {ran.returncode}")

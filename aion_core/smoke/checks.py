@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from a2a.types import CancelTaskRequest, StreamResponse, SubscribeToTaskRequest, TaskState, TaskStatus
 from a2a.utils.errors import A2AError
 
-from aion_core.smoke.deployment import (
+from aion_core.smoke.agent import (
     AT_WORK,
     BINDING,
     VERSION,

@@ -9,8 +9,8 @@ from a2a.client.errors import A2AClientError
 from a2a.types import Part, StreamResponse, TaskStatus
 from a2a.utils.errors import A2AError
 
+from aion_core.smoke.agent import Failed, must_not_have_failed, reached, read_card
 from aion_core.smoke.credentials import Credentials, NoCredentials
-from aion_core.smoke.deployment import Failed, must_not_have_failed, reached, read_card
 from aion_core.smoke.report import explained, why_no_card
 
 TEXT = "Hello, who is there?"

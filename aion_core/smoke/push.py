@@ -22,7 +22,7 @@ from a2a.utils.errors import A2AError
 from google.protobuf import json_format
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from aion_core.smoke.deployment import AT_WORK, POLL, Deployment, Failed, Skipped, must_not_have_failed, name_of
+from aion_core.smoke.agent import AT_WORK, POLL, Deployment, Failed, Skipped, must_not_have_failed, name_of
 
 ELSEWHERE = "https://example.com/aion-smoke"
 """A webhook of a task that is over: it is never called."""

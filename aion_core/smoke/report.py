@@ -11,8 +11,8 @@ from a2a.client.errors import A2AClientError
 from a2a.utils.constants import AGENT_CARD_WELL_KNOWN_PATH
 
 from aion_core.smoke import checks, push
+from aion_core.smoke.agent import Deployment, Failed, Skipped, reached, read_card
 from aion_core.smoke.credentials import Credentials, NoCredentials
-from aion_core.smoke.deployment import Deployment, Failed, Skipped, reached, read_card
 
 CHECKS: dict[str, Callable[..., Awaitable[str]]] = {
     "card": checks.card,

@@ -40,7 +40,7 @@ NEEDED = {
     "handlers.deliver_push.handler": {"AION_KMS_KEY", "AION_PUSH_HOSTS", "AION_PUSH_PORTS"},
 }
 # Where aion says for which Python people are to build.
-BUILT_FOR = "cli/checks/here.py"
+BUILT_FOR = "cli/checks/local.py"
 
 
 def problems(deployed: Deployed) -> Iterator[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import tomlkit
 
-from aion_core.deploy import sam_cli
+from aion_core.deploy import sam
 from aion_core.shipped import shipped
 from infra.sam_local import machine_architecture
 from tests.support import ministack
@@ -395,7 +395,7 @@ def test_destroy_goes_on_where_it_was_killed(project: SamProject) -> None:
 @pytest.mark.deep
 def test_packaged_template_creates_the_stack(deployed: SamProject) -> None:
     """What Terraform's aws_cloudformation_stack and CDK's CfnInclude do with the file that `sam package` writes."""
-    command = [sam_cli.command(), "package", "--resolve-s3", "--region", "us-east-1"]
+    command = [sam.command(), "package", "--resolve-s3", "--region", "us-east-1"]
     command += ["--template-file", ".aws-sam/build/template.yaml", "--output-template-file", "packaged.yaml"]
     packaged = subprocess.run(command, cwd=deployed.folder, env=deployed.environment(), capture_output=True, text=True)
     assert packaged.returncode == 0, packaged.stdout + packaged.stderr

@@ -11,8 +11,8 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
+from aion_core.cli.error_text import sentence
 from aion_core.cli.main import aion
-from aion_core.cli.sentences import sentence
 from aion_core.errors import AionError
 from aion_core.local.stack import SETTINGS, LocalStack
 from tests.support.server import ROOT

@@ -11,7 +11,7 @@ READ = [
     "docs/runbook.md",
     "aion_core/aws/cipher.py",
     "aion_core/ports/schema.py",
-    "aion_core/cli/checks/here.py",
+    "aion_core/cli/checks/local.py",
     "aion_core/ports/observability.py",
     "aion_core/ports/webhooks.py",
     "aion_core/push/delivery.py",

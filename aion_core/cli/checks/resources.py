@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from aion_core.agents.config import Declared
 from aion_core.agents.environment import template_parameters
 from aion_core.agents.environment_config import SECRETS_MANAGER, SecretSource
-from aion_core.cli.checks.check import Check, failed, ok, warning
-from aion_core.cli.sentences import is_forbidden, sentence
+from aion_core.cli.checks import Check, failed, ok, warning
+from aion_core.cli.error_text import is_forbidden, sentence
 from aion_core.errors import AionError, ConfigurationError, StoreError
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from aion_core.auth.iam import IamVerifier
 from aion_core.auth.presented import Presented
 from aion_core.auth.principal import API_KEY_ISSUER, BASIC_ISSUER, IAM_ISSUER, Principal
 from aion_core.bootstrap.operator import build_keys
-from aion_core.cli.data import Progress
-from aion_core.cli.subjects import OWN_ISSUERS, declared_in, owners_of
+from aion_core.cli.data import OWN_ISSUERS, Progress, declared_in, owners_of
 from aion_core.clock import SystemClock
 from aion_core.errors import ConfigurationError
 from aion_core.local.stack import LocalStack

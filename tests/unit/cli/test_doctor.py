@@ -14,7 +14,7 @@ import uvicorn
 from aion_core.aws.health import INDEXES
 from aion_core.aws.stacks import DOMAIN, OUTPUTS, PARAMETERS, URLS
 from aion_core.bootstrap import build_app
-from aion_core.cli.checks.here import _python as python_check
+from aion_core.cli.checks.local import _python as python_check
 from aion_core.local.stack import LocalStack
 from aion_core.ports.schema import ENDS
 from aion_core.settings import Settings

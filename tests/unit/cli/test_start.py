@@ -13,7 +13,7 @@ def test_interrupted_import_ends_silently() -> None:
         "        if name == 'aion_core.cli.dev':\n"
         "            raise KeyboardInterrupt\n"
         "sys.meta_path.insert(0, Interrupt())\n"
-        "from aion_core.cli.start import main\n"
+        "from aion_core.cli.__main__ import main\n"
         "main()\n"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from aion_core.deploy.log_lines import rendered
-from aion_core.deploy.logs import Line, seconds
+from aion_core.deploy.logs import Line, rendered, seconds
 
 
 def shown(**fields: object) -> tuple[str, list[str]]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.deploy import sam_cli
+from aion_core.deploy import sam
 
 
 def program(folder: Path, says: str, code: int = 0) -> Path:
@@ -17,7 +17,7 @@ def program(folder: Path, says: str, code: int = 0) -> Path:
 def test_new_sam_on_the_path_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = program(tmp_path, "SAM CLI, version 1.160.2")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    assert sam_cli.command() == found
+    assert sam.command() == found
 
 
 @pytest.mark.parametrize(
@@ -28,4 +28,4 @@ def test_old_or_broken_sam_is_passed_over(
 ) -> None:
     program(tmp_path, says, code)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    assert sam_cli.command() == sam_cli.installed() / "sam"
+    assert sam.command() == sam.installed() / "sam"

@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.project import base
+from aion_core.project import ProjectError, base
 from aion_core.project.create import complete, create, lock
-from aion_core.project.errors import ProjectError
-from aion_core.project.files import Project, build_rule, rendered
-from aion_core.project.makefile import block_of
+from aion_core.project.files import Project, block_of, build_rule, rendered
 from aion_core.project.origin import Origin
 from aion_core.project.upgrade import plan
 

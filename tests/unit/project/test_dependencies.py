@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from aion_core.packaging import uv
+from aion_core.project import ProjectError
 from aion_core.project.dependencies import add
-from aion_core.project.errors import ProjectError
 
 PYPROJECT = """\
 [project]

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.project.files import Project, rendered
-from aion_core.project.frameworks import OBJECTS
+from aion_core.project.files import OBJECTS, Project, rendered
 from aion_core.project.origin import Origin
 from aion_core.testing import AgentClient, serve
 

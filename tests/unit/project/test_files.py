@@ -8,9 +8,7 @@ import pytest
 import yaml
 
 from aion_core.agents.config import read_config, read_declared
-from aion_core.project.files import CONTENTS, Project, rendered
-from aion_core.project.frameworks import OBJECTS
-from aion_core.project.makefile import block_of
+from aion_core.project.files import CONTENTS, OBJECTS, Project, block_of, rendered
 from aion_core.project.origin import Origin
 from aion_core.project.tools import PIP
 from aion_core.template.reader import Place, Template

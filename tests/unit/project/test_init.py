@@ -8,8 +8,7 @@ import pytest
 import yaml
 
 from aion_core.packaging.selection import select
-from aion_core.project.files import Project, rendered
-from aion_core.project.frameworks import OBJECTS
+from aion_core.project.files import OBJECTS, Project, rendered
 from aion_core.project.origin import Origin
 from aion_core.testing import serve
 from tests.support import operating

@@ -1,7 +1,6 @@
 """The rule for `sam build` in a Makefile that its author writes."""
 
-from aion_core.project.files import build_rule
-from aion_core.project.makefile import block_of, has_own_rule, with_block
+from aion_core.project.files import block_of, build_rule, has_own_rule, with_block
 
 OWN = "all:\n\techo all\n"
 

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from aion_core.project.merge import Fate, Outcome, outcome
+from aion_core.project.upgrade import Fate, Outcome, outcome
 
 OLD = "one\ntwo\nthree\nfour\nfive\nsix\nseven\n"
 NEW = OLD.replace("seven", "SEVEN")

@@ -5,8 +5,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 
 import pytest
 
-from aion_core.project import names
-from aion_core.project.errors import InvalidName
+from aion_core.project import InvalidName, names
 
 STACK = re.compile(r"[a-zA-Z][-a-zA-Z0-9]{0,127}")
 """CloudFormation's rule: https://docs.aws.amazon.com/AWSCloudFormation/latest/APIReference/API_CreateStack.html"""

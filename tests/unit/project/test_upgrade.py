@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.project import base
-from aion_core.project.errors import ProjectError
-from aion_core.project.makefile import with_block
-from aion_core.project.merge import Fate
-from aion_core.project.upgrade import Upgrade, apply, find_project, plan
+from aion_core.project import ProjectError, base
+from aion_core.project.files import with_block
+from aion_core.project.upgrade import Fate, Upgrade, apply, find_project, plan
 from aion_core.shipped import shipped
 
 RULE = "# >>> aion >>>\nbuild-%:\n\t@aion build $*\n# <<< aion <<<\n"

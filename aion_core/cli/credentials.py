@@ -1,6 +1,8 @@
 """`aion key`: makes the API keys of a deployment, lists them, takes them away. A key is shown once, when it is made."""
 
 import asyncio
+import json
+import sys
 from datetime import timedelta
 from pathlib import Path
 
@@ -109,3 +111,32 @@ def revoke(key_id: str, deployment: Deployment) -> None:
 def _check_word(what: str, word: str) -> None:
     if not word.strip() or len(word) > MAX_WORD or not word.isprintable():
         raise ConfigurationError(f"{what} has to be a name of 1 to {MAX_WORD} characters that can be printed.")
+
+
+@click.group()
+def user() -> None:
+    """Hash passwords for HTTP Basic."""
+
+
+@user.command(
+    short_help="Ask for a password, and print its hash.",
+    name="hash",
+    epilog="""\b
+Examples:
+  aion user hash alice
+  aion user hash alice < password.txt""",
+)
+@click.argument("name")
+def hash_user(name: str) -> None:
+    """Ask for NAME's password, and print the JSON member that the secret of the users has to hold for them."""
+    from aion_core.auth.basic import hash_password
+
+    if not name or ":" in name or not name.isprintable():
+        raise ConfigurationError("A name of HTTP Basic has no ':' and can be printed (RFC 7617).")
+    if sys.stdin.isatty():
+        password = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+    else:
+        password = sys.stdin.readline().rstrip("\r\n")
+    if not password:
+        raise ConfigurationError("The password is empty.")
+    click.echo(json.dumps({name: hash_password(password)}))

@@ -20,7 +20,7 @@ from aion_core.agents.factory import PerTurn
 from aion_core.agents.finding import Found
 from aion_core.agents.loader import AdapterFactory
 from aion_core.agents.security import declared_securities
-from aion_core.cli.checks.check import Check, failed, ok, warning
+from aion_core.cli.checks import Check, failed, ok, warning
 from aion_core.cli.dev import agents_variables
 from aion_core.errors import AgentLoadError, ConfigurationError
 from aion_core.packaging.interpreters import interpreter

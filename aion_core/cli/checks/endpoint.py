@@ -11,7 +11,7 @@ import httpx
 
 from aion_core.agents.config import AgentConfig
 from aion_core.agents.security import declared_securities
-from aion_core.cli.checks.check import Check, failed, ok, warning
+from aion_core.cli.checks import Check, failed, ok, warning
 from aion_core.errors import ConfigurationError, StoreError
 
 TIMEOUT_SECONDS = 20.0

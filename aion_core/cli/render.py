@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from google.protobuf.json_format import MessageToDict
 
-from aion_core.cli.wake_ups import of_context
+from aion_core.cli.dlq import of_context
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import Delivery, Head, Numbered, TaskFilter, TaskKey, Turn
 from aion_core.protocol.types import Event, Message, Task, TaskState, TaskStatusUpdateEvent, stream_response
