@@ -289,24 +289,24 @@ _ROLE = re.compile(r"arn:([^:]+):iam::([0-9]+):role/(?:.*/)?([^/]+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class DeclaredIssuers:
     """Parts of an aion.yaml that widen the search: its agents, and the issuers of their tokens."""
 
     agents: frozenset[str] = frozenset()
     issuers: tuple[str, ...] = ()
 
 
-def declared_in(config: Path) -> Declared:
+def declared_in(config: Path) -> DeclaredIssuers:
     """Return what the file declares, nothing if the default one is missing; raises ConfigurationError."""
     from aion_core.agents.config import read_config
     from aion_core.agents.security_config import BearerJwtConfig, OidcConfig
 
     if config == DEFAULT and not config.is_file():
-        return Declared()
+        return DeclaredIssuers()
     agents = read_config(config)
     schemes = [scheme for agent in agents.values() if agent.security for scheme in agent.security.schemes.values()]
     issuers = [scheme.issuer for scheme in schemes if isinstance(scheme, BearerJwtConfig | OidcConfig)]
-    return Declared(frozenset(agents), tuple(dict.fromkeys(issuers)))
+    return DeclaredIssuers(frozenset(agents), tuple(dict.fromkeys(issuers)))
 
 
 def owners_of(subject: str, issuers: Iterable[str], tenants: Iterable[str]) -> list[NamedOwner]:

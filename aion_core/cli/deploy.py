@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 import click
 
 from aion_core.cli import options
-from aion_core.cli.checks import Check, Status
-from aion_core.cli.smoke import url_of
+from aion_core.cli.checks import CheckResult, Status
+from aion_core.cli.smoke import stack_url
 from aion_core.cli.steps import INDENT, step
 from aion_core.errors import AionError, ConfigurationError
 
 if TYPE_CHECKING:
     from aion_core.agents.config import Declared
-    from aion_core.deploy.cloudformation import Stack
+    from aion_core.deploy.cloudformation import CloudFormationStack
     from aion_core.deploy.sam import Sam
     from aion_core.deploy.samconfig import SamConfig
 
@@ -97,7 +97,7 @@ def deploy(environment: str, stack: str | None, given: dict[str, str], *, yes: b
                 program = sam.command()
                 under_way.said = str(program)
             deployed = _deployed(Sam(program, project, saved), target, account, asks=asks)
-            _told(deployed, schemes, smokes=not no_smoke)
+            _print_summary(deployed, schemes, smokes=not no_smoke)
 
 
 # --- Checks ---
@@ -142,7 +142,7 @@ def _check_names(given: Mapping[str, str]) -> None:
             raise ConfigurationError(f"template.yaml has no parameter {name}.{hint}")
 
 
-def _counted(found: Sequence[Check]) -> str:
+def _counted(found: Sequence[CheckResult]) -> str:
     counted = {status: sum(each.status is status for each in found) for status in Status}
     return ", ".join(f"{number} {status}" for status, number in counted.items() if number)
 
@@ -169,14 +169,14 @@ def _agent_rights(declared: "Declared", region: str, account: str) -> dict[str, 
 
 
 @dataclass(frozen=True)
-class Target:
+class DeployTarget:
     """Target of a deployment: account, region, stack and parameters."""
 
     stack: str
     region: str
     parameters: dict[str, str]
     """Those of samconfig.toml, of the answers and of the flags; of the rest the stack keeps what it has."""
-    before: "Stack | None"
+    before: "CloudFormationStack | None"
     """The stack as it is now."""
 
 
@@ -196,7 +196,7 @@ def _place(saved: "SamConfig", stack: str | None, *, asks: bool) -> tuple[str, s
 
 def _asked(
     saved: "SamConfig", name: str, region: str, given: Mapping[str, str], declared: Sequence[str], *, asks: bool
-) -> Target:
+) -> DeployTarget:
     """Ask for the parameters that nothing says, remember the answers, and return what is deployed."""
     from aion_core.deploy import cloudformation
     from aion_core.deploy.cloudformation import check_deployable
@@ -218,7 +218,7 @@ def _asked(
         chosen["AlarmEmail"] = _ask("E-mail address for alarms (empty for none)", "", "", asks=asks, pattern=_MAIL)
     _remember(saved, {}, chosen)
     _check_callers({**known, **chosen}, declared)
-    return Target(name, region, {**saved.parameters, **given}, before)
+    return DeployTarget(name, region, {**saved.parameters, **given}, before)
 
 
 def _remember(saved: "SamConfig", answers: Mapping[str, str], chosen: Mapping[str, str]) -> None:
@@ -247,7 +247,7 @@ def _ask(what: str, default: str, flag: str, *, asks: bool, pattern: re.Pattern[
 # --- Build and deploy ---
 
 
-def _deployed(sam: "Sam", target: Target, account: str, *, asks: bool) -> "Stack":
+def _deployed(sam: "Sam", target: DeployTarget, account: str, *, asks: bool) -> "CloudFormationStack":
     """Build, show the changes, make them, and return the stack."""
     from aion_core.deploy import cloudformation
 
@@ -277,7 +277,7 @@ def _deployed(sam: "Sam", target: Target, account: str, *, asks: bool) -> "Stack
     return found
 
 
-def _previous(target: Target) -> list[str]:
+def _previous(target: DeployTarget) -> list[str]:
     """Return what an earlier deployment has chosen and this one does not name: CloudFormation keeps it."""
     if target.before is None:
         return []
@@ -303,11 +303,11 @@ def _defaults(template: Path) -> dict[str, str]:
 # --- Afterwards ---
 
 
-def _told(stack: "Stack", declared: Sequence[str], *, smokes: bool) -> None:
+def _print_summary(stack: "CloudFormationStack", declared: Sequence[str], *, smokes: bool) -> None:
     """Ask for a first reply, and say where the deployment is and what it costs."""
     from aion_core.deploy import price
 
-    url = url_of(stack.parameters, stack.outputs)
+    url = stack_url(stack.parameters, stack.outputs)
     failed = False
     if smokes:
         try:
@@ -330,11 +330,11 @@ def _told(stack: "Stack", declared: Sequence[str], *, smokes: bool) -> None:
         sys.exit(1)
 
 
-def _first_reply(stack: "Stack", url: str, declared: Sequence[str]) -> None:
+def _first_reply(stack: "CloudFormationStack", url: str, declared: Sequence[str]) -> None:
     from aion_core.deploy import aws
     from aion_core.deploy.errors import DeployError
-    from aion_core.smoke.agent import Failed
-    from aion_core.smoke.credentials import Credentials, NoCredentials
+    from aion_core.smoke.agent import CheckFailed
+    from aion_core.smoke.credentials import NoCredentials, SmokeCredentials
     from aion_core.smoke.first_reply import first_reply
 
     signs = stack.parameters.get("ApiAuthorizer", "AWS_IAM") == "AWS_IAM"
@@ -344,12 +344,12 @@ def _first_reply(stack: "Stack", url: str, declared: Sequence[str]) -> None:
         click.echo(f"{'skipped':8} first reply: {said} `aion smoke --stack {stack.name}` checks it")
         return
     with step("first reply") as under_way:
-        words = _Words()
+        words = ReplyPrinter()
         try:
-            credentials = Credentials.from_environ(os.environ, url, aws.region() if signs else "off")
+            credentials = SmokeCredentials.from_environ(os.environ, url, aws.region() if signs else "off")
             under_way.clear()
             reply = asyncio.run(first_reply(url, credentials, words.tell))
-        except (Failed, NoCredentials) as error:
+        except (CheckFailed, NoCredentials) as error:
             words.end()
             raise DeployError(
                 "The stack is deployed, and its agent did not answer as it has to.",
@@ -361,7 +361,7 @@ def _first_reply(stack: "Stack", url: str, declared: Sequence[str]) -> None:
         under_way.said = f"{reply.agent or 'the agent'} answered, {how}, after {reply.seconds:.1f} s"
 
 
-class _Words:
+class ReplyPrinter:
     """Prints the words of a reply as they come."""
 
     def __init__(self) -> None:

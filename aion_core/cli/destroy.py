@@ -10,7 +10,7 @@ from aion_core.cli.options import stack as stack_option
 from aion_core.cli.steps import INDENT, step
 
 if TYPE_CHECKING:
-    from aion_core.deploy.destroy import Plan
+    from aion_core.deploy.destroy import DestroyPlan
 
 
 @click.command(
@@ -65,7 +65,7 @@ def destroy(stack: str, *, data: bool, yes: bool) -> None:
     click.echo(f"{INDENT}DynamoDB keeps a backup of a table with point-in-time recovery for 35 days, without charge.")
 
 
-def _tell(planned: "Plan", *, data: bool) -> None:
+def _tell(planned: "DestroyPlan", *, data: bool) -> None:
     """Say what is deleted, and what stays and how to be rid of it."""
     from aion_core.deploy import destroy as destroying
 
@@ -82,7 +82,7 @@ def _tell(planned: "Plan", *, data: bool) -> None:
             click.echo(f"    {BY_HAND[destroying.KINDS[each.type]].format(each.name)}")
 
 
-def _tell_earlier(planned: "Plan") -> None:
+def _tell_earlier(planned: "DestroyPlan") -> None:
     if planned.earlier:
         names = ", ".join(map(str, planned.earlier))
         click.echo(f"  Earlier stacks of this name have left, and this command leaves: {names}")

@@ -37,7 +37,7 @@ class Queue(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
+class WakeUpMeaning:
     """A bell in words."""
 
     about: dict[str, object]
@@ -63,7 +63,7 @@ VARIABLES = {Queue.TASK: "AION_TASK_QUEUE_URL", Queue.PUSH: "AION_PUSH_QUEUE_URL
 class _Letter:
     queue: Queue
     letter: "DeadLetter"
-    said: Explained
+    said: WakeUpMeaning
 
     def document(self) -> dict[str, Any]:
         return {
@@ -300,7 +300,7 @@ async def _looked_at(deployment: Deployment, queues: Sequence[Queue], limit: int
         letters = _letters(deployment, queue)
         read = await letters.read(limit)
         await letters.give_back(read)
-        found += [_Letter(queue, letter, await explained(letter.body, operator, queue)) for letter in read]
+        found += [_Letter(queue, letter, await meaning_of(letter.body, operator, queue)) for letter in read]
     return found
 
 
@@ -316,7 +316,7 @@ def _not_there(message_id: str) -> str:
     )
 
 
-async def explained(body: str, operator: "Operator", queue: Queue) -> Explained:
+async def meaning_of(body: str, operator: "Operator", queue: Queue) -> WakeUpMeaning:
     """Return what the message of the queue refers to; raises StoreError where the table cannot be asked."""
     try:
         return (
@@ -325,10 +325,10 @@ async def explained(body: str, operator: "Operator", queue: Queue) -> Explained:
             else await _push(push_wake_up_of(body), operator)
         )
     except UnreadableWakeUp as error:
-        return Explained({}, str(error), does_something=False)
+        return WakeUpMeaning({}, str(error), does_something=False)
 
 
-async def _turn(wake_up: WakeUp, operator: "Operator") -> Explained:
+async def _turn(wake_up: WakeUp, operator: "Operator") -> WakeUpMeaning:
     context = wake_up.context
     about: dict[str, object] = {
         "owner": context.owner,
@@ -337,7 +337,7 @@ async def _turn(wake_up: WakeUp, operator: "Operator") -> Explained:
         "fence": wake_up.fence,
     }
     now, does_something = of_context(await operator.inspection.context(context), operator.clock.now())
-    return Explained(about, now, does_something)
+    return WakeUpMeaning(about, now, does_something)
 
 
 def of_context(seen: "SeenContext | None", now: datetime) -> tuple[str, bool]:
@@ -361,23 +361,23 @@ def of_context(seen: "SeenContext | None", now: datetime) -> tuple[str, bool]:
     return "The context is at rest: nothing is to be done.", False
 
 
-async def _push(wake_up: PushWakeUp, operator: "Operator") -> Explained:
+async def _push(wake_up: PushWakeUp, operator: "Operator") -> WakeUpMeaning:
     from aion_core.push.schedule import is_ready
 
     task = wake_up.task
     about: dict[str, object] = {"owner": task.owner, "task": task.task_id, "event": wake_up.generation}
     head = await operator.tasks.head(task)
     if head is None:
-        return Explained(about, "The task is gone: nothing is left to be told.", does_something=False)
+        return WakeUpMeaning(about, "The task is gone: nothing is left to be told.", does_something=False)
     found = await operator.push_configs.deliveries(task) if operator.push_configs is not None else ()
     if not found:
-        return Explained(about, "No webhook is registered for the task any more.", does_something=False)
+        return WakeUpMeaning(about, "No webhook is registered for the task any more.", does_something=False)
     behind = [each for each in found if not each.disabled and each.cursor < head.generation]
     ready = [each for each in found if is_ready(each, head.generation, operator.clock.now())]
     if ready:
         named = ", ".join(each.config_id for each in ready)
-        return Explained(about, f"Something is to be posted for {named}: a bell does.", does_something=True)
+        return WakeUpMeaning(about, f"Something is to be posted for {named}: a bell does.", does_something=True)
     if behind:
         named = ", ".join(each.config_id for each in behind)
-        return Explained(about, f"{named} failed, or is being posted to: it is tried again later.", False)
-    return Explained(about, "Every webhook of the task has passed its events.", does_something=False)
+        return WakeUpMeaning(about, f"{named} failed, or is being posted to: it is tried again later.", False)
+    return WakeUpMeaning(about, "Every webhook of the task has passed its events.", does_something=False)

@@ -13,7 +13,7 @@ import click
 
 from aion_core.agents.config import AgentConfig, read_declared
 from aion_core.cli import options
-from aion_core.cli.checks import Check, Status
+from aion_core.cli.checks import CheckResult, Status
 from aion_core.cli.options import Deployment
 from aion_core.shipped import shipped
 
@@ -42,7 +42,7 @@ def doctor(config: Path, port: int, url: str, deployment: Deployment, *, no_temp
     # What the checks say is said by them.
     logging.disable(logging.CRITICAL)
     try:
-        found: list[Check] = []
+        found: list[CheckResult] = []
         for check in _checks(config.expanduser(), port, url, deployment, no_template=no_template):
             found.append(check)
             if not as_json:
@@ -59,7 +59,7 @@ def doctor(config: Path, port: int, url: str, deployment: Deployment, *, no_temp
         sys.exit(1)
 
 
-def _checks(config: Path, port: int, url: str, deployment: Deployment, *, no_template: bool) -> Iterator[Check]:
+def _checks(config: Path, port: int, url: str, deployment: Deployment, *, no_template: bool) -> Iterator[CheckResult]:
     from aion_core.cli.checks import local
 
     deployed = bool(url or deployment.stack or deployment.given)
@@ -75,7 +75,7 @@ def _checks(config: Path, port: int, url: str, deployment: Deployment, *, no_tem
     yield from asyncio.run(_told(_deployed(url, deployment, config, agents)))
 
 
-def of_project(config: Path) -> Iterator[Check]:
+def of_project(config: Path) -> Iterator[CheckResult]:
     """Look at what aion.yaml declares, at its agents' code and variables, and at the files that a package would hold.
 
     `config` is the file, or a folder without one, which is searched as `aion dev` does.
@@ -93,7 +93,7 @@ def of_project(config: Path) -> Iterator[Check]:
 
 async def _deployed(
     url: str, deployment: Deployment, config: Path, agents: Mapping[str, AgentConfig]
-) -> AsyncIterator[Check]:
+) -> AsyncIterator[CheckResult]:
     from aion_core.cli.checks import endpoint
     from aion_core.cli.checks.resources import agent_secrets, resources
 
@@ -115,7 +115,7 @@ async def _deployed(
         yield check
 
 
-async def _told(checks: AsyncIterator[Check]) -> list[Check]:
+async def _told(checks: AsyncIterator[CheckResult]) -> list[CheckResult]:
     return [check async for check in checks]
 
 
@@ -136,7 +136,7 @@ def _project() -> Path | None:
     return next((each for each in folders if (each / "template.yaml").is_file() and (each / "infra").is_dir()), None)
 
 
-def _print(check: Check) -> None:
+def _print(check: CheckResult) -> None:
     click.echo(f"{check.status:8} {check.name}: {check.said}")
     if check.do and check.status is not Status.OK:
         click.echo(f"         → {check.do}")

@@ -12,7 +12,7 @@ _FORBIDDEN = "Your AWS credentials may not do this"
 _NO_NETWORK = "AWS does not answer. Look at the network, at --region, and at --endpoint-url (AWS_ENDPOINT_URL)."
 _NOT_THERE = "There is nothing of this name in this account and region. Look at --stack, --table, --region, --profile."
 
-SENTENCES = {
+ERROR_TEXTS = {
     "NoCredentialsError": _NO_CREDENTIALS,
     "PartialCredentialsError": _NO_CREDENTIALS,
     "CredentialRetrievalError": _NO_CREDENTIALS,
@@ -40,12 +40,12 @@ SENTENCES = {
 """By AWS's code, or by the name of its SDK's error."""
 
 
-def sentence(error: AionError) -> str:
+def error_text(error: AionError) -> str:
     """Return the error in a sentence for whoever has typed the command."""
     if not isinstance(error, StoreError):
         return str(error)
     operation, _, code = str(error).rpartition(": ")
-    said = SENTENCES.get(code)
+    said = ERROR_TEXTS.get(code)
     if said is None and (reason := getattr(error, "reason", "")):
         return f"AWS has refused ({error}): {reason}"
     if said is None:

@@ -9,7 +9,7 @@ from aion_core.cli import options
 from aion_core.cli.options import stack as stack_option
 
 if TYPE_CHECKING:
-    from aion_core.deploy.logs import Line
+    from aion_core.deploy.logs import LogLine
 
 COLOURS = {"ERROR": "red", "CRITICAL": "red", "WARNING": "yellow", "DEBUG": "bright_black"}
 
@@ -61,7 +61,7 @@ def logs(stack: str, task: str, since: int, functions: tuple[str, ...], *, follo
         click.echo()
 
 
-def _print(line: "Line", *, as_json: bool) -> None:
+def _print(line: "LogLine", *, as_json: bool) -> None:
     from aion_core.deploy.logs import rendered
 
     if as_json:

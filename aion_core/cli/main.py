@@ -15,7 +15,7 @@ from aion_core.cli.destroy import destroy
 from aion_core.cli.dev import dev
 from aion_core.cli.dlq import dlq
 from aion_core.cli.doctor import doctor
-from aion_core.cli.error_text import sentence
+from aion_core.cli.error_text import error_text
 from aion_core.cli.logs import logs
 from aion_core.cli.project import add, init, new, upgrade
 from aion_core.cli.push import push
@@ -52,7 +52,7 @@ def main() -> None:
     try:
         aion()
     except AionError as error:
-        click.echo(f"aion: {sentence(error)}", err=True)
+        click.echo(f"aion: {error_text(error)}", err=True)
         sys.exit(1)
     except ImportError as error:
         missing = _missing(error)

@@ -13,7 +13,7 @@ from aion_core.project import InvalidName
 from aion_core.project.files import OBJECTS
 
 if TYPE_CHECKING:
-    from aion_core.project.create import Made
+    from aion_core.project.create import ProjectResult
     from aion_core.project.files import Project
 
 
@@ -132,7 +132,7 @@ def _chosen() -> str:
     return choice
 
 
-def _report(folder: Path, project: "Project", made: "Made") -> None:
+def _report(folder: Path, project: "Project", made: "ProjectResult") -> None:
     """Lock the dependencies, and list what was written, what was kept, and what is left to do."""
     from aion_core.project.create import lock
     from aion_core.project.files import contents

@@ -20,7 +20,7 @@ UNREADABLE = "The log cannot be read: it has a gap, or what it holds in the buck
 
 
 @dataclass(frozen=True)
-class Seen:
+class TaskReport:
     """All that is known of a task, but for what is secret."""
 
     head: Head
@@ -117,14 +117,14 @@ class Seen:
         return lines
 
 
-async def see(operator: "Operator", head: Head, *, content: bool) -> Seen:
+async def see(operator: "Operator", head: Head, *, content: bool) -> TaskReport:
     """Return all that is known of the task; raises StoreError where the table cannot be asked."""
     try:
         log = await operator.tasks.every_event(head.key)
         events = log.events if log is not None else None
     except StoreCorrupt:
         events = None
-    return Seen(
+    return TaskReport(
         head,
         events,
         await operator.inspection.context(head.context),

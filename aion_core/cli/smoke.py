@@ -75,22 +75,22 @@ def _only(_: click.Context, __: click.Parameter, given: str) -> tuple[str, ...]:
 @options.aws
 def smoke(url: str, stack: str | None, sign: str, text: str | None, **asked: Any) -> None:
     """Ask the agent at URL, or of --stack, for what clients ask: card, reply, stream, cancel, subscribe, webhooks."""
-    from aion_core.smoke.credentials import Credentials, NoCredentials
-    from aion_core.smoke.report import Asked, check
+    from aion_core.smoke.credentials import NoCredentials, SmokeCredentials
+    from aion_core.smoke.report import SmokeOptions, check
 
     if not url and not stack:
         raise click.UsageError("URL has to say where the deployment is, as https://…, or --stack which stack it is.")
-    where = Reached(url, sign) if url else reach(stack or "", sign)
+    where = Endpoint(url, sign) if url else reach(stack or "", sign)
     try:
-        credentials = Credentials.from_environ(os.environ, where.url, where.sign)
+        credentials = SmokeCredentials.from_environ(os.environ, where.url, where.sign)
     except NoCredentials as error:
         raise click.UsageError(f"{error}.") from error
-    asks = Asked(where.url, **asked)
+    asks = SmokeOptions(where.url, **asked)
     sys.exit(asyncio.run(check(replace(asks, text=text) if text else asks, credentials)))
 
 
 @dataclass(frozen=True)
-class Reached:
+class Endpoint:
     """Address of a deployment."""
 
     url: str
@@ -98,7 +98,7 @@ class Reached:
     """As `aion smoke --sign` has it: auto, off, or a region."""
 
 
-def url_of(parameters: dict[str, str], outputs: dict[str, str]) -> str:
+def stack_url(parameters: dict[str, str], outputs: dict[str, str]) -> str:
     """Return the URL at which clients reach the stack: the one that its cards name; "" if it has none."""
     domain = parameters.get("DomainName")
     return (
@@ -109,17 +109,17 @@ def url_of(parameters: dict[str, str], outputs: dict[str, str]) -> str:
     )
 
 
-def reach(stack: str, sign: str = "auto") -> Reached:
+def reach(stack: str, sign: str = "auto") -> Endpoint:
     """Return where the stack is, and how to sign for it; raises ConfigurationError without such a stack."""
     from aion_core.deploy import aws, cloudformation
 
     found = cloudformation.find(stack)
-    url = url_of(found.parameters, found.outputs) if found else ""
+    url = stack_url(found.parameters, found.outputs) if found else ""
     if found is None or not url:
         raise ConfigurationError(
             f"There is no stack {stack!r} of aion's in this account and region. --region and --profile say where to look."
         )
     # The address of a domain or of a proxy does not tell what is behind it; the stack does.
     if sign == "auto" and found.parameters.get("ApiAuthorizer") == "AWS_IAM":
-        return Reached(url, aws.region())
-    return Reached(url, "off" if sign == "auto" and "ApiAuthorizer" in found.parameters else sign)
+        return Endpoint(url, aws.region())
+    return Endpoint(url, "off" if sign == "auto" and "ApiAuthorizer" in found.parameters else sign)

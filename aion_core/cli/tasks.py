@@ -9,7 +9,7 @@ import click
 from aion_core.cli import options
 from aion_core.cli.options import PLACES, Deployment
 from aion_core.cli.options import owner as named_owner
-from aion_core.cli.render import Seen, listed, see
+from aion_core.cli.render import TaskReport, listed, see
 from aion_core.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ async def _cancel(operator: "Operator", head: "Head") -> None:
     await operator.service.cancel(Call(head.key.owner, head.context.agent), head.key.task_id)
 
 
-async def _seen(operator: "Operator", task_id: str, owner: str, *, scan: bool, content: bool) -> list[Seen]:
+async def _seen(operator: "Operator", task_id: str, owner: str, *, scan: bool, content: bool) -> list[TaskReport]:
     heads = await _heads(operator, task_id, owner, scan=scan)
     return [await see(operator, head, content=content) for head in heads]
 

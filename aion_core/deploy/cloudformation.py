@@ -22,7 +22,7 @@ _IN_PROGRESS = "_IN_PROGRESS"
 
 
 @dataclass(frozen=True)
-class Stack:
+class CloudFormationStack:
     """A stack."""
 
     name: str
@@ -53,7 +53,7 @@ class Resource:
 
 
 @dataclass(frozen=True)
-class Event:
+class StackEvent:
     """Something that happened to a resource."""
 
     id: str
@@ -67,7 +67,7 @@ class Event:
         return f"{self.path}: {self.status}{self.reason and f': {self.reason}'}"
 
 
-def find(name: str) -> Stack | None:
+def find(name: str) -> CloudFormationStack | None:
     """Return the stack of this name or id, None if there is none; a deleted one is found by its id alone."""
     try:
         (found,) = call(client_of("cloudformation").describe_stacks, StackName=name)["Stacks"]
@@ -75,7 +75,7 @@ def find(name: str) -> Stack | None:
         if error.code == "ValidationError" and "does not exist" in error.reason:
             return None
         raise
-    return Stack(
+    return CloudFormationStack(
         found["StackName"],
         found["StackId"],
         found["StackStatus"],
@@ -110,7 +110,7 @@ def resources(stack_id: str, above: str = "") -> Iterator[Resource]:
             yield from resources(physical_id, f"{path}/")
 
 
-def skipped(stack_id: str, above: str = "") -> Iterator[Resource]:
+def retained_by_deletion(stack_id: str, above: str = "") -> Iterator[Resource]:
     """Yield the resources that the deletion of the stack, or of one nested in it, has left there.
 
     Events tell it, also of a stack that is deleted: CloudFormation keeps them for 90 days.
@@ -123,10 +123,10 @@ def skipped(stack_id: str, above: str = "") -> Iterator[Resource]:
         if event.type == NESTED and event.physical_id not in ("", stack_id):
             nested[event.physical_id] = event.path
     for physical_id, path in nested.items():
-        yield from skipped(physical_id, f"{path}/")
+        yield from retained_by_deletion(physical_id, f"{path}/")
 
 
-def names(stack_id: str) -> set[str]:
+def template_resource_ids(stack_id: str) -> set[str]:
     """Return the logical ids of the stack's own template."""
     return set(_template(client_of("cloudformation"), stack_id))
 
@@ -154,9 +154,9 @@ def last_event(stack_id: str) -> str:
     return next((event.id for event in _events(stack_id)), "")
 
 
-def failures(stack_id: str, since: str = "", above: str = "") -> list[Event]:
+def failures(stack_id: str, since: str = "", above: str = "") -> list[StackEvent]:
     """Return what failed of itself after the event `since`, the first first, in nested stacks where it did there."""
-    found: list[Event] = []
+    found: list[StackEvent] = []
     for event in reversed(list(_events(stack_id, since, above))):
         is_own = event.physical_id == stack_id
         if not event.status.endswith("_FAILED") or event.reason.startswith(_CONSEQUENCES) or is_own:
@@ -167,12 +167,12 @@ def failures(stack_id: str, since: str = "", above: str = "") -> list[Event]:
     return found
 
 
-def _events(stack_id: str, since: str = "", above: str = "") -> Iterator[Event]:
+def _events(stack_id: str, since: str = "", above: str = "") -> Iterator[StackEvent]:
     """Yield the events of the stack, the newest first, down to the event `since`."""
     for each in listed(client_of("cloudformation"), "describe_stack_events", "StackEvents", StackName=stack_id):
         if each["EventId"] == since:
             return
-        yield Event(
+        yield StackEvent(
             each["EventId"],
             f"{above}{each['LogicalResourceId']}",
             each["ResourceType"],
@@ -182,7 +182,9 @@ def _events(stack_id: str, since: str = "", above: str = "") -> Iterator[Event]:
         )
 
 
-def settled(stack_id: str, since: str, tell: Callable[[Event], None], *, pause: float = PAUSE_SECONDS) -> Stack:
+def wait_until_settled(
+    stack_id: str, since: str, tell: Callable[[StackEvent], None], *, pause: float = PAUSE_SECONDS
+) -> CloudFormationStack:
     """Wait until no operation is under way on the stack, and return it; `tell` gets each event as it happens."""
     seen = since
     while True:
@@ -248,7 +250,9 @@ def discard(arn: str, name: str) -> None:
         call(cloudformation.delete_stack, StackName=stack.id)
 
 
-def execute(arn: str, name: str, tell: Callable[[Event], None], *, pause: float = PAUSE_SECONDS) -> Stack:
+def execute(
+    arn: str, name: str, tell: Callable[[StackEvent], None], *, pause: float = PAUSE_SECONDS
+) -> CloudFormationStack:
     """Execute the change set and wait; return the stack. Raises DeployError with the first failures."""
     before = find(name)
     if before is None:
@@ -256,7 +260,7 @@ def execute(arn: str, name: str, tell: Callable[[Event], None], *, pause: float 
     since = last_event(before.id)
     # A rollback deletes new resources, also a new table or key with a Retain policy: it is empty.
     call(client_of("cloudformation").execute_change_set, ChangeSetName=arn, RetainExceptOnCreate=True)
-    stack = settled(before.id, since, tell, pause=pause)
+    stack = wait_until_settled(before.id, since, tell, pause=pause)
     if stack.status in _WELL:
         return stack
     failed = [str(event) for event in failures(stack.id, since)]
@@ -265,7 +269,7 @@ def execute(arn: str, name: str, tell: Callable[[Event], None], *, pause: float 
     raise DeployError(what, lines=failed[:MOST_FAILURES], do=remedy(" ".join(failed), _next(stack)))
 
 
-def _next(stack: Stack) -> str:
+def _next(stack: CloudFormationStack) -> str:
     """Return what to do about a stack whose creation or update has failed."""
     if stack.status == "UPDATE_ROLLBACK_FAILED":
         return f"Mend that, then `aws cloudformation continue-update-rollback --stack-name {stack.name}`."
@@ -274,7 +278,7 @@ def _next(stack: Stack) -> str:
     return "Mend it, and run `aion deploy` again."
 
 
-def check_deployable(stack: Stack | None) -> None:
+def check_deployable(stack: CloudFormationStack | None) -> None:
     """Raise DeployError for a stack that CloudFormation would refuse to deploy to."""
     if stack is None:
         return

@@ -6,7 +6,7 @@ from typing import Any
 
 from aion_core.deploy import cloudformation
 from aion_core.deploy.aws import call, client_of, listed
-from aion_core.deploy.cloudformation import PAUSE_SECONDS, Event, Resource, Stack
+from aion_core.deploy.cloudformation import PAUSE_SECONDS, CloudFormationStack, Resource, StackEvent
 from aion_core.deploy.errors import AwsRefused, DeployError
 from aion_core.deploy.logs import FUNCTIONS, group
 from aion_core.errors import ConfigurationError
@@ -27,7 +27,7 @@ _BATCH = 1000
 
 
 @dataclass(frozen=True)
-class Kept:
+class RetainedResource:
     """Something that the deletion of its stack leaves there."""
 
     type: str
@@ -43,16 +43,16 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Plan:
+class DestroyPlan:
     """Resources of a deployment that exist."""
 
     name: str
-    stack: Stack | None
+    stack: CloudFormationStack | None
     """None if it is deleted already."""
-    kept: Sequence[Kept]
+    kept: Sequence[RetainedResource]
     """Retained resources of the last stack of this name, living or deleted."""
-    log_groups: Sequence[Kept]
-    earlier: Sequence[Kept] = field(default=())
+    log_groups: Sequence[RetainedResource]
+    earlier: Sequence[RetainedResource] = field(default=())
     """Retained resources of earlier stacks of this name; listed, never deleted."""
 
     @property
@@ -61,7 +61,7 @@ class Plan:
         return self.stack is None and not self.kept and not self.log_groups
 
 
-def plan(name: str) -> Plan:
+def plan(name: str) -> DestroyPlan:
     """Return what is there of the stack of this name; raises ConfigurationError if there never was one, or it is not aion's."""
     living, gone = cloudformation.find(name), cloudformation.deleted(name)
     if living is None and not gone:
@@ -70,18 +70,24 @@ def plan(name: str) -> Plan:
             "--profile say where to look."
         )
     last, *before = [living.id, *gone] if living else gone
-    if living is not None and not cloudformation.names(living.id) >= OWN and living.status != "REVIEW_IN_PROGRESS":
+    if (
+        living is not None
+        and not cloudformation.template_resource_ids(living.id) >= OWN
+        and living.status != "REVIEW_IN_PROGRESS"
+    ):
         raise ConfigurationError(f"The stack {name!r} is none of aion's. Nothing was deleted.")
     own = of_resources(cloudformation.resources(last)) if living is not None else []
     # A deletion that stopped half way has left resources behind already.
-    left = [each for each in of_resources(cloudformation.skipped(last)) if each not in own and not owner(each)]
+    left = [
+        each for each in of_resources(cloudformation.retained_by_deletion(last)) if each not in own and not owner(each)
+    ]
     rest = [each for each in [*own, *left] if is_there(each)]
-    earlier = [each for stack in before[:EARLIER] for each in of_resources(cloudformation.skipped(stack))]
+    earlier = [each for stack in before[:EARLIER] for each in of_resources(cloudformation.retained_by_deletion(stack))]
     others = [each for each in earlier if each not in rest and is_there(each) and not owner(each)]
-    return Plan(name, living, rest, log_groups(name), others)
+    return DestroyPlan(name, living, rest, log_groups(name), others)
 
 
-def check(planned: Plan, *, data: bool) -> None:
+def check(planned: DestroyPlan, *, data: bool) -> None:
     """Raise DeployError, before anything is deleted, for what AWS would refuse half way."""
     stack = planned.stack
     if stack is not None and stack.is_protected:
@@ -102,11 +108,13 @@ def check(planned: Plan, *, data: bool) -> None:
             )
 
 
-def delete_stack(stack: Stack, tell: Callable[[Event], None], *, pause: float = PAUSE_SECONDS) -> None:
+def delete_stack(
+    stack: CloudFormationStack, tell: Callable[[StackEvent], None], *, pause: float = PAUSE_SECONDS
+) -> None:
     """Delete the stack and wait until it is gone; raises DeployError with what CloudFormation could not delete."""
     since = cloudformation.last_event(stack.id)
     call(client_of("cloudformation").delete_stack, StackName=stack.id)
-    after = cloudformation.settled(stack.id, since, tell, pause=pause)
+    after = cloudformation.wait_until_settled(stack.id, since, tell, pause=pause)
     if after.status != "DELETE_COMPLETE":
         failed = [str(event) for event in cloudformation.failures(stack.id, since)]
         raise DeployError(
@@ -116,10 +124,10 @@ def delete_stack(stack: Stack, tell: Callable[[Event], None], *, pause: float = 
         )
 
 
-def of_resources(resources: Iterable[Resource]) -> list[Kept]:
+def of_resources(resources: Iterable[Resource]) -> list[RetainedResource]:
     """Return what of the resources stays when, or has stayed since, their stack is deleted."""
     found = [
-        Kept(each.type, each.physical_id)
+        RetainedResource(each.type, each.physical_id)
         for each in resources
         if each.type in KINDS
         and each.physical_id
@@ -128,17 +136,17 @@ def of_resources(resources: Iterable[Resource]) -> list[Kept]:
     return sorted(set(found), key=lambda each: list(KINDS).index(each.type))
 
 
-def log_groups(stack: str) -> list[Kept]:
+def log_groups(stack: str) -> list[RetainedResource]:
     """Return the log groups of the stack's functions that are there."""
     client, found = client_of("logs"), []
     for function in FUNCTIONS:
         name = group(stack, function)
         named = listed(client, "describe_log_groups", "logGroups", logGroupNamePrefix=name)
-        found += [Kept(LOG_GROUP, name) for each in named if each["logGroupName"] == name]
+        found += [RetainedResource(LOG_GROUP, name) for each in named if each["logGroupName"] == name]
     return found
 
 
-def is_there(kept: Kept) -> bool:
+def is_there(kept: RetainedResource) -> bool:
     """Tell whether it is there, and is not about to be deleted."""
     try:
         match kept.type:
@@ -158,7 +166,7 @@ def is_there(kept: Kept) -> bool:
     return True
 
 
-def is_protected(kept: Kept) -> bool:
+def is_protected(kept: RetainedResource) -> bool:
     """Tell whether DynamoDB refuses to delete it, as somebody has asked."""
     if kept.type != TABLE:
         return False
@@ -166,7 +174,7 @@ def is_protected(kept: Kept) -> bool:
     return bool(table.get("DeletionProtectionEnabled"))
 
 
-def owner(kept: Kept) -> str:
+def owner(kept: RetainedResource) -> str:
     """Return the name of the stack that has it now; "" if no stack has.
 
     A resource that outlived its stack may have been imported into another.
@@ -182,7 +190,7 @@ def owner(kept: Kept) -> str:
     return str(living[0]["StackName"]) if living else ""
 
 
-def delete(kept: Kept, tell: Callable[[str], None]) -> str:
+def delete(kept: RetainedResource, tell: Callable[[str], None]) -> str:
     """Delete it with all that it holds, and return what was done; a second time does no harm.
 
     Raises AwsRefused, or DeployError if S3 keeps an object.

@@ -21,7 +21,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 @dataclass(frozen=True)
-class Line:
+class LogLine:
     """A line of a function's log."""
 
     at: int
@@ -53,13 +53,13 @@ def seconds(text: str) -> int:
     return int(found[1]) * _UNITS[found[2]]
 
 
-def read(stack: str, functions: Sequence[str], *, since: int, task: str = "") -> list[Line]:
+def read(stack: str, functions: Sequence[str], *, since: int, task: str = "") -> list[LogLine]:
     """Return the lines from `since` (milliseconds) on, oldest first; only those of a task if one is named.
 
     Raises ConfigurationError if none of the functions has a log group.
     """
     client = client_of("logs")
-    found: list[Line] = []
+    found: list[LogLine] = []
     missing = 0
     for function in functions:
         try:
@@ -83,7 +83,7 @@ def follow(
     since: int,
     task: str = "",
     pause: Callable[[], None] = lambda: time.sleep(PAUSE_SECONDS),
-) -> Iterator[Line]:
+) -> Iterator[LogLine]:
     """Yield the lines from `since` on, and those that follow, without end; `pause` is called between two looks."""
     told: dict[str, int] = {}
     newest = since
@@ -97,12 +97,12 @@ def follow(
         pause()
 
 
-def _lines(client: Any, stack: str, function: str, since: int, task: str) -> Iterator[Line]:
+def _lines(client: Any, stack: str, function: str, since: int, task: str) -> Iterator[LogLine]:
     asked = {"logGroupName": group(stack, function), "startTime": since}
     if task:
         asked["filterPattern"] = f"{{ $.task_id = {json.dumps(task)} }}"
     for event in listed(client, "filter_log_events", "events", **asked):
-        line = Line(event["timestamp"], function, event["message"].rstrip(), event.get("eventId", ""))
+        line = LogLine(event["timestamp"], function, event["message"].rstrip(), event.get("eventId", ""))
         # An emulator may not know patterns of JSON.
         if not task or line.fields.get("task_id") == task:
             yield line
@@ -121,7 +121,7 @@ _PLUMBING = frozenset(
 )  # fmt: skip
 
 
-def rendered(line: Line) -> tuple[str, str]:
+def rendered(line: LogLine) -> tuple[str, str]:
     """Return the level of the line, and its text with time, function, ids and traceback; ("", "") for one not to show.
 
     Metrics and Lambda's own reports are not shown, except of an invocation that did not end well.
@@ -142,7 +142,7 @@ def rendered(line: Line) -> tuple[str, str]:
     return level, _text(line, level, message, {**ids, **more}, said)
 
 
-def _platform(line: Line, fields: Mapping[str, Any]) -> tuple[str, str]:
+def _platform(line: LogLine, fields: Mapping[str, Any]) -> tuple[str, str]:
     record = fields.get("record") or {}
     status = record.get("status", "success") if isinstance(record, Mapping) else "success"
     if status == "success":
@@ -152,7 +152,7 @@ def _platform(line: Line, fields: Mapping[str, Any]) -> tuple[str, str]:
     return "ERROR", _text(line, "ERROR", f"Lambda ended an invocation: {status}{reason and f' ({reason})'}.", ids, "")
 
 
-def _text(line: Line, level: str, message: str, more: Mapping[str, Any], traceback: str) -> str:
+def _text(line: LogLine, level: str, message: str, more: Mapping[str, Any], traceback: str) -> str:
     at = datetime.fromtimestamp(line.at / 1000).astimezone()
     head = f"{at:%Y-%m-%d %H:%M:%S}.{line.at % 1000:03d} {line.function:5} {level:7} {message}"
     said = " ".join(f"{name}={value}" for name, value in more.items())

@@ -23,7 +23,7 @@ from aion_core.shipped import shipped
 
 
 @dataclass(slots=True)
-class Made:
+class ProjectResult:
     """Result of making a project."""
 
     written: list[str] = field(default_factory=list)
@@ -35,7 +35,7 @@ class Made:
     """The project as it was made, with its tool and its tests."""
 
 
-def create(folder: Path, project: Project, *, force: bool = False) -> Made:
+def create(folder: Path, project: Project, *, force: bool = False) -> ProjectResult:
     """Write a whole project; raises ProjectError, before anything is written, where it would overwrite a file.
 
     With `force` it overwrites.
@@ -52,16 +52,16 @@ def create(folder: Path, project: Project, *, force: bool = False) -> Made:
     for path, text in files.items():
         base.put(folder / path, text)
     base.write(folder, {**shipped_files(shipped()), base.RULE: build_rule()})
-    return Made(written=[*files])
+    return ProjectResult(written=[*files])
 
 
-def complete(folder: Path, project: Project, *, agents_yaml: str | None) -> Made:
+def complete(folder: Path, project: Project, *, agents_yaml: str | None) -> ProjectResult:
     """Write the files that a folder lacks, and leave the others as they are.
 
     `agents_yaml` is the aion.yaml for the agents that are there; without it a folder that has no aion.yaml
     gets the example. Nothing is overwritten; a Makefile without the rule for `sam build` gets it at its end.
     """
-    made, has_example = Made(), not (agents_yaml or (folder / "aion.yaml").exists())
+    made, has_example = ProjectResult(), not (agents_yaml or (folder / "aion.yaml").exists())
     tool = tool_of(folder)
     writes_pyproject = tool is UV and not (folder / "pyproject.toml").exists()
     project = replace(project, tool=tool, has_tests=_has_tests(folder, has_example, writes_pyproject))
@@ -106,7 +106,7 @@ def lock(folder: Path) -> str:
         return str(error)
 
 
-def _complete_makefile(file: Path, whole: str, made: Made, recorded: dict[str, str]) -> None:
+def _complete_makefile(file: Path, whole: str, made: ProjectResult, recorded: dict[str, str]) -> None:
     """Write the Makefile, or append the rule to the one that is there."""
     if not file.exists():
         base.put(file, whole)

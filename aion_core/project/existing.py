@@ -17,7 +17,7 @@ _HEAD = (
 
 
 @dataclass(frozen=True, slots=True)
-class Existing:
+class ExistingAgents:
     """Agents of an existing folder."""
 
     frameworks: tuple[str, ...]
@@ -30,14 +30,14 @@ class Existing:
     """Keys of another tool's file that have no effect once there is an aion.yaml."""
 
 
-def agents_in(folder: Path) -> Existing | None:
+def agents_in(folder: Path) -> ExistingAgents | None:
     """Return the folder's agents; None where nothing in it may be one: it is to get an example.
 
     Raises ConfigurationError where the agents are not clear (`discover` says how to choose), and ProjectError where the
     aion.yaml would belong into another folder.
     """
     if (folder / AION_YAML).is_file():
-        return Existing(_frameworks(discover(folder)))
+        return ExistingAgents(_frameworks(discover(folder)))
     if not any(_code(folder)):
         return None
     found = discover(folder)
@@ -45,7 +45,7 @@ def agents_in(folder: Path) -> Existing | None:
         raise ProjectError(
             f"{folder.name} is a Python package, so that its project is the folder above: cd .. && aion init"
         )
-    return Existing(_frameworks(found), found.found, _HEAD + as_yaml(found), tuple(_notes(found)))
+    return ExistingAgents(_frameworks(found), found.found, _HEAD + as_yaml(found), tuple(_notes(found)))
 
 
 def _code(folder: Path) -> Iterable[Path]:

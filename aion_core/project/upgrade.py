@@ -32,7 +32,7 @@ class Fate(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class MergeResult:
     """A file after the upgrade."""
 
     fate: Fate
@@ -48,7 +48,7 @@ FOR_THE_AUTHOR = frozenset({Fate.CONFLICT, Fate.UNKNOWN})
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FileChange:
     """A file of the project in an upgrade."""
 
     path: str
@@ -74,7 +74,7 @@ class Upgrade:
     project: Path
     version: str
     """The version of aion-lambda that the project's files are of; empty where nothing is recorded."""
-    changes: tuple[Change, ...]
+    changes: tuple[FileChange, ...]
     waiting: tuple[str, ...]
     """The `.new` files of an earlier upgrade, which the author has still to resolve."""
     shipped: Mapping[str, str]
@@ -121,7 +121,7 @@ def plan(project: Path, *, new: Mapping[str, str] | None = None, version: str = 
             changes.append(_makefile_change(project, recorded.files.get(name), new.get(name)))
         else:
             current = _text(project / name)
-            changes.append(_change(name, current, outcome(current, recorded.files.get(name), new.get(name))))
+            changes.append(_change(name, current, merge_result(current, recorded.files.get(name), new.get(name))))
     return Upgrade(project, recorded.version, tuple(changes), tuple(waiting), new)
 
 
@@ -147,21 +147,21 @@ def apply(upgrade: Upgrade, *, version: str = __version__) -> None:
         base.write(upgrade.project, files, version)
 
 
-def _makefile_change(project: Path, known: str | None, new: str | None) -> Change:
+def _makefile_change(project: Path, known: str | None, new: str | None) -> FileChange:
     """Return the change of the Makefile, by its marked block; a rule of the author's own is left alone."""
     text = _text(project / "Makefile")
     block = block_of(text) if text is not None else None
     if block is None and text is not None and has_own_rule(text):
-        return Change("Makefile", Fate.OWN, text, text)
-    decided = outcome(block, known, new)
+        return FileChange("Makefile", Fate.OWN, text, text)
+    decided = merge_result(block, known, new)
     after = text if decided.text is None else with_block(text or "", decided.text)
     if decided.fate is Fate.REMOVED:
-        return Change("Makefile", Fate.ORPHANED, text, text)
-    return Change("Makefile", decided.fate, text, after)
+        return FileChange("Makefile", Fate.ORPHANED, text, text)
+    return FileChange("Makefile", decided.fate, text, after)
 
 
-def _change(path: str, before: str | None, decided: Outcome) -> Change:
-    return Change(path, decided.fate, before, decided.text)
+def _change(path: str, before: str | None, decided: MergeResult) -> FileChange:
+    return FileChange(path, decided.fate, before, decided.text)
 
 
 def _beside(file: Path) -> Path:
@@ -176,31 +176,31 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
 
 
-def outcome(current: str | None, base: str | None, new: str | None) -> Outcome:
+def merge_result(current: str | None, base: str | None, new: str | None) -> MergeResult:
     """Decide a file's fate by the project's text, the text that aion-lambda shipped to it, and the one that it ships now.
 
     None is a file that is not there; no `base` says that nothing is recorded. Runs git for a merge, and reports a
     conflict where git is not installed.
     """
     if new is None and current is None:
-        return Outcome(Fate.CURRENT, None)
+        return MergeResult(Fate.CURRENT, None)
     if new is None:
-        return Outcome(Fate.REMOVED, None) if current == base else Outcome(Fate.ORPHANED, current)
+        return MergeResult(Fate.REMOVED, None) if current == base else MergeResult(Fate.ORPHANED, current)
     if current is None:
-        return Outcome(Fate.ADDED, new) if base is None else Outcome(Fate.LEFT_OUT, None)
+        return MergeResult(Fate.ADDED, new) if base is None else MergeResult(Fate.LEFT_OUT, None)
     if current == new:
-        return Outcome(Fate.CURRENT, current)
+        return MergeResult(Fate.CURRENT, current)
     if base is None:
-        return Outcome(Fate.UNKNOWN, new)
+        return MergeResult(Fate.UNKNOWN, new)
     if current == base:
-        return Outcome(Fate.REPLACED, new)
+        return MergeResult(Fate.REPLACED, new)
     if base == new:
-        return Outcome(Fate.KEPT, current)
+        return MergeResult(Fate.KEPT, current)
     merged = _merged(current, base, new)
     if merged is None:
-        return Outcome(Fate.CONFLICT, new)
+        return MergeResult(Fate.CONFLICT, new)
     text, conflicts = merged
-    return Outcome(Fate.CONFLICT if conflicts else Fate.MERGED, text)
+    return MergeResult(Fate.CONFLICT if conflicts else Fate.MERGED, text)
 
 
 def _merged(current: str, base: str, new: str) -> tuple[str, bool] | None:

@@ -22,23 +22,23 @@ from a2a.types import (
     TaskStatus,
 )
 
-from aion_core.smoke.credentials import Credentials
+from aion_core.smoke.credentials import SmokeCredentials
 
-AT_WORK = frozenset({TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING})
+RUNNING = frozenset({TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING})
 BINDING, VERSION = "JSONRPC", "1.0"
 POLL = 0.2
 
 
-class Failed(Exception):
+class CheckFailed(Exception):
     """The deployment does not do what it has to; the message says what was seen."""
 
 
-class Skipped(Exception):
+class CheckSkipped(Exception):
     """It could not be found out; the message says why."""
 
 
 @dataclass
-class Deployment:
+class AgentUnderTest:
     """An agent at a URL; `blocking` and `streaming` are the official client, told to wait for answers or to hear them."""
 
     url: str
@@ -60,29 +60,29 @@ class Deployment:
         """Send it, and return the answer."""
         async for answer in self.blocking.send_message(request):
             return answer
-        raise Failed("the message was not answered")
+        raise CheckFailed("the message was not answered")
 
     async def begin(self, webhook: TaskPushNotificationConfig | None = None) -> Task:
         """Begin a task that nobody waits for; raises Skipped where the agent answers without a task."""
         answer = await self.send(self.request(waits=False, webhook=webhook))
         if not answer.HasField("task"):
-            raise Skipped("the agent answers with a message, and no task")
+            raise CheckSkipped("the agent answers with a message, and no task")
         return answer.task
 
     async def task(self, task_id: str) -> Task:
         """Read the task."""
         return await self.blocking.get_task(GetTaskRequest(id=task_id))
 
-    async def at_rest(self, task_id: str) -> Task:
+    async def wait_until_done(self, task_id: str) -> Task:
         """Wait until nobody works on the task; how long is the caller's to limit."""
-        while (task := await self.task(task_id)).status.state in AT_WORK:  # noqa: ASYNC110 - what changes is elsewhere
+        while (task := await self.task(task_id)).status.state in RUNNING:  # noqa: ASYNC110 - what changes is elsewhere
             await asyncio.sleep(POLL)
         return task
 
 
-def reached(
+def agent_under_test(
     url: str, deployment: str, card: AgentCard, http: httpx.AsyncClient, *, text: str, patience: float
-) -> Deployment:
+) -> AgentUnderTest:
     """Return the agent of the card, reached at this URL whatever its card says: no credentials go elsewhere."""
     here = AgentCard()
     here.CopyFrom(card)
@@ -94,10 +94,10 @@ def reached(
         config = ClientConfig(httpx_client=http, streaming=streaming, supported_protocol_bindings=[BINDING])
         return ClientFactory(config).create(here)
 
-    return Deployment(url, deployment, text, patience, card, client(False), client(True))
+    return AgentUnderTest(url, deployment, text, patience, card, client(False), client(True))
 
 
-async def read_card(url: str, http: httpx.AsyncClient, credentials: Credentials) -> AgentCard:
+async def read_card(url: str, http: httpx.AsyncClient, credentials: SmokeCredentials) -> AgentCard:
     """Return the agent's card, and tell the credentials what it declares."""
     card = await A2ACardResolver(http, url).get_agent_card()
     credentials.card_read(card)
@@ -109,8 +109,8 @@ def name_of(state: TaskState) -> str:
     return TaskState.Name(state).removeprefix("TASK_STATE_").lower().replace("_", "-")
 
 
-def must_not_have_failed(status: TaskStatus) -> None:
+def raise_if_failed(status: TaskStatus) -> None:
     """Raise Failed with the reason that the status gives."""
     if status.state in (TaskState.TASK_STATE_FAILED, TaskState.TASK_STATE_REJECTED):
         said = " ".join(part.text for part in status.message.parts)
-        raise Failed(f"the task is {name_of(status.state)}: {said or 'it says no reason'}")
+        raise CheckFailed(f"the task is {name_of(status.state)}: {said or 'it says no reason'}")

@@ -55,7 +55,7 @@ class Signer:
         return {name: value for name, value in signed.headers.items() if name.lower() not in said}
 
 
-class Credentials(httpx.Auth):
+class SmokeCredentials(httpx.Auth):
     """What every request carries. `card_read` says which header an API key goes in."""
 
     requires_request_body = True

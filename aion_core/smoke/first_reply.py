@@ -9,9 +9,9 @@ from a2a.client.errors import A2AClientError
 from a2a.types import Part, StreamResponse, TaskStatus
 from a2a.utils.errors import A2AError
 
-from aion_core.smoke.agent import Failed, must_not_have_failed, reached, read_card
-from aion_core.smoke.credentials import Credentials, NoCredentials
-from aion_core.smoke.report import explained, why_no_card
+from aion_core.smoke.agent import CheckFailed, agent_under_test, raise_if_failed, read_card
+from aion_core.smoke.credentials import NoCredentials, SmokeCredentials
+from aion_core.smoke.report import error_reason, missing_card_reason
 
 TEXT = "Hello, who is there?"
 
@@ -28,7 +28,7 @@ class FirstReply:
 
 
 async def first_reply(
-    url: str, credentials: Credentials, tell: Callable[[str], None], *, text: str = TEXT, patience: float = 120.0
+    url: str, credentials: SmokeCredentials, tell: Callable[[str], None], *, text: str = TEXT, patience: float = 120.0
 ) -> FirstReply:
     """Ask the agent at the URL's root, by the official client, and pass on its words; raises Failed, with the reason.
 
@@ -37,7 +37,7 @@ async def first_reply(
     try:
         async with httpx.AsyncClient(auth=credentials, timeout=patience) as http:
             card = await read_card(url, http, credentials)
-            agent = reached(url, url, card, http, text=text, patience=patience)
+            agent = agent_under_test(url, url, card, http, text=text, patience=patience)
             streams = card.capabilities.streaming
             client = agent.streaming if streams else agent.blocking
             began, first, last = time.monotonic(), 0.0, None
@@ -48,14 +48,14 @@ async def first_reply(
                 if words:
                     tell(words)
             if last is not None:
-                must_not_have_failed(last)
+                raise_if_failed(last)
             if not first:
                 first = time.monotonic() - began
             return FirstReply(card.name, first, streams)
     except A2AClientError as error:
-        raise Failed(why_no_card(error, url)) from error
+        raise CheckFailed(missing_card_reason(error, url)) from error
     except (A2AError, NoCredentials, httpx.HTTPError, ValueError) as error:
-        raise Failed(explained(error)) from error
+        raise CheckFailed(error_reason(error)) from error
 
 
 def _words(event: StreamResponse, *, spoken: bool) -> str:

@@ -22,41 +22,41 @@ from a2a.utils.errors import A2AError
 from google.protobuf import json_format
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from aion_core.smoke.agent import AT_WORK, POLL, Deployment, Failed, Skipped, must_not_have_failed, name_of
+from aion_core.smoke.agent import POLL, RUNNING, AgentUnderTest, CheckFailed, CheckSkipped, name_of, raise_if_failed
 
 ELSEWHERE = "https://example.com/aion-smoke"
 """A webhook of a task that is over: it is never called."""
 LARGEST = 16 * 1024 * 1024
 
 
-async def configs(agent: Deployment) -> str:
+async def configs(agent: AgentUnderTest) -> str:
     """A webhook is registered, read, listed and forgotten."""
     _must_push(agent)
     answer = await agent.send(agent.request())
     if not answer.HasField("task"):
-        raise Skipped("the agent answers with a message, and only a task has webhooks")
-    task = await agent.at_rest(answer.task.id)
+        raise CheckSkipped("the agent answers with a message, and only a task has webhooks")
+    task = await agent.wait_until_done(answer.task.id)
     client, asked = agent.blocking, TaskPushNotificationConfig(task_id=task.id, url=ELSEWHERE, token="smoke")  # noqa: S106
     made = await client.create_task_push_notification_config(asked)
     get = GetTaskPushNotificationConfigRequest(task_id=task.id, id=made.id)
     if (await client.get_task_push_notification_config(get)).url != ELSEWHERE:
-        raise Failed("a webhook is not read as it was registered")
+        raise CheckFailed("a webhook is not read as it was registered")
     listed = ListTaskPushNotificationConfigsRequest(task_id=task.id)
     if made.id not in _ids(await client.list_task_push_notification_configs(listed)):
-        raise Failed("a webhook that was registered is not listed")
+        raise CheckFailed("a webhook that was registered is not listed")
     await client.delete_task_push_notification_config(
         DeleteTaskPushNotificationConfigRequest(task_id=task.id, id=made.id)
     )
     if made.id in _ids(await client.list_task_push_notification_configs(listed)):
-        raise Failed("a webhook that was deleted is listed")
+        raise CheckFailed("a webhook that was deleted is listed")
     return "a webhook is registered, read, listed and forgotten"
 
 
-async def delivery(agent: Deployment, url: str, port: int) -> str:
+async def delivery(agent: AgentUnderTest, url: str, port: int) -> str:
     """A webhook is told of a task to its end, and can tell who tells it."""
     _must_push(agent)
     if not url:
-        raise Skipped(
+        raise CheckSkipped(
             "without WEBHOOK=…, a public address that leads to a port of this machine, no delivery was checked"
         )
     token = "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
@@ -64,23 +64,23 @@ async def delivery(agent: Deployment, url: str, port: int) -> str:
         try:
             task = await agent.begin(TaskPushNotificationConfig(url=url, token=token))
         except A2AError as error:
-            raise Failed(f"{url} was refused: {error}") from error
+            raise CheckFailed(f"{url} was refused: {error}") from error
         try:
             # Sooner than the check itself is given up: what was heard is to be told.
             async with asyncio.timeout(agent.patience * 0.8):
-                ended = await agent.at_rest(task.id)
+                ended = await agent.wait_until_done(task.id)
                 while ended.status.state not in heard.states:  # noqa: ASYNC110 - the webhook is in a thread of its own
                     await asyncio.sleep(POLL)
         except TimeoutError as error:
-            raise Failed(f"the task was not told of to its end in time: {heard}") from error
-    must_not_have_failed(ended.status)
+            raise CheckFailed(f"the task was not told of to its end in time: {heard}") from error
+    raise_if_failed(ended.status)
     if heard.strange:
-        raise Failed(str(heard))
+        raise CheckFailed(str(heard))
     return f"{heard}; the task is {name_of(ended.status.state)}"
 
 
 @dataclass
-class _Told:
+class ReceivedPosts:
     """What the webhook has heard."""
 
     states: list[TaskState] = field(default_factory=list)
@@ -106,16 +106,16 @@ class _Told:
         told = f"{self.posts} posts came, all signed" if self.posts and not self.strange else f"{self.posts} posts came"
         if self.strange:
             told += f", and {len(self.strange)} that cannot be verified ({self.strange[0]})"
-        resting = [name_of(state) for state in self.states if state not in AT_WORK]
+        resting = [name_of(state) for state in self.states if state not in RUNNING]
         return f"{told}; none says that the task is over" if self.posts and not resting else told
 
 
 @contextmanager
-def _webhook(port: int, key: Webhook) -> Iterator[_Told]:
+def _webhook(port: int, key: Webhook) -> Iterator[ReceivedPosts]:
     """Listen on the port, on every address: whatever leads here may run in a container."""
-    told = _Told()
+    told = ReceivedPosts()
 
-    class Handler(BaseHTTPRequestHandler):
+    class WebhookHandler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(min(int(self.headers.get("content-length") or 0), LARGEST))
             headers = {name.lower(): value for name, value in self.headers.items()}
@@ -126,9 +126,9 @@ def _webhook(port: int, key: Webhook) -> Iterator[_Told]:
             """Say nothing."""
 
     try:
-        server = ThreadingHTTPServer(("", port), Handler)
+        server = ThreadingHTTPServer(("", port), WebhookHandler)
     except OSError as error:
-        raise Failed(
+        raise CheckFailed(
             f"the webhook cannot listen on port {port}: {error.strerror} (WEBHOOK_PORT=… takes another)"
         ) from error
     with server:
@@ -145,6 +145,6 @@ def _ids(answer: ListTaskPushNotificationConfigsResponse) -> set[str]:
     return {config.id for config in answer.configs}
 
 
-def _must_push(agent: Deployment) -> None:
+def _must_push(agent: AgentUnderTest) -> None:
     if not agent.card.capabilities.push_notifications:
-        raise Skipped("the card says that the agent sends no push notifications")
+        raise CheckSkipped("the card says that the agent sends no push notifications")

@@ -11,8 +11,8 @@ from a2a.client.errors import A2AClientError
 from a2a.utils.constants import AGENT_CARD_WELL_KNOWN_PATH
 
 from aion_core.smoke import checks, push
-from aion_core.smoke.agent import Deployment, Failed, Skipped, reached, read_card
-from aion_core.smoke.credentials import Credentials, NoCredentials
+from aion_core.smoke.agent import AgentUnderTest, CheckFailed, CheckSkipped, agent_under_test, read_card
+from aion_core.smoke.credentials import NoCredentials, SmokeCredentials
 
 CHECKS: dict[str, Callable[..., Awaitable[str]]] = {
     "card": checks.card,
@@ -45,15 +45,15 @@ class Report:
         try:
             async with asyncio.timeout(patience):
                 self.say("ok", name, await check)
-        except Skipped as reason:
+        except CheckSkipped as reason:
             self.say("skipped", name, str(reason))
-        except Failed as reason:
+        except CheckFailed as reason:
             self.say("FAILED", name, str(reason))
         except TimeoutError:
             self.say("FAILED", name, f"it was not over within {patience:g} s; PATIENCE=… gives it longer")
         # Whatever a deployment may answer, the other checks are made too.
         except Exception as error:
-            self.say("FAILED", name, explained(error))
+            self.say("FAILED", name, error_reason(error))
 
     def say(self, verdict: str, name: str, why: str) -> None:
         """Print a line."""
@@ -62,7 +62,7 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Asked:
+class SmokeOptions:
     """Options of the checks: agent, message, webhook."""
 
     url: str
@@ -78,7 +78,7 @@ class Asked:
     """Time limit of each check, in seconds."""
 
 
-async def check(asked: Asked, credentials: Credentials) -> int:
+async def check(asked: SmokeOptions, credentials: SmokeCredentials) -> int:
     """Make the checks and print a line for each; return the exit code: 1 if one failed, 2 if nothing could be checked."""
     deployment = asked.url.rstrip("/")
     url = f"{deployment}/agents/{asked.agent}" if asked.agent else deployment
@@ -90,23 +90,23 @@ async def check(asked: Asked, credentials: Credentials) -> int:
             if not card.supported_interfaces:
                 raise ValueError("it offers no interface")
         except (A2AClientError, NoCredentials, ValueError) as error:
-            report.say("FAILED", "card", f"{why_no_card(error, url)}. Nothing else was checked")
+            report.say("FAILED", "card", f"{missing_card_reason(error, url)}. Nothing else was checked")
             return 2
-        agent = reached(url, deployment, card, http, text=asked.text, patience=asked.patience)
+        agent = agent_under_test(url, deployment, card, http, text=asked.text, patience=asked.patience)
         for name in asked.only or CHECKS:
             await report.on(name, _made(name, agent, asked), asked.patience)
     print(", ".join(f"{number} {verdict}" for verdict, number in report.counts.items() if number))
     return 1 if report.counts["FAILED"] else 0
 
 
-def _made(name: str, agent: Deployment, asked: Asked) -> Awaitable[str]:
+def _made(name: str, agent: AgentUnderTest, asked: SmokeOptions) -> Awaitable[str]:
     made = CHECKS[name]
     if name == "push":
         made = partial(made, url=asked.webhook, port=asked.webhook_port)
     return made(agent)
 
 
-def why_no_card(error: BaseException, url: str) -> str:
+def missing_card_reason(error: BaseException, url: str) -> str:
     """Return why there is no card of an agent there."""
     cause, card = error.__cause__, f"{url}{AGENT_CARD_WELL_KNOWN_PATH}"
     if isinstance(error, NoCredentials):
@@ -115,10 +115,10 @@ def why_no_card(error: BaseException, url: str) -> str:
         return f"nothing answers at {card}: {cause}"
     if not isinstance(cause, httpx.HTTPStatusError):
         return f"there is no agent card at {card}: {cause or error}"
-    return explained(error)
+    return error_reason(error)
 
 
-def explained(error: BaseException) -> str:
+def error_reason(error: BaseException) -> str:
     """Return what went wrong, with what the server answered and what is mostly behind it."""
     cause = error.__cause__
     if not isinstance(cause, httpx.HTTPStatusError):

@@ -16,7 +16,7 @@ import httpx
 import pytest
 from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
 from a2a.types import Message, Part, Role, SendMessageRequest
-from botocore.credentials import Credentials as AwsCredentials
+from botocore.credentials import SmokeCredentials as AwsCredentials
 from click.testing import CliRunner
 
 from aion_core.cli.smoke import smoke
@@ -24,7 +24,7 @@ from aion_core.clock import SystemClock
 from aion_core.ports import ContextKey, PushWakeUp, TaskKey, WakeUp
 from aion_core.ports.queues import body_of, push_body_of
 from aion_core.protocol.types import TaskState
-from aion_core.smoke.credentials import Credentials, Signer
+from aion_core.smoke.credentials import Signer, SmokeCredentials
 from aion_core.smoke.report import CHECKS
 from aion_core.tasks import projection
 from tests.support.deployed_stack import DeployedStack, deployed_stack, running_alone
@@ -110,7 +110,7 @@ async def test_an_agent_that_was_told_nothing_is_found_by_its_card_and_answers(s
     """R4, R107: one deployment without BaseUrl; the official client goes where the card leads, and nowhere else."""
     assert stack.environment("ApiFunction")["AION_BASE_URL"] == ""
     signs = Signer(AwsCredentials(*CALLER.values()), "execute-api", REGION)
-    async with httpx.AsyncClient(auth=Credentials(signer=signs), timeout=60) as http:
+    async with httpx.AsyncClient(auth=SmokeCredentials(signer=signs), timeout=60) as http:
         card = await A2ACardResolver(http, stack.entrypoint_url.url).get_agent_card()
         assert {each.url.rstrip("/") for each in card.supported_interfaces} == {stack.entrypoint_url.url}
         client = ClientFactory(ClientConfig(httpx_client=http, streaming=False)).create(card)

@@ -11,7 +11,7 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
-from aion_core.cli.error_text import sentence
+from aion_core.cli.error_text import error_text
 from aion_core.cli.main import aion
 from aion_core.errors import AionError
 from aion_core.local.stack import SETTINGS, LocalStack
@@ -68,7 +68,7 @@ def runs(environ: dict[str, str]) -> EventBroadcast:
 def refusal(failed: Result) -> str:
     """The one sentence that `main` prints before it exits 1."""
     assert isinstance(failed.exception, AionError), (failed.output, failed.exception)
-    return sentence(failed.exception)
+    return error_text(failed.exception)
 
 
 def process(*arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from aion_core.auth.api_keys import make_key
 from aion_core.auth.declaration import ApiKey, Basic
 from aion_core.cli.smoke import smoke
-from aion_core.smoke.credentials import Credentials, NoCredentials, is_of_aws
+from aion_core.smoke.credentials import NoCredentials, SmokeCredentials, is_of_aws
 from tests.support.clock import ManualClock
 from tests.support.issuer import Issuer, issuing
 from tests.unit.auth.door import Door
@@ -25,7 +25,7 @@ ON_AWS = "https://a1b2c3.execute-api.eu-west-1.amazonaws.com/dev"
 @asynccontextmanager
 async def asking(door: Door, environ: dict[str, str], header: str = "") -> AsyncIterator[httpx.AsyncClient]:
     """A client as `aion smoke` makes it, when it has read a card that names the header."""
-    credentials = Credentials.from_environ(environ, HERE, "auto")
+    credentials = SmokeCredentials.from_environ(environ, HERE, "auto")
     card = AgentCard()
     if header:
         card.security_schemes["key"].api_key_security_scheme.location = "header"
@@ -68,16 +68,16 @@ def test_a_front_of_awss_is_signed_for_where_nothing_else_is_given(monkeypatch: 
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     monkeypatch.setenv("AWS_SESSION_TOKEN", "of a role")
     function_url = "https://abc.lambda-url.us-east-2.on.aws/"
-    assert str(Credentials.from_environ({}, ON_AWS, "auto")) == "an AWS signature for execute-api in eu-west-1"
-    assert str(Credentials.from_environ({}, function_url, "auto")) == "an AWS signature for lambda in us-east-2"
-    custom = Credentials.from_environ({}, "https://agents.example.com", "eu-central-1")
+    assert str(SmokeCredentials.from_environ({}, ON_AWS, "auto")) == "an AWS signature for execute-api in eu-west-1"
+    assert str(SmokeCredentials.from_environ({}, function_url, "auto")) == "an AWS signature for lambda in us-east-2"
+    custom = SmokeCredentials.from_environ({}, "https://agents.example.com", "eu-central-1")
     assert str(custom) == "an AWS signature for execute-api in eu-central-1"
     request = httpx.Request("POST", "https://agents.example.com/", json={})
     (signed,) = custom.auth_flow(request)
     assert signed.headers["x-amz-security-token"] == "of a role"
-    assert str(Credentials.from_environ({"TOKEN": "t"}, ON_AWS, "auto")) == "a token"
-    assert str(Credentials.from_environ({}, ON_AWS, "off")) == "no credentials"
-    assert str(Credentials.from_environ({}, HERE, "auto")) == "no credentials"
+    assert str(SmokeCredentials.from_environ({"TOKEN": "t"}, ON_AWS, "auto")) == "a token"
+    assert str(SmokeCredentials.from_environ({}, ON_AWS, "off")) == "no credentials"
+    assert str(SmokeCredentials.from_environ({}, HERE, "auto")) == "no credentials"
     assert not is_of_aws("https://execute-api.eu-west-1.amazonaws.com.evil.example/")
 
 
@@ -91,12 +91,12 @@ def test_a_front_of_awss_is_signed_for_where_nothing_else_is_given(monkeypatch: 
 )
 def test_what_does_not_go_together_is_told(environ: dict[str, str], sign: str, told: str) -> None:
     with pytest.raises(NoCredentials, match=told):
-        Credentials.from_environ(environ, ON_AWS, sign)
+        SmokeCredentials.from_environ(environ, ON_AWS, sign)
 
 
 def test_a_key_that_no_header_takes_is_told() -> None:
     with pytest.raises(NoCredentials, match="the card declares no API key in a header"):
-        Credentials(api_key="k").card_read(AgentCard())
+        SmokeCredentials(api_key="k").card_read(AgentCard())
 
 
 @pytest.mark.parametrize(

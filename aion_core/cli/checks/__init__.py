@@ -13,7 +13,7 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class CheckResult:
     """What was looked at."""
 
     name: str
@@ -23,16 +23,16 @@ class Check:
     """What to do next; "" where nothing is to be done."""
 
 
-def ok(name: str, said: str) -> Check:
+def ok(name: str, said: str) -> CheckResult:
     """Return that it is well."""
-    return Check(name, Status.OK, said)
+    return CheckResult(name, Status.OK, said)
 
 
-def warning(name: str, said: str, do: str) -> Check:
+def warning(name: str, said: str, do: str) -> CheckResult:
     """Return that it works, or was not looked at, and why one may want to know."""
-    return Check(name, Status.WARNING, said, do)
+    return CheckResult(name, Status.WARNING, said, do)
 
 
-def failed(name: str, said: str, do: str) -> Check:
+def failed(name: str, said: str, do: str) -> CheckResult:
     """Return that it does not work."""
-    return Check(name, Status.FAILED, said, do)
+    return CheckResult(name, Status.FAILED, said, do)

@@ -11,7 +11,7 @@ import httpx
 
 from aion_core.agents.config import AgentConfig
 from aion_core.agents.security import declared_securities
-from aion_core.cli.checks import Check, failed, ok, warning
+from aion_core.cli.checks import CheckResult, failed, ok, warning
 from aion_core.errors import ConfigurationError, StoreError
 
 TIMEOUT_SECONDS = 20.0
@@ -25,7 +25,7 @@ CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
-async def served(url: str) -> AsyncIterator[Check]:
+async def served(url: str) -> AsyncIterator[CheckResult]:
     """Look at what answers at the URL."""
     url = url.rstrip("/")
     async with httpx.AsyncClient(timeout=TIMEOUT_SECONDS, follow_redirects=False) as client:
@@ -59,7 +59,7 @@ async def _got(client: httpx.AsyncClient, url: str, *, signed: bool) -> httpx.Re
         return str(error) or type(error).__name__
 
 
-def _clock(answer: httpx.Response, now: datetime) -> Check:
+def _clock(answer: httpx.Response, now: datetime) -> CheckResult:
     try:
         there = parsedate_to_datetime(answer.headers["date"])
     except (KeyError, ValueError):
@@ -74,7 +74,7 @@ def _clock(answer: httpx.Response, now: datetime) -> Check:
     return warning("clock", said, do) if skew > LATE_SECONDS else ok("clock", said)
 
 
-def _card(url: str, path: str, answer: httpx.Response | str, *, signed: bool) -> Iterator[Check]:
+def _card(url: str, path: str, answer: httpx.Response | str, *, signed: bool) -> Iterator[CheckResult]:
     name = f"card at {path}"
     if isinstance(answer, str):
         yield warning(name, f"It was not read: {answer}.", "Set AWS_PROFILE, or say --profile.")
@@ -112,7 +112,7 @@ def _is_at(address: str, url: str) -> bool:
     return f"{address.rstrip('/')}/".startswith(f"{url}/")
 
 
-async def _asked(client: httpx.AsyncClient, url: str, *, signs: bool) -> Check:
+async def _asked(client: httpx.AsyncClient, url: str, *, signs: bool) -> CheckResult:
     """Ask for a task that is not there, as nobody: whoever is let in so far is asked for nothing."""
     if signs:
         return ok("callers", "Every request has to be signed for AWS IAM: API Gateway or the Function URL asks.")
@@ -140,7 +140,7 @@ def _is_unknown(answer: httpx.Response) -> bool:
         return False
 
 
-async def issuers(agents: Mapping[str, AgentConfig]) -> AsyncIterator[Check]:
+async def issuers(agents: Mapping[str, AgentConfig]) -> AsyncIterator[CheckResult]:
     """Read the keys of each issuer that aion.yaml declares, as the function would."""
     from aion_core.auth.declaration import Jwt
     from aion_core.auth.fetch import fetch

@@ -20,7 +20,7 @@ from aion_core.agents.factory import PerTurn
 from aion_core.agents.finding import Found
 from aion_core.agents.loader import AdapterFactory
 from aion_core.agents.security import declared_securities
-from aion_core.cli.checks import Check, failed, ok, warning
+from aion_core.cli.checks import CheckResult, failed, ok, warning
 from aion_core.cli.dev import agents_variables
 from aion_core.errors import AgentLoadError, ConfigurationError
 from aion_core.packaging.interpreters import interpreter
@@ -35,10 +35,10 @@ _LAMBDA = ".".join(map(str, RUNTIME))
 SLOW_SECONDS = 10.0
 """An environment of Lambda has so long to start; then it starts once more, and is paid for."""
 
-Read = tuple[Declared | None, list[Check]]
+Read = tuple[Declared | None, list[CheckResult]]
 
 
-def machine(port: int) -> Iterator[Check]:
+def machine(port: int) -> Iterator[CheckResult]:
     """Look at Python, at uv, at AWS credentials, and whether `aion dev` could listen."""
     yield _python(sys.version_info[:2], interpreter(_LAMBDA))
     if shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"):
@@ -58,7 +58,7 @@ def machine(port: int) -> Iterator[Check]:
             yield ok("port", f"Port {port} of 127.0.0.1 is free.")
 
 
-def _python(version: tuple[int, ...], of_lambda: str | None) -> Check:
+def _python(version: tuple[int, ...], of_lambda: str | None) -> CheckResult:
     said = f"Python {version[0]}.{version[1]}."
     if version < OLDEST:
         return failed("python", said, "Python 3.11 or newer is needed.")
@@ -68,7 +68,7 @@ def _python(version: tuple[int, ...], of_lambda: str | None) -> Check:
     return ok("python", f"{said} Packages are compiled with {of_lambda}.")
 
 
-def _credentials() -> Check:
+def _credentials() -> CheckResult:
     # Found or not, nobody is asked: a profile's own process or login is left alone.
     named = [name for name in ("AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_ROLE_ARN") if os.environ.get(name)]
     home = Path(os.environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials")).expanduser()
@@ -114,7 +114,7 @@ _MEND = {
 """By whether a folder was searched."""
 
 
-def environment(config: Path) -> tuple[Mapping[str, str], list[Check]]:
+def environment(config: Path) -> tuple[Mapping[str, str], list[CheckResult]]:
     """Return the variables that `aion dev` would set for the agents, and what is to be said of them and of secrets."""
     try:
         discovered, declared = discover(config), read_declared(config)
@@ -162,7 +162,7 @@ _SECRET_NAME = re.compile(
 )
 
 
-def load(declared: Declared) -> Iterator[Check]:
+def load(declared: Declared) -> Iterator[CheckResult]:
     """Import each agent's code, one after the other, as its first turn would."""
     from aion_core.bootstrap.engine import build_agents
     from aion_core.bootstrap.stores import build_stores
@@ -202,7 +202,7 @@ PER_TURN = "a factory, which is called for each turn and was not called here"
 KINDS = {"langgraph": "a LangGraph graph", "adk": "an ADK agent", "executor": "an AgentExecutor of the a2a-sdk"}
 
 
-def template(project: Path | None) -> Iterator[Check]:
+def template(project: Path | None) -> Iterator[CheckResult]:
     """Hold the template to its gate, where the tools for that are installed."""
     if project is None:
         yield warning("template", "There is no template.yaml here.", "Run this in your project's folder.")
@@ -221,7 +221,7 @@ def template(project: Path | None) -> Iterator[Check]:
         yield ok("template", f"{project / 'template.yaml'} passes its gate.")
 
 
-def package(config: Path) -> Iterator[Check]:
+def package(config: Path) -> Iterator[CheckResult]:
     """Look at the files that a package of this project would hold, and at those that it leaves out."""
     try:
         from aion_core.packaging.requirements import check

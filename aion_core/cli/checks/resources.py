@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from aion_core.agents.config import Declared
 from aion_core.agents.environment import template_parameters
 from aion_core.agents.environment_config import SECRETS_MANAGER, SecretSource
-from aion_core.cli.checks import Check, failed, ok, warning
-from aion_core.cli.error_text import is_forbidden, sentence
+from aion_core.cli.checks import CheckResult, failed, ok, warning
+from aion_core.cli.error_text import error_text, is_forbidden
 from aion_core.errors import AionError, ConfigurationError, StoreError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ QUEUES = {"task queue": "AION_TASK_QUEUE_URL", "push queue": "AION_PUSH_QUEUE_UR
 SECRETS = {"users": "AION_BASIC_USERS_SECRET", "card key": "AION_CARD_KEY_SECRET"}
 
 
-async def resources(environ: Mapping[str, str]) -> AsyncIterator[Check]:
+async def resources(environ: Mapping[str, str]) -> AsyncIterator[CheckResult]:
     """Look at each resource that the environment names; one that is not named is said not to have been looked at."""
     from aion_core.aws.client import Calls
 
@@ -29,7 +29,7 @@ async def resources(environ: Mapping[str, str]) -> AsyncIterator[Check]:
         def client(service: str) -> "Calls":
             return Calls(service, executor)
 
-        looks: list[tuple[str, str, Callable[[str], Awaitable[Check]]]] = [
+        looks: list[tuple[str, str, Callable[[str], Awaitable[CheckResult]]]] = [
             ("table", "AION_TABLE", lambda name: _table(client("dynamodb"), name)),
             ("table's backup", "AION_TABLE", lambda name: _recovery(client("dynamodb"), name)),
             ("bucket", "AION_BUCKET", lambda name: _bucket(client("s3"), name)),
@@ -47,7 +47,7 @@ async def resources(environ: Mapping[str, str]) -> AsyncIterator[Check]:
                 yield await _looked(name, arn, variable, lambda arn, name=name: _secret(secret, name, arn))  # type: ignore[misc]  # noqa: B023  # called at once
 
 
-async def _looked(name: str, value: str, variable: str, look: Callable[[str], Awaitable[Check]]) -> Check:
+async def _looked(name: str, value: str, variable: str, look: Callable[[str], Awaitable[CheckResult]]) -> CheckResult:
     from aion_core.aws.client import Missing
 
     if not value:
@@ -56,15 +56,15 @@ async def _looked(name: str, value: str, variable: str, look: Callable[[str], Aw
         return await look(value)
     except StoreError as error:
         if is_forbidden(error):
-            return warning(name, f"{value}: {sentence(error)}", "Ask as somebody who may look at it.")
-        return failed(name, f"{value}: {sentence(error)}", DEPLOY)
+            return warning(name, f"{value}: {error_text(error)}", "Ask as somebody who may look at it.")
+        return failed(name, f"{value}: {error_text(error)}", DEPLOY)
     except Missing:
         return failed(name, f"{value} is not there.", DEPLOY)
     except AionError as error:
         return failed(name, str(error), DEPLOY)
 
 
-async def _table(dynamodb: "Calls", name: str) -> Check:
+async def _table(dynamodb: "Calls", name: str) -> CheckResult:
     from aion_core.aws.health import table_problems
 
     found = await table_problems(dynamodb, name)
@@ -73,7 +73,7 @@ async def _table(dynamodb: "Calls", name: str) -> Check:
     return ok("table", f"{name} is there, with its indexes and its time to live.")
 
 
-async def _recovery(dynamodb: "Calls", name: str) -> Check:
+async def _recovery(dynamodb: "Calls", name: str) -> CheckResult:
     from aion_core.aws.health import recovers
 
     if await recovers(dynamodb, name):
@@ -82,7 +82,7 @@ async def _recovery(dynamodb: "Calls", name: str) -> Check:
     return warning("table's backup", said, "Deploy the template again: it turns that on.")
 
 
-async def _bucket(s3: "Calls", name: str) -> Check:
+async def _bucket(s3: "Calls", name: str) -> CheckResult:
     from aion_core.aws.health import bucket_problems
 
     found = await bucket_problems(s3, name)
@@ -91,7 +91,7 @@ async def _bucket(s3: "Calls", name: str) -> Check:
     return ok("bucket", f"{name} is there, and keeps versions.")
 
 
-async def _queue(sqs: "Calls", name: str, url: str) -> Check:
+async def _queue(sqs: "Calls", name: str, url: str) -> CheckResult:
     from aion_core.aws.dead_letters import SQSDeadLetters, queue_state
 
     state = await queue_state(sqs, url)
@@ -107,7 +107,7 @@ async def _queue(sqs: "Calls", name: str, url: str) -> Check:
     return ok(name, said)
 
 
-async def _key(kms: "Calls", key: str) -> Check:
+async def _key(kms: "Calls", key: str) -> CheckResult:
     from aion_core.aws.health import key_state
 
     state = await key_state(kms, key)
@@ -117,7 +117,7 @@ async def _key(kms: "Calls", key: str) -> Check:
     return ok("key", f"{key} is enabled.")
 
 
-async def _secret(secrets: "Calls", name: str, arn: str) -> Check:
+async def _secret(secrets: "Calls", name: str, arn: str) -> CheckResult:
     from aion_core.aws.health import parameter_is_sealed, secret_is_deleted
 
     if ":ssm:" in arn:
@@ -129,7 +129,7 @@ async def _secret(secrets: "Calls", name: str, arn: str) -> Check:
     return ok(name, f"{arn} is there.")
 
 
-async def agent_secrets(declared: Declared, environ: Mapping[str, str]) -> AsyncIterator[Check]:
+async def agent_secrets(declared: Declared, environ: Mapping[str, str]) -> AsyncIterator[CheckResult]:
     """Look whether each secret that aion.yaml names is there, and whether the stack's roles may read it."""
     from aion_core.aws.client import Calls
 
@@ -140,7 +140,7 @@ async def agent_secrets(declared: Declared, environ: Mapping[str, str]) -> Async
 
 async def _agent_secret(
     calls: "Calls", variable: str, source: SecretSource, declared: Declared, environ: Mapping[str, str]
-) -> Check:
+) -> CheckResult:
     from aion_core.aws.health import parameter_arn, secret_arn
 
     name = f"secret of {variable}"
@@ -148,9 +148,9 @@ async def _agent_secret(
         arn = await (secret_arn if source.service == SECRETS_MANAGER else parameter_arn)(calls, source.name)
     except StoreError as error:
         if is_forbidden(error):
-            return warning(name, f"{source}: {sentence(error)}", "Ask as somebody who may look at it.")
+            return warning(name, f"{source}: {error_text(error)}", "Ask as somebody who may look at it.")
         do = "Create it in this region, or mend its name in aion.yaml."
-        return failed(name, f"{source}: {sentence(error)}", do)
+        return failed(name, f"{source}: {error_text(error)}", do)
     if not any(fnmatchcase(arn, given) for given in environ.get("AION_AGENT_SECRETS", "").split(",")):
         # The key's ARN has the place of all the rest.
         _, _, _, region, account, *_ = environ.get("AION_KMS_KEY", "arn:aws:kms:::").split(":")

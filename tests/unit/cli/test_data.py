@@ -137,7 +137,7 @@ def test_stack_names_table_and_bucket(moto: LocalStack, owner: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
+    ("arguments", "error_text"),
     [
         ([], "Name the --owner or the --subject, and not both."),
         (["--owner", "a", "--subject", "b"], "Name the --owner or the --subject, and not both."),
@@ -146,10 +146,10 @@ def test_stack_names_table_and_bucket(moto: LocalStack, owner: str) -> None:
         (["--owner", "a", "--yes", "--dry-run"], "choose one"),
     ],
 )
-def test_contradicting_options_are_refused(run: EventBroadcast, arguments: list[str], sentence: str) -> None:
+def test_contradicting_options_are_refused(run: EventBroadcast, arguments: list[str], error_text: str) -> None:
     failed = run("data", "delete", *arguments)
     assert failed.exit_code == 2
-    assert sentence in failed.stderr
+    assert error_text in failed.stderr
 
 
 def test_bucket_has_to_be_known(stack: LocalStack) -> None:

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from aion_core.deploy.logs import Line, rendered, seconds
+from aion_core.deploy.logs import LogLine, rendered, seconds
 
 
 def shown(**fields: object) -> tuple[str, list[str]]:
-    level, text = rendered(Line(1_780_000_000_123, "task", json.dumps(fields), "id"))
+    level, text = rendered(LogLine(1_780_000_000_123, "task", json.dumps(fields), "id"))
     # Without the time, which is in this machine's zone.
     return level, [line[24:] if place == 0 else line for place, line in enumerate(text.splitlines())]
 
@@ -49,7 +49,7 @@ def test_killed_invocation_is_an_error() -> None:
 
 
 def test_line_that_is_no_json_is_shown_whole() -> None:
-    level, text = rendered(Line(1_780_000_000_000, "api", "Illegal instruction", ""))
+    level, text = rendered(LogLine(1_780_000_000_000, "api", "Illegal instruction", ""))
     assert (level, text[24:]) == ("INFO", "api           Illegal instruction")
 
 
