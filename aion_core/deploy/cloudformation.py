@@ -1,4 +1,4 @@
-"""A stack as CloudFormation knows it: status, resources of all nested stacks, events, and the first failure."""
+"""CloudFormation stacks and change sets: status, resources of all nested stacks, events, first failures."""
 
 import time
 from collections import Counter
@@ -13,9 +13,9 @@ from aion_core.template.file import parsed
 NESTED = "AWS::CloudFormation::Stack"
 RETAINED = ("Retain", "RetainExceptOnCreate")
 PAUSE_SECONDS = 2.0
-"""Between two looks at a stack that changes."""
+"""Pause between two requests for a changing stack's status."""
 
-# A resource whose creation CloudFormation itself ended, since another had failed.
+# CloudFormation cancels other resources after the first failure.
 _CONSEQUENCES = ("Resource creation cancelled", "Resource update cancelled")
 
 _IN_PROGRESS = "_IN_PROGRESS"
@@ -31,17 +31,17 @@ class CloudFormationStack:
     parameters: dict[str, str]
     outputs: dict[str, str]
     is_protected: bool
-    """True if termination protection is on."""
+    """True with termination protection."""
 
     @property
     def is_changing(self) -> bool:
-        """True while an operation is in progress."""
+        """True during an operation."""
         return self.status.endswith(_IN_PROGRESS) and self.status != "REVIEW_IN_PROGRESS"
 
 
 @dataclass(frozen=True)
 class Resource:
-    """A resource of a stack or of one nested in it."""
+    """A resource of a stack or of a nested stack."""
 
     path: str
     """Its logical ids, from the outermost stack on: `State/Table`."""
@@ -54,7 +54,7 @@ class Resource:
 
 @dataclass(frozen=True)
 class StackEvent:
-    """Something that happened to a resource."""
+    """An event of a resource."""
 
     id: str
     path: str
@@ -68,7 +68,7 @@ class StackEvent:
 
 
 def find(name: str) -> CloudFormationStack | None:
-    """Return the stack of this name or id, None if there is none; a deleted one is found by its id alone."""
+    """Return the stack of this name or id, None without one; a deleted stack is found by its id only."""
     try:
         (found,) = call(client_of("cloudformation").describe_stacks, StackName=name)["Stacks"]
     except AwsRefused as error:
@@ -86,20 +86,20 @@ def find(name: str) -> CloudFormationStack | None:
 
 
 def deleted(name: str) -> list[str]:
-    """Return the ids of the deleted stacks of this name, the newest first; CloudFormation knows them for 90 days."""
+    """Return the ids of the deleted stacks of this name, the newest first; CloudFormation keeps them for 90 days."""
     found = [
         each
         for each in listed(
             client_of("cloudformation"), "list_stacks", "StackSummaries", StackStatusFilter=["DELETE_COMPLETE"]
         )
-        # A nested stack has a name of its own.
+        # Nested stacks have other names.
         if each["StackName"] == name and not each.get("ParentId")
     ]
     return [each["StackId"] for each in sorted(found, key=lambda each: each["CreationTime"], reverse=True)]
 
 
 def resources(stack_id: str, above: str = "") -> Iterator[Resource]:
-    """Yield the resources of the living stack and of those nested in it."""
+    """Yield the resources of the existing stack and of its nested stacks."""
     cloudformation = client_of("cloudformation")
     policies = _policies(cloudformation, stack_id)
     for each in listed(cloudformation, "list_stack_resources", "StackResourceSummaries", StackName=stack_id):
@@ -111,15 +111,15 @@ def resources(stack_id: str, above: str = "") -> Iterator[Resource]:
 
 
 def retained_by_deletion(stack_id: str, above: str = "") -> Iterator[Resource]:
-    """Yield the resources that the deletion of the stack, or of one nested in it, has left there.
+    """Yield the resources retained by the deletion of the stack and of its nested stacks.
 
-    Events tell it, also of a stack that is deleted: CloudFormation keeps them for 90 days.
+    They are read from events, since CloudFormation keeps the events of a deleted stack for 90 days.
     """
     nested: dict[str, str] = {}
     for event in _events(stack_id, above=above):
         if event.status == "DELETE_SKIPPED":
             yield Resource(event.path, event.type, event.physical_id, event.status, is_retained=True)
-        # Among a stack's events are its own.
+        # A stack's events contain its own.
         if event.type == NESTED and event.physical_id not in ("", stack_id):
             nested[event.physical_id] = event.path
     for physical_id, path in nested.items():
@@ -132,16 +132,16 @@ def template_resource_ids(stack_id: str) -> set[str]:
 
 
 def _policies(cloudformation: Any, stack_id: str) -> dict[str, str]:
-    """Return what the template says of each resource's deletion."""
+    """Return each resource's deletion policy."""
     return {name: each.get("DeletionPolicy", "") for name, each in _template(cloudformation, stack_id).items()}
 
 
 def _template(cloudformation: Any, stack_id: str) -> dict[str, Any]:
-    """Return the resources of the template, as CloudFormation has it after its transforms."""
+    """Return the resources of the template after its transforms."""
     try:
         body = call(cloudformation.get_template, StackName=stack_id, TemplateStage="Processed")["TemplateBody"]
     except AwsRefused as error:
-        # One that was never executed has no template.
+        # A stack has no template before its first execution.
         if error.code == "ValidationError":
             return {}
         raise
@@ -155,7 +155,7 @@ def last_event(stack_id: str) -> str:
 
 
 def failures(stack_id: str, since: str = "", above: str = "") -> list[StackEvent]:
-    """Return what failed of itself after the event `since`, the first first, in nested stacks where it did there."""
+    """Return the root failures after the event `since`, oldest first; a nested stack's own failures replace its event."""
     found: list[StackEvent] = []
     for event in reversed(list(_events(stack_id, since, above))):
         is_own = event.physical_id == stack_id
@@ -168,7 +168,7 @@ def failures(stack_id: str, since: str = "", above: str = "") -> list[StackEvent
 
 
 def _events(stack_id: str, since: str = "", above: str = "") -> Iterator[StackEvent]:
-    """Yield the events of the stack, the newest first, down to the event `since`."""
+    """Yield the events of the stack, newest first, down to the event `since`."""
     for each in listed(client_of("cloudformation"), "describe_stack_events", "StackEvents", StackName=stack_id):
         if each["EventId"] == since:
             return
@@ -183,16 +183,16 @@ def _events(stack_id: str, since: str = "", above: str = "") -> Iterator[StackEv
 
 
 def wait_until_settled(
-    stack_id: str, since: str, tell: Callable[[StackEvent], None], *, pause: float = PAUSE_SECONDS
+    stack_id: str, since: str, report: Callable[[StackEvent], None], *, pause: float = PAUSE_SECONDS
 ) -> CloudFormationStack:
-    """Wait until no operation is under way on the stack, and return it; `tell` gets each event as it happens."""
+    """Wait until no operation is in progress and return the stack; `report` receives each new event."""
     seen = since
     while True:
-        # Asked before the events: one that ends the operation is told of then too.
+        # Read the status before the events, so that the final event is reported too.
         stack = find(stack_id)
         news = list(_events(stack_id, seen))
         for event in reversed(news):
-            tell(event)
+            report(event)
         seen = news[0].id if news else seen
         if stack is not None and not stack.is_changing:
             return stack
@@ -204,26 +204,26 @@ WORDS = {
     "Modify": "to change",
     "Remove": "to delete",
     "Import": "to import",
-    "Dynamic": "to look at",
+    "Dynamic": "to change or not",
 }
 MOST_FAILURES = 4
 NEVER_CREATED = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED")
-"""Statuses of a stack whose first creation failed: it can only be deleted."""
-_WELL = ("CREATE_COMPLETE", "UPDATE_COMPLETE")
+"""Statuses after a failed first creation; such a stack can only be deleted."""
+_SUCCEEDED = ("CREATE_COMPLETE", "UPDATE_COMPLETE")
 
 
 @dataclass(frozen=True)
 class ChangeSet:
-    """Changes that CloudFormation has worked out for a stack and not made yet."""
+    """Planned changes of a stack, not yet executed."""
 
     arn: str
     counts: Counter[str]
-    """Numbers of resources that it creates, changes and deletes."""
+    """Numbers of created, changed and deleted resources."""
     lost: list[str]
-    """The resources that it deletes or replaces, and so what they hold."""
+    """Deleted and replaced resources: their data is lost."""
 
     def __str__(self) -> str:
-        return ", ".join(f"{self.counts[action]} {told}" for action, told in WORDS.items() if self.counts[action])
+        return ", ".join(f"{self.counts[action]} {words}" for action, words in WORDS.items() if self.counts[action])
 
 
 def read(arn: str) -> ChangeSet:
@@ -251,58 +251,58 @@ def discard(arn: str, name: str) -> None:
 
 
 def execute(
-    arn: str, name: str, tell: Callable[[StackEvent], None], *, pause: float = PAUSE_SECONDS
+    arn: str, name: str, report: Callable[[StackEvent], None], *, pause: float = PAUSE_SECONDS
 ) -> CloudFormationStack:
     """Execute the change set and wait; return the stack. Raises DeployError with the first failures."""
     before = find(name)
     if before is None:
-        raise DeployError(f"The stack {name} is gone.", do="Run `aion deploy` again.")
+        raise DeployError(f"The stack {name} is gone.", next_step="Run `aion deploy` again.")
     since = last_event(before.id)
-    # A rollback deletes new resources, also a new table or key with a Retain policy: it is empty.
+    # On a rollback, delete also new tables and keys with a Retain policy: they are empty.
     call(client_of("cloudformation").execute_change_set, ChangeSetName=arn, RetainExceptOnCreate=True)
-    stack = wait_until_settled(before.id, since, tell, pause=pause)
-    if stack.status in _WELL:
+    stack = wait_until_settled(before.id, since, report, pause=pause)
+    if stack.status in _SUCCEEDED:
         return stack
     failed = [str(event) for event in failures(stack.id, since)]
     is_new = stack.status.startswith(("ROLLBACK", "CREATE", "DELETE"))
     what = f"The stack {name} could not be {'created' if is_new else 'updated'}; it is {stack.status} now."
-    raise DeployError(what, lines=failed[:MOST_FAILURES], do=remedy(" ".join(failed), _next(stack)))
+    raise DeployError(what, lines=failed[:MOST_FAILURES], next_step=remedy(" ".join(failed), _next(stack)))
 
 
 def _next(stack: CloudFormationStack) -> str:
-    """Return what to do about a stack whose creation or update has failed."""
+    """Return the next step after a failed creation or update."""
     if stack.status == "UPDATE_ROLLBACK_FAILED":
-        return f"Mend that, then `aws cloudformation continue-update-rollback --stack-name {stack.name}`."
+        return f"Fix the cause, then run `aws cloudformation continue-update-rollback --stack-name {stack.name}`."
     if stack.status in NEVER_CREATED:
-        return f"Mend it, remove the rest with `aion destroy --stack {stack.name} --data`, and run `aion deploy` again."
-    return "Mend it, and run `aion deploy` again."
+        return f"Fix the cause, remove the remaining resources with `aion destroy --stack {stack.name} --data`, and run `aion deploy` again."
+    return "Fix the cause and run `aion deploy` again."
 
 
 def check_deployable(stack: CloudFormationStack | None) -> None:
-    """Raise DeployError for a stack that CloudFormation would refuse to deploy to."""
+    """Raise DeployError if CloudFormation would refuse a deployment to the stack."""
     if stack is None:
         return
     if stack.is_changing:
         raise DeployError(
-            f"The stack {stack.name} is {stack.status}: an operation is under way.",
-            do="Wait until it is over, and run `aion deploy` again.",
+            f"The stack {stack.name} is {stack.status}: an operation is in progress.",
+            next_step="Wait for its end, then run `aion deploy` again.",
         )
     if stack.status == "DELETE_FAILED":
         raise DeployError(
-            f"The stack {stack.name} is {stack.status}: its deletion stopped half way.",
+            f"The stack {stack.name} is {stack.status}: its deletion failed.",
             lines=[str(event) for event in failures(stack.id)][:MOST_FAILURES],
-            do=f"Run `aion destroy --stack {stack.name}`, which goes on, and then `aion deploy` again.",
+            next_step=f"Run `aion destroy --stack {stack.name}` to finish it, then `aion deploy` again.",
         )
     if stack.status in NEVER_CREATED:
         failed = [str(event) for event in failures(stack.id)]
         raise DeployError(
-            f"The stack {stack.name} is {stack.status}: it was never created as a whole, and cannot be updated.",
+            f"The stack {stack.name} is {stack.status}: its creation failed, so it cannot be updated.",
             lines=failed[:MOST_FAILURES],
-            do=f"Run `aion destroy --stack {stack.name} --data`, and then `aion deploy` again.",
+            next_step=f"Run `aion destroy --stack {stack.name} --data`, then `aion deploy` again.",
         )
     if stack.status == "UPDATE_ROLLBACK_FAILED":
         raise DeployError(
-            f"The stack {stack.name} is {stack.status}: an update failed, and so did the way back.",
+            f"The stack {stack.name} is {stack.status}: an update and its rollback failed.",
             lines=[str(event) for event in failures(stack.id)][:MOST_FAILURES],
-            do=_next(stack),
+            next_step=_next(stack),
         )

@@ -1,4 +1,4 @@
-"""A project's template, nested stacks and Makefile rule brought to the installed version: planned, shown, written."""
+"""Upgrade of a project's template, nested stacks and Makefile rule: planned, shown, written."""
 
 import difflib
 import re
@@ -19,16 +19,16 @@ class Fate(Enum):
     """Fate of a file in an upgrade."""
 
     CURRENT = "is current"
-    KEPT = "keeps your edits; aion-lambda has not changed it"
-    LEFT_OUT = "stays away, as you have removed it"
+    KEPT = "keeps your edits; unchanged in aion-lambda"
+    LEFT_OUT = "stays removed, as you removed it"
     ADDED = "added"
     REPLACED = "replaced"
     MERGED = "merged with your edits"
-    OWN = "has a rule of its own for `sam build`, which is left alone"
-    CONFLICT = "not changed: your edits and the new version concern the same lines"
-    UNKNOWN = "not changed: which of its lines are yours is not recorded"
-    REMOVED = "removed; aion-lambda no longer ships it"
-    ORPHANED = "kept for your edits; aion-lambda no longer ships it"
+    OWN = "has your own rule for `sam build`; left unchanged"
+    CONFLICT = "not changed: your edits conflict with the new version"
+    UNKNOWN = "not changed: no record of its shipped text"
+    REMOVED = "removed; no longer shipped"
+    ORPHANED = "kept for your edits; no longer shipped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +37,14 @@ class MergeResult:
 
     fate: Fate
     text: str | None
-    """The file's text; of CONFLICT and UNKNOWN the text for the author to resolve. None where the file is not there."""
+    """The file's text; for CONFLICT and UNKNOWN the text to resolve. None: no file."""
 
 
 CHANGING = frozenset({Fate.ADDED, Fate.REPLACED, Fate.MERGED, Fate.REMOVED})
-"""Fates by which a file of the project becomes another."""
+"""Fates with a changed file."""
 
 FOR_THE_AUTHOR = frozenset({Fate.CONFLICT, Fate.UNKNOWN})
-"""Fates that leave the file as it is, and a `.new` file beside it."""
+"""Fates with an unchanged file, and a `.new` file beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class FileChange:
     fate: Fate
     before: str | None
     after: str | None
-    """The file's text after the upgrade; of a fate for the author the text of the `.new` file. None: not there."""
+    """The file's text after the upgrade; of a fate for the author the `.new` file's. None: no file."""
 
     @property
     def diff(self) -> str:
@@ -69,47 +69,47 @@ class FileChange:
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """All that an upgrade does to a project."""
+    """All changes of an upgrade."""
 
     project: Path
     version: str
-    """The version of aion-lambda that the project's files are of; empty where nothing is recorded."""
+    """The recorded version of the project's files; empty without a record."""
     changes: tuple[FileChange, ...]
     waiting: tuple[str, ...]
-    """The `.new` files of an earlier upgrade, which the author has still to resolve."""
+    """Unresolved `.new` files of an earlier upgrade."""
     shipped: Mapping[str, str]
 
     @property
     def is_needed(self) -> bool:
-        """True if it would write a file, or a file waits for the author."""
+        """True if it would write a file, or if a `.new` file is unresolved."""
         fates = {change.fate for change in self.changes}
         return bool(self.waiting or fates & (CHANGING | FOR_THE_AUTHOR))
 
 
 def find_project(here: Path) -> Path:
-    """Return the folder with template.yaml and infra/: this one, or one above it; raises ProjectError."""
+    """Return the folder with template.yaml and infra/, this one or a parent; raises ProjectError."""
     for folder in (here, *here.parents):
         if (folder / "template.yaml").is_file() and (folder / "infra").is_dir():
             if folder.resolve() == shipped().resolve():
-                raise ProjectError("This is aion-lambda's own repository: its template is the one that is shipped.")
+                raise ProjectError("This is aion-lambda's own repository: its template is the shipped one.")
             return folder
     raise ProjectError(
-        "There is no project here: no template.yaml with an infra folder. Run `aion init`, which writes them."
+        "There is no project here: no template.yaml with an infra folder. Run `aion init` to create them."
     )
 
 
 def plan(project: Path, *, new: Mapping[str, str] | None = None, version: str = __version__) -> Upgrade:
-    """Return what brings the project to the shipped files; raises ProjectError where those are older than the project's.
+    """Return the upgrade to the shipped files; raises ProjectError if those are older than the project's.
 
-    `new` are other shipped files than the installed ones, of another `version`.
+    `new` are the files of another `version` than the installed one.
     """
     if new is None:
         new = {**shipped_files(shipped()), base.RULE: build_rule()}
     recorded = base.read(project)
     if _numbers(recorded.version) > _numbers(version):
         raise ProjectError(
-            f"The project's files are of aion-lambda {recorded.version}, and {version} is installed here. Install the "
-            f"newer one first: uv lock --upgrade-package aion-lambda && uv sync"
+            f"The project's files are from aion-lambda {recorded.version}, but {version} is installed here. Install the "
+            f"newer version first: uv lock --upgrade-package aion-lambda && uv sync"
         )
     changes, waiting = [], []
     for name in sorted({*new, *recorded.files}):
@@ -126,9 +126,9 @@ def plan(project: Path, *, new: Mapping[str, str] | None = None, version: str = 
 
 
 def apply(upgrade: Upgrade, *, version: str = __version__) -> None:
-    """Write what was planned, and record the shipped files.
+    """Write the plan, and record the shipped files.
 
-    A file that is left to its author gets one with `.new` after its name beside it.
+    A file left to its author gets a `.new` file beside it.
     """
     for change in upgrade.changes:
         file = upgrade.project / change.path
@@ -140,7 +140,7 @@ def apply(upgrade: Upgrade, *, version: str = __version__) -> None:
             base.put(file, change.after or "")
     recorded = base.read(upgrade.project).files
     waiting = {path.removesuffix(".new") for path in upgrade.waiting}
-    # A file that still waits was compared with the copies that are recorded, and is again.
+    # Keep the recorded copies of unresolved files for the next comparison.
     kept = {name: text for name, text in recorded.items() if (name if name != base.RULE else "Makefile") in waiting}
     files = {**upgrade.shipped, **kept}
     if (upgrade.version, dict(recorded)) != (version, files):
@@ -148,7 +148,7 @@ def apply(upgrade: Upgrade, *, version: str = __version__) -> None:
 
 
 def _makefile_change(project: Path, known: str | None, new: str | None) -> FileChange:
-    """Return the change of the Makefile, by its marked block; a rule of the author's own is left alone."""
+    """Return the change of the Makefile's marked block; the author's own rule stays unchanged."""
     text = _text(project / "Makefile")
     block = block_of(text) if text is not None else None
     if block is None and text is not None and has_own_rule(text):
@@ -177,10 +177,10 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def merge_result(current: str | None, base: str | None, new: str | None) -> MergeResult:
-    """Decide a file's fate by the project's text, the text that aion-lambda shipped to it, and the one that it ships now.
+    """Decide a file's fate by its text in the project, its shipped text then (`base`), and its shipped text now.
 
-    None is a file that is not there; no `base` says that nothing is recorded. Runs git for a merge, and reports a
-    conflict where git is not installed.
+    None stands for a missing file; `base` is None without a record. Merges with git, and reports a conflict without
+    git.
     """
     if new is None and current is None:
         return MergeResult(Fate.CURRENT, None)
@@ -204,16 +204,16 @@ def merge_result(current: str | None, base: str | None, new: str | None) -> Merg
 
 
 def _merged(current: str, base: str, new: str) -> tuple[str, bool] | None:
-    """Return the three-way merge, and whether it has conflicts; None where git cannot make one."""
+    """Return the three-way merge, and True for conflicts; None if git cannot merge."""
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder, name) for name in ("yours", "base", "new")]
         for file, text in zip(files, (current, base, new), strict=True):
             file.write_text(text, encoding="utf-8", newline="\n")
-        labels = ["-L", "yours", "-L", "as it was shipped", "-L", "as it is shipped now"]
+        labels = ["-L", "yours", "-L", "as shipped before", "-L", "as shipped now"]
         command = ["git", "merge-file", "--stdout", *labels, *map(str, files)]
         try:
             ran = subprocess.run(command, capture_output=True, text=True, encoding="utf-8")  # noqa: S603
         except FileNotFoundError:
             return None
-    # It exits with the number of conflicts, up to 127; above it has failed.
+    # The exit code is the number of conflicts, up to 127; larger codes are errors.
     return (ran.stdout, ran.returncode > 0) if 0 <= ran.returncode <= 127 else None

@@ -49,7 +49,7 @@ aion:
 """
 SLOW = (ROOT / "tests" / "support" / "agents" / "taking_its_time.py").read_text()
 # What stands in for a tunnel: the webhook's address is this machine's.
-PATIENCE = "60"
+TIMEOUT = "60"
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ Checked = Callable[..., dict[str, tuple[str, str]]]
 @pytest.fixture
 def checked(stack: DeployedStack, monkeypatch: pytest.MonkeyPatch) -> Checked:
     """What `make smoke` says of each check, and its exit code as that of `exit`."""
-    for name, value in {**CALLER, "SIGN": REGION, "PATIENCE": PATIENCE}.items():
+    for name, value in {**CALLER, "SIGN": REGION, "TIMEOUT": TIMEOUT}.items():
         monkeypatch.setenv(name, value)
 
     def checked(agent: str = "slow", **variables: str) -> dict[str, tuple[str, str]]:
@@ -92,7 +92,7 @@ def checked(stack: DeployedStack, monkeypatch: pytest.MonkeyPatch) -> Checked:
 def test_make_smoke_finds_nothing_wrong(stack: DeployedStack) -> None:
     """R112, R113, R114: every check, a signature on each request, and a webhook that is told; the packages are the built ones."""
     port = str(free_port())
-    told = {"WEBHOOK": f"http://127.0.0.1:{port}/hook", "WEBHOOK_PORT": port, "AGENT": "slow", "PATIENCE": PATIENCE}
+    told = {"WEBHOOK": f"http://127.0.0.1:{port}/hook", "WEBHOOK_PORT": port, "AGENT": "slow", "TIMEOUT": TIMEOUT}
     command = ["make", "--silent", "smoke", f"URL={stack.entrypoint_url.url}/", f"VENV={sys.prefix}"]
     environ = {**os.environ, **CALLER, **told, "SIGN": REGION}
     before = len(stack.handed)
@@ -157,14 +157,14 @@ def test_what_is_broken_is_found(whole: DeployedStack, checked: Checked, fault: 
 def test_a_push_that_never_comes_is_found(whole: DeployedStack, checked: Checked) -> None:
     whole.idle.add("PushFunction")
     port = str(free_port())
-    said = checked(WEBHOOK=f"http://127.0.0.1:{port}/hook", WEBHOOK_PORT=port, ONLY="push", PATIENCE="12")
+    said = checked(WEBHOOK=f"http://127.0.0.1:{port}/hook", WEBHOOK_PORT=port, ONLY="push", TIMEOUT="12")
     assert (said["push"][0], said["exit"][0]) == ("FAILED", "1")
     assert "the task was not told of to its end in time: 0 posts came" in said["push"][1]
 
 
 def test_turns_that_nobody_runs_are_found(whole: DeployedStack, checked: Checked) -> None:
     whole.idle.add("TaskFunction")
-    said = checked(ONLY="subscribe", PATIENCE="4")
+    said = checked(ONLY="subscribe", TIMEOUT="4")
     assert said["subscribe"][0] == "FAILED"
     assert "it was not over within 4 s" in said["subscribe"][1]
 
