@@ -1,4 +1,4 @@
-"""`aion key`: makes the API keys of a deployment, lists them, takes them away. A key is shown once, when it is made."""
+"""`aion key` and `aion user`: API keys of a deployment, and password hashes for HTTP Basic."""
 
 import asyncio
 import json
@@ -14,28 +14,28 @@ from aion_core.cli.options import Deployment
 from aion_core.clock import SystemClock
 from aion_core.errors import ConfigurationError
 
-MAX_WORD = 256
+MAX_NAME = 256
 
 
 @click.group()
 def key() -> None:
-    """Make, list and revoke the API keys of a deployment."""
+    """Create, list and revoke the API keys of a deployment."""
 
 
 @key.command(
-    short_help="Make a key, and print it this once.",
+    short_help="Create a key, and print it once.",
     epilog="""\b
 Examples:
   aion key create alice@example.com --stack aion-dev
   aion key create billing --agent helper --scope orders.read --days 90""",
 )
 @click.argument("principal")
-@click.option("--agent", "agents", multiple=True, help="An agent that it opens; every agent where none is named.")
-@click.option("--scope", "scopes", multiple=True, help="A scope that it gives.")
-@click.option("--tenant", default="", help="The tenant that it is for; its holder chooses where nothing is said.")
 @click.option(
-    "--days", type=click.IntRange(1, 3650), help="After how many days it expires; never where nothing is said."
+    "--agent", "agents", multiple=True, help="Agent open to the key; may be repeated.  [default: every agent]"
 )
+@click.option("--scope", "scopes", multiple=True, help="Scope of the key; may be repeated.")
+@click.option("--tenant", default="", help="Tenant of the key.  [default: the caller chooses]")
+@click.option("--days", type=click.IntRange(1, 3650), help="Days until it expires.  [default: never]")
 @options.config
 @options.deployment
 def create(
@@ -47,25 +47,25 @@ def create(
     config: Path,
     deployment: Deployment,
 ) -> None:
-    """Make a key for PRINCIPAL, who owns what is done with it, and print it: this once, for only its hash is kept.
+    """Create a key for PRINCIPAL, the owner of its tasks, and print it once: the table holds only its hash.
 
-    To replace a key, make another one for the same principal, and revoke the first when nobody uses it any more.
+    To replace a key, create another one for the same principal, and revoke the first after its last use.
     """
     from aion_core.agents.config import read_config
     from aion_core.auth.api_keys import make_key
 
-    _check_word("The principal", principal)
+    _check_name("The principal", principal)
     if tenant:
-        _check_word("The tenant", tenant)
+        _check_name("The tenant", tenant)
     for scope in scopes:
         if not scope or " " in scope:
-            raise ConfigurationError(f"{scope!r} is no scope: scopes are words without spaces.")
+            raise ConfigurationError(f"{scope!r} is not a scope: a scope has no spaces.")
     if agents:
         declared = read_config(config.expanduser())
         if unknown := sorted(set(agents) - declared.keys()):
-            raise ConfigurationError(f"{config} has no agent {unknown[0]!r}; it has {', '.join(declared)}.")
+            raise ConfigurationError(f"{config} has no agent {unknown[0]!r}. It declares {', '.join(declared)}.")
     now = SystemClock().now()
-    made = make_key(
+    new = make_key(
         principal,
         now=now,
         agents=frozenset(agents) if agents else None,
@@ -73,15 +73,15 @@ def create(
         tenant=tenant,
         expires=now + timedelta(days=days) if days else None,
     )
-    asyncio.run(build_keys(deployment.settings("AION_TABLE")).add(made.record))
-    click.echo(f"The key {made.record.id} of {principal}. It is not shown again:", err=True)
-    click.echo(made.text)
+    asyncio.run(build_keys(deployment.settings("AION_TABLE")).add(new.record))
+    click.echo(f"Key {new.record.id} of {principal}. It is not shown again:", err=True)
+    click.echo(new.text)
 
 
-@key.command("list", short_help="Print the keys, never whole.")
+@key.command("list", short_help="Print the keys, without their secrets.")
 @options.deployment
 def list_keys(deployment: Deployment) -> None:
-    """Print the keys, the newest first: id, principal, last four characters, when it was made, and what it is for."""
+    """Print the keys, newest first: id, principal, last four characters, time of creation, agents, and limits."""
     keys = asyncio.run(build_keys(deployment.settings("AION_TABLE")).all())
     if not keys:
         click.echo("No keys.", err=True)
@@ -96,21 +96,21 @@ def list_keys(deployment: Deployment) -> None:
         click.echo("\t".join(words))
 
 
-@key.command(short_help="Take a key away, at once.")
+@key.command(short_help="Revoke a key at once.")
 @click.argument("key_id")
 @options.deployment
 def revoke(key_id: str, deployment: Deployment) -> None:
-    """Take the key KEY_ID away, at once; tasks stay their principal's."""
-    # Who pastes the key itself means its id, and has shown it to the shell's history already.
+    """Revoke the key KEY_ID at once; tasks stay their principal's."""
+    # Accept the whole key: it is in the shell's history already.
     found = key_id.split("_")[1] if key_id.startswith("aion_") and key_id.count("_") >= 2 else key_id
     if not asyncio.run(build_keys(deployment.settings("AION_TABLE")).revoke(found)):
         raise ConfigurationError(f"There is no key {found}. See `aion key list`.")
-    click.echo(f"The key {found} is revoked.")
+    click.echo(f"Key {found} is revoked.")
 
 
-def _check_word(what: str, word: str) -> None:
-    if not word.strip() or len(word) > MAX_WORD or not word.isprintable():
-        raise ConfigurationError(f"{what} has to be a name of 1 to {MAX_WORD} characters that can be printed.")
+def _check_name(subject: str, name: str) -> None:
+    if not name.strip() or len(name) > MAX_NAME or not name.isprintable():
+        raise ConfigurationError(f"{subject} has to be a name of 1 to {MAX_NAME} printable characters.")
 
 
 @click.group()
@@ -119,7 +119,7 @@ def user() -> None:
 
 
 @user.command(
-    short_help="Ask for a password, and print its hash.",
+    short_help="Ask for a password and print its hash.",
     name="hash",
     epilog="""\b
 Examples:
@@ -128,11 +128,11 @@ Examples:
 )
 @click.argument("name")
 def hash_user(name: str) -> None:
-    """Ask for NAME's password, and print the JSON member that the secret of the users has to hold for them."""
+    """Ask for NAME's password, and print its JSON member for the users' secret."""
     from aion_core.auth.basic import hash_password
 
     if not name or ":" in name or not name.isprintable():
-        raise ConfigurationError("A name of HTTP Basic has no ':' and can be printed (RFC 7617).")
+        raise ConfigurationError("A name for HTTP Basic has printable characters and no ':' (RFC 7617).")
     if sys.stdin.isatty():
         password = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
     else:

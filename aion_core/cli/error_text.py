@@ -1,4 +1,4 @@
-"""What went wrong, in a sentence that says what to do next: AWS's own words say it to programs."""
+"""Error messages for the operator: the cause, and the next step."""
 
 from aion_core.errors import AionError, StoreError
 
@@ -7,10 +7,14 @@ _NO_CREDENTIALS = (
     "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
 )
 _OLD_CREDENTIALS = "Your AWS credentials have expired. Sign in again (`aws sso login`)."
-_BAD_CREDENTIALS = "AWS does not know these credentials. Look at the profile (--profile, AWS_PROFILE)."
-_FORBIDDEN = "Your AWS credentials may not do this"
-_NO_NETWORK = "AWS does not answer. Look at the network, at --region, and at --endpoint-url (AWS_ENDPOINT_URL)."
-_NOT_THERE = "There is nothing of this name in this account and region. Look at --stack, --table, --region, --profile."
+_BAD_CREDENTIALS = "AWS does not know these credentials. Check the profile (--profile, AWS_PROFILE)."
+_FORBIDDEN = "Your AWS credentials lack a permission"
+_NO_NETWORK = "AWS does not respond. Check the network, --region and --endpoint-url (AWS_ENDPOINT_URL)."
+_NOT_THERE = (
+    "There is no resource of this name in this account and region. Check --stack, --table, --region and --profile."
+)
+
+_MOVING = "SQS cannot do this now: a redrive of this queue may still be running. See `aws sqs list-message-move-tasks`."
 
 ERROR_TEXTS = {
     "NoCredentialsError": _NO_CREDENTIALS,
@@ -28,7 +32,7 @@ ERROR_TEXTS = {
     "AccessDenied": f"{_FORBIDDEN}.",
     "AccessDeniedException": f"{_FORBIDDEN}.",
     "ProfileNotFound": "Your AWS configuration has no profile of this name (--profile, AWS_PROFILE).",
-    "NoRegionError": "Say in which AWS region the deployment is: --region, or AWS_REGION.",
+    "NoRegionError": "Name the deployment's AWS region: --region, or AWS_REGION.",
     "EndpointConnectionError": _NO_NETWORK,
     "ConnectTimeoutError": _NO_NETWORK,
     "ConnectionClosedError": _NO_NETWORK,
@@ -36,23 +40,25 @@ ERROR_TEXTS = {
     "ResourceNotFoundException": _NOT_THERE,
     "AWS.SimpleQueueService.NonExistentQueue": _NOT_THERE,
     "QueueDoesNotExist": _NOT_THERE,
+    "UnsupportedOperation": _MOVING,
+    "AWS.SimpleQueueService.UnsupportedOperation": _MOVING,
 }
-"""By AWS's code, or by the name of its SDK's error."""
+"""By AWS's error code, or by the name of the SDK's error."""
 
 
 def error_text(error: AionError) -> str:
-    """Return the error in a sentence for whoever has typed the command."""
+    """Return the error as a sentence for the operator."""
     if not isinstance(error, StoreError):
         return str(error)
     operation, _, code = str(error).rpartition(": ")
-    said = ERROR_TEXTS.get(code)
-    if said is None and (reason := getattr(error, "reason", "")):
-        return f"AWS has refused ({error}): {reason}"
-    if said is None:
-        return f"AWS has refused: {error}." if operation else f"AWS has failed: {error}."
-    return said.replace(_FORBIDDEN, f"{_FORBIDDEN} ({operation})") if operation else said
+    text = ERROR_TEXTS.get(code)
+    if text is None and (reason := getattr(error, "reason", "")):
+        return f"AWS refused ({error}): {reason}"
+    if text is None:
+        return f"AWS refused: {error}." if operation else f"AWS failed: {error}."
+    return text.replace(_FORBIDDEN, f"{_FORBIDDEN} ({operation})") if operation else text
 
 
 def is_forbidden(error: StoreError) -> bool:
-    """Tell whether it is the credentials that may not, which says nothing of what was asked about."""
+    """Return True if the credentials lack permission: the resource itself is then unknown."""
     return str(error).rpartition(": ")[2] in ("AccessDenied", "AccessDeniedException", "403", "Forbidden")

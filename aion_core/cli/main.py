@@ -1,4 +1,4 @@
-"""`aion`: what a person types. Each command is a file of its own; what it needs is imported when it is called."""
+"""The `aion` command: its subcommands and its errors. Commands import their dependencies when called."""
 
 import sys
 import traceback
@@ -27,16 +27,16 @@ from aion_core.errors import AionError
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="aion")
 def aion() -> None:
-    """A2A servers for LangGraph graphs and ADK agents, on AWS Lambda and here.
+    """A2A servers for LangGraph graphs and ADK agents, on AWS Lambda and on this machine.
 
-    Commands that look at a deployment take its stack (--stack, AION_STACK), or the variables that its functions have
-    (AION_TABLE, …), and your own AWS credentials.
+    Commands for a deployment need its stack (--stack, AION_STACK) or the variables of its functions (AION_TABLE, …), and
+    your AWS credentials.
     """
 
 
 _OWN = ("aion", "aion_core")
 _IMPORTING = (*_OWN, "a2a")
-"""Packages whose imports are those of aion-lambda's extras."""
+"""Packages importing from aion-lambda's extras."""
 
 IN_A_PROJECT = (new, init, add, upgrade, dev, build, deploy)
 DEPLOYED = (smoke, logs, doctor, tasks, push, dlq, card, key, user, data, destroy)
@@ -45,9 +45,9 @@ for command in (*IN_A_PROJECT, *DEPLOYED):
 
 
 def main() -> None:
-    """Run the command; what the user can mend is one sentence, not a traceback.
+    """Run the command; print a user's error as one sentence instead of a traceback.
 
-    It exits 2 where the command is not right, 1 where what it asks for fails.
+    The exit code is 2 for a wrong command line, 1 for a failed command.
     """
     try:
         aion()
@@ -59,15 +59,15 @@ def main() -> None:
         if missing is None:
             raise
         click.echo(
-            f"aion: {missing} is missing: install aion-lambda[local] (`uv sync` in a project that `aion new` made).",
+            f"aion: {missing} is missing. Install aion-lambda[local] (`uv sync` in a project of `aion new`).",
             err=True,
         )
         sys.exit(1)
 
 
 def _missing(error: ImportError) -> str | None:
-    """Return the package of an extra that is not installed; None for what an author's code, or our own mistake, imports."""
-    # The a2a-sdk raises an error of its own for a package of its extras.
+    """Return the missing package of an extra; None for a failed import of the author's code, or of our own mistake."""
+    # The a2a-sdk raises its own error for a missing package of its extras.
     cause = error if isinstance(error, ModuleNotFoundError) else error.__cause__ or error.__context__
     if not isinstance(cause, ModuleNotFoundError) or not cause.name:
         return None

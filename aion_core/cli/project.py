@@ -1,4 +1,4 @@
-"""`aion new` and `aion init`: a project made, or completed around an agent that is there."""
+"""`aion new`, `aion init`, `aion add` and `aion upgrade`: commands for a project."""
 
 import shlex
 import shutil
@@ -38,40 +38,38 @@ def _framework(command: click.decorators.FC) -> click.decorators.FC:
     return click.option(
         "--framework",
         type=click.Choice(FRAMEWORKS),
-        help=f"The framework of the example agent. Asked for on a terminal; elsewhere {FRAMEWORKS[0]}.",
+        help=f"Framework of the example agent.  [default: ask on a terminal, else {FRAMEWORKS[0]}]",
     )(command)
 
 
-@click.command(short_help="Make a project for your agent.")
+@click.command(short_help="Create a project for your agent.")
 @click.argument("path", required=False, metavar="NAME", type=click.Path(path_type=Path))
 @_framework
-@click.option(
-    "--here", is_flag=True, help="Complete this folder: write the files it lacks, leave the others as they are."
-)
+@click.option("--here", is_flag=True, help="Write the missing files of this folder, and keep the existing ones.")
 @click.option("--force", is_flag=True, help="Overwrite files of the same names.")
 def new(path: Path | None, framework: str | None, here: bool, force: bool) -> None:
-    """Make a project that depends on aion-lambda, in a new folder NAME; a path may lead to it.
+    """Create a project with aion-lambda as a dependency, in a new folder NAME or path.
 
-    It has an agent that answers without a key, a test, aion.yaml, the AWS template, and a GitHub workflow that tests and
-    deploys. --here makes one of this folder; NAME is then the project's name, if it is not the folder's.
+    It has an agent that replies without an API key, a test, aion.yaml, the AWS template, and a GitHub workflow for tests and
+    deployment. --here completes this folder instead; NAME is then the project's name, by default the folder's.
     """
     if here and force:
-        raise click.UsageError("--here overwrites nothing, so there is nothing to --force.")
+        raise click.UsageError("--here overwrites no files: leave out --force.")
     if here:
         _complete(str(path) if path else None, framework)
     elif path is None:
-        raise click.UsageError("Name the project: aion new my-agent. Or take this folder: aion new --here.")
+        raise click.UsageError("Name the project: aion new my-agent. Or complete this folder: aion new --here.")
     else:
         _make(path.expanduser(), framework, force=force)
 
 
-@click.command(short_help="Make a project of this folder and its agent.")
+@click.command(short_help="Turn this folder into a project.")
 @click.argument("name", required=False)
 @_framework
 def init(name: str | None, framework: str | None) -> None:
-    """Make a project of this folder, as `aion new --here` does.
+    """Complete this folder, as `aion new --here` does.
 
-    It finds the agents that are here and writes an aion.yaml for them. Files that are here stay as they are.
+    It finds the existing agents and writes an aion.yaml for them. Existing files stay unchanged.
     """
     _complete(name, framework)
 
@@ -81,7 +79,7 @@ def _make(folder: Path, framework: str | None, *, force: bool) -> None:
 
     project = _project(folder.resolve().name, framework)
     made = create(folder, project, force=force)
-    click.echo(f"Made {project.name} in {folder}")
+    click.echo(f"Created {project.name} in {folder}")
     _report(folder, project, made)
     _show_next(project, [f"cd {shlex.quote(str(folder))}"], "pytest")
 
@@ -95,7 +93,7 @@ def _complete(name: str | None, framework: str | None) -> None:
     there = agents_in(folder)
     if there:
         if framework:
-            raise click.UsageError("--framework is for a new agent, and this folder has one.")
+            raise click.UsageError("--framework is for a new agent, but this folder has an agent.")
         framework = FRAMEWORKS[0]
     project = _project(name or suggested(folder.name), framework)
     if there:
@@ -111,7 +109,7 @@ def _complete(name: str | None, framework: str | None) -> None:
 
 
 def _project(name: str, framework: str | None) -> "Project":
-    """Return the project to be made; raises UsageError for a name that it cannot have."""
+    """Return the project to create; raises UsageError for an invalid name."""
     from aion_core.project.files import Project
     from aion_core.project.names import check
     from aion_core.project.origin import origin
@@ -124,7 +122,7 @@ def _project(name: str, framework: str | None) -> "Project":
 
 
 def _chosen() -> str:
-    """Return the framework that the person at the terminal chooses; the default one without a terminal."""
+    """Return the framework chosen at the terminal; the default one without a terminal."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return FRAMEWORKS[0]
     click.echo(_QUESTION)
@@ -133,7 +131,7 @@ def _chosen() -> str:
 
 
 def _report(folder: Path, project: "Project", made: "ProjectResult") -> None:
-    """Lock the dependencies, and list what was written, what was kept, and what is left to do."""
+    """Lock the dependencies, and list written files, kept files, and next steps."""
     from aion_core.project.create import lock
     from aion_core.project.files import contents
 
@@ -142,26 +140,26 @@ def _report(folder: Path, project: "Project", made: "ProjectResult") -> None:
         click.echo("Locking its dependencies (uv lock) …", err=True)
         failed = lock(folder)
     written = {"infra/" if path.startswith("infra/") else path for path in made.written}
-    # In a workspace of uv it is the workspace that has the lock.
+    # In a workspace of uv only the workspace has a lock.
     written |= {"uv.lock"} if locks and (folder / "uv.lock").is_file() else set()
     for path, content in contents(has_tests=project.has_tests).items():
         if path in written:
             click.echo(f"  {path:<30}{content}")
     if made.kept:
-        click.echo(f"Left as it was: {', '.join(made.kept)}")
+        click.echo(f"Kept: {', '.join(made.kept)}")
     for note in made.notes:
         click.echo(note)
     if locks and project.origin.source:
         click.echo(
-            f"aion-lambda is taken from {project.origin.place}, where this one was installed from: "
+            f"aion-lambda comes from {project.origin.place}, the source of this installation: "
             f"see [tool.uv.sources] in pyproject.toml."
         )
     if failed:
-        click.echo(f"There is no uv.lock yet: run `uv lock` in {folder}. uv says:\n{failed}", err=True)
+        click.echo(f"uv.lock could not be written. Run `uv lock` in {folder}. Output of uv:\n{failed}", err=True)
 
 
 def _installing(folder: Path, project: "Project") -> list[str]:
-    """Return the commands that install a project whose tool does not by itself what it is asked to run."""
+    """Return the installing commands, for a tool without automatic installation."""
     from aion_core.project.tools import PIP
 
     if project.tool is not PIP:
@@ -171,17 +169,17 @@ def _installing(folder: Path, project: "Project") -> list[str]:
 
 
 def _show_next(project: "Project", first: list[str], last: str) -> None:
-    """Print the next commands, as they can be typed."""
+    """Print the next commands, ready to type."""
     from aion_core.project.tools import UV
 
-    runs = f"{_uv()} run " if project.tool is UV else project.tool.run
+    prefix = f"{_uv()} run " if project.tool is UV else project.tool.run
     click.echo("\nNext:")
-    for command in [*first, f"{runs}aion dev", f"{runs}{last}"]:
+    for command in [*first, f"{prefix}aion dev", f"{prefix}{last}"]:
         click.echo(f"  {command}")
 
 
 def _uv() -> str:
-    """Return uv as it can be typed: a dependency of this program need not be on the path."""
+    """Return the command for uv: as a dependency of this program it need not be on PATH."""
     from aion_core.packaging import uv
 
     try:
@@ -190,12 +188,12 @@ def _uv() -> str:
         return "uv"
 
 
-@click.command(short_help="Add packages that your agent imports.")
+@click.command(short_help="Add packages to the agent's dependencies.")
 @click.argument("packages", nargs=-1, required=True, metavar="PACKAGE...")
 def add(packages: tuple[str, ...]) -> None:
-    """Add packages to this project's dependencies, lock and install them; tools for development are not touched.
+    """Add packages to this project's dependencies, lock and install them; development tools stay unchanged.
 
-    With a pyproject.toml uv adds them; else they become lines of requirements.txt. A PACKAGE may have a version:
+    With a pyproject.toml uv adds them; otherwise they become lines of requirements.txt. A PACKAGE may have a version:
     'langchain-openai>=1'.
     """
     from aion_core.project.dependencies import add as add_to
@@ -206,20 +204,20 @@ def add(packages: tuple[str, ...]) -> None:
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
-@click.command(short_help="Bring template and stacks to the installed version.")
-@click.option("--diff", "diff_only", is_flag=True, help="Show the difference and change nothing.")
-@click.option(
-    "--check", "check_only", is_flag=True, help="Change nothing; exit 1 if there is something to upgrade. For CI."
-)
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.command(short_help="Upgrade template and stacks.")
+@click.option("--diff", "diff_only", is_flag=True, help="Show the changes without writing them.")
+@click.option("--check", "check_only", is_flag=True, help="Write nothing; exit 1 if an upgrade is needed. For CI.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_context
 def upgrade(context: click.Context, diff_only: bool, check_only: bool, yes: bool) -> None:
-    """Bring template.yaml, infra/*.yaml and the Makefile's build rule to the installed aion-lambda; show the difference first.
+    """Upgrade template.yaml, infra/*.yaml and the Makefile's build rule to the installed aion-lambda.
 
-    Your edits of these files are kept: a file with edits is merged, and where both sides have changed the same lines it is
-    left as it is, with a .new file beside it to resolve. Nothing else is touched: agents, aion.yaml, samconfig.toml.
+    It shows the changes first.
 
-    It exits 1 while a .new file waits.
+    Your edits of these files are merged. A file with conflicts stays unchanged, with the new version beside it as .new, for
+    you to resolve. Agents, aion.yaml and samconfig.toml are not touched.
+
+    The exit code is 1 while a .new file is unresolved.
     """
     from aion_core.project.upgrade import apply, find_project, plan
 
@@ -227,7 +225,7 @@ def upgrade(context: click.Context, diff_only: bool, check_only: bool, yes: bool
     if not planned.is_needed:
         if not (check_only or diff_only):
             apply(planned)
-        click.echo(f"template.yaml, infra/ and the Makefile are those of aion-lambda {__version__}.")
+        click.echo(f"template.yaml, infra/ and the Makefile are up to date with aion-lambda {__version__}.")
         _summarise(planned)
         return
     if not check_only:
@@ -239,16 +237,16 @@ def upgrade(context: click.Context, diff_only: bool, check_only: bool, yes: bool
         context.exit(1)
     if not yes:
         if not sys.stdin.isatty():
-            raise click.UsageError("Nothing was changed: there is no terminal to ask at. Say --yes.")
-        click.confirm("Write this?", abort=True)
+            raise click.UsageError("Nothing was changed: without a terminal, give --yes.")
+        click.confirm("Write these changes?", abort=True)
     apply(planned)
-    _say_what_is_left(context, planned)
+    _print_unresolved(context, planned)
 
 
 def _show_diffs(planned: "Upgrade") -> None:
     from aion_core.project.upgrade import CHANGING, FOR_THE_AUTHOR
 
-    # Colours are for terminals, and for those who want them (https://no-color.org).
+    # Colours only on terminals, and not with NO_COLOR (https://no-color.org).
     colour = False if os.environ.get("NO_COLOR") else None
     for change in planned.changes:
         if change.fate in CHANGING | FOR_THE_AUTHOR:
@@ -257,7 +255,7 @@ def _show_diffs(planned: "Upgrade") -> None:
 
 
 def _summarise(planned: "Upgrade") -> None:
-    """Print a line for each file that is not simply current."""
+    """Print a line for each file, except unchanged ones."""
     from aion_core.project.upgrade import Fate
 
     if planned.version and planned.version != __version__:
@@ -266,15 +264,15 @@ def _summarise(planned: "Upgrade") -> None:
         if change.fate is not Fate.CURRENT:
             click.echo(f"  {change.path:<24}{change.fate.value}")
     for path in planned.waiting:
-        click.echo(f"  {path:<24}waits for you: take what you need from it, then remove it")
+        click.echo(f"  {path:<24}unresolved: copy the parts you need, then remove it")
 
 
-def _say_what_is_left(context: click.Context, planned: "Upgrade") -> None:
+def _print_unresolved(context: click.Context, planned: "Upgrade") -> None:
     from aion_core.project.upgrade import FOR_THE_AUTHOR
 
     left = [f"{change.path}.new" for change in planned.changes if change.fate in FOR_THE_AUTHOR]
     if left or planned.waiting:
         waiting = ", ".join([*left, *planned.waiting])
-        click.echo(f"Left to you: {waiting}. Bring what you need of it into the file of that name, then remove it.")
+        click.echo(f"Unresolved: {waiting}. Copy the parts you need into the file of that name, then remove it.")
         context.exit(1)
-    click.echo("Written. Look at it (git diff), test it, deploy it.")
+    click.echo("Written. Review it (git diff), test it, deploy it.")

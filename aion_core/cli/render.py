@@ -1,4 +1,4 @@
-"""A task as an operator sees it: its head, its events, its context, what is due, and how far its webhooks have come."""
+"""Rendering of a task for operators: its head, events, context, timers and webhooks."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from google.protobuf.json_format import MessageToDict
 
-from aion_core.cli.dlq import of_context
 from aion_core.errors import StoreCorrupt
-from aion_core.ports import Delivery, Head, Numbered, TaskFilter, TaskKey, Turn
+from aion_core.ports import Delivery, Head, LeaseHeld, Numbered, TaskFilter, TaskKey, Turn
 from aion_core.protocol.types import Event, Message, Task, TaskState, TaskStatusUpdateEvent, stream_response
 from aion_core.tasks.lifecycle import state_name
 
@@ -16,24 +15,24 @@ if TYPE_CHECKING:
     from aion_core.bootstrap.operator import Operator
     from aion_core.stores.inspection import SeenContext
 
-UNREADABLE = "The log cannot be read: it has a gap, or what it holds in the bucket is gone."
+UNREADABLE = "The log cannot be read: an event, or its payload in the bucket, is missing."
 
 
 @dataclass(frozen=True)
 class TaskReport:
-    """All that is known of a task, but for what is secret."""
+    """All stored facts of a task except secrets."""
 
     head: Head
     events: tuple[Numbered, ...] | None
-    """None where they cannot be read."""
+    """None for an unreadable log."""
     context: "SeenContext | None"
-    due_events: list[int]
+    undelivered: list[int]
     deliveries: tuple[Delivery, ...]
     now: datetime
     content: bool
 
     def document(self) -> dict[str, Any]:
-        """Return it for a program."""
+        """Return the report as JSON values."""
         head = self.head
         return {
             "task": head.key.task_id,
@@ -45,13 +44,13 @@ class TaskReport:
             "generation": head.generation,
             "fence": head.fence,
             "events": [self._event(each) for each in self.events] if self.events is not None else None,
-            "atWork": self._context(),
-            "toBePosted": self.due_events,
+            "contextState": self._context(),
+            "undeliveredEvents": self.undelivered,
             "webhooks": [_delivery(each) for each in self.deliveries],
         }
 
     def text(self) -> str:
-        """Return it for a person."""
+        """Return the report as text."""
         head = self.head
         lines = {
             "task": head.key.task_id,
@@ -59,66 +58,92 @@ class TaskReport:
             "agent": head.context.agent,
             "context": head.context.context_id,
             "state": f"{state_name(head.state)} since {_time(head.timestamp)}",
-            "events": f"{head.generation}, recorded under fence {head.fence}",
+            "events": f"{head.generation}, written under fence {head.fence}",
             **self._context_lines(),
         }
-        told = [f"{name:12}{value}" for name, value in lines.items()]
-        told += ["", "log:", *(self._event_lines() if self.events is not None else [f"  {UNREADABLE}"])]
-        if self.due_events:
-            told += ["", f"to be posted: events {', '.join(map(str, self.due_events))}"]
+        text = [f"{name:12}{value}" for name, value in lines.items()]
+        text += ["", "log:", *(self._event_lines() if self.events is not None else [f"  {UNREADABLE}"])]
+        if self.undelivered:
+            text += ["", f"undelivered events: {', '.join(map(str, self.undelivered))}"]
         for each in self.deliveries:
-            said = _delivery(each)
-            told += ["", f"webhook {each.config_id}:", *(f"  {name:10}{value}" for name, value in said.items())]
-        return "\n".join(told)
+            fields = _delivery(each)
+            text += ["", f"webhook {each.config_id}:", *(f"  {name:10}{value}" for name, value in fields.items())]
+        return "\n".join(text)
 
     def _context(self) -> dict[str, Any] | None:
         if self.context is None or self.context.record.expired:
             return None
         record = self.context.record
-        held = record.held_until()
+        lease_until = record.held_until()
         return {
-            "now": of_context(self.context, self.now)[0],
+            "status": describe_context(self.context, self.now)[0],
             "fence": record.fence,
             "holder": record.holder,
-            "heldUntil": held.isoformat() if held else None,
+            "leaseUntil": lease_until.isoformat() if lease_until else None,
             "running": _turn(record.running) if record.running else None,
             "waiting": [_turn(turn) for turn in record.waiting],
-            "asks": record.interrupted,
-            "due": self.context.due_at.isoformat() if self.context.due_at else None,
+            "interrupted": record.interrupted,
+            "timer": self.context.due_at.isoformat() if self.context.due_at else None,
         }
 
     def _context_lines(self) -> dict[str, str]:
         if self.context is None or self.context.record.expired:
-            return {"at work": "nothing: the context is gone"}
+            return {"status": "The context has expired or was deleted."}
         record, due_at = self.context.record, self.context.due_at
-        held = record.held_until()
-        lines = {"at work": of_context(self.context, self.now)[0], "fence": str(record.fence)}
-        if held is not None:
-            lines["lease"] = f"of {record.holder}, {'until' if held > self.now else 'ran out'} {_time(held)}"
+        lease_until = record.held_until()
+        lines = {"status": describe_context(self.context, self.now)[0], "fence": str(record.fence)}
+        if lease_until is not None:
+            lines["lease"] = (
+                f"of {record.holder}, {'until' if lease_until > self.now else 'expired'} {_time(lease_until)}"
+            )
         for name, turns in (("running", [record.running] if record.running else []), ("waiting", record.waiting)):
             for turn in turns:
                 lines[f"{name} {turn.id[-4:]}" if name in lines else name] = (
-                    f"turn {turn.id} of task {turn.task_id}: begun {turn.tries} times, handed on {turn.handoffs} times"
+                    f"turn {turn.id} of task {turn.task_id}: {turn.tries} attempts, {turn.handoffs} handoffs"
                 )
-        lines["due"] = f"{_time(due_at)}{' (expired)' if due_at <= self.now else ''}" if due_at else "nothing"
+        lines["timer"] = f"{_time(due_at)}{' (expired)' if due_at <= self.now else ''}" if due_at else "not set"
         return lines
 
     def _event(self, event: Numbered) -> dict[str, Any]:
-        said = {"number": event.generation, **_kind(event.event)}
-        return {**said, "content": MessageToDict(stream_response(event.event))} if self.content else said
+        fields = {"number": event.generation, **_kind(event.event)}
+        return {**fields, "content": MessageToDict(stream_response(event.event))} if self.content else fields
 
     def _event_lines(self) -> list[str]:
         lines = []
         for each in self.events or ():
-            said = self._event(each)
-            lines.append(f"  {said['number']:>4}  {said.get('at') or '':24}{said['kind']}")
+            fields = self._event(each)
+            lines.append(f"  {fields['number']:>4}  {fields.get('at') or '':24}{fields['kind']}")
             if self.content:
-                lines.append(f"        {said['content']}")
+                lines.append(f"        {fields['content']}")
         return lines
 
 
-async def see(operator: "Operator", head: Head, *, content: bool) -> TaskReport:
-    """Return all that is known of the task; raises StoreError where the table cannot be asked."""
+def describe_context(seen: "SeenContext | None", now: datetime) -> tuple[str, bool]:
+    """Return the context's state as a sentence, and True if a wake-up message would start a turn in it. Pure."""
+    from aion_core.tasks.contexts import turn_to_begin
+
+    if seen is None or seen.record.expired:
+        return "The context has expired or was deleted. There is nothing to do.", False
+    record = seen.record
+    turn = turn_to_begin(record, int(now.timestamp() * 1000))
+    if isinstance(turn, LeaseHeld):
+        return f"Task {record.at_work} is running and its lease is valid. There is nothing to do.", False
+    if turn is not None and record.running is not None:
+        return (
+            f"The worker of task {turn.task_id} lost its lease (attempt {turn.tries}). A wake-up message restarts it.",
+            True,
+        )
+    if turn is not None:
+        return f"A turn of task {turn.task_id} is queued and not started. A wake-up message starts it.", True
+    if record.interrupted is not None:
+        behind = f"; {len(record.waiting)} turns are queued behind it" if record.waiting else ""
+        # A wake-up message checks whether the interrupted task still exists.
+        return f"Task {record.interrupted} waits for input from its client{behind}.", bool(record.waiting)
+    return "No turn is running or queued. There is nothing to do.", False
+
+
+async def task_report(operator: "Operator", head: Head, *, content: bool) -> TaskReport:
+    """Return the task's report; raises StoreError if the table cannot be read."""
     try:
         log = await operator.tasks.every_event(head.key)
         events = log.events if log is not None else None
@@ -135,12 +160,12 @@ async def see(operator: "Operator", head: Head, *, content: bool) -> TaskReport:
     )
 
 
-async def listed(
+async def list_heads(
     operator: "Operator", owner: str, agent: str, context_id: str, state: str | None, limit: int
 ) -> tuple[list[Head], int]:
-    """Return the heads of an owner's tasks, the newest first, without an owner of all that a scan finds, and their number.
+    """Return at most `limit` heads of an owner's tasks, newest first, and the number of all.
 
-    The heads are at most `limit`; the number counts all.
+    Without an owner it scans the whole table.
     """
     wanted = _state(state) if state else None
     if not owner:
@@ -152,14 +177,14 @@ async def listed(
                     found.append(head)
         return found, number
     tasks = TaskFilter(owner, agent, context_id or None, wanted)
-    places = await operator.task_list.page(tasks, after=None, limit=limit)
-    number = len(places) if len(places) < limit else await operator.task_list.count(tasks)
-    heads = [await operator.tasks.head(TaskKey(owner, place.task_id)) for place in places]
+    entries = await operator.task_list.page(tasks, after=None, limit=limit)
+    number = len(entries) if len(entries) < limit else await operator.task_list.count(tasks)
+    heads = [await operator.tasks.head(TaskKey(owner, entry.task_id)) for entry in entries]
     return [head for head in heads if head is not None], number
 
 
 def _state(name: str) -> TaskState:
-    """Return the state of this name, as v0.3 spells it."""
+    """Return the state of this name, as A2A v0.3 spells it."""
     return cast("TaskState", TaskState.Value(f"TASK_STATE_{name.upper().replace('-', '_')}"))
 
 
@@ -168,8 +193,8 @@ def _kind(event: Event) -> dict[str, Any]:
         case Task():
             return {"kind": f"task, {state_name(event.status.state)}", "at": _at(event)}
         case TaskStatusUpdateEvent():
-            said = ", with a message" if event.status.HasField("message") else ""
-            return {"kind": f"status, {state_name(event.status.state)}{said}", "at": _at(event)}
+            message = ", with a message" if event.status.HasField("message") else ""
+            return {"kind": f"status, {state_name(event.status.state)}{message}", "at": _at(event)}
         case Message():
             return {"kind": "message"}
         case _:
@@ -182,18 +207,18 @@ def _at(event: Task | TaskStatusUpdateEvent) -> str:
 
 
 def _turn(turn: Turn) -> dict[str, Any]:
-    return {"turn": turn.id, "task": turn.task_id, "tries": turn.tries, "hops": turn.handoffs}
+    return {"turn": turn.id, "task": turn.task_id, "attempts": turn.tries, "handoffs": turn.handoffs}
 
 
 def _delivery(delivery: Delivery) -> dict[str, Any]:
     return {
         "config": delivery.config_id,
-        "passed": delivery.cursor,
-        "tries": delivery.tries,
+        "deliveredThrough": delivery.cursor,
+        "attempts": delivery.tries,
         "failure": delivery.failure,
-        "givenUp": delivery.dead,
-        "gone": delivery.disabled,
-        "due": _time(delivery.due_at) if delivery.due_at else "",
+        "deadLetters": delivery.dead,
+        "disabled": delivery.disabled,
+        "timer": _time(delivery.due_at) if delivery.due_at else "",
     }
 
 

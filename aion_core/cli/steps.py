@@ -1,4 +1,4 @@
-"""Steps of a long command, a line each: what is under way on a terminal, and how each step ended."""
+"""Progress of a long command: one line for each step, updated on a terminal."""
 
 import os
 import shutil
@@ -13,52 +13,52 @@ INDENT = " " * 9
 
 
 class Step:
-    """A step that is under way; `said` is what its line says once it is done."""
+    """A running step; `result` is the text of its line at the end."""
 
     def __init__(self, name: str, *, live: bool) -> None:
-        self.name, self.said, self._live = name, "", live
+        self.name, self.result, self._live = name, "", live
 
-    def tell(self, line: str) -> None:
-        """Print a line below the steps that are done."""
+    def print(self, line: str) -> None:
+        """Print a line below the finished steps."""
         self.clear()
         click.echo(f"{INDENT}{line}")
         self.draw()
 
-    def progress(self, said: str) -> None:
-        """Say how far it is, on a terminal alone."""
+    def progress(self, text: str) -> None:
+        """Show the progress, on a terminal only."""
         self.clear()
-        self.draw(said)
+        self.draw(text)
 
-    def draw(self, said: str = "") -> None:
-        """Show that it is under way."""
+    def draw(self, text: str = "") -> None:
+        """Show the running step."""
         if self._live:
-            # A line that wraps could not be taken away again.
+            # A wrapped line could not be removed.
             width = shutil.get_terminal_size().columns - 1
-            click.echo(f"{'…':8} {self.name}{said and f': {said}'}"[:width], nl=False)
+            click.echo(f"{'…':8} {self.name}{text and f': {text}'}"[:width], nl=False)
 
     def clear(self) -> None:
-        """Take away what `draw` has shown."""
+        """Remove the line of `draw`."""
         if self._live:
             click.echo(_CLEAR, nl=False)
 
 
 @contextmanager
 def step(name: str) -> Iterator[Step]:
-    """Show a step until the block ends, as ok, or as FAILED if the block raises."""
-    under_way = Step(name, live=sys.stdout.isatty())
-    under_way.draw()
+    """Show a step until the block ends: as ok, or as FAILED if the block raises."""
+    running = Step(name, live=sys.stdout.isatty())
+    running.draw()
     try:
-        yield under_way
+        yield running
     except BaseException as error:
-        under_way.clear()
-        # Answering no is not a failure.
+        running.clear()
+        # A negative answer is not a failure.
         if not isinstance(error, (click.Abort, click.exceptions.Exit, KeyboardInterrupt)):
             click.echo(f"{_styled('FAILED', 'red')} {name}")
         raise
-    under_way.clear()
-    click.echo(f"{_styled('ok', 'green')} {name}{under_way.said and f': {under_way.said}'}")
+    running.clear()
+    click.echo(f"{_styled('ok', 'green')} {name}{running.result and f': {running.result}'}")
 
 
-def _styled(word: str, colour: str) -> str:
-    padded = f"{word:8}"
+def _styled(text: str, colour: str) -> str:
+    padded = f"{text:8}"
     return padded if os.environ.get("NO_COLOR") else click.style(padded, fg=colour)

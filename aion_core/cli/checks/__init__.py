@@ -1,11 +1,11 @@
-"""One line of `aion doctor`: what was looked at, how it stands, and what to do next."""
+"""Checks of `aion doctor`, and their results."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Status(StrEnum):
-    """How it stands."""
+    """Result of a check."""
 
     OK = "ok"
     WARNING = "warning"
@@ -14,25 +14,25 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What was looked at."""
+    """Result line of `aion doctor`: the subject, its status, and the next step."""
 
     name: str
     status: Status
-    said: str
-    do: str = ""
-    """What to do next; "" where nothing is to be done."""
+    message: str
+    next_step: str = ""
+    """"" if there is nothing to do."""
 
 
-def ok(name: str, said: str) -> CheckResult:
-    """Return that it is well."""
-    return CheckResult(name, Status.OK, said)
+def ok(name: str, message: str) -> CheckResult:
+    """Return a passed check."""
+    return CheckResult(name, Status.OK, message)
 
 
-def warning(name: str, said: str, do: str) -> CheckResult:
-    """Return that it works, or was not looked at, and why one may want to know."""
-    return CheckResult(name, Status.WARNING, said, do)
+def warning(name: str, message: str, next_step: str) -> CheckResult:
+    """Return a check with a possible problem, or a skipped check."""
+    return CheckResult(name, Status.WARNING, message, next_step)
 
 
-def failed(name: str, said: str, do: str) -> CheckResult:
-    """Return that it does not work."""
-    return CheckResult(name, Status.FAILED, said, do)
+def failed(name: str, message: str, next_step: str) -> CheckResult:
+    """Return a failed check."""
+    return CheckResult(name, Status.FAILED, message, next_step)

@@ -1,4 +1,4 @@
-"""A deployment by its URL: whether it answers, as whom it wants one, what its card says, and how late it is there."""
+"""Checks of a deployment's URL: response, authentication, agent card, and clock skew."""
 
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -15,37 +15,39 @@ from aion_core.cli.checks import CheckResult, failed, ok, warning
 from aion_core.errors import ConfigurationError, StoreError
 
 TIMEOUT_SECONDS = 20.0
-"""A cold start, and then some."""
+"""Longer than a cold start."""
 
 LATE_SECONDS = 60
 TOO_LATE_SECONDS = 300
-"""AWS takes no signature that is older, or younger."""
+"""Largest clock skew of an AWS signature."""
 
 CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
-async def served(url: str) -> AsyncIterator[CheckResult]:
-    """Look at what answers at the URL."""
+async def check_endpoint(url: str) -> AsyncIterator[CheckResult]:
+    """Check the server at the URL."""
     url = url.rstrip("/")
     async with httpx.AsyncClient(timeout=TIMEOUT_SECONDS, follow_redirects=False) as client:
         try:
             first = await client.get(url + CARD_PATHS[0])
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            do = "Is the URL right (output ApiUrl or FunctionUrl), and does this network reach it?"
-            yield failed("reachability", f"{url} does not answer: {str(error) or type(error).__name__}.", do)
+            next_step = "Check the URL (output ApiUrl or FunctionUrl) and the network connection."
+            yield failed("reachability", f"{url} does not respond: {str(error) or type(error).__name__}.", next_step)
             return
-        yield ok("reachability", f"{url} answers.")
-        yield _clock(first, datetime.now(UTC))
-        signs = first.status_code == 403
+        yield ok("reachability", f"{url} responds.")
+        yield _clock_check(first, datetime.now(UTC))
+        needs_signature = first.status_code == 403
         for path in CARD_PATHS:
-            for check in _card(url, path, await _got(client, url + path, signed=signs), signed=signs):
+            for check in _card_checks(
+                url, path, await _got(client, url + path, signed=needs_signature), signed=needs_signature
+            ):
                 yield check
-        yield await _asked(client, url, signs=signs)
+        yield await _authentication_check(client, url, needs_signature=needs_signature)
 
 
 async def _got(client: httpx.AsyncClient, url: str, *, signed: bool) -> httpx.Response | str:
-    """Return the answer, or why there is none."""
+    """Return the response, or the reason for a missing one."""
     headers: Mapping[str, str] = {}
     try:
         if signed:
@@ -54,52 +56,50 @@ async def _got(client: httpx.AsyncClient, url: str, *, signed: bool) -> httpx.Re
             headers = signed_headers("GET", url)
         return await client.get(url, headers=headers)
     except StoreError:
-        return "it has to be asked by a request signed for AWS IAM, and there are no AWS credentials here"
+        return "it needs a request signed for AWS IAM, and there are no AWS credentials here"
     except httpx.HTTPError as error:
         return str(error) or type(error).__name__
 
 
-def _clock(answer: httpx.Response, now: datetime) -> CheckResult:
+def _clock_check(answer: httpx.Response, now: datetime) -> CheckResult:
     try:
         there = parsedate_to_datetime(answer.headers["date"])
     except (KeyError, ValueError):
-        return warning(
-            "clock", "The answer has no Date to compare with.", "Compare the clocks yourself, if signatures fail."
-        )
+        return warning("clock", "The response has no Date header.", "If signatures fail, compare the clocks by hand.")
     skew = abs((now - there).total_seconds())
-    said = f"This machine's clock and the server's are {skew:.0f} s apart."
-    do = "Set this machine's clock (NTP): signatures and tokens depend on it."
+    message = f"This machine's clock differs from the server's by {skew:.0f} s."
+    next_step = "Set this machine's clock (NTP): signatures and tokens depend on it."
     if skew > TOO_LATE_SECONDS:
-        return failed("clock", said, do)
-    return warning("clock", said, do) if skew > LATE_SECONDS else ok("clock", said)
+        return failed("clock", message, next_step)
+    return warning("clock", message, next_step) if skew > LATE_SECONDS else ok("clock", message)
 
 
-def _card(url: str, path: str, answer: httpx.Response | str, *, signed: bool) -> Iterator[CheckResult]:
+def _card_checks(url: str, path: str, answer: httpx.Response | str, *, signed: bool) -> Iterator[CheckResult]:
     name = f"card at {path}"
     if isinstance(answer, str):
-        yield warning(name, f"It was not read: {answer}.", "Set AWS_PROFILE, or say --profile.")
+        yield warning(name, f"Not read: {answer}.", "Set AWS_PROFILE or give --profile.")
         return
     if answer.status_code != 200:
-        do = "See the function's log, by the answer's correlation id."
+        next_step = "Search the function's log for the response's correlation id."
         if answer.status_code == 403 and signed:
-            do = "May your credentials execute-api:Invoke this API (or lambda:InvokeFunctionUrl this function)?"
+            next_step = "Check your permission execute-api:Invoke (or lambda:InvokeFunctionUrl)."
         elif answer.status_code in (502, 503, 500):
-            do = "The function does not start, or fails: `sam logs --name ApiFunction --tail` says why."
-        yield failed(name, f"The answer is {answer.status_code}.", do)
+            next_step = "The function fails or does not start: see `aion logs --function api`."
+        yield failed(name, f"The response is {answer.status_code}.", next_step)
         return
     try:
         card = answer.json()
-        said = _urls(card)
+        message = _urls(card)
     except (ValueError, TypeError, KeyError):
-        yield failed(name, "The answer is no agent card.", "Is this URL an agent's?")
+        yield failed(name, "The response is not an agent card.", "Check the URL.")
         return
-    if not said:
-        yield failed(name, "The card names no URL at which the agent answers.", "Is this URL an agent's?")
-    elif wrong := sorted(address for address in said if not _is_at(address, url)):
-        do = f"Deploy again with BaseUrl={url}: clients go where the card says."
-        yield failed(name, f"It names {wrong[0]}, and this is {url}.", do)
+    if not message:
+        yield failed(name, "The card names no URL of the agent.", "Check the URL.")
+    elif wrong := sorted(address for address in message if not _is_at(address, url)):
+        next_step = f"Deploy again with BaseUrl={url}: clients use the card's URL."
+        yield failed(name, f"The card names {wrong[0]} instead of {url}.", next_step)
     else:
-        yield ok(name, f"It is {card.get('name', '')!r} at {sorted(said)[0]}.")
+        yield ok(name, f"The agent is {card.get('name', '')!r} at {sorted(message)[0]}.")
 
 
 def _urls(card: Mapping[str, Any]) -> set[str]:
@@ -108,29 +108,27 @@ def _urls(card: Mapping[str, Any]) -> set[str]:
 
 
 def _is_at(address: str, url: str) -> bool:
-    """Tell whether the card's address is the URL's, or below it."""
+    """Return True if the card's address is the URL, or below it."""
     return f"{address.rstrip('/')}/".startswith(f"{url}/")
 
 
-async def _asked(client: httpx.AsyncClient, url: str, *, signs: bool) -> CheckResult:
-    """Ask for a task that is not there, as nobody: whoever is let in so far is asked for nothing."""
-    if signs:
-        return ok("callers", "Every request has to be signed for AWS IAM: API Gateway or the Function URL asks.")
-    body = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "aion-doctor-asks"}}
+async def _authentication_check(client: httpx.AsyncClient, url: str, *, needs_signature: bool) -> CheckResult:
+    """Request an unknown task without credentials: a server without authentication answers it."""
+    if needs_signature:
+        return ok("callers", "API Gateway or the Function URL requires requests signed for AWS IAM.")
+    body = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "aion-doctor"}}
     try:
         answer = await client.post(f"{url}/", json=body, headers={"A2A-Version": "1.0"})
     except httpx.HTTPError as error:
-        return failed("callers", f"It could not be asked: {error}.", "Try again.")
+        return failed("callers", f"The request failed: {error}.", "Run the command again.")
     if answer.status_code in (401, 403):
-        asked = answer.headers.get("www-authenticate") or answer.headers.get("x-amzn-remapped-www-authenticate")
-        return ok("callers", f"Callers are asked for {asked or 'AWS signatures'}.")
+        scheme = answer.headers.get("www-authenticate") or answer.headers.get("x-amzn-remapped-www-authenticate")
+        return ok("callers", f"Callers authenticate by {scheme or 'AWS signatures'}.")
     if answer.status_code == 200 and _is_unknown(answer):
         if urlsplit(url).hostname in LOCAL:
-            return ok("callers", "Nobody is asked who they are, on this machine.")
-        return failed(
-            "callers", "Nobody is asked who they are.", "Declare who may call, at once: `security` in aion.yaml."
-        )
-    return warning("callers", f"The answer is {answer.status_code}.", "See the function's log.")
+            return ok("callers", "Anybody on this machine may call.")
+        return failed("callers", "Anybody may call.", "Declare callers now: `security` in aion.yaml.")
+    return warning("callers", f"The response is {answer.status_code}.", "See `aion logs --function api`.")
 
 
 def _is_unknown(answer: httpx.Response) -> bool:
@@ -140,8 +138,8 @@ def _is_unknown(answer: httpx.Response) -> bool:
         return False
 
 
-async def issuers(agents: Mapping[str, AgentConfig]) -> AsyncIterator[CheckResult]:
-    """Read the keys of each issuer that aion.yaml declares, as the function would."""
+async def check_issuers(agents: Mapping[str, AgentConfig]) -> AsyncIterator[CheckResult]:
+    """Read the keys of each issuer in aion.yaml, as the function would."""
     from aion_core.auth.declaration import Jwt
     from aion_core.auth.fetch import fetch
     from aion_core.auth.jwks import Keys, KeysUnavailable, Unreadable
@@ -155,25 +153,27 @@ async def issuers(agents: Mapping[str, AgentConfig]) -> AsyncIterator[CheckResul
         each.issuer: each for found in securities.values() for each in found.needed.values() if isinstance(each, Jwt)
     }
     for issuer, scheme in schemes.items():
-        why: list[str] = []
+        reasons: list[str] = []
 
-        async def noted(url: str, why: list[str] = why) -> Any:
+        async def recorded(url: str, reasons: list[str] = reasons) -> Any:
             try:
                 return await fetch(url)
             except Unreadable as error:
-                why.append(f"{url}: {error}")
+                reasons.append(f"{url}: {error}")
                 raise
 
         name = f"keys of {issuer}"
         try:
-            await Keys(scheme, noted, SystemClock()).key("")
+            await Keys(scheme, recorded, SystemClock()).key("")
         except KeysUnavailable:
-            said = (
-                why[-1]
-                if why
-                else "what is there is no JWK set, or its discovery document is another issuer's or names no keys"
+            message = (
+                reasons[-1]
+                if reasons
+                else "the response is not a JWK set, or the discovery document names another issuer or no keys"
             )
-            do = "Is the issuer's URL right in aion.yaml, and does it answer? Without its keys nobody is let in."
-            yield failed(name, f"They cannot be read: {said}.", do)
+            next_step = (
+                "Check the issuer's URL in aion.yaml and its availability. Without its keys all callers are rejected."
+            )
+            yield failed(name, f"The keys cannot be read: {message}.", next_step)
         else:
-            yield ok(name, "They can be read.")
+            yield ok(name, "The keys can be read.")

@@ -1,4 +1,4 @@
-"""This machine: Python, tools, aion.yaml, the agents' code, the template, the port."""
+"""Checks of this machine and project: Python, tools, aion.yaml, agents, template, port."""
 
 import contextlib
 import os
@@ -28,59 +28,59 @@ from aion_core.ports import Agent
 
 OLDEST = (3, 11)
 RUNTIME = (3, 13)
-"""What the functions run on, by template.yaml."""
+"""Python version of the functions, by template.yaml."""
 
 _LAMBDA = ".".join(map(str, RUNTIME))
 
 SLOW_SECONDS = 10.0
-"""An environment of Lambda has so long to start; then it starts once more, and is paid for."""
+"""Lambda's time limit for starting an environment; after it Lambda starts once more and bills the time."""
 
 Read = tuple[Declared | None, list[CheckResult]]
 
 
-def machine(port: int) -> Iterator[CheckResult]:
-    """Look at Python, at uv, at AWS credentials, and whether `aion dev` could listen."""
+def check_machine(port: int) -> Iterator[CheckResult]:
+    """Check Python, uv, AWS credentials, and the port of `aion dev`."""
     yield _python(sys.version_info[:2], interpreter(_LAMBDA))
     if shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"):
-        yield ok("uv", "It is there: `sam build` can make the packages.")
+        yield ok("uv", "uv is installed.")
     else:
-        yield warning("uv", "It is not there, and `sam build` needs it.", "Run `make dev` or `make test` once.")
+        yield warning("uv", "uv is missing, but `sam build` needs it.", "Run `make dev` or `make test` once.")
     yield _credentials()
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind(("127.0.0.1", port))
         except OSError as error:
-            said = f"Port {port} of 127.0.0.1 cannot be used ({error.strerror})."
-            do = "Stop what listens there, or choose another: `aion dev --port 8001` (with make: PORT=8001)."
-            yield warning("port", said, do)
+            message = f"Port {port} of 127.0.0.1 cannot be used ({error.strerror})."
+            next_step = "Stop the program listening there, or choose another port: `aion dev --port 8001` (with make: PORT=8001)."
+            yield warning("port", message, next_step)
         else:
             yield ok("port", f"Port {port} of 127.0.0.1 is free.")
 
 
 def _python(version: tuple[int, ...], of_lambda: str | None) -> CheckResult:
-    said = f"Python {version[0]}.{version[1]}."
+    message = f"Python {version[0]}.{version[1]}."
     if version < OLDEST:
-        return failed("python", said, "Python 3.11 or newer is needed.")
+        return failed("python", message, "Python 3.11 or newer is needed.")
     if of_lambda is None:
-        more = f"No Python {_LAMBDA} was found: packages are built without compiled files and start slower."
-        return warning("python", f"{said} {more}", f"`uv python install {_LAMBDA}` installs one.")
-    return ok("python", f"{said} Packages are compiled with {of_lambda}.")
+        more = f"No Python {_LAMBDA} was found: packages are built without bytecode and start slower."
+        return warning("python", f"{message} {more}", f"`uv python install {_LAMBDA}` installs one.")
+    return ok("python", f"{message} Packages are compiled by {of_lambda}.")
 
 
 def _credentials() -> CheckResult:
-    # Found or not, nobody is asked: a profile's own process or login is left alone.
+    # Only look for configuration: do not run a profile's credential process or login.
     named = [name for name in ("AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_ROLE_ARN") if os.environ.get(name)]
     home = Path(os.environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials")).expanduser()
     config = Path(os.environ.get("AWS_CONFIG_FILE", "~/.aws/config")).expanduser()
     if named or home.is_file() or config.is_file():
-        return ok("credentials", f"AWS credentials are configured ({', '.join(named) or 'in ~/.aws'}).")
-    do = "Before you deploy, run `aws configure sso`, or set AWS_PROFILE."
-    return warning("credentials", "No AWS credentials; `aion dev` and the tests need none.", do)
+        return ok("credentials", f"Found AWS credentials ({', '.join(named) or 'in ~/.aws'}).")
+    next_step = "Before you deploy, run `aws configure sso`, or set AWS_PROFILE."
+    return warning("credentials", "No AWS credentials. `aion dev` and the tests work without them.", next_step)
 
 
-def read(config: Path) -> Read:
-    """Return what the file declares, or a folder without one holds, None where it cannot be read, and the checks of it."""
+def check_config(config: Path) -> Read:
+    """Return the configuration of the file or folder, None if it cannot be read, and the results of its checks."""
     try:
         declared = read_declared(config)
         found = discover(config) if config.is_dir() else None
@@ -88,66 +88,69 @@ def read(config: Path) -> Read:
         default_agent(agents)
     except ConfigurationError as error:
         lines = str(error).splitlines()
-        return None, [failed("aion.yaml", line, _MEND[config.is_dir()]) for line in lines]
+        return None, [failed("aion.yaml", line, _FIXES[config.is_dir()]) for line in lines]
     if found is not None and found.config is None:
-        do = "Run `aion init` before you deploy: it writes an aion.yaml, which names secrets and callers."
-        checks = [warning("aion.yaml", f"There is none in {config.resolve()}. Found there: {found.found}", do)]
+        next_step = "Run `aion init` before you deploy: it writes an aion.yaml for secrets and callers."
+        checks = [warning("aion.yaml", f"{config.resolve()} has no aion.yaml. Found there: {found.found}", next_step)]
     else:
         checks = [ok("aion.yaml", f"{found.config if found else config} declares {', '.join(agents)}.")]
     try:
         securities = declared_securities(agents)
     except ConfigurationError as error:
-        return declared, [*checks, failed("security", str(error), "Mend it in aion.yaml.")]
+        return declared, [*checks, failed("security", str(error), "Fix it in aion.yaml.")]
     if securities:
         schemes = sorted({name for security in securities.values() for name in security.needed})
-        checks.append(ok("security", f"Callers are asked for {', '.join(schemes)}."))
+        checks.append(ok("security", f"Callers authenticate by {', '.join(schemes)}."))
     else:
-        said = "Nothing is declared of who may call: deployed, only requests signed for AWS IAM are let in."
-        checks.append(ok("security", said))
+        message = "aion.yaml declares no callers: a deployment accepts only requests signed for AWS IAM."
+        checks.append(ok("security", message))
     return declared, checks
 
 
-_MEND = {
-    True: "Run `aion dev`, `aion doctor` and `aion card` in the project's folder, or make an agent: `aion new my-agent`.",
-    False: "Mend that line of the file.",
+_FIXES = {
+    True: "Run `aion dev`, `aion doctor` and `aion card` in the project's folder, or create an agent: `aion new my-agent`.",
+    False: "Fix this line of the file.",
 }
-"""By whether a folder was searched."""
+"""Next step, by whether a folder was searched."""
 
 
-def environment(config: Path) -> tuple[Mapping[str, str], list[CheckResult]]:
-    """Return the variables that `aion dev` would set for the agents, and what is to be said of them and of secrets."""
+def check_environment(config: Path) -> tuple[Mapping[str, str], list[CheckResult]]:
+    """Return the agents' variables under `aion dev`, and the results of checks of variables and secrets."""
     try:
         discovered, declared = discover(config), read_declared(config)
     except ConfigurationError:
-        # `read` says it.
+        # `check_config` reports it.
         return {}, []
     try:
         variables, warnings = agents_variables(discovered, os.environ)
         dotenv = {name for file in discovered.env_files for name in read_dotenv(file)}
     except ConfigurationError as error:
-        return {}, [failed("environment", str(error), "Mend the file, or take it away.")]
+        return {}, [failed("environment", str(error), "Fix the file or remove it.")]
     found = [
-        warning("environment", each, "The variable is read from .env here, and from AWS there.") for each in warnings
+        warning("environment", each, "The variable comes from .env on this machine, and from AWS in a deployment.")
+        for each in warnings
     ]
     if open_ := [name for name in declared.environment if _SECRET_NAME.search(name)]:
-        said = f"{', '.join(open_)} in aion.environment: whoever reads the package or the repository reads the value."
-        found.append(warning("environment", said, "If it is secret, name it under aion.secrets; change the value."))
+        message = (
+            f"{', '.join(open_)} in aion.environment: readers of the package or the repository can read the value."
+        )
+        found.append(warning("environment", message, "If it is secret, move it to aion.secrets and change the value."))
     if local := sorted(dotenv - {*declared.environment, *declared.secrets} - _of_this_machine(dotenv)):
-        said = f"{', '.join(local)} {'is' if len(local) == 1 else 'are'} only in .env, which is never deployed."
-        do = "Name it under `secrets` in aion.yaml; under `environment` only if everybody may read its value."
-        found.append(warning("environment", said, do))
+        message = f"{', '.join(local)} {'is' if len(local) == 1 else 'are'} only in .env, and .env is never deployed."
+        next_step = "Name it under `secrets` in aion.yaml, or under `environment` if its value is public."
+        found.append(warning("environment", message, next_step))
     if variables and not found:
-        places = {
+        by_source = {
             "from aion.yaml": [name for name in variables if name not in dotenv],
-            "from .env here": [name for name in variables if name in dotenv],
+            "from .env": [name for name in variables if name in dotenv],
         }
-        said = ", and ".join(f"{', '.join(names)} {place}" for place, names in places.items() if names)
-        found.append(ok("environment", f"The agents get {said}."))
+        message = ", and ".join(f"{', '.join(names)} {source}" for source, names in by_source.items() if names)
+        found.append(ok("environment", f"The agents get {message}."))
     return variables, found
 
 
 def _of_this_machine(names: Iterable[str]) -> set[str]:
-    """Return the names that aion.yaml cannot give to agents, such as AWS_PROFILE: they are for this machine alone."""
+    """Return the names forbidden in aion.yaml, such as AWS_PROFILE: they are for this machine only."""
     found = set()
     for name in names:
         try:
@@ -162,8 +165,8 @@ _SECRET_NAME = re.compile(
 )
 
 
-def load(declared: Declared) -> Iterator[CheckResult]:
-    """Import each agent's code, one after the other, as its first turn would."""
+def check_agents(declared: Declared) -> Iterator[CheckResult]:
+    """Import each agent's code in turn, as its first turn would."""
     from aion_core.bootstrap.engine import build_agents
     from aion_core.bootstrap.stores import build_stores
     from aion_core.clock import SystemClock
@@ -171,58 +174,58 @@ def load(declared: Declared) -> Iterator[CheckResult]:
 
     kinds: list[str] = []
 
-    def noted(kind: str, make: AdapterFactory, found: Found, config: AgentConfig) -> Agent:
+    def recorded(kind: str, make: AdapterFactory, found: Found, config: AgentConfig) -> Agent:
         kinds.append(PER_TURN if isinstance(found.agent, PerTurn) else kind)
         return make(found, config)
 
     known = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock()).adapters()
-    adapters = {kind: partial(noted, kind, make) for kind, make in known.items()}
+    adapters = {kind: partial(recorded, kind, make) for kind, make in known.items()}
     agents = declared.agents
     for agent_id, agent in build_agents(agents, declared.folder, adapters, declared.roots).items():
-        name, begun = f"agent {agent_id}", time.monotonic()
+        name, started = f"agent {agent_id}", time.monotonic()
         kinds.clear()
         try:
-            # What an author's module prints is not what this command says.
+            # Keep the output of the author's modules off this command's stdout.
             with contextlib.redirect_stdout(sys.stderr):
                 agent.load()
         except AgentLoadError as error:
-            place = f" ({error.where}{f': {error.source}' if error.source else ''})" if error.where else ""
-            yield failed(name, f"{error.what}{place}.", error.do or f"Mend {agents[agent_id].path}.")
+            location = f" ({error.where}{f': {error.source}' if error.source else ''})" if error.where else ""
+            yield failed(name, f"{error.what}{location}.", error.do or f"Fix {agents[agent_id].path}.")
             continue
-        took = time.monotonic() - begun
-        said = f"{agents[agent_id].path} is {KINDS.get(kinds[0], kinds[0])}, loaded in {took:.1f} s."
+        took = time.monotonic() - started
+        message = f"{agents[agent_id].path} is {KINDS.get(kinds[0], kinds[0])}, loaded in {took:.1f} s."
         if took > SLOW_SECONDS:
-            do = "An environment of Lambda may start for 10 s: import less at the module's top, or raise MemorySize."
-            yield warning(name, said, do)
+            next_step = "Lambda limits the start to 10 s: import less at module level, or raise MemorySize."
+            yield warning(name, message, next_step)
         else:
-            yield ok(name, said)
+            yield ok(name, message)
 
 
-PER_TURN = "a factory, which is called for each turn and was not called here"
+PER_TURN = "a factory, called for each turn and not called by this check"
 KINDS = {"langgraph": "a LangGraph graph", "adk": "an ADK agent", "executor": "an AgentExecutor of the a2a-sdk"}
 
 
-def template(project: Path | None) -> Iterator[CheckResult]:
-    """Hold the template to its gate, where the tools for that are installed."""
+def check_template(project: Path | None) -> Iterator[CheckResult]:
+    """Check the template against its policies, if their tools are installed."""
     if project is None:
         yield warning("template", "There is no template.yaml here.", "Run this in your project's folder.")
         return
     if not (project / "infra" / "template_gate.py").is_file():
-        yield ok("template", f"{project / 'template.yaml'} is there; doctor does not check it.")
+        yield ok("template", f"Found {project / 'template.yaml'}; doctor does not check it.")
         return
     command = [sys.executable, "-m", "infra.template_gate"]
-    ran = subprocess.run(command, cwd=project, capture_output=True, text=True)  # noqa: S603 - our own words
+    ran = subprocess.run(command, cwd=project, capture_output=True, text=True)  # noqa: S603 - no shell
     if "ModuleNotFoundError" in ran.stderr:
-        yield warning("template", "It was not looked at: what checks it is not installed.", "Run `make lint`.")
+        yield warning("template", "Not checked: the tools for it are not installed.", "Run `make lint`.")
         return
     found = [line for line in ran.stderr.splitlines() if line] if ran.returncode else []
-    yield from (failed("template", problem, "Mend template.yaml; `make lint` says it too.") for problem in found)
+    yield from (failed("template", problem, "Fix template.yaml; `make lint` prints this too.") for problem in found)
     if not found:
-        yield ok("template", f"{project / 'template.yaml'} passes its gate.")
+        yield ok("template", f"{project / 'template.yaml'} passes its policy checks.")
 
 
-def package(config: Path) -> Iterator[CheckResult]:
-    """Look at the files that a package of this project would hold, and at those that it leaves out."""
+def check_package(config: Path) -> Iterator[CheckResult]:
+    """Check the files of this project's package, and the files left out."""
     try:
         from aion_core.packaging.requirements import check
         from aion_core.packaging.run import BuildError
@@ -235,27 +238,31 @@ def package(config: Path) -> Iterator[CheckResult]:
     try:
         also = discover(config).requirements
     except ConfigurationError:
-        # `read` says it.
+        # `check_config` reports it.
         also = ()
     try:
         check(folder, also)
     except BuildError as error:
-        yield failed("dependencies", f"{error}.", "Mend it: `aion build` and `aion deploy` stop there.")
+        yield failed("dependencies", f"{error}.", "Fix it: `aion build` and `aion deploy` would fail.")
     except UvMissing as error:
         yield warning("dependencies", f"uv.lock was not compared with pyproject.toml: {error}", "Install uv.")
     try:
         selection = select(folder)
     except BuildError as error:
-        yield failed("package", f"{error}.", "`aion build` and `aion deploy` stop there.")
+        yield failed("package", f"{error}.", "Fix it: `aion build` and `aion deploy` would fail.")
         return
     for name in selection.credentials:
         yield warning(
-            "package", f"{name} has the name of a file with credentials.", "If it has some, name it in .aionignore."
+            "package",
+            f"{name} has the name of a file with credentials.",
+            "If it contains credentials, add it to .aionignore.",
         )
     if selection.private_keys:
-        said = f"{', '.join(selection.private_keys)} looks like a private key."
+        message = f"{', '.join(selection.private_keys)} looks like a private key."
         yield failed(
-            "package", said, "Move it out of the project's folder, or name it in .aionignore: no package holds it."
+            "package",
+            message,
+            "Move it out of the project's folder, or add it to .aionignore: no package may contain it.",
         )
     else:
-        yield ok("package", f"{len(selection.files)} files of {folder} go into a package; {selection.summary}.")
+        yield ok("package", f"A package contains {len(selection.files)} files of {folder}; {selection.summary}.")
