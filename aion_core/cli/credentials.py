@@ -31,7 +31,7 @@ Examples:
 )
 @click.argument("principal")
 @click.option(
-    "--agent", "agents", multiple=True, help="Agent open to the key; may be repeated.  [default: every agent]"
+    "--agent", "agents", multiple=True, help="Agent allowed by the key; may be repeated.  [default: every agent]"
 )
 @click.option("--scope", "scopes", multiple=True, help="Scope of the key; may be repeated.")
 @click.option("--tenant", default="", help="Tenant of the key.  [default: the caller chooses]")

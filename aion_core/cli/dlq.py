@@ -157,7 +157,7 @@ def redrive(queues: tuple[str, ...], limit: int, deployment: Deployment, *, yes:
     """Move all messages of the dead letter queues back to their queues.
 
     Fix the cause first, or the messages return after five attempts. Drop poison messages first, for the same reason. SQS
-    moves the messages in the background; `aion dlq list` shows the rest. A message processed twice does no harm.
+    moves the messages in the background; `aion dlq list` shows the remaining messages. A message processed twice does no harm.
 
     --limit is the number of messages printed before the question; all are moved.
     """
@@ -171,7 +171,10 @@ def redrive(queues: tuple[str, ...], limit: int, deployment: Deployment, *, yes:
         if not yes:
             click.confirm(f"Redrive all messages to the {queue} queue?", abort=True, err=True)
         asyncio.run(_letters(deployment, queue).redrive())
-        click.echo(f"Redrive to the {queue} queue started. `aion dlq list --queue {queue}` shows the rest.", err=True)
+        click.echo(
+            f"Redrive to the {queue} queue started. `aion dlq list --queue {queue}` shows the remaining messages.",
+            err=True,
+        )
 
 
 @dlq.command(short_help="Delete messages.")

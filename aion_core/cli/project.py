@@ -90,22 +90,22 @@ def _complete(name: str | None, framework: str | None) -> None:
     from aion_core.project.names import suggested
 
     folder = Path.cwd()
-    there = agents_in(folder)
-    if there:
+    existing = agents_in(folder)
+    if existing:
         if framework:
             raise click.UsageError("--framework is for a new agent, but this folder has an agent.")
         framework = FRAMEWORKS[0]
     project = _project(name or suggested(folder.name), framework)
-    if there:
-        project = replace(project, frameworks=there.frameworks)
-    made = complete(folder, project, agents_yaml=there.yaml if there else None)
+    if existing:
+        project = replace(project, frameworks=existing.frameworks)
+    made = complete(folder, project, agents_yaml=existing.yaml if existing else None)
     project = made.project or project
-    made.notes += there.notes if there else ()
-    if there and there.found:
-        click.echo(there.found)
+    made.notes += existing.notes if existing else ()
+    if existing and existing.found:
+        click.echo(existing.found)
     click.echo(f"Completed {project.name} in {folder}")
     _report(folder, project, made)
-    _show_next(project, _installing(folder, project), "pytest" if project.has_tests and not there else "aion doctor")
+    _show_next(project, _installing(folder, project), "pytest" if project.has_tests and not existing else "aion doctor")
 
 
 def _project(name: str, framework: str | None) -> "Project":

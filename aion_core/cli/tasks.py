@@ -45,7 +45,7 @@ def tasks() -> None:
 
 @tasks.command(
     "list",
-    short_help="Print tasks and how they stand.",
+    short_help="Print tasks and their states.",
     epilog="""\b
 Examples:
   aion tasks list

@@ -43,10 +43,10 @@ def create(folder: Path, project: Project, *, force: bool = False) -> ProjectRes
     if folder.exists() and not folder.is_dir():
         raise ProjectError(f"{folder} is a file. Choose another name.")
     files = rendered(project)
-    there = [path for path in files if (folder / path).exists()]
-    if there and not force:
+    existing = [path for path in files if (folder / path).exists()]
+    if existing and not force:
         raise ProjectError(
-            f"{folder} has {_listed(there)} already. Nothing was written. `aion new --here` in that folder keeps "
+            f"{folder} has {_listed(existing)} already. Nothing was written. `aion new --here` in that folder keeps "
             f"them and adds the missing files; --force overwrites them."
         )
     for path, text in files.items():

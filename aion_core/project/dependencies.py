@@ -60,8 +60,8 @@ def _add_to_project(folder: Path, packages: Sequence[str], named: str) -> str:
 def _add_to_requirements(folder: Path, packages: Sequence[str], named: str, environment: Path | None) -> str:
     file = folder / "requirements.txt"
     text = file.read_text(encoding="utf-8")
-    there = {normal(found[0]) for line in text.splitlines() if (found := _REQUIREMENT.match(line.strip()))}
-    new = [package for package in packages if normal(_REQUIREMENT.match(package)[0]) not in there]  # type: ignore[index]
+    existing = {normal(found[0]) for line in text.splitlines() if (found := _REQUIREMENT.match(line.strip()))}
+    new = [package for package in packages if normal(_REQUIREMENT.match(package)[0]) not in existing]  # type: ignore[index]
     own = folder / ".venv"
     environment = own if own.is_dir() else environment or Path(sys.prefix)
     if is_lasting := not _is_for_one_run(environment):

@@ -36,8 +36,8 @@ async def configs(agent: AgentUnderTest) -> str:
     if not answer.HasField("task"):
         raise CheckSkipped("the agent answers with a message, and only tasks have webhooks")
     task = await agent.wait_until_done(answer.task.id)
-    client, asked = agent.blocking, TaskPushNotificationConfig(task_id=task.id, url=ELSEWHERE, token="smoke")  # noqa: S106
-    made = await client.create_task_push_notification_config(asked)
+    client, config = agent.blocking, TaskPushNotificationConfig(task_id=task.id, url=ELSEWHERE, token="smoke")  # noqa: S106
+    made = await client.create_task_push_notification_config(config)
     get = GetTaskPushNotificationConfigRequest(task_id=task.id, id=made.id)
     if (await client.get_task_push_notification_config(get)).url != ELSEWHERE:
         raise CheckFailed("a config differs from the created one")

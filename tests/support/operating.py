@@ -19,7 +19,7 @@ from tests.support.server import ROOT
 
 STACK = "aion-test"
 
-EventBroadcast = Callable[..., Result]
+RunCommand = Callable[..., Result]
 
 ELSEWHERE = ("AION_", "AWS_")
 """Variables that name a deployment, and credentials: none of this machine's are a test's."""
@@ -55,7 +55,7 @@ def environ_of(stack: LocalStack) -> dict[str, str]:
     return {**SETTINGS, "AWS_ENDPOINT_URL": stack.endpoint}
 
 
-def runs(environ: dict[str, str]) -> EventBroadcast:
+def runs(environ: dict[str, str]) -> RunCommand:
     """`aion` in this process, with this environment."""
     others: dict[str, str | None] = {name: None for name in os.environ if name.startswith(ELSEWHERE)}
 

@@ -1,4 +1,4 @@
-"""The pages for operators: each alarm has its section, each command is one, each link leads somewhere."""
+"""Pages for operators: a section for each alarm, existing commands, and links with targets."""
 
 import re
 import shlex
@@ -26,7 +26,7 @@ def sections() -> dict[str, str]:
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
-def test_each_alarm_has_a_section_that_says_what_it_means_what_to_do_and_when_it_is_over() -> None:
+def test_each_alarm_has_a_complete_section() -> None:
     assert ALARMS
     for alarm in ALARMS:
         said = sections()[alarm]
@@ -35,7 +35,7 @@ def test_each_alarm_has_a_section_that_says_what_it_means_what_to_do_and_when_it
 
 
 def commands(page: Path) -> Iterator[str]:
-    """Each `aion …` of the page, without what is a placeholder at its end."""
+    """Yield each `aion …` command of the page, without trailing placeholders."""
     text = page.read_text(encoding="utf-8")
     fenced = re.findall(r"^```(?:sh)?\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     for line in "\n".join(fenced).replace("\\\n", " ").splitlines():
@@ -54,7 +54,7 @@ def test_there_are_commands() -> None:
 
 
 @pytest.mark.parametrize(("page", "typed"), COMMANDS, ids=lambda value: value)
-def test_each_command_is_one_and_knows_its_options(page: str, typed: str) -> None:
+def test_each_command_and_option_exists(page: str, typed: str) -> None:
     command: click.Command = aion
     words = shlex.split(typed, comments=True)[1:]
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):
@@ -62,7 +62,7 @@ def test_each_command_is_one_and_knows_its_options(page: str, typed: str) -> Non
     if isinstance(command, click.Group) or not words:
         return
     context = click.Context(command)
-    # Only words are looked at: what they name need not be there.
+    # Parse the words only; their files and stacks need not exist.
     _, rest, _ = command.make_parser(context).parse_args(args=words)
     assert not rest, f"{rest} is more than the command takes"
 
@@ -73,7 +73,7 @@ def anchors(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("page", OWN)
-def test_each_link_leads_somewhere(page: str) -> None:
+def test_each_link_has_a_target(page: str) -> None:
     text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)]+)\)", text):
         if target.startswith("https://"):
@@ -83,7 +83,7 @@ def test_each_link_leads_somewhere(page: str) -> None:
         assert not anchor or anchor in anchors(there), target
 
 
-def test_what_a_page_says_make_makes_it_makes() -> None:
+def test_named_make_targets_exist() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for page in OWN:
         for target in re.findall(r"`make ([a-z-]+)", (DOCS / f"{page}.md").read_text(encoding="utf-8")):

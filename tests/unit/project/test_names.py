@@ -1,4 +1,4 @@
-"""Names that a folder, a Python distribution and a CloudFormation stack can have."""
+"""Valid names for a folder, a Python distribution and a CloudFormation stack."""
 
 import re
 from importlib.metadata import PackageNotFoundError, distribution
@@ -28,7 +28,7 @@ def test_invalid_name_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["langgraph", "LangGraph", "a2a_sdk", "aion-lambda", "google-adk", "moto", "pytest"])
 def test_name_of_needed_package_is_refused(name: str) -> None:
-    with pytest.raises(InvalidName, match="can depend on, or that is installed here"):
+    with pytest.raises(InvalidName, match="name of an installed Python package"):
         names.check(name)
 
 

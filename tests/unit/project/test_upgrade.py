@@ -1,4 +1,4 @@
-"""Projects of an older version, upgraded to a newer one, with and without edits of their own."""
+"""Upgrades of projects with and without edits."""
 
 import shutil
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ import pytest
 
 from aion_core.project import ProjectError, base
 from aion_core.project.files import with_block
-from aion_core.project.upgrade import Fate, Upgrade, apply, find_project, plan
+from aion_core.project.upgrade import Fate, MergeResult, Upgrade, apply, find_project, merge_result, plan
 from aion_core.shipped import shipped
 
 RULE = "# >>> aion >>>\nbuild-%:\n\t@aion build $*\n# <<< aion <<<\n"
@@ -25,7 +25,7 @@ VERSION = "0.2.0"
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A project that aion-lambda 0.1.0 has made."""
+    """A project made by aion-lambda 0.1.0."""
     for path, text in OLD.items():
         if path != base.RULE:
             base.put(tmp_path / path, text)
@@ -75,7 +75,7 @@ def test_upgrade_merges_edits(project: Path) -> None:
     base.put(project / "template.yaml", edited)
     assert upgraded(project)["template.yaml"] is Fate.MERGED
     assert (project / "template.yaml").read_text() == edited.replace("line 18", "line eighteen")
-    # The edit is still known as one: the next upgrade keeps it, too.
+    # The next upgrade keeps the edit too.
     assert {change.path: change.fate for change in planned(project).changes}["template.yaml"] is Fate.KEPT
 
 
@@ -119,8 +119,8 @@ def test_unrecorded_edits_are_left_to_author(project: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "why"),
     [
-        ("VERSION", b"", "its VERSION is not one"),
-        ("VERSION", b"<<<<<<< ours", "its VERSION is not one"),
+        ("VERSION", b"", "its VERSION is not a version"),
+        ("VERSION", b"<<<<<<< ours", "its VERSION is not a version"),
         ("VERSION", b"\xff\xfe", "a file in it is not UTF-8"),
         ("template.yaml", b"\xff\xfe", "a file in it is not UTF-8"),
         ("", b"", "it is a file"),
@@ -158,7 +158,7 @@ def test_line_ends_of_windows_are_no_edit(project: Path) -> None:
 
 
 def test_older_installation_is_refused(project: Path) -> None:
-    with pytest.raises(ProjectError, match=r"of aion-lambda 0\.1\.0, and 0\.0\.9 is installed"):
+    with pytest.raises(ProjectError, match=r"from aion-lambda 0\.1\.0, but 0\.0\.9 is installed"):
         planned(project, version="0.0.9")
 
 
@@ -181,3 +181,43 @@ def test_own_repository_is_no_project(tmp_path: Path) -> None:
         find_project(shipped())
     with pytest.raises(ProjectError, match="Run `aion init`"):
         find_project(tmp_path)
+
+
+OLD_TEXT = "one\ntwo\nthree\nfour\nfive\nsix\nseven\n"
+NEW_TEXT = OLD_TEXT.replace("seven", "SEVEN")
+EDITED_TEXT = OLD_TEXT.replace("one", "mine")
+
+
+@pytest.mark.parametrize(
+    ("current", "base", "new", "expected"),
+    [
+        (NEW_TEXT, OLD_TEXT, NEW_TEXT, MergeResult(Fate.CURRENT, NEW_TEXT)),
+        (NEW_TEXT, None, NEW_TEXT, MergeResult(Fate.CURRENT, NEW_TEXT)),
+        (OLD_TEXT, OLD_TEXT, NEW_TEXT, MergeResult(Fate.REPLACED, NEW_TEXT)),
+        (EDITED_TEXT, OLD_TEXT, OLD_TEXT, MergeResult(Fate.KEPT, EDITED_TEXT)),
+        (EDITED_TEXT, OLD_TEXT, NEW_TEXT, MergeResult(Fate.MERGED, NEW_TEXT.replace("one", "mine"))),
+        (EDITED_TEXT, None, NEW_TEXT, MergeResult(Fate.UNKNOWN, NEW_TEXT)),
+        (None, None, NEW_TEXT, MergeResult(Fate.ADDED, NEW_TEXT)),
+        (None, OLD_TEXT, NEW_TEXT, MergeResult(Fate.LEFT_OUT, None)),
+        (OLD_TEXT, OLD_TEXT, None, MergeResult(Fate.REMOVED, None)),
+        (EDITED_TEXT, OLD_TEXT, None, MergeResult(Fate.ORPHANED, EDITED_TEXT)),
+        (None, OLD_TEXT, None, MergeResult(Fate.CURRENT, None)),
+    ],
+)
+def test_outcome_follows_from_three_texts(
+    current: str | None, base: str | None, new: str | None, expected: MergeResult
+) -> None:
+    assert merge_result(current, base, new) == expected
+
+
+def test_conflict_shows_both_sides() -> None:
+    decided = merge_result(OLD_TEXT.replace("seven", "mine"), OLD_TEXT, NEW_TEXT)
+    assert decided.fate is Fate.CONFLICT
+    assert decided.text is not None
+    assert "<<<<<<< yours\nmine\n=======\nSEVEN\n>>>>>>> as shipped now\n" in decided.text
+
+
+def test_edits_without_git_are_left_to_author(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shutil.which("git")
+    monkeypatch.setenv("PATH", "/nonexistent")
+    assert merge_result(EDITED_TEXT, OLD_TEXT, NEW_TEXT) == MergeResult(Fate.CONFLICT, NEW_TEXT)

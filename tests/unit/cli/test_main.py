@@ -1,4 +1,4 @@
-"""Packages that are not installed: one of an extra is a sentence, one of an author's code a traceback."""
+"""Errors of the command: missing packages and Ctrl-C."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ import pytest
 
 
 def run(folder: Path, code: str) -> "subprocess.CompletedProcess[str]":
-    """Run `aion own`, a command with this code, in a process of its own."""
+    """Run `aion own`, a command with this code, in its own process."""
     (folder / "authors.py").write_text("import nothing_of_this_name\n")
     main = f"""
 import sys
@@ -34,8 +34,7 @@ def test_missing_package_of_extra_is_named(tmp_path: Path, code: str) -> None:
     done = run(tmp_path, code)
     assert (done.returncode, done.stderr) == (
         1,
-        "aion: nothing_of_this_name is missing: install aion-lambda[local] "
-        "(`uv sync` in a project that `aion new` made).\n",
+        "aion: nothing_of_this_name is missing. Install aion-lambda[local] (`uv sync` in a project of `aion new`).\n",
     )
 
 
@@ -44,3 +43,19 @@ def test_missing_package_of_author_is_traceback(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "authors.py" in done.stderr
     assert done.stderr.endswith("ModuleNotFoundError: No module named 'nothing_of_this_name'\n")
+
+
+def test_interrupted_import_ends_silently() -> None:
+    """Ctrl-C reaches the command at the first import of its modules."""
+    code = (
+        "import sys\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name == 'aion_core.cli.dev':\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "from aion_core.cli.__main__ import main\n"
+        "main()\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "")

@@ -1,4 +1,4 @@
-"""Which SAM CLI is run: the one on the path if it is new enough, else one of our own."""
+"""Choice of SAM CLI: a new enough one on PATH, else our own installation."""
 
 from pathlib import Path
 

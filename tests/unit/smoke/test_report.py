@@ -1,4 +1,4 @@
-"""What `aion smoke` says where it finds no agent of ours, or is told something that cannot be."""
+"""Output of `aion smoke` for missing agents and invalid arguments."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ def smoked(*arguments: str) -> Result:
 
 @contextmanager
 def answering(status: int, body: bytes) -> Iterator[tuple[str, list[str]]]:
-    """A server that gives everything the same answer; yields its URL, and what it was asked."""
+    """Serve the same response to every request; yield the URL and the received requests."""
     asked: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -52,39 +52,39 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "url", ["", "agents.example.com", "http://", "https:///dev", "http://127.0.0.1:port", "ftp://a"]
 )
-def test_what_is_no_url_is_asked_for_again(url: str) -> None:
+def test_invalid_url_is_refused(url: str) -> None:
     done = smoked(url)
     assert done.exit_code == 2
-    assert "has to say where the deployment is, as https://…" in done.stderr
+    assert "as https://…" in done.stderr
 
 
-def test_where_nothing_answers_that_is_said() -> None:
+def test_unreachable_deployment_is_reported() -> None:
     url = f"http://127.0.0.1:{free_port()}"
     done = smoked(url)
     assert done.exit_code == 2
     told = done.stdout.splitlines()[-1]
-    assert told.startswith(f"FAILED   card       nothing answers at {url}/.well-known/agent-card.json: ")
-    assert told.endswith("Nothing else was checked")
+    assert told.startswith(f"FAILED   card       no response from {url}/.well-known/agent-card.json: ")
+    assert told.endswith("No other check was made")
 
 
 @pytest.mark.parametrize(
     ("status", "body", "told"),
     [
-        (200, b"<html><title>It works!</title></html>", "there is no agent card at {url}/.well-known/agent-card.json: "),
-        (200, b'{"name": "not an agent"}', "no agent card at {url}/.well-known/agent-card.json: it offers no interface"),
-        (200, b"[1]", "there is no agent card at {url}/.well-known/agent-card.json: "),
-        (404, b"<!DOCTYPE HTML>\n<html><head>", "was answered with 404 (nothing is there: does the URL hold the stage"),
+        (200, b"<html><title>It works!</title></html>", "{url}/.well-known/agent-card.json is not an agent card: "),
+        (200, b'{"name": "not an agent"}', "{url}/.well-known/agent-card.json is not an agent card: the card offers no interface"),
+        (200, b"[1]", "{url}/.well-known/agent-card.json is not an agent card: "),
+        (404, b"<!DOCTYPE HTML>\n<html><head>", "returned 404 (not found: does the URL contain the stage"),
         (401, b'{"error": {"message": "Who calls is not known.", "details": [{"a": 1}]}}',
-         "was answered with 401: Who calls is not known. (TOKEN=…, API_KEY=… or BASIC=…"),
-        (500, b'{"error": "down"}', 'was answered with 500: {{"error": "down"}}'),
+         "returned 401: Who calls is not known. (set TOKEN, API_KEY or BASIC"),
+        (500, b'{"error": "down"}', 'returned 500: {{"error": "down"}}'),
     ],
 )  # fmt: skip
-def test_a_server_that_is_no_agent_is_told_from_one_and_asked_no_more(status: int, body: bytes, told: str) -> None:
+def test_server_without_agent_ends_the_checks(status: int, body: bytes, told: str) -> None:
     with answering(status, body) as (url, asked):
         done = smoked(url)
     assert done.exit_code == 2
     said = done.stdout.splitlines()
     assert len(said) == 2
     assert told.format(url=url) in said[-1]
-    assert said[-1].endswith("Nothing else was checked")
+    assert said[-1].endswith("No other check was made")
     assert asked == ["GET /.well-known/agent-card.json"]

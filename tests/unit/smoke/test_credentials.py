@@ -1,4 +1,4 @@
-"""Whom `aion smoke` asks as: what its credentials say is what aion's own layer in front admits."""
+"""Credentials of `aion smoke`, against aion's own authentication."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from aion_core.auth.api_keys import make_key
 from aion_core.auth.declaration import ApiKey, Basic
 from aion_core.cli.smoke import smoke
-from aion_core.smoke.credentials import NoCredentials, SmokeCredentials, is_of_aws
+from aion_core.smoke.credentials import NoCredentials, SmokeCredentials, is_aws_host
 from tests.support.clock import ManualClock
 from tests.support.issuer import Issuer, issuing
 from tests.unit.auth.door import Door
@@ -24,19 +24,18 @@ ON_AWS = "https://a1b2c3.execute-api.eu-west-1.amazonaws.com/dev"
 
 @asynccontextmanager
 async def asking(door: Door, environ: dict[str, str], header: str = "") -> AsyncIterator[httpx.AsyncClient]:
-    """A client as `aion smoke` makes it, when it has read a card that names the header."""
+    """Client of `aion smoke`, after reading a card with this header."""
     credentials = SmokeCredentials.from_environ(environ, HERE, "auto")
     card = AgentCard()
     if header:
         card.security_schemes["key"].api_key_security_scheme.location = "header"
         card.security_schemes["key"].api_key_security_scheme.name = header
-    credentials.card_read(card)
+    credentials.read_card(card)
     async with httpx.AsyncClient(auth=credentials, transport=httpx.ASGITransport(door.app), base_url=HERE) as client:
         yield client
 
 
-async def test_each_kind_of_credentials_is_sent_as_the_server_asks_for_it(clock: ManualClock) -> None:
-    """R96, R97."""
+async def test_server_accepts_each_kind_of_credentials(clock: ManualClock) -> None:
     users = {"ann": PasswordHasher(time_cost=1, memory_cost=64).hash("a:colon")}
     key = make_key("alice", now=clock.now())
     issuer: Issuer
@@ -54,7 +53,7 @@ async def test_each_kind_of_credentials_is_sent_as_the_server_asks_for_it(clock:
             assert (await client.get("/")).status_code == 401
 
 
-async def test_a_key_goes_beside_a_password(clock: ManualClock) -> None:
+async def test_key_is_sent_beside_password(clock: ManualClock) -> None:
     users = {"ann": PasswordHasher(time_cost=1, memory_cost=64).hash("secret")}
     both = {"basic": frozenset[str](), "key": frozenset[str]()}
     door, key = Door(clock, both, users=users, key=ApiKey(), basic=Basic()), make_key("alice", now=clock.now())
@@ -63,7 +62,7 @@ async def test_a_key_goes_beside_a_password(clock: ManualClock) -> None:
         assert (await client.get("/")).json()["subject"] == "ann"
 
 
-def test_a_front_of_awss_is_signed_for_where_nothing_else_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_aws_hosts_are_signed_for_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIA")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     monkeypatch.setenv("AWS_SESSION_TOKEN", "of a role")
@@ -78,7 +77,7 @@ def test_a_front_of_awss_is_signed_for_where_nothing_else_is_given(monkeypatch: 
     assert str(SmokeCredentials.from_environ({"TOKEN": "t"}, ON_AWS, "auto")) == "a token"
     assert str(SmokeCredentials.from_environ({}, ON_AWS, "off")) == "no credentials"
     assert str(SmokeCredentials.from_environ({}, HERE, "auto")) == "no credentials"
-    assert not is_of_aws("https://execute-api.eu-west-1.amazonaws.com.evil.example/")
+    assert not is_aws_host("https://execute-api.eu-west-1.amazonaws.com.evil.example/")
 
 
 @pytest.mark.parametrize(
@@ -89,21 +88,21 @@ def test_a_front_of_awss_is_signed_for_where_nothing_else_is_given(monkeypatch: 
         ({"TOKEN": "t"}, "eu-west-1", "give one of them"),
     ],
 )
-def test_what_does_not_go_together_is_told(environ: dict[str, str], sign: str, told: str) -> None:
+def test_contradicting_credentials_are_refused(environ: dict[str, str], sign: str, told: str) -> None:
     with pytest.raises(NoCredentials, match=told):
         SmokeCredentials.from_environ(environ, ON_AWS, sign)
 
 
-def test_a_key_that_no_header_takes_is_told() -> None:
+def test_key_without_header_is_refused() -> None:
     with pytest.raises(NoCredentials, match="the card declares no API key in a header"):
-        SmokeCredentials(api_key="k").card_read(AgentCard())
+        SmokeCredentials(api_key="k").read_card(AgentCard())
 
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
-    [([], "URL has to say where the deployment is"), ([HERE, "--only", "card,pull"], "there is no check pull")],
+    [([], "Give the deployment's URL"), ([HERE, "--only", "card,pull"], "unknown check pull")],
 )
-def test_what_it_cannot_check_it_says(monkeypatch: pytest.MonkeyPatch, arguments: list[str], told: str) -> None:
+def test_command_refuses_invalid_arguments(monkeypatch: pytest.MonkeyPatch, arguments: list[str], told: str) -> None:
     for name in ("URL", "AION_STACK"):
         monkeypatch.delenv(name, raising=False)
     done = CliRunner().invoke(smoke, arguments)
@@ -111,7 +110,7 @@ def test_what_it_cannot_check_it_says(monkeypatch: pytest.MonkeyPatch, arguments
     assert told in done.stderr
 
 
-def test_where_nothing_answers_it_says_so() -> None:
+def test_command_reports_unreachable_url() -> None:
     done = CliRunner().invoke(smoke, ["http://127.0.0.1:9", "--sign", "off"])
     assert done.exit_code == 2
-    assert "All connection attempts failed. Nothing else was checked" in done.stdout
+    assert "All connection attempts failed. No other check was made" in done.stdout

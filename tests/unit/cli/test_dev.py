@@ -1,4 +1,4 @@
-"""What `aion dev` makes of its arguments before it starts anything."""
+"""Arguments of `aion dev`, before the server starts."""
 
 import socket
 from pathlib import Path
@@ -15,7 +15,7 @@ GRAPH = "from langgraph.graph import StateGraph\ngraph = StateGraph(dict).compil
 
 
 def test_connections_send_each_chunk_at_once() -> None:
-    """asyncio sets TCP_NODELAY where the socket's protocol is named, which it is not by default."""
+    """asyncio sets TCP_NODELAY only on sockets with an explicit protocol."""
     with _listen(0) as listener:
         listener.listen()
         with socket.create_connection(listener.getsockname()):

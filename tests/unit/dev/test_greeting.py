@@ -8,7 +8,7 @@ from aion_core.agents.config import read_config
 from aion_core.dev.greeting import greeting
 
 
-def test_greeting_tells_of_factories_per_turn(tmp_path: Path) -> None:
+def test_greeting_names_factories_per_turn(tmp_path: Path) -> None:
     file = tmp_path / "aion.yaml"
     file.write_text("aion: {agents: {one: {path: a.py}, two: {path: b.py}}}", encoding="utf-8")
     lines = greeting(read_config(file), "http://x", "memory", per_turn=("two",)).splitlines()
@@ -17,7 +17,7 @@ def test_greeting_tells_of_factories_per_turn(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("mark", "at_root"), [("", "one"), ("default: true", "two")])
-def test_the_agent_that_answers_at_the_root_is_the_one_that_is_said_to(tmp_path: Path, mark: str, at_root: str) -> None:
+def test_greeting_names_agent_at_root(tmp_path: Path, mark: str, at_root: str) -> None:
     file = tmp_path / "aion.yaml"
     file.write_text(f"aion: {{agents: {{one: {{path: a.py}}, two: {{path: b.py, {mark}}}}}}}", encoding="utf-8")
     lines = greeting(read_config(file), "http://x", "memory").splitlines()

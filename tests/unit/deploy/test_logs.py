@@ -1,4 +1,4 @@
-"""Lines of the functions' logs, as people read them."""
+"""Log lines of the functions, rendered for people."""
 
 import json
 
@@ -9,7 +9,7 @@ from aion_core.deploy.logs import LogLine, rendered, seconds
 
 def shown(**fields: object) -> tuple[str, list[str]]:
     level, text = rendered(LogLine(1_780_000_000_123, "task", json.dumps(fields), "id"))
-    # Without the time, which is in this machine's zone.
+    # Cut off the time: it is in this machine's zone.
     return level, [line[24:] if place == 0 else line for place, line in enumerate(text.splitlines())]
 
 
@@ -48,7 +48,7 @@ def test_killed_invocation_is_an_error() -> None:
     )
 
 
-def test_line_that_is_no_json_is_shown_whole() -> None:
+def test_plain_line_is_shown_whole() -> None:
     level, text = rendered(LogLine(1_780_000_000_000, "api", "Illegal instruction", ""))
     assert (level, text[24:]) == ("INFO", "api           Illegal instruction")
 

@@ -1,4 +1,4 @@
-"""`aion key` and `aion user`, run as a person runs them, on an emulated table."""
+"""`aion key` and `aion user` on the command line, with an emulated table."""
 
 import json
 from collections.abc import Callable
@@ -22,24 +22,24 @@ from aion_core.stores.api_keys import TableApiKeys
 from tests.support.declared import AION_YAML
 from tests.support.stores import dynamodb_table
 
-EventBroadcast = Callable[..., Result]
+RunCommand = Callable[..., Result]
 
 
 @pytest.fixture
-def run(stack: LocalStack, monkeypatch: pytest.MonkeyPatch) -> EventBroadcast:
+def run(stack: LocalStack, monkeypatch: pytest.MonkeyPatch) -> RunCommand:
     for name, value in stack.environment("ApiFunction").items():
         monkeypatch.setenv(name, value)
     return lambda *arguments, **options: CliRunner().invoke(aion, [*map(str, arguments)], **options)
 
 
-def created(run: EventBroadcast, *arguments: str) -> str:
+def created(run: RunCommand, *arguments: str) -> str:
     made = run("key", "create", *arguments)
     assert made.exit_code == 0, made.exception
     return made.stdout.strip()
 
 
 async def whose(stack: LocalStack, text: str) -> Principal | Unproven:
-    """What the server knows of the key."""
+    """Return the server's result for the key."""
     keys = TableApiKeys(dynamodb_table(stack), SystemClock())
     return await ApiKeyVerifier(ApiKey(), keys).verify(Presented.of([(b"x-api-key", text.encode())], None))
 
@@ -49,10 +49,7 @@ def refusal(failed: Result) -> str:
     return str(failed.exception)
 
 
-def test_a_key_is_printed_once_and_opens_what_it_was_made_for(
-    run: EventBroadcast, stack: LocalStack, tmp_path: Path
-) -> None:
-    """R96: R6."""
+def test_key_is_printed_once_and_limited(run: RunCommand, stack: LocalStack, tmp_path: Path) -> None:
     import asyncio
 
     config = tmp_path / "aion.yaml"
@@ -61,8 +58,8 @@ def test_a_key_is_printed_once_and_opens_what_it_was_made_for(
     text = created(run, "alice@example.com", *for_agent, "--scope", "read", "--tenant", "red", "--days", "3")
     found = asyncio.run(whose(stack, text))
     assert isinstance(found, Principal)
-    assert (found.subject, found.tenant, found.scopes) == ("alice@example.com", "red", {"read"})
-    assert found.agents == {"helper", "quiet"}
+    assert (found.subject, found.tenant, found.scopes) == ("alice@example.com", "red", frozenset({"read"}))
+    assert found.agents == frozenset({"helper", "quiet"})
 
     listed = run("key", "list")
     line = next(line for line in listed.stdout.splitlines() if text.split("_")[1] in line)
@@ -74,7 +71,7 @@ def test_a_key_is_printed_once_and_opens_what_it_was_made_for(
     assert "every agent" in next(line for line in run("key", "list").stdout.splitlines() if other[-4:] in line)
     assert run("key", "revoke", text.split("_")[1]).exit_code == 0
     assert asyncio.run(whose(stack, text)) is Unproven.INVALID
-    # Who gives the key itself means it, too; and it is not said again.
+    # The whole key is accepted too, and not printed again.
     revoked = run("key", "revoke", other)
     assert revoked.exit_code == 0
     assert other.split("_", 2)[2] not in revoked.output
@@ -82,25 +79,24 @@ def test_a_key_is_printed_once_and_opens_what_it_was_made_for(
     assert "There is no key" in refusal(run("key", "revoke", other))
 
 
-def test_a_key_for_what_there_is_not_is_not_made(run: EventBroadcast, tmp_path: Path) -> None:
+def test_create_refuses_invalid_names(run: RunCommand, tmp_path: Path) -> None:
     config = tmp_path / "aion.yaml"
     config.write_text(AION_YAML, encoding="utf-8")
     before = run("key", "list").stdout
     assert "has no agent 'nobody'" in refusal(run("key", "create", "a", "--agent", "nobody", "--config", config))
-    assert "is no scope" in refusal(run("key", "create", "a", "--scope", "a b"))
+    assert "is not a scope" in refusal(run("key", "create", "a", "--scope", "a b"))
     for principal in ("", " ", "a\nb", "a" * 300):
         assert "has to be a name" in refusal(run("key", "create", principal))
     assert run("key", "list").stdout == before
 
 
-def test_a_table_that_is_not_there_is_one_sentence(run: EventBroadcast, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_table_is_one_sentence(run: RunCommand, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "ResourceNotFound" in refusal(run("key", "list", "--table", "no-such-table"))
     monkeypatch.delenv("AION_TABLE")
     assert "AION_TABLE" in run("key", "list").stderr
 
 
-def test_a_password_becomes_the_member_of_the_secret(run: EventBroadcast) -> None:
-    """R96: R6."""
+def test_password_hash_fits_the_users_secret(run: RunCommand) -> None:
     made = run("user", "hash", "alice", input="wonder:land\n")
     assert made.exit_code == 0
     users = users_in(made.stdout, "it")
@@ -112,5 +108,5 @@ def test_a_password_becomes_the_member_of_the_secret(run: EventBroadcast) -> Non
 
 
 @pytest.mark.parametrize("command", [("key", "create"), ("user", "hash")])
-def test_help_gives_examples(run: EventBroadcast, command: tuple[str, str]) -> None:
+def test_help_shows_examples(run: RunCommand, command: tuple[str, str]) -> None:
     assert f"  aion {' '.join(command)}" in run(*command, "--help").stdout

@@ -1,4 +1,4 @@
-"""`aion new`, `init`, `upgrade` and `add` as a person types them."""
+"""`aion new`, `init`, `upgrade` and `add` on the command line."""
 
 import os
 import pty
@@ -13,12 +13,12 @@ from aion_core.project import base
 from aion_core.project.files import shipped_files
 from aion_core.shipped import shipped
 from tests.support import operating
-from tests.support.operating import EventBroadcast, refusal
+from tests.support.operating import RunCommand, refusal
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EventBroadcast:
-    """`aion` in an empty folder, without a network: what is locked here would be locked in each test."""
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunCommand:
+    """`aion` in an empty folder without a network: otherwise each test would lock dependencies."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("UV_OFFLINE", "1")
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / ".cache"))
@@ -26,7 +26,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EventBroadcast:
 
 
 def older(project: Path, path: str = "template.yaml") -> None:
-    """Give the project a file as an older aion-lambda shipped it."""
+    """Give the project a file of an older aion-lambda."""
     old = (project / path).read_text().replace("Description:", "# Older.\nDescription:", 1)
     (project / path).write_text(old)
     base.write(project, {**base.read(project).files, path: old}, "0.0.9")
@@ -35,10 +35,10 @@ def older(project: Path, path: str = "template.yaml") -> None:
 # --- new ---
 
 
-def test_new_lists_files_and_next_commands(run: EventBroadcast, tmp_path: Path) -> None:
+def test_new_lists_files_and_next_commands(run: RunCommand, tmp_path: Path) -> None:
     ran = run("new", "my-agent")
     assert ran.exit_code == 0, ran.output
-    assert "Made my-agent in my-agent\n" in ran.output
+    assert "Created my-agent in my-agent\n" in ran.output
     for path in ("agent.py", "aion.yaml", "template.yaml", ".github/workflows/deploy.yml"):
         assert f"  {path} " in ran.output
         assert (tmp_path / "my-agent" / path).is_file()
@@ -48,24 +48,24 @@ def test_new_lists_files_and_next_commands(run: EventBroadcast, tmp_path: Path) 
     assert commands[2].endswith("uv run pytest")
 
 
-def test_new_without_network_says_what_to_run(run: EventBroadcast, tmp_path: Path) -> None:
+def test_new_without_network_says_what_to_run(run: RunCommand, tmp_path: Path) -> None:
     ran = run("new", "my-agent")
-    assert "There is no uv.lock yet: run `uv lock` in my-agent. uv says:\n" in ran.output
+    assert "uv.lock could not be written. Run `uv lock` in my-agent. Output of uv:\n" in ran.output
     assert not (tmp_path / "my-agent" / "uv.lock").exists()
 
 
-def test_new_says_where_aion_comes_from(run: EventBroadcast) -> None:
+def test_new_says_where_aion_comes_from(run: RunCommand) -> None:
     """The tests run an installation of this repository's folder."""
-    assert f"aion-lambda is taken from {shipped()}" in run("new", "my-agent").output
+    assert f"aion-lambda comes from {shipped()}" in run("new", "my-agent").output
 
 
-def test_new_takes_a_path(run: EventBroadcast, tmp_path: Path) -> None:
+def test_new_takes_a_path(run: RunCommand, tmp_path: Path) -> None:
     run("new", tmp_path / "agents" / "My Agent's" / "one", "--framework", "executor")
     assert "executor = Agent()" in (tmp_path / "agents" / "My Agent's" / "one" / "agent.py").read_text()
     assert 'name = "one"' in (tmp_path / "agents" / "My Agent's" / "one" / "pyproject.toml").read_text()
 
 
-def test_new_without_terminal_makes_langgraph(run: EventBroadcast, tmp_path: Path) -> None:
+def test_new_without_terminal_makes_langgraph(run: RunCommand, tmp_path: Path) -> None:
     run("new", "my-agent")
     assert "langgraph" in (tmp_path / "my-agent" / "pyproject.toml").read_text()
 
@@ -90,23 +90,23 @@ def test_new_on_terminal_asks_for_framework(tmp_path: Path) -> None:
     ("arguments", "sentence"),
     [
         (["new"], "Name the project: aion new my-agent."),
-        (["new", "2nd"], "'2nd' cannot name a project"),
+        (["new", "2nd"], "'2nd' is not a valid project name"),
         (["new", "langgraph"], "such as my-langgraph"),
-        (["new", "--here", "--force"], "nothing to --force"),
+        (["new", "--here", "--force"], "leave out --force"),
         (["new", "my-agent", "--framework", "crewai"], "'crewai' is not one of"),
     ],
 )
-def test_new_refuses_wrong_arguments(run: EventBroadcast, tmp_path: Path, arguments: list[str], sentence: str) -> None:
+def test_new_refuses_wrong_arguments(run: RunCommand, tmp_path: Path, arguments: list[str], sentence: str) -> None:
     ran = run(*arguments)
     assert ran.exit_code == 2
     assert sentence in " ".join(ran.output.split())
     assert not any(tmp_path.iterdir())
 
 
-def test_new_overwrites_only_by_force(run: EventBroadcast, tmp_path: Path) -> None:
+def test_new_overwrites_only_by_force(run: RunCommand, tmp_path: Path) -> None:
     run("new", "my-agent")
     (tmp_path / "my-agent" / "agent.py").write_text("mine\n")
-    assert "nothing was written" in refusal(run("new", "my-agent"))
+    assert "Nothing was written" in refusal(run("new", "my-agent"))
     assert (tmp_path / "my-agent" / "agent.py").read_text() == "mine\n"
     assert run("new", "my-agent", "--force").exit_code == 0
     assert (tmp_path / "my-agent" / "agent.py").read_text() != "mine\n"
@@ -115,14 +115,14 @@ def test_new_overwrites_only_by_force(run: EventBroadcast, tmp_path: Path) -> No
 # --- upgrade ---
 
 
-def test_upgrade_of_current_project_says_so(run: EventBroadcast, tmp_path: Path) -> None:
+def test_upgrade_of_current_project_says_so(run: RunCommand, tmp_path: Path) -> None:
     run("new", "--here", "my-agent")
     ran = run("upgrade", "--check")
-    assert ran.output == f"template.yaml, infra/ and the Makefile are those of aion-lambda {__version__}.\n"
+    assert ran.output == f"template.yaml, infra/ and the Makefile are up to date with aion-lambda {__version__}.\n"
     assert ran.exit_code == 0
 
 
-def test_upgrade_shows_difference_then_writes(run: EventBroadcast, tmp_path: Path) -> None:
+def test_upgrade_shows_difference_then_writes(run: RunCommand, tmp_path: Path) -> None:
     run("new", "--here", "my-agent")
     older(tmp_path)
     ran = run("upgrade", "--yes")
@@ -135,7 +135,7 @@ def test_upgrade_shows_difference_then_writes(run: EventBroadcast, tmp_path: Pat
 
 
 @pytest.mark.parametrize(("option", "code", "shows"), [("--check", 1, False), ("--diff", 0, True)])
-def test_upgrade_can_only_look(run: EventBroadcast, tmp_path: Path, option: str, code: int, shows: bool) -> None:
+def test_upgrade_can_only_look(run: RunCommand, tmp_path: Path, option: str, code: int, shows: bool) -> None:
     run("new", "--here", "my-agent")
     older(tmp_path)
     before = (tmp_path / "template.yaml").read_text()
@@ -146,29 +146,29 @@ def test_upgrade_can_only_look(run: EventBroadcast, tmp_path: Path, option: str,
     assert (tmp_path / "template.yaml").read_text() == before
 
 
-def test_upgrade_without_terminal_needs_yes(run: EventBroadcast, tmp_path: Path) -> None:
+def test_upgrade_without_terminal_needs_yes(run: RunCommand, tmp_path: Path) -> None:
     run("new", "--here", "my-agent")
     older(tmp_path)
     before = (tmp_path / "template.yaml").read_text()
     ran = run("upgrade")
-    assert (ran.exit_code, "Say --yes." in ran.output) == (2, True)
+    assert (ran.exit_code, "give --yes." in ran.output) == (2, True)
     assert (tmp_path / "template.yaml").read_text() == before
 
 
-def test_upgrade_exits_1_for_conflicts(run: EventBroadcast, tmp_path: Path) -> None:
+def test_upgrade_exits_1_for_conflicts(run: RunCommand, tmp_path: Path) -> None:
     run("new", "--here", "my-agent")
     older(tmp_path)
     mine = (tmp_path / "template.yaml").read_text().replace("# Older.", "# Mine.")
     (tmp_path / "template.yaml").write_text(mine)
     ran = run("upgrade", "--yes")
     assert ran.exit_code == 1
-    assert "Left to you: template.yaml.new." in ran.output
+    assert "Unresolved: template.yaml.new." in ran.output
     assert (tmp_path / "template.yaml").read_text() == mine
     checked = run("upgrade", "--check")
-    assert (checked.exit_code, "template.yaml.new       waits for you" in checked.output) == (1, True)
+    assert (checked.exit_code, "template.yaml.new       unresolved" in checked.output) == (1, True)
 
 
-def test_upgrade_touches_nothing_of_the_authors(run: EventBroadcast, tmp_path: Path) -> None:
+def test_upgrade_touches_nothing_of_the_authors(run: RunCommand, tmp_path: Path) -> None:
     run("new", "--here", "my-agent")
     older(tmp_path)
     mine = {"agent.py": "mine\n", "aion.yaml": "mine\n", "samconfig.toml": "mine\n", "Makefile": "all:\n\ttrue\n"}
@@ -180,7 +180,7 @@ def test_upgrade_touches_nothing_of_the_authors(run: EventBroadcast, tmp_path: P
 
 @pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False)])
 def test_upgrade_colours_terminals_only_if_wanted(
-    run: EventBroadcast, tmp_path: Path, no_color: str, coloured: bool
+    run: RunCommand, tmp_path: Path, no_color: str, coloured: bool
 ) -> None:
     run("new", "--here", "my-agent")
     older(tmp_path)
@@ -189,7 +189,7 @@ def test_upgrade_colours_terminals_only_if_wanted(
     assert ("\x1b[31m-# Older.\x1b[0m" in ran.output) is coloured
 
 
-def test_upgrade_outside_project_says_so(run: EventBroadcast) -> None:
+def test_upgrade_outside_project_says_so(run: RunCommand) -> None:
     said = refusal(run("upgrade"))
     assert "There is no project here" in said
     assert "Run `aion init`" in said
@@ -198,9 +198,9 @@ def test_upgrade_outside_project_says_so(run: EventBroadcast) -> None:
 # --- add ---
 
 
-def test_add_outside_project_says_what_to_do(run: EventBroadcast) -> None:
+def test_add_outside_project_says_what_to_do(run: RunCommand) -> None:
     assert "uvx --with langchain-openai" in refusal(run("add", "langchain-openai"))
 
 
-def test_add_needs_a_package(run: EventBroadcast) -> None:
+def test_add_needs_a_package(run: RunCommand) -> None:
     assert run("add").exit_code == 2

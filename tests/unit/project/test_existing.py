@@ -1,4 +1,4 @@
-"""`aion init` in folders that have an agent already, and in those that have none."""
+"""`aion init` in folders with and without agents."""
 
 import json
 import shutil
@@ -12,12 +12,12 @@ from aion_core.project.files import OBJECTS, Project, rendered
 from aion_core.project.origin import Origin
 from aion_core.testing import serve
 from tests.support import operating
-from tests.support.operating import EventBroadcast, refusal
+from tests.support.operating import RunCommand, refusal
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EventBroadcast:
-    """`aion` in an empty folder, without a network."""
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunCommand:
+    """`aion` in an empty folder without a network."""
     (tmp_path / "my-agents").mkdir()
     monkeypatch.chdir(tmp_path / "my-agents")
     monkeypatch.setenv("UV_OFFLINE", "1")
@@ -39,7 +39,7 @@ async def served(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("framework", OBJECTS)
-async def test_init_writes_config_for_found_agent(run: EventBroadcast, framework: str) -> None:
+async def test_init_writes_config_for_found_agent(run: RunCommand, framework: str) -> None:
     Path("helper.py").write_text(example(framework))
     ran = run("init")
     assert ran.exit_code == 0, ran.output
@@ -52,7 +52,7 @@ async def test_init_writes_config_for_found_agent(run: EventBroadcast, framework
     assert await served(Path.cwd()) == "Your message has 2 words."
 
 
-async def test_init_reads_langgraph_json(run: EventBroadcast) -> None:
+async def test_init_reads_langgraph_json(run: RunCommand) -> None:
     folder = Path("src", "counting")
     folder.mkdir(parents=True)
     (folder / "__init__.py").touch()
@@ -68,14 +68,14 @@ async def test_init_reads_langgraph_json(run: EventBroadcast) -> None:
     assert ran.exit_code == 0, ran.output
     assert "langgraph.json: graph counter." in ran.output
     assert "aion add cowsay" in ran.output
-    assert "langgraph.json is no longer read: aion.yaml takes its place.\n" in ran.output
+    assert "langgraph.json is no longer read: aion.yaml replaces it.\n" in ran.output
     assert "langgraph.json sets A: put them into .env" in ran.output
     assert "pyproject.toml has no aion-lambda. Add it: uv add 'aion-lambda[langgraph] @ file://" in ran.output
     assert Path("pyproject.toml").read_text() == "[project]\nname = 'counting'\n"
     assert await served(Path.cwd()) == "Your message has 2 words."
 
 
-async def test_init_takes_folder_of_adk_agents(run: EventBroadcast) -> None:
+async def test_init_takes_folder_of_adk_agents(run: RunCommand) -> None:
     Path("counter").mkdir()
     Path("counter", "__init__.py").write_text("from . import agent\n")
     Path("counter", "agent.py").write_text(example("adk"))
@@ -96,7 +96,7 @@ async def test_init_takes_folder_of_adk_agents(run: EventBroadcast) -> None:
     ],
     ids=["agent.py", "yaml", "executor", "untold", "missing"],
 )
-def test_requirement_follows_from_agents_code(run: EventBroadcast, files: dict[str, str], extra: str) -> None:
+def test_requirement_follows_from_agents_code(run: RunCommand, files: dict[str, str], extra: str) -> None:
     Path("counter").mkdir()
     for path, text in files.items():
         Path("counter", path).write_text(text)
@@ -106,28 +106,28 @@ def test_requirement_follows_from_agents_code(run: EventBroadcast, files: dict[s
     assert f'dependencies = ["aion-lambda{extra}>=' in Path("pyproject.toml").read_text()
 
 
-def test_init_inside_package_names_folder_above(run: EventBroadcast, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_init_inside_package_names_folder_above(run: RunCommand, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("counter").mkdir()
     monkeypatch.chdir("counter")
     Path("__init__.py").write_text("from . import agent\n")
     Path("agent.py").write_text(example("adk"))
     before = texts(Path.cwd())
-    assert "counter is a Python package, so that its project is the folder above" in refusal(run("init"))
+    assert "counter is a Python package, so its project is the parent folder" in refusal(run("init"))
     assert texts(Path.cwd()) == before
 
 
-def test_init_keeps_aion_yaml(run: EventBroadcast) -> None:
+def test_init_keeps_aion_yaml(run: RunCommand) -> None:
     Path("mine.py").write_text(example("adk"))
     Path("aion.yaml").write_text("aion: {agents: {mine: {path: mine.py}}}\n")
     ran = run("init", "other-name")
     assert ran.exit_code == 0, ran.output
-    assert "Left as it was: aion.yaml\n" in ran.output
+    assert "Kept: aion.yaml\n" in ran.output
     assert Path("aion.yaml").read_text() == "aion: {agents: {mine: {path: mine.py}}}\n"
     assert "aion-lambda[adk]" in Path("pyproject.toml").read_text()
     assert 'stack_name = "other-name-dev"' in Path("samconfig.toml").read_text()
 
 
-def test_init_of_several_agents_writes_nothing(run: EventBroadcast) -> None:
+def test_init_of_several_agents_writes_nothing(run: RunCommand) -> None:
     for name in ("one.py", "two.py"):
         Path(name).write_text(example("langgraph"))
     before = texts(Path.cwd())
@@ -135,29 +135,29 @@ def test_init_of_several_agents_writes_nothing(run: EventBroadcast) -> None:
     assert texts(Path.cwd()) == before
 
 
-def test_init_of_code_without_agent_writes_nothing(run: EventBroadcast) -> None:
+def test_init_of_code_without_agent_writes_nothing(run: RunCommand) -> None:
     Path("tool.py").write_text("print('hello')\n")
     assert "has no agent" in refusal(run("init"))
     assert [path.name for path in Path.cwd().iterdir()] == ["tool.py"]
 
 
-async def test_init_of_empty_folder_makes_example(run: EventBroadcast) -> None:
+async def test_init_of_empty_folder_makes_example(run: RunCommand) -> None:
     Path("README.md").write_text("# Mine\n")
     ran = run("new", "--here", "--framework", "executor")
     assert ran.exit_code == 0, ran.output
-    assert "Left as it was: README.md\n" in ran.output
+    assert "Kept: README.md\n" in ran.output
     assert "aion-lambda>=" in Path("pyproject.toml").read_text()
     assert await served(Path.cwd()) == "Your message has 2 words."
 
 
-def test_framework_is_for_new_agents_only(run: EventBroadcast) -> None:
+def test_framework_is_for_new_agents_only(run: RunCommand) -> None:
     Path("helper.py").write_text(example("adk"))
     ran = run("init", "--framework", "adk")
-    assert (ran.exit_code, "this folder has one" in ran.output) == (2, True)
+    assert (ran.exit_code, "this folder has an agent" in ran.output) == (2, True)
     assert [path.name for path in Path.cwd().iterdir()] == ["helper.py"]
 
 
-def test_environments_are_not_code(run: EventBroadcast) -> None:
+def test_environments_are_not_code(run: RunCommand) -> None:
     shutil.copytree(Path(__file__).parent, ".venv/lib/project")
     assert run("init").exit_code == 0
     assert Path("agent.py").is_file()
@@ -169,11 +169,11 @@ def test_environments_are_not_code(run: EventBroadcast) -> None:
 @pytest.mark.parametrize(
     ("others", "doing"),
     [
-        ([], "Move counter/.env to .env: beside an aion.yaml only that one is read.\n"),
-        ([".env"], "Append counter/.env to .env: beside an aion.yaml only that one is read.\n"),
+        ([], "Move counter/.env to .env: beside an aion.yaml, aion reads only .env.\n"),
+        ([".env"], "Append counter/.env to .env: beside an aion.yaml, aion reads only .env.\n"),
     ],
 )
-def test_init_says_where_env_belongs(run: EventBroadcast, others: list[str], doing: str) -> None:
+def test_init_says_where_env_belongs(run: RunCommand, others: list[str], doing: str) -> None:
     Path("counter").mkdir()
     Path("counter", "__init__.py").write_text("from . import agent\n")
     Path("counter", "agent.py").write_text(example("adk"))
@@ -183,12 +183,12 @@ def test_init_says_where_env_belongs(run: EventBroadcast, others: list[str], doi
 
 
 def steps(job: str) -> list[str]:
-    """The commands of a job of the GitHub workflow."""
+    """Return the commands of a job of the GitHub workflow."""
     workflow = yaml.safe_load(Path(".github/workflows/deploy.yml").read_text())
     return [step["run"] for step in workflow["jobs"][job]["steps"] if "run" in step]
 
 
-def test_init_leaves_tests_out_without_tests(run: EventBroadcast) -> None:
+def test_init_leaves_tests_out_without_tests(run: RunCommand) -> None:
     Path("helper.py").write_text(example("langgraph"))
     assert "deployment of main\n" in run("init").output
     workflow = Path(".github/workflows/deploy.yml").read_text()
@@ -197,7 +197,7 @@ def test_init_leaves_tests_out_without_tests(run: EventBroadcast) -> None:
     assert "test" not in Path("Makefile").read_text()
 
 
-def test_init_runs_tests_that_are_there(run: EventBroadcast) -> None:
+def test_init_runs_existing_tests(run: RunCommand) -> None:
     Path("helper.py").write_text(example("langgraph"))
     Path("tests").mkdir()
     Path("tests", "test_helper.py").write_text("def test_helper():\n    assert True\n")
@@ -206,7 +206,7 @@ def test_init_runs_tests_that_are_there(run: EventBroadcast) -> None:
     assert "test: ## Run the tests\n\t@$(UV) run pytest\n" in Path("Makefile").read_text()
 
 
-def test_requirements_project_is_run_by_pip(run: EventBroadcast) -> None:
+def test_requirements_project_is_run_by_pip(run: RunCommand) -> None:
     Path("helper.py").write_text(example("langgraph"))
     Path("requirements.txt").write_text("langgraph")
     ran = run("init")
@@ -229,7 +229,7 @@ def test_requirements_project_is_run_by_pip(run: EventBroadcast) -> None:
         ("Pipfile", "[packages]\n", "pipenv"),
     ],
 )
-def test_init_uses_commands_of_other_tools(run: EventBroadcast, file: str, text: str, tool: str) -> None:
+def test_init_uses_commands_of_other_tools(run: RunCommand, file: str, text: str, tool: str) -> None:
     Path("helper.py").write_text(example("langgraph"))
     Path(file).write_text(text)
     ran = run("init")
@@ -238,7 +238,7 @@ def test_init_uses_commands_of_other_tools(run: EventBroadcast, file: str, text:
     verb = "install" if tool == "pipenv" else "add"
     assert f"Add it: {tool} {verb} 'aion-lambda[langgraph] @ file://" in ran.output
     assert (
-        "`aion build` reads the dependencies of `[project]` in pyproject.toml, or of a requirements.txt" in ran.output
+        "`aion build` reads dependencies from `[project]` in pyproject.toml, or from a requirements.txt" in ran.output
     )
     assert ran.output.endswith(f"Next:\n  {tool} run aion dev\n  {tool} run aion doctor\n")
     assert steps("deploy")[-1] == f"{tool} run aion deploy --env prod --yes"
@@ -246,7 +246,7 @@ def test_init_uses_commands_of_other_tools(run: EventBroadcast, file: str, text:
     assert Path(file).read_text() == text
 
 
-def test_aionignore_of_init_names_no_authors_file(run: EventBroadcast) -> None:
+def test_aionignore_of_init_names_no_authors_file(run: RunCommand) -> None:
     Path("helper.py").write_text(example("langgraph"))
     mine = ["README.md", "docs/manual.txt", "infra/data.txt", "tests/data.txt"]
     for name in mine:
@@ -256,7 +256,7 @@ def test_aionignore_of_init_names_no_authors_file(run: EventBroadcast) -> None:
     assert set(mine) <= {file.relative_to(Path.cwd()).as_posix() for file in select(Path.cwd()).files}
 
 
-def test_aionignore_of_new_names_our_files(run: EventBroadcast) -> None:
+def test_aionignore_of_new_names_our_files(run: RunCommand) -> None:
     run("new", "--here")
     for name in ("docs/manual.txt", "template.yaml.new", "infra/state.yaml.new"):
         Path(name).parent.mkdir(exist_ok=True)
