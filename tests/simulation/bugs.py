@@ -61,6 +61,9 @@ BUGS = [
         "lets a checkpoint through whoever writes it",
         "I10 I11",
         Edit(FencedWrites, "__init__", "if fence else []", "if False else []"),
+        scenarios=("question and answer", "two contexts, two owners"),
+        # The write of the planted bug is a single one; the lease is over when the process goes on.
+        aims=aims(Fault.FROZEN_BEFORE, "thread.write", range(1, 5), 120.0),
     ),
     bug(
         "does not give the lease back",
@@ -142,7 +145,8 @@ BUGS = [
         "writes an event over another",
         "I4 I5 I10 I12 I17",
         Edit(heads, "as_read", 'Equals("generation", head.generation)', 'Exists("generation")'),
-        scenarios=("cancel", "follow-up at the end"),
+        scenarios=("double texting: interrupt", "cancel", "follow-up at the end"),
+        aims=aims(Fault.FROZEN_BEFORE, "cancel.transact", range(1, 5), 120.0),
     ),
     bug(
         "ends a task for which a message waits",

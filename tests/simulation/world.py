@@ -20,13 +20,13 @@ from aion_core.tasks.call import Call
 from tests.simulation import assembly
 from tests.simulation.agents import PROGRAMS, text_of
 from tests.simulation.deployment import Deployment
-from tests.simulation.entrypoint_url import Entrypoint
 from tests.simulation.faults import HARMLESS, Aim, Fault, Plan
 from tests.simulation.history import Did, History, Post
 from tests.simulation.loop import LIFE, Deadlock, Runaway, SimClock, SimLoop, SimTask, no_logging
 from tests.simulation.processes import INVOCATION_SECONDS, Process
 from tests.simulation.queue import Letter, WakeUpQueue
 from tests.simulation.receivers import Answer, Receiver, fine
+from tests.simulation.server import Entrypoint
 from tests.simulation.table import HALF_MADE, Operation, SimFaults
 from tests.simulation.watch import Watch
 
