@@ -128,7 +128,7 @@ def test_of_the_example_agent_nothing_fails(checked: Checked) -> None:
     assert said["exit"][0] == "0"
     assert said["card"][0] == said["send"][0] == said["webhooks"][0] == "ok"
     assert said["push"][0] == "skipped"
-    assert "no delivery was checked" in said["push"][1]
+    assert "set WEBHOOK to a public URL" in said["push"][1]
 
 
 # --- Something is wrong ---
@@ -137,13 +137,13 @@ def test_of_the_example_agent_nothing_fails(checked: Checked) -> None:
 @pytest.mark.parametrize(
     ("fault", "check", "told"),
     [
-        ("buffers", "stream", "something holds the stream back until it is over"),
+        ("buffers", "stream", "a proxy buffers the stream until its end"),
         (
             "leads elsewhere",
             "card",
-            "it leads to http://127.0.0.1:9/elsewhere/agents/slow/, not to {url}/agents/slow: deploy with BaseUrl={url},",
+            "the card names http://127.0.0.1:9/elsewhere/agents/slow/, not {url}/agents/slow: deploy with BaseUrl={url},",
         ),
-        ("cancels nothing", "cancel", "it was answered (working), and the task is completed"),
+        ("cancels nothing", "cancel", "the answer says working, and the task is completed"),
     ],
 )
 def test_what_is_broken_is_found(whole: DeployedStack, checked: Checked, fault: str, check: str, told: str) -> None:
@@ -159,21 +159,21 @@ def test_a_push_that_never_comes_is_found(whole: DeployedStack, checked: Checked
     port = str(free_port())
     said = checked(WEBHOOK=f"http://127.0.0.1:{port}/hook", WEBHOOK_PORT=port, ONLY="push", TIMEOUT="12")
     assert (said["push"][0], said["exit"][0]) == ("FAILED", "1")
-    assert "the task was not told of to its end in time: 0 posts came" in said["push"][1]
+    assert "the webhook did not receive the task's end in time: 0 notifications arrived" in said["push"][1]
 
 
 def test_turns_that_nobody_runs_are_found(whole: DeployedStack, checked: Checked) -> None:
     whole.idle.add("TaskFunction")
     said = checked(ONLY="subscribe", TIMEOUT="4")
     assert said["subscribe"][0] == "FAILED"
-    assert "it was not over within 4 s" in said["subscribe"][1]
+    assert "no result within 4 s" in said["subscribe"][1]
 
 
 def test_whoever_may_not_call_is_told_so(checked: Checked) -> None:
     said = checked(SIGN="off")
     assert (said["card"][0], said["exit"][0]) == ("FAILED", "2")
-    assert 'was answered with 403: {"message":"Missing Authentication Token"}' in said["card"][1]
-    assert "is it signed" in said["card"][1]
+    assert 'returned 403: {"message":"Missing Authentication Token"}' in said["card"][1]
+    assert "is the request signed" in said["card"][1]
     assert "403" in checked(SIGN=REGION, AWS_SECRET_ACCESS_KEY="another")["card"][1]
 
 
