@@ -324,5 +324,5 @@ def _names(subject: str, issuer: str) -> Iterator[str]:
     yield subject
     role = _ROLE.fullmatch(subject)
     if issuer == IAM_ISSUER and role:
-        # AWS names the signer of a request by the role that was assumed, without the role's path.
+        # AWS names the signer by the assumed role, without the role's path.
         yield f"arn:{role[1]}:sts::{role[2]}:assumed-role/{role[3]}"

@@ -279,7 +279,7 @@ def _near(path: Path) -> str:
 
 @contextlib.contextmanager
 def _listen(port: int) -> Iterator[socket.socket]:
-    """Bind before any other start, to report a used port at once."""
+    """Bind the port before starting anything, to report a used port at once."""
     # With an explicit protocol, asyncio sets TCP_NODELAY: chunks are sent without delay.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -43,7 +43,7 @@ ERROR_TEXTS = {
     "UnsupportedOperation": _MOVING,
     "AWS.SimpleQueueService.UnsupportedOperation": _MOVING,
 }
-"""By AWS's error code, or by the name of the SDK's error."""
+"""Error texts by AWS's error code, or by the name of the SDK's error."""
 
 
 def error_text(error: AionError) -> str:

@@ -244,33 +244,33 @@ def upgrade(context: click.Context, diff_only: bool, check_only: bool, yes: bool
 
 
 def _show_diffs(planned: "Upgrade") -> None:
-    from aion_core.project.upgrade import CHANGING, FOR_THE_AUTHOR
+    from aion_core.project.upgrade import CHANGING, UNRESOLVED
 
     # Colours only on terminals, and not with NO_COLOR (https://no-color.org).
     colour = False if os.environ.get("NO_COLOR") else None
     for change in planned.changes:
-        if change.fate in CHANGING | FOR_THE_AUTHOR:
+        if change.outcome in CHANGING | UNRESOLVED:
             for line in change.diff.splitlines():
                 click.echo(click.style(line, fg=_COLOURS.get(line[:1])), color=colour)
 
 
 def _summarise(planned: "Upgrade") -> None:
     """Print a line for each file, except unchanged ones."""
-    from aion_core.project.upgrade import Fate
+    from aion_core.project.upgrade import FileOutcome
 
     if planned.version and planned.version != __version__:
         click.echo(f"aion-lambda {planned.version} -> {__version__}")
     for change in planned.changes:
-        if change.fate is not Fate.CURRENT:
-            click.echo(f"  {change.path:<24}{change.fate.value}")
+        if change.outcome is not FileOutcome.CURRENT:
+            click.echo(f"  {change.path:<24}{change.outcome.value}")
     for path in planned.waiting:
         click.echo(f"  {path:<24}unresolved: copy the parts you need, then remove it")
 
 
 def _print_unresolved(context: click.Context, planned: "Upgrade") -> None:
-    from aion_core.project.upgrade import FOR_THE_AUTHOR
+    from aion_core.project.upgrade import UNRESOLVED
 
-    left = [f"{change.path}.new" for change in planned.changes if change.fate in FOR_THE_AUTHOR]
+    left = [f"{change.path}.new" for change in planned.changes if change.outcome in UNRESOLVED]
     if left or planned.waiting:
         waiting = ", ".join([*left, *planned.waiting])
         click.echo(f"Unresolved: {waiting}. Copy the parts you need into the file of that name, then remove it.")

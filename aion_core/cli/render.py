@@ -67,7 +67,7 @@ class TaskReport:
             text += ["", f"undelivered events: {', '.join(map(str, self.undelivered))}"]
         for each in self.deliveries:
             fields = _delivery(each)
-            text += ["", f"webhook {each.config_id}:", *(f"  {name:10}{value}" for name, value in fields.items())]
+            text += ["", f"webhook {each.config_id}:", *(f"  {name:18}{value}" for name, value in fields.items())]
         return "\n".join(text)
 
     def _context(self) -> dict[str, Any] | None:

@@ -16,14 +16,14 @@ Credentials from the environment:
   TOKEN             sent as Authorization: Bearer
   API_KEY           sent in the header named by the card
   BASIC             name:password, for HTTP Basic
-  none of them      requests to a stack with AWS_IAM, a REST API or a Function
+  otherwise         requests to a stack with AWS_IAM, a REST API or a Function
                     URL are signed with your AWS credentials (--profile). They
                     need execute-api:Invoke, or lambda:InvokeFunctionUrl and
                     lambda:InvokeFunction
 
 \b
-The exit code is 1 if a check failed, 2 if nothing could be checked. The line of
-a skipped check states the reason."""
+The exit code is 1 if a check failed, 2 if nothing could be checked. The line
+of a skipped check states the reason."""
 
 
 def _url(_: click.Context, __: click.Parameter, given: str) -> str:

@@ -35,7 +35,7 @@ class RetainedResource:
 
     @property
     def kind(self) -> str:
-        """Its kind, in prose."""
+        """Its kind for people, such as `log group`."""
         return KINDS[self.type]
 
     def __str__(self) -> str:

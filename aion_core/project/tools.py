@@ -53,7 +53,7 @@ PIPENV = Tool(
 )
 
 BY_FILE = {"poetry.lock": POETRY, "pdm.lock": PDM, "Pipfile": PIPENV}
-"""Tools by a file of their own."""
+"""Tools by their own file, such as poetry.lock."""
 
 
 def tool_of(folder: Path) -> Tool:

@@ -15,8 +15,8 @@ from aion_core.project.files import block_of, build_rule, has_own_rule, shipped_
 from aion_core.shipped import shipped
 
 
-class Fate(Enum):
-    """Fate of a file in an upgrade."""
+class FileOutcome(Enum):
+    """Outcome of an upgrade for a file."""
 
     CURRENT = "is current"
     KEPT = "keeps your edits; unchanged in aion-lambda"
@@ -35,16 +35,16 @@ class Fate(Enum):
 class MergeResult:
     """A file after the upgrade."""
 
-    fate: Fate
+    outcome: FileOutcome
     text: str | None
     """The file's text; for CONFLICT and UNKNOWN the text to resolve. None: no file."""
 
 
-CHANGING = frozenset({Fate.ADDED, Fate.REPLACED, Fate.MERGED, Fate.REMOVED})
-"""Fates with a changed file."""
+CHANGING = frozenset({FileOutcome.ADDED, FileOutcome.REPLACED, FileOutcome.MERGED, FileOutcome.REMOVED})
+"""Outcomes with a changed file."""
 
-FOR_THE_AUTHOR = frozenset({Fate.CONFLICT, Fate.UNKNOWN})
-"""Fates with an unchanged file, and a `.new` file beside it."""
+UNRESOLVED = frozenset({FileOutcome.CONFLICT, FileOutcome.UNKNOWN})
+"""Outcomes with an unchanged file, and a `.new` file beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +52,10 @@ class FileChange:
     """A file of the project in an upgrade."""
 
     path: str
-    fate: Fate
+    outcome: FileOutcome
     before: str | None
     after: str | None
-    """The file's text after the upgrade; of a fate for the author the `.new` file's. None: no file."""
+    """The file's text after the upgrade; for an unresolved outcome the `.new` file's. None: no file."""
 
     @property
     def diff(self) -> str:
@@ -82,8 +82,8 @@ class Upgrade:
     @property
     def is_needed(self) -> bool:
         """True if it would write a file, or if a `.new` file is unresolved."""
-        fates = {change.fate for change in self.changes}
-        return bool(self.waiting or fates & (CHANGING | FOR_THE_AUTHOR))
+        outcomes = {change.outcome for change in self.changes}
+        return bool(self.waiting or outcomes & (CHANGING | UNRESOLVED))
 
 
 def find_project(here: Path) -> Path:
@@ -132,11 +132,11 @@ def apply(upgrade: Upgrade, *, version: str = __version__) -> None:
     """
     for change in upgrade.changes:
         file = upgrade.project / change.path
-        if change.fate in FOR_THE_AUTHOR:
+        if change.outcome in UNRESOLVED:
             base.put(_beside(file), change.after or "")
-        elif change.fate is Fate.REMOVED:
+        elif change.outcome is FileOutcome.REMOVED:
             file.unlink(missing_ok=True)
-        elif change.fate in CHANGING:
+        elif change.outcome in CHANGING:
             base.put(file, change.after or "")
     recorded = base.read(upgrade.project).files
     waiting = {path.removesuffix(".new") for path in upgrade.waiting}
@@ -152,16 +152,16 @@ def _makefile_change(project: Path, known: str | None, new: str | None) -> FileC
     text = _text(project / "Makefile")
     block = block_of(text) if text is not None else None
     if block is None and text is not None and has_own_rule(text):
-        return FileChange("Makefile", Fate.OWN, text, text)
+        return FileChange("Makefile", FileOutcome.OWN, text, text)
     decided = merge_result(block, known, new)
     after = text if decided.text is None else with_block(text or "", decided.text)
-    if decided.fate is Fate.REMOVED:
-        return FileChange("Makefile", Fate.ORPHANED, text, text)
-    return FileChange("Makefile", decided.fate, text, after)
+    if decided.outcome is FileOutcome.REMOVED:
+        return FileChange("Makefile", FileOutcome.ORPHANED, text, text)
+    return FileChange("Makefile", decided.outcome, text, after)
 
 
 def _change(path: str, before: str | None, decided: MergeResult) -> FileChange:
-    return FileChange(path, decided.fate, before, decided.text)
+    return FileChange(path, decided.outcome, before, decided.text)
 
 
 def _beside(file: Path) -> Path:
@@ -177,30 +177,30 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def merge_result(current: str | None, base: str | None, new: str | None) -> MergeResult:
-    """Decide a file's fate by its text in the project, its shipped text then (`base`), and its shipped text now.
+    """Decide a file's outcome by its text in the project, its shipped text then (`base`), and its shipped text now.
 
     None stands for a missing file; `base` is None without a record. Merges with git, and reports a conflict without
     git.
     """
     if new is None and current is None:
-        return MergeResult(Fate.CURRENT, None)
+        return MergeResult(FileOutcome.CURRENT, None)
     if new is None:
-        return MergeResult(Fate.REMOVED, None) if current == base else MergeResult(Fate.ORPHANED, current)
+        return MergeResult(FileOutcome.REMOVED, None) if current == base else MergeResult(FileOutcome.ORPHANED, current)
     if current is None:
-        return MergeResult(Fate.ADDED, new) if base is None else MergeResult(Fate.LEFT_OUT, None)
+        return MergeResult(FileOutcome.ADDED, new) if base is None else MergeResult(FileOutcome.LEFT_OUT, None)
     if current == new:
-        return MergeResult(Fate.CURRENT, current)
+        return MergeResult(FileOutcome.CURRENT, current)
     if base is None:
-        return MergeResult(Fate.UNKNOWN, new)
+        return MergeResult(FileOutcome.UNKNOWN, new)
     if current == base:
-        return MergeResult(Fate.REPLACED, new)
+        return MergeResult(FileOutcome.REPLACED, new)
     if base == new:
-        return MergeResult(Fate.KEPT, current)
+        return MergeResult(FileOutcome.KEPT, current)
     merged = _merged(current, base, new)
     if merged is None:
-        return MergeResult(Fate.CONFLICT, new)
+        return MergeResult(FileOutcome.CONFLICT, new)
     text, conflicts = merged
-    return MergeResult(Fate.CONFLICT if conflicts else Fate.MERGED, text)
+    return MergeResult(FileOutcome.CONFLICT if conflicts else FileOutcome.MERGED, text)
 
 
 def _merged(current: str, base: str, new: str) -> tuple[str, bool] | None:

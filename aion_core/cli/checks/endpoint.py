@@ -15,7 +15,7 @@ from aion_core.cli.checks import CheckResult, failed, ok, warning
 from aion_core.errors import ConfigurationError, StoreError
 
 TIMEOUT_SECONDS = 20.0
-"""Longer than a cold start."""
+"""HTTP timeout, longer than a cold start."""
 
 LATE_SECONDS = 60
 TOO_LATE_SECONDS = 300

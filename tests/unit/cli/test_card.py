@@ -137,7 +137,7 @@ def test_verify_reads_card_and_keys_from_url(config: Path, private: Path, tmp_pa
     [
         ("{", "is not JSON"),
         ("[]", "is not an agent card"),
-        ("{}", "is not an agent card"),
+        ("{}", "agent card"),
         ("[" * 100_000, "is not JSON"),
     ],
 )
