@@ -127,7 +127,7 @@ def describe_context(seen: "SeenContext | None", now: datetime) -> tuple[str, bo
     record = seen.record
     turn = turn_to_begin(record, int(now.timestamp() * 1000))
     if isinstance(turn, LeaseHeld):
-        return f"Task {record.at_work} is running and its lease is valid. There is nothing to do.", False
+        return f"Task {record.active_task} is running and its lease is valid. There is nothing to do.", False
     if turn is not None and record.running is not None:
         return (
             f"The worker of task {turn.task_id} lost its lease (attempt {turn.tries}). A wake-up message restarts it.",

@@ -165,9 +165,9 @@ def _operator(deployment: Deployment) -> "Operator":
 
 
 async def _cancel(operator: "Operator", head: "Head") -> None:
-    from aion_core.tasks.call import Call
+    from aion_core.tasks.call import CallContext
 
-    await operator.service.cancel(Call(head.key.owner, head.context.agent), head.key.task_id)
+    await operator.service.cancel(CallContext(head.key.owner, head.context.agent), head.key.task_id)
 
 
 async def _reports(operator: "Operator", task_id: str, owner: str, *, scan: bool, content: bool) -> list[TaskReport]:
@@ -199,7 +199,7 @@ async def _expired(operator: "Operator", limit: int) -> "list[Head]":
     heads = []
     for timer in await operator.tasks.expired_timers(limit=limit):
         seen = await operator.inspection.context(timer.context)
-        task_id = (seen.record.at_work or seen.record.interrupted) if seen is not None else None
+        task_id = (seen.record.active_task or seen.record.interrupted) if seen is not None else None
         head = await operator.tasks.head(TaskKey(timer.context.owner, task_id)) if task_id else None
         heads += [head] if head is not None else []
     return heads

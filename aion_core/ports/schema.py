@@ -1,31 +1,31 @@
-"""The schema of the one table and the folders of the bucket, as template.yaml makes them.
+"""Schema of the table and folders of the bucket, the same as in template.yaml.
 
-The template's policy checks (infra/gates) read this file and run none of it: each value is written out.
+The template's policy checks read this file without running it: each value is a literal.
 """
 
 from aion_core.ports.table import Index
 
-ENDS = "expires"
+TTL_ATTRIBUTE = "expires"
 """The TTL attribute, in seconds; DynamoDB deletes expired items late."""
 STATE = "state"
 
 ITEMS = Index(name="", partition="pk", sort="sk")
 
-DUE = Index(name="due", partition="due_shard", sort="due_at", sort_type="N")
-"""Timers: work that is to be woken at a time if it has not been done by then."""
+TIMERS = Index(name="due", partition="due_shard", sort="due_at", sort_type="N")
+"""Timers: items to wake at a time, unless they were handled before."""
 
-BY_AGENT = Index(name="by_agent", partition="listing_agent", sort="listing_at", copied=(STATE, ENDS))
-"""An owner's tasks with an agent by the time of their status; in partitions of their own, sessions and API keys."""
+BY_AGENT = Index(name="by_agent", partition="listing_agent", sort="listing_at", copied=(STATE, TTL_ATTRIBUTE))
+"""An owner's tasks with an agent, by the time of their status; other partitions list sessions and API keys."""
 
-BY_CONTEXT = Index(name="by_context", partition="listing_context", sort="listing_at", copied=(STATE, ENDS))
+BY_CONTEXT = Index(name="by_context", partition="listing_context", sort="listing_at", copied=(STATE, TTL_ATTRIBUTE))
 """The tasks of one context, by the time of their status."""
 
 TASKS = "tasks"
 THREADS = "threads"
 ARTIFACTS = "artifacts"
 SESSIONS = "sessions"
-KEPT = "kept"
-"""The folder of users' and apps' objects, which have no TTL."""
+PERMANENT_FOLDER = "kept"
+"""Folder of users' and apps' objects without a TTL."""
 
 RETENTIONS = {TASKS: 1.0, THREADS: 1.0, ARTIFACTS: 1.0, SESSIONS: 1.5}
-"""For how many retentions an item may refer to an object of the folder; other folders have no lifecycle rule."""
+"""Lifetime of a folder's objects, in retentions; other folders have no lifecycle rule."""

@@ -16,7 +16,7 @@ from aion_core.ports import (
     Delivered,
     Gone,
     Outcome,
-    Refused,
+    PostRefused,
     Unreachable,
 )
 from aion_core.push.guard import Allowed, check_url
@@ -94,7 +94,9 @@ class PinnedWebhookClient:
             return Delivered()
         if response.status_code == _GONE:
             return Gone()
-        return Refused(response.status_code, retry_after(response.headers.get("Retry-After", ""), self._clock.now()))
+        return PostRefused(
+            response.status_code, retry_after(response.headers.get("Retry-After", ""), self._clock.now())
+        )
 
 
 def retry_after(said: str, now: datetime) -> float | None:

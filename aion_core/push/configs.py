@@ -25,7 +25,7 @@ from aion_core.protocol.message_rules import is_id
 from aion_core.push.guard import Allowed
 from aion_core.push.registration import as_given, check_config, to_keep
 from aion_core.tasks import page_tokens
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from aion_core.tasks.notifications import wake_delivery
 
 logger = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class PushRegistry:
         self._allowed, self._clock, self._events = allowed, clock, events or {}
 
     async def create(
-        self, call: Call, config: pb.TaskPushNotificationConfig, version: PushVersion
+        self, call: CallContext, config: pb.TaskPushNotificationConfig, version: PushVersion
     ) -> pb.TaskPushNotificationConfig:
         """Keep the config, in the place of one of its id, and return it with the id that it has.
 
@@ -72,7 +72,9 @@ class PushRegistry:
         await wake_delivery(self._work_queue, PushWakeUp(key))
         return as_given(kept, config.task_id, config.tenant)
 
-    async def with_message(self, call: Call, request: pb.SendMessageRequest, version: PushVersion) -> Call:
+    async def with_message(
+        self, call: CallContext, request: pb.SendMessageRequest, version: PushVersion
+    ) -> CallContext:
         """Return the call with the config that comes with its message, which is kept together with that, or not at all.
 
         Raises InvalidMessage that says what is wrong with it.
@@ -89,7 +91,7 @@ class PushRegistry:
         return replace(call, push=kept)
 
     async def get(
-        self, call: Call, request: pb.GetTaskPushNotificationConfigRequest, version: PushVersion
+        self, call: CallContext, request: pb.GetTaskPushNotificationConfigRequest, version: PushVersion
     ) -> pb.TaskPushNotificationConfig:
         """Return the config; in v0.3 the task's own where none is named. Raises PushConfigNotFound."""
         if not request.id and version is PushVersion.V1:
@@ -103,7 +105,7 @@ class PushRegistry:
         return as_given(kept, request.task_id, request.tenant)
 
     async def list_configs(
-        self, call: Call, request: pb.ListTaskPushNotificationConfigsRequest
+        self, call: CallContext, request: pb.ListTaskPushNotificationConfigsRequest
     ) -> pb.ListTaskPushNotificationConfigsResponse:
         """Return a page of the task's configs, by their ids; "" as nextPageToken says that no more follow."""
         size = request.page_size or MAX_PUSH_CONFIGS
@@ -122,7 +124,7 @@ class PushRegistry:
             next_page_token=page_tokens.make_after(secret, of, page[-1].id) if len(left) > size else "",
         )
 
-    async def delete(self, call: Call, request: pb.DeleteTaskPushNotificationConfigRequest) -> None:
+    async def delete(self, call: CallContext, request: pb.DeleteTaskPushNotificationConfigRequest) -> None:
         """Forget the config, whether there is one or not."""
         if not request.id:
             raise InvalidMessage("id is missing: it is the config's, from the answer to its creation.", field="id")
@@ -130,7 +132,7 @@ class PushRegistry:
         if is_id(request.id):
             await self._configs.delete(key, request.id)
 
-    async def _key(self, call: Call, task_id: str) -> TaskKey:
+    async def _key(self, call: CallContext, task_id: str) -> TaskKey:
         if not task_id:
             raise InvalidMessage(
                 "taskId is missing: it is the task's id, from the answer to the message.", field="taskId"
@@ -143,7 +145,12 @@ class PushRegistry:
         return key
 
     async def _to_keep(
-        self, call: Call, config: pb.TaskPushNotificationConfig, key: TaskKey, config_id: str, version: PushVersion
+        self,
+        call: CallContext,
+        config: pb.TaskPushNotificationConfig,
+        key: TaskKey,
+        config_id: str,
+        version: PushVersion,
     ) -> PushConfig:
         events = self._events.get(call.agent, PushEvents.STATUS)
         before = await self._before(key, config_id) if key.task_id and config_id else None

@@ -28,10 +28,10 @@ from aion_core.ports import (
     NullMetrics,
     Numbered,
     Outcome,
+    PostRefused,
     PushConfigs,
     PushQueue,
     PushWakeUp,
-    Refused,
     Render,
     TaskKey,
     TaskStore,
@@ -114,7 +114,7 @@ class PushDelivery:
             if not ready:
                 await self._settle(task, deliveries, walked)
                 if not deliveries and head.push_events is not None:
-                    await self._configs.nobody_listens(head)
+                    await self._configs.clear_subscribers(head)
                 if not number:
                     await self._enqueue_retry(task, deliveries, now)
                 return
@@ -203,7 +203,7 @@ class PushDelivery:
         for entry in log.events:
             if entry.generation <= cursor:
                 continue
-            if heads.listened_to(log.head, entry.event):
+            if heads.has_subscriber_for(log.head, entry.event):
                 walked.add(entry.generation)
             if told_of is None or not heads.wants(told_of, entry.event):
                 cursor = entry.generation
@@ -276,7 +276,7 @@ class PushDelivery:
 
 def _words(outcome: Outcome) -> str:
     match outcome:
-        case Refused(status=status):
+        case PostRefused(status=status):
             return f"HTTP {status}"
         case Gone():
             return "HTTP 410"

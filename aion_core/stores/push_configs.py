@@ -28,7 +28,7 @@ from aion_core.stores import keys
 from aion_core.stores.items import Reads, readable
 from aion_core.stores.retries import TRIES, TRIES_UNHEARD, Plan, commit, jitter, write_unless_refused
 from aion_core.stores.timers import PUSHES, TimerIndex, times_of
-from aion_core.tasks import deliveries, heads, timers
+from aion_core.tasks import contexts, deliveries, heads
 from aion_core.tasks.contexts import moment
 
 logger = logging.getLogger(__name__)
@@ -158,7 +158,7 @@ class TablePushConfigs:
             head = heads.head_of(task, item)
             registered = await self._items.register(task, config, known, after=head.generation)
             mine.add(registered.delivery.revision)
-            subscribed = heads.subscribed(head, heads.listening(head, config))
+            subscribed = heads.subscribed(head, heads.head_with_subscriber(head, config))
             return Plan(registered.delivery, [Update(keys.head_key(task), subscribed), registered.write])
 
         return await commit(
@@ -225,12 +225,14 @@ class TablePushConfigs:
     async def clear(self, task: TaskKey, generation: int) -> None:
         """See `ports.PushConfigs.clear`."""
         # Refused if the event has expired.
-        await self._write(Update(keys.event_key(task, generation), Change(remove=timers.NO_TIMER, only_if=Exists())))
+        await self._write(Update(keys.event_key(task, generation), Change(remove=contexts.NO_TIMER, only_if=Exists())))
 
-    async def nobody_listens(self, head: Head) -> None:
-        """See `ports.PushConfigs.nobody_listens`."""
+    async def clear_subscribers(self, head: Head) -> None:
+        """See `ports.PushConfigs.clear_subscribers`."""
         # Refused if there is a new subscriber, or the task has expired.
-        await self._write(Update(keys.head_key(head.key), heads.without_subscribers(head, heads.deserted(head))))
+        await self._write(
+            Update(keys.head_key(head.key), heads.without_subscribers(head, heads.head_without_subscribers(head)))
+        )
 
     async def redrive(self, task: TaskKey, config_id: str) -> Delivery | None:
         """See `ports.PushConfigs.redrive`."""
@@ -280,9 +282,9 @@ class TablePushConfigs:
         found = [keys.push_timer_of(key, at) for at, key in await self._timers.expired(limit)]
         return schedule.by_turns(found, limit)
 
-    async def claim_expired(self, expired_timers: ExpiredPushTimer) -> bool:
+    async def claim_expired(self, timer: ExpiredPushTimer) -> bool:
         """See `ports.PushConfigs.claim_expired`."""
-        return await self._timers.claim(keys.push_timer_key(expired_timers))
+        return await self._timers.claim(keys.push_timer_key(timer))
 
 
 def revised(delivery: Delivery) -> Delivery:

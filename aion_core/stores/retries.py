@@ -10,7 +10,7 @@ from uuid_utils.compat import uuid7
 
 from aion_core.errors import LeaseLost, StoreUnavailable
 from aion_core.ports import ContextKey
-from aion_core.ports.table import Check, Equals, Table, TokenReused, Write, WriteRefused
+from aion_core.ports.table import ConditionCheck, Equals, Table, TokenReused, Write, WriteRefused
 from aion_core.stores import keys
 
 TRIES = 8
@@ -87,7 +87,7 @@ async def write_unless_refused(make: Callable[[], Awaitable[Any]]) -> None:
 
 async def _make(table: Table, writes: Sequence[Write], token: str) -> None:
     [first, *others] = writes
-    if others or isinstance(first, Check):
+    if others or isinstance(first, ConditionCheck):
         await table.transact(writes, token=token)
     else:
         # A transaction costs twice the write units.
@@ -107,7 +107,7 @@ class FencedWrites:
 
     def __init__(self, table: Table, fence: Fence | None) -> None:
         self._table = table
-        self._guard = [Check(keys.context_key(fence.context), Equals("fence", fence.number))] if fence else []
+        self._guard = [ConditionCheck(keys.context_key(fence.context), Equals("fence", fence.number))] if fence else []
 
     async def commit(self, *writes: Write) -> None:
         """Make the writes, all or none; a transaction whose answer is lost is made once.
@@ -118,7 +118,12 @@ class FencedWrites:
         unheard = 0
         for attempt in range(TRIES if writes else 0):
             try:
-                if not self._guard and len(writes) == 1 and not isinstance(writes[0], Check) and not writes[0].only_if:
+                if (
+                    not self._guard
+                    and len(writes) == 1
+                    and not isinstance(writes[0], ConditionCheck)
+                    and not writes[0].only_if
+                ):
                     await self._table.write(writes[0])
                 else:
                     await self._table.transact([*self._guard, *writes], token=token)

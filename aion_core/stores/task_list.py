@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 from aion_core.errors import StoreCorrupt
-from aion_core.ports import Clock, ContextKey, Place, TaskFilter
-from aion_core.ports.schema import BY_AGENT, BY_CONTEXT, ENDS, STATE
+from aion_core.ports import Clock, ContextKey, ListCursor, TaskFilter
+from aion_core.ports.schema import BY_AGENT, BY_CONTEXT, STATE, TTL_ATTRIBUTE
 from aion_core.ports.table import Absent, Both, Equals, Item, MoreThan, Page, Put, Table, WriteRefused
 from aion_core.protocol.types import TaskState
 from aion_core.stores import keys
@@ -31,13 +31,13 @@ class TableTaskList:
         self._table, self._clock, self._reads = table, clock, Reads(table, clock)
         self._secret: bytes | None = None
 
-    async def page(self, tasks: TaskFilter, *, after: Place | None, limit: int) -> Sequence[Place]:
+    async def page(self, tasks: TaskFilter, *, after: ListCursor | None, limit: int) -> Sequence[ListCursor]:
         """See `ports.TaskList.page`.
 
         While tasks change between two pages, no task is listed twice, unless its own status has gone back in time. A
         task whose status changes moves to the front: a reader that is past it may miss it.
         """
-        found: dict[str, Place] = {}
+        found: dict[str, ListCursor] = {}
         # Without a state, the filter leaves out only expired entries; one more for the entry at `after`.
         first_read = limit + 1 if tasks.state is None else READ
         async for page in self._pages(tasks, after=after, first_read=first_read):
@@ -79,7 +79,7 @@ class TableTaskList:
         return secret
 
     async def _pages(
-        self, tasks: TaskFilter, *, after: Place | None, first_read: int | None, count_only: bool = False
+        self, tasks: TaskFilter, *, after: ListCursor | None, first_read: int | None, count_only: bool = False
     ) -> AsyncIterator[Page]:
         """Yield one page after another, newest first, until the end of the index."""
         if tasks.context_id is None:
@@ -90,7 +90,7 @@ class TableTaskList:
         first = keys.listing_at(_milliseconds_from(tasks.since) if tasks.since else 0)
         last = keys.listing_at(milliseconds(after.timestamp), after.task_id) if after else keys.LAST
         # DynamoDB deletes expired items late.
-        only_if = [MoreThan(ENDS, int(self._clock.now().timestamp()))]
+        only_if = [MoreThan(TTL_ATTRIBUTE, int(self._clock.now().timestamp()))]
         state = [Equals(STATE, TaskState.Name(tasks.state))] if tasks.state is not None else []
         limit, start = first_read, None
         while True:
@@ -112,9 +112,9 @@ class TableTaskList:
             start, limit = page.next, READ if limit else None
 
 
-def _place(entry: Item) -> Place:
+def _place(entry: Item) -> ListCursor:
     listed = keys.listed(entry[BY_AGENT.sort])
-    return Place(_EPOCH + timedelta(milliseconds=listed.milliseconds), listed.task_id)
+    return ListCursor(_EPOCH + timedelta(milliseconds=listed.milliseconds), listed.task_id)
 
 
 def _milliseconds_from(since: datetime) -> int:

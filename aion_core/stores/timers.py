@@ -11,7 +11,7 @@ from aion_core.ports import Clock
 from aion_core.ports.table import Item, Key, Table, Update, WriteRefused
 from aion_core.stores import keys
 from aion_core.stores.items import Reads
-from aion_core.tasks import timers
+from aion_core.tasks import contexts
 from aion_core.tasks.contexts import Times, milliseconds, moment
 
 logger = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class TimerIndex:
         # The index lags: only the item says when it is due.
         item = await self._table.get(key)
         is_alive = item is not None and self._reads.lives(item)
-        change = timers.claimed(item, times_of(self._clock, self._lease), is_alive=is_alive)
+        change = contexts.claimed_timer(item, times_of(self._clock, self._lease), is_alive=is_alive)
         if change is None:
             return False
         try:

@@ -10,7 +10,7 @@ from aion_core.errors import StoreError
 from aion_core.memory import table
 from aion_core.memory.queues import MemoryPushQueue, MemoryWorkQueue
 from aion_core.ports import ExpiredTimer, TurnQueued, TurnStarted, WhenBusy
-from aion_core.ports.schema import DUE
+from aion_core.ports.schema import TIMERS
 from aion_core.stores import keys as stored_keys
 from aion_core.stores import timers
 from aion_core.tasks.sweep import Sweep
@@ -57,13 +57,13 @@ async def is_left_behind_by_the_turn_before_it(chat: Conversation) -> None:
 async def was_passed_on(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
-    await chat.ends(turn, go_on=True)
+    await chat.ends(turn, run_next=True)
 
 
 async def goes_on_with_the_same_task(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
     await chat.queues("t-m-1", "m-2")
-    await chat.ends(turn, WORKING, go_on=True)
+    await chat.ends(turn, WORKING, run_next=True)
 
 
 async def has_its_answer(chat: Conversation) -> None:
@@ -326,7 +326,7 @@ class UnreadableShards(table.Faults):
         self._partitions = partitions
 
     def before(self, call: table.Call) -> None:
-        if call.index == DUE.name and call.partition in self._partitions:
+        if call.index == TIMERS.name and call.partition in self._partitions:
             raise StoreError("ValidationException")
 
 

@@ -215,7 +215,7 @@ async def test_where_the_last_config_is_gone_nothing_is_due_any_more(push: Pushe
     await push.configs.delete(push.key(), "p-1")
     before = await push.chat.head("t-m-1")
     for _ in range(2):
-        await push.configs.nobody_listens(before)
+        await push.configs.clear_subscribers(before)
     for generation in (1, 2):
         await push.configs.clear(push.key(), generation)
     head = await push.chat.store.append(begun.lease, begun.head, push.chat.says(begun.head))
@@ -234,7 +234,7 @@ async def test_who_has_begun_to_listen_meanwhile_is_not_forgotten(push: Pushes) 
     before = await push.chat.head("t-m-1")
     await push.configs.clear(push.key(), 2)
     await push.configs.put(push.key(), a_config("p-2"))
-    await push.configs.nobody_listens(before)
+    await push.configs.clear_subscribers(before)
     await push.chat.store.append(begun.lease, begun.head, push.chat.says(begun.head))
     assert await push.due_events() == {3}
 
@@ -242,7 +242,7 @@ async def test_who_has_begun_to_listen_meanwhile_is_not_forgotten(push: Pushes) 
 async def test_that_nobody_listens_to_a_task_that_is_not_there_leaves_nothing(push: Pushes) -> None:
     head = (await starts(push)).head
     gone = replace(head, key=push.key("t-never"), push_epoch=1)
-    await push.configs.nobody_listens(gone)
+    await push.configs.clear_subscribers(gone)
     assert await push.chat.store.head(gone.key) is None
 
 

@@ -74,14 +74,14 @@ async def test_whoever_records_tells_who_begins_to_listen_just_now(
     assert await act(here, turn) == await here.due_events()
 
 
-@pytest.mark.parametrize("go_on", [True, False])
+@pytest.mark.parametrize("run_next", [True, False])
 async def test_whoever_ends_a_turn_before_others_tells_who_begins_to_listen_just_now(
-    here: Pushes, there: Pushes, tasks: Faults, go_on: bool
+    here: Pushes, there: Pushes, tasks: Faults, run_next: bool
 ) -> None:
     turn = await here.chat.starts("m-1")
     await there.chat.waits("m-2")
     tasks.meanwhile(listens(there), nth=2)
-    await here.chat.ends(turn, COMPLETED, go_on=go_on)
+    await here.chat.ends(turn, COMPLETED, run_next=run_next)
     assert await here.due_events() == {3}
 
 
@@ -91,7 +91,7 @@ async def test_whoever_goes_on_with_the_same_task_tells_who_begins_to_listen_jus
     turn = await here.chat.starts("m-1")
     await there.chat.queues("t-m-1", "m-2")
     tasks.meanwhile(listens(there))
-    await here.chat.ends(turn, WORKING, go_on=True)
+    await here.chat.ends(turn, WORKING, run_next=True)
     assert await here.due_events() == {3, 4}
 
 
@@ -145,7 +145,7 @@ async def test_whoever_records_as_it_is_found_that_nobody_listens_any_more_hears
     await here.configs.put(here.key(), a_config())
     await here.configs.delete(here.key(), "p-1")
     known = await here.chat.head("t-m-1")
-    tasks.meanwhile(lambda: there.configs.nobody_listens(known))
+    tasks.meanwhile(lambda: there.configs.clear_subscribers(known))
     head = await here.chat.store.append(turn.lease, known, here.chat.says(known))
     assert (head.generation, head.push_events) == (3, None)
     assert await here.due_events() == set()

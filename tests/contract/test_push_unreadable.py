@@ -19,7 +19,7 @@ from aion_core.push.guard import Allowed
 from aion_core.push.posts import render
 from aion_core.stores import keys
 from aion_core.stores.task_list import TableTaskList
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from tests.support import pushes
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED
@@ -192,7 +192,7 @@ async def test_a_client_that_creates_an_unreadable_config_again_mends_it(
     lists = TableTaskList(push.table, push.clock)
     allowed = Allowed.beside("https://agents.example.com")
     registry = PushRegistry(push.configs, MemoryPushQueue(push.clock), push.chat.store, lists, allowed, push.clock)
-    call = Call(push.key().owner, push.chat.context.agent)
+    call = CallContext(push.key().owner, push.chat.context.agent)
     anew = TaskPushNotificationConfig(task_id=push.key().task_id, id="bad", url="https://hooks.example.org/")
     assert (await registry.create(call, anew, PushVersion.V1)).token.startswith("whsec_")
     await delivery.answer(PushWakeUp(push.key()))

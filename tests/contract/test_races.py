@@ -269,7 +269,7 @@ async def test_a_message_that_is_taken_in_finds_the_next_number_whatever_its_tas
     begun = await here.begins()
     log = await here.store.log(begun.head.key)
     assert log is not None
-    assert (log.events[3].event, begun.lease.turn.asked) == (late, 5)
+    assert (log.events[3].event, begun.lease.turn.message_generation) == (late, 5)
     await here.comes_to_rest()
 
 
@@ -285,26 +285,26 @@ async def test_a_message_that_comes_as_a_turn_ends_is_not_forgotten(
     await here.comes_to_rest()
 
 
-@pytest.mark.parametrize("go_on", [False, True])
+@pytest.mark.parametrize("run_next", [False, True])
 async def test_a_message_that_comes_as_a_task_ends_before_others_keeps_it_from_ending(
-    here: Conversation, there: Conversation, faults: Faults, go_on: bool
+    here: Conversation, there: Conversation, faults: Faults, run_next: bool
 ) -> None:
     turn = await here.starts("m-1")
     await here.waits("m-2")
     # The first write finds that others wait; the second knows who.
     faults.meanwhile(lambda: there.queues("t-m-1", "m-3"), nth=2)
     with pytest.raises(PendingInput):
-        await here.ends(turn, COMPLETED, go_on=go_on)
+        await here.ends(turn, COMPLETED, run_next=run_next)
     assert await here.state("t-m-1") == "working"
 
 
-@pytest.mark.parametrize("go_on", [False, True])
-async def test_whose_head_is_not_the_newest_does_not_go_on(here: Conversation, go_on: bool) -> None:
+@pytest.mark.parametrize("run_next", [False, True])
+async def test_whose_head_is_not_the_newest_does_not_go_on(here: Conversation, run_next: bool) -> None:
     turn = await here.starts("m-1")
     await here.queues("t-m-1", "m-2")
     head = await here.store.append(turn.lease, turn.head, here.says(turn.head))
     with pytest.raises(LeaseLost):
-        await here.ends(turn, WORKING, go_on=go_on)
+        await here.ends(turn, WORKING, run_next=run_next)
     assert await here.head("t-m-1") == head
     assert here.store.renew(turn.lease)
 

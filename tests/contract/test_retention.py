@@ -194,10 +194,10 @@ async def test_what_waits_for_a_task_is_kept_for_as_long_as_the_task(chat: Conve
     assert await chat.said("t-m-1") == ["m-1", "m-3", "m-2"]
 
 
-@pytest.mark.parametrize("go_on", [False, True])
+@pytest.mark.parametrize("run_next", [False, True])
 @pytest.mark.parametrize("is_deleted", [False, True])
 async def test_a_task_that_expires_as_it_waits_does_not_keep_the_others(
-    chat: Conversation, rows: Rows, go_on: bool, is_deleted: bool
+    chat: Conversation, rows: Rows, run_next: bool, is_deleted: bool
 ) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
@@ -212,7 +212,7 @@ async def test_a_task_that_expires_as_it_waits_does_not_keep_the_others(
     chat.tasks.remove("t-m-2")
     again = await chat.begins("holder-3")
     assert again.lease.turn.id == "turn-m-3"
-    assert (await chat.ends(again, go_on=go_on)).waiting
+    assert (await chat.ends(again, run_next=run_next)).waiting
     assert (await chat.begins()).lease.turn.id == "turn-m-4"
     await chat.comes_to_rest()
 

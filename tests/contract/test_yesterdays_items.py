@@ -81,7 +81,7 @@ def yesterday(stack: Stack, clock: ManualClock) -> Yesterday:
 async def lease_of(chat: Conversation) -> TurnStarted:
     """The lease that the version before has given out."""
     task_id = chat.tasks[0]
-    turn = Turn(task_id.replace("t-", "turn-"), task_id, asked=1, tries=1)
+    turn = Turn(task_id.replace("t-", "turn-"), task_id, message_generation=1, tries=1)
     return TurnStarted(Lease(chat.context, turn, "h", 1), await chat.head(task_id))
 
 
@@ -134,9 +134,9 @@ async def test_its_contexts_are_as_busy_as_they_are(yesterday: Yesterday) -> Non
 async def test_its_turns_begin_one_after_another(yesterday: Yesterday) -> None:
     chat = yesterday.chat("waiting")
     turn = await chat.begins()
-    assert turn.lease.turn == Turn("turn-m-2z", "t-m-2z", asked=1, tries=1, handoffs=0)
+    assert turn.lease.turn == Turn("turn-m-2z", "t-m-2z", message_generation=1, tries=1, handoffs=0)
     assert turn.lease.fence == 2
-    following = (await chat.ends(turn, go_on=True)).next
+    following = (await chat.ends(turn, run_next=True)).next
     assert following is not None
     assert following.lease.turn.id == "turn-m-3z"
     await chat.comes_to_rest()
@@ -164,7 +164,7 @@ async def test_its_leases_are_in_force(yesterday: Yesterday) -> None:
         assert chat.store.renew(turn.lease)
         assert chat.store.holds(turn.lease)
         head = await chat.store.append(turn.lease, turn.head, chat.says(turn.head))
-        following = (await chat.ends(replace(turn, head=head), go_on=True)).next
+        following = (await chat.ends(replace(turn, head=head), run_next=True)).next
         assert (following is not None) is (name == "busy")
         await chat.comes_to_rest()
 

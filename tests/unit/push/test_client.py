@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aion_core.ports import Blocked, Delivered, Gone, Outcome, Refused, Unreachable
+from aion_core.ports import Blocked, Delivered, Gone, Outcome, PostRefused, Unreachable
 from aion_core.push.client import PinnedWebhookClient, retry_after
 from aion_core.push.guard import Allowed
 from tests.support.clock import ManualClock
@@ -66,18 +66,18 @@ async def test_a_post_arrives_as_it_was_made() -> None:
         (answers(200, b"thanks"), Delivered()),
         (answers(202), Delivered()),
         (answers(410), Gone()),
-        (answers(400), Refused(400)),
-        (answers(404), Refused(404)),
-        (answers(429, Retry_After="30"), Refused(429, 30.0)),
-        (answers(503, Retry_After="soon"), Refused(503)),
-        (answers(500, b"x" * 10_000), Refused(500)),
-        (answers(304), Refused(304)),
+        (answers(400), PostRefused(400)),
+        (answers(404), PostRefused(404)),
+        (answers(429, Retry_After="30"), PostRefused(429, 30.0)),
+        (answers(503, Retry_After="soon"), PostRefused(503)),
+        (answers(500, b"x" * 10_000), PostRefused(500)),
+        (answers(304), PostRefused(304)),
         (dies, Unreachable("the answer is no HTTP, or the connection ended before it")),
         (talks_nonsense, Unreachable("the answer is no HTTP, or the connection ended before it")),
         (drips(b"HTTP/1.1 200 OK\r\nX-Long: ", 0.001), Unreachable("no answer in time")),
         (drips(b"", 0.001), Unreachable("no answer in time")),
         (drips(OK, 0.01), Delivered()),
-        (drips(b"HTTP/1.1 500 No\r\nTransfer-Encoding: chunked\r\n\r\n", 0.01), Refused(500)),
+        (drips(b"HTTP/1.1 500 No\r\nTransfer-Encoding: chunked\r\n\r\n", 0.01), PostRefused(500)),
     ],
 )  # fmt: skip
 async def test_each_answer_is_told_as_what_it_is(behaviour: Behaviour, outcome: Outcome) -> None:
@@ -131,7 +131,7 @@ async def test_of_a_gigabyte_next_to_nothing_is_read() -> None:
 async def test_a_redirect_is_a_failure_and_is_not_followed(status: int) -> None:
     """R94."""
     async with receiving() as inner, receiving(redirects(status, inner.url())) as receiver:
-        assert await posted(receiver) == Refused(status)
+        assert await posted(receiver) == PostRefused(status)
     assert inner.connections == 0
 
 

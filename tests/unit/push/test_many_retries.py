@@ -11,7 +11,16 @@ from datetime import timedelta
 import pytest
 
 from aion_core.memory.queues import MemoryWorkQueue
-from aion_core.ports import ContextKey, Delivered, ExpiredPushTimer, Outcome, PushConfig, PushWakeUp, Refused, TaskKey
+from aion_core.ports import (
+    ContextKey,
+    Delivered,
+    ExpiredPushTimer,
+    Outcome,
+    PostRefused,
+    PushConfig,
+    PushWakeUp,
+    TaskKey,
+)
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.push import schedule
 from aion_core.push.delivery import PushDelivery
@@ -58,7 +67,7 @@ class Receivers:
         """See `ports.WebhookClient.post`."""
         self.tries[url] += 1
         if self.clock.now() < self.up_at:
-            return Refused(503)
+            return PostRefused(503)
         self.told.setdefault(url, (self.clock.now() - self.up_at).total_seconds())
         return Delivered()
 

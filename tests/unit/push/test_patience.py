@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from aion_core.ports import Blocked, Delivered, Gone, Outcome, Refused, Unreachable
+from aion_core.ports import Blocked, Delivered, Gone, Outcome, PostRefused, Unreachable
 from aion_core.push.patience import IN_VAIN_SECONDS, MOST_RECEIVERS, SPARED_SECONDS, STRIKES, Patience
 from aion_core.push.tries import SPARED
 from tests.support.receiver import Behaviour, Post, answers, receiving
@@ -47,7 +47,7 @@ def test_nobody_else_is_spared_for_it(owner: str, url: str) -> None:
 
 @pytest.mark.parametrize(
     ("outcome", "seconds"),
-    [(Delivered(), 19.0), (Gone(), 19.0), (Refused(500), 0.1), (Unreachable("no connection"), IN_VAIN_SECONDS - 0.1), (Blocked("why"), 0.0)],
+    [(Delivered(), 19.0), (Gone(), 19.0), (PostRefused(500), 0.1), (Unreachable("no connection"), IN_VAIN_SECONDS - 0.1), (Blocked("why"), 0.0)],
 )  # fmt: skip
 def test_what_keeps_nobody_waiting_or_is_heard_begins_the_count_anew(outcome: Outcome, seconds: float) -> None:
     patience = Patience()

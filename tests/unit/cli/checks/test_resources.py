@@ -9,7 +9,7 @@ import pytest
 from aion_core.aws.health import INDEXES
 from aion_core.aws.stacks import DOMAIN, OUTPUTS, PARAMETERS, URLS
 from aion_core.local.stack import LocalStack
-from aion_core.ports.schema import ENDS
+from aion_core.ports.schema import TTL_ATTRIBUTE
 from aion_core.template.reader import Place, Template
 from tests.support import operating
 from tests.unit.cli.checks.doctor_command import run_doctor, written
@@ -80,7 +80,7 @@ def test_each_broken_resource_is_reported(own: LocalStack) -> None:
 def test_checked_indexes_are_the_templates() -> None:
     template = Template(Path("template.yaml").resolve(), Place("123456789012", "us-east-1", "https://sqs", "gate"))
     table = template.resolved("Table")
-    assert table["TimeToLiveSpecification"] == {"AttributeName": ENDS, "Enabled": True}
+    assert table["TimeToLiveSpecification"] == {"AttributeName": TTL_ATTRIBUTE, "Enabled": True}
     made = {
         each["IndexName"]: tuple(key["AttributeName"] for key in each["KeySchema"])
         for each in table["GlobalSecondaryIndexes"]
