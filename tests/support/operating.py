@@ -85,6 +85,6 @@ def process(*arguments: str, **environ: str) -> "subprocess.CompletedProcess[str
 
 @contextmanager
 def taken_port() -> Iterator[int]:
-    """A port of this machine at which nobody answers, and which nobody else gets before the block ends."""
+    """Reserve a port without a server, until the block ends."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield listener.getsockname()[1]
