@@ -197,7 +197,7 @@ def test_confirmed_cancel_wakes_queued_turn(run: RunCommand, chat: Conversation,
     )
     for message in messages:
         sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
-    assert "nothing left to cancel" in refusal(run("cancel", "t-m-1", *owner, "--yes"))
+    assert "can no longer be canceled" in refusal(run("cancel", "t-m-1", *owner, "--yes"))
 
 
 def test_cancel_event_has_deployments_ttl(chat: Conversation, moto: LocalStack) -> None:
