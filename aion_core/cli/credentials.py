@@ -51,7 +51,7 @@ def create(
 
     To replace a key, create another one for the same principal, and revoke the first after its last use.
     """
-    from aion_core.agents.config import read_config
+    from aion_core.agents.config import read_agent_configs
     from aion_core.auth.api_keys import make_key
 
     _check_name("The principal", principal)
@@ -61,7 +61,7 @@ def create(
         if not scope or " " in scope:
             raise ConfigurationError(f"{scope!r} is not a scope: a scope has no spaces.")
     if agents:
-        declared = read_config(config.expanduser())
+        declared = read_agent_configs(config.expanduser())
         if unknown := sorted(set(agents) - declared.keys()):
             raise ConfigurationError(f"{config} has no agent {unknown[0]!r}. It declares {', '.join(declared)}.")
     now = SystemClock().now()

@@ -19,7 +19,7 @@ from aion_core.cli.steps import INDENT, step
 from aion_core.errors import AionError, ConfigurationError
 
 if TYPE_CHECKING:
-    from aion_core.agents.config import Declared
+    from aion_core.agents.config import DeploymentConfig
     from aion_core.deploy.cloudformation import CloudFormationStack
     from aion_core.deploy.sam import Sam
     from aion_core.deploy.samconfig import SamConfig
@@ -103,9 +103,9 @@ def deploy(environment: str, stack: str | None, given: dict[str, str], *, yes: b
 # --- Checks ---
 
 
-def _run_doctor(project: Path) -> "Declared":
+def _run_doctor(project: Path) -> "DeploymentConfig":
     """Run the checks of `aion doctor`, and return the configuration of aion.yaml, or of the found agents."""
-    from aion_core.agents.config import read_declared
+    from aion_core.agents.config import read_deployment_config
     from aion_core.cli.checks import local
     from aion_core.cli.doctor import of_project
 
@@ -120,10 +120,10 @@ def _run_doctor(project: Path) -> "Declared":
         if any(check.status is Status.FAILED for check in found):
             raise ConfigurationError("Fix the FAILED checks first. Nothing was built or deployed.")
         running.result = _counted(found)
-    return read_declared(config)
+    return read_deployment_config(config)
 
 
-def _schemes(declared: "Declared") -> list[str]:
+def _schemes(declared: "DeploymentConfig") -> list[str]:
     """Return the authentication schemes of aion.yaml."""
     from aion_core.agents.security import declared_securities
 
@@ -154,7 +154,7 @@ def _check_callers(parameters: Mapping[str, str], declared: Sequence[str]) -> No
         )
 
 
-def _agent_rights(declared: "Declared", region: str, account: str) -> dict[str, str]:
+def _agent_rights(declared: "DeploymentConfig", region: str, account: str) -> dict[str, str]:
     """Return the parameters with permissions for the secrets of aion.yaml, without their values."""
     from aion_core.agents.environment import template_parameters
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from aion_core.agents.config import AgentConfig, read_declared
+from aion_core.agents.config import AgentConfig, read_deployment_config
 from aion_core.cli import options
 from aion_core.cli.checks import CheckResult, Status
 from aion_core.cli.options import Deployment
@@ -112,7 +112,7 @@ async def _deployed(
         async for check in check_resources(environ):
             yield check
     if deployment.stack and agents:
-        async for check in check_agent_secrets(read_declared(config), environ):
+        async for check in check_agent_secrets(read_deployment_config(config), environ):
             yield check
     async for check in endpoint.check_issuers(agents):
         yield check

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from aion_core.agents.frameworks import FRAMEWORKS, extras
 from aion_core.project.names import STAGES, stack_name
 from aion_core.project.origin import Origin, requirement
 from aion_core.project.tools import UV, Tool
@@ -67,7 +68,7 @@ class Project:
     def requirement(self) -> str:
         """The requirement for aion-lambda, with the extras of the agents' frameworks."""
         frameworks = (self.framework,) if self.frameworks is None else self.frameworks
-        return requirement(",".join(filter(None, (EXTRAS[framework] for framework in frameworks))))
+        return requirement(",".join(framework for framework in frameworks if framework in extras()))
 
     @property
     def local(self) -> str:
@@ -178,11 +179,8 @@ def _filled(text: str, values: Mapping[str, str]) -> str:
     return text.rstrip("\n") + "\n"
 
 
-OBJECTS = {"langgraph": "graph", "adk": "root_agent", "executor": "executor"}
-"""Agent object in agent.py, by framework; the first framework is the default."""
-
-EXTRAS = {"langgraph": "langgraph", "adk": "adk", "executor": ""}
-"""aion-lambda's extra, by framework; an executor's a2a-sdk needs no extra."""
+OBJECTS = {name: framework.example for name, framework in FRAMEWORKS.items() if framework.example}
+"""Name of the agent object in agent.py, by framework; the first framework is the default."""
 
 
 _FIRST, _LAST = "# >>> aion", "# <<< aion"

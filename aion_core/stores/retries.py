@@ -16,6 +16,9 @@ from aion_core.stores import keys
 TRIES = 8
 """Attempts against other writers of the same items."""
 
+FIRST_WAIT_SECONDS = 0.02
+"""Longest wait before the second attempt; it doubles with each further one."""
+
 TRIES_UNHEARD = 3
 """Attempts without an answer; boto3 makes each of them twice."""
 
@@ -34,7 +37,7 @@ class Plan(Generic[T]):
 
 async def jitter(attempt: int) -> None:
     """Wait before the next attempt: full jitter, growing."""
-    await asyncio.sleep(random.uniform(0, 0.02 * 2**attempt))  # noqa: S311  # no secret
+    await asyncio.sleep(random.uniform(0, FIRST_WAIT_SECONDS * 2**attempt))  # noqa: S311  # no secret
 
 
 async def commit(table: Table, plan: Callable[[int], Awaitable[Plan[T]]], *, busy: str) -> T:

@@ -9,22 +9,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 
-from aion_core.agents.config import AgentConfig, Declared, default_agent, read_declared
+from aion_core.agents.config import DeploymentConfig, default_agent, read_deployment_config
+from aion_core.agents.config_sections import variable_name
 from aion_core.agents.discovery import discover
 from aion_core.agents.environment import read_dotenv
-from aion_core.agents.environment_config import variable_name
-from aion_core.agents.factory import PerTurn
-from aion_core.agents.finding import Found
-from aion_core.agents.loader import AdapterFactory
+from aion_core.agents.frameworks import FRAMEWORKS
 from aion_core.agents.security import declared_securities
 from aion_core.cli.checks import CheckResult, failed, ok, warning
 from aion_core.cli.dev import agents_variables
 from aion_core.errors import AgentLoadError, ConfigurationError
 from aion_core.packaging.interpreters import interpreter
-from aion_core.ports import Agent
 
 OLDEST = (3, 11)
 RUNTIME = (3, 13)
@@ -35,7 +31,7 @@ _LAMBDA = ".".join(map(str, RUNTIME))
 SLOW_SECONDS = 10.0
 """Lambda's time limit for starting an environment; after it Lambda starts once more and bills the time."""
 
-Read = tuple[Declared | None, list[CheckResult]]
+Read = tuple[DeploymentConfig | None, list[CheckResult]]
 
 
 def check_machine(port: int) -> Iterator[CheckResult]:
@@ -82,7 +78,7 @@ def _credentials() -> CheckResult:
 def check_config(config: Path) -> Read:
     """Return the configuration of the file or folder, None if it cannot be read, and the results of its checks."""
     try:
-        declared = read_declared(config)
+        declared = read_deployment_config(config)
         found = discover(config) if config.is_dir() else None
         agents = declared.agents
         default_agent(agents)
@@ -117,7 +113,7 @@ _FIXES = {
 def check_environment(config: Path) -> tuple[Mapping[str, str], list[CheckResult]]:
     """Return the agents' variables under `aion dev`, and the results of checks of variables and secrets."""
     try:
-        discovered, declared = discover(config), read_declared(config)
+        discovered, declared = discover(config), read_deployment_config(config)
     except ConfigurationError:
         # `check_config` reports it.
         return {}, []
@@ -165,25 +161,17 @@ _SECRET_NAME = re.compile(
 )
 
 
-def check_agents(declared: Declared) -> Iterator[CheckResult]:
+def check_agents(declared: DeploymentConfig) -> Iterator[CheckResult]:
     """Import each agent's code in turn, as its first turn would."""
     from aion_core.bootstrap.engine import build_agents
     from aion_core.bootstrap.stores import build_stores
     from aion_core.clock import SystemClock
     from aion_core.settings import Settings
 
-    kinds: list[str] = []
-
-    def recorded(kind: str, make: AdapterFactory, found: Found, config: AgentConfig) -> Agent:
-        kinds.append(PER_TURN if isinstance(found.agent, PerTurn) else kind)
-        return make(found, config)
-
-    known = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock()).adapters()
-    adapters = {kind: partial(recorded, kind, make) for kind, make in known.items()}
+    dependencies = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock()).agents
     agents = declared.agents
-    for agent_id, agent in build_agents(agents, declared.folder, adapters, declared.roots).items():
+    for agent_id, agent in build_agents(agents, declared.folder, dependencies, declared.roots).items():
         name, started = f"agent {agent_id}", time.monotonic()
-        kinds.clear()
         try:
             # Keep the output of the author's modules off this command's stdout.
             with contextlib.redirect_stdout(sys.stderr):
@@ -193,7 +181,8 @@ def check_agents(declared: Declared) -> Iterator[CheckResult]:
             yield failed(name, f"{error.what}{location}.", error.do or f"Fix {agents[agent_id].path}.")
             continue
         took = time.monotonic() - started
-        message = f"{agents[agent_id].path} is {KINDS.get(kinds[0], kinds[0])}, loaded in {took:.1f} s."
+        framework = PER_TURN if agent.is_per_turn else FRAMEWORKS[agent.framework].title
+        message = f"{agents[agent_id].path} is {framework}, loaded in {took:.1f} s."
         if took > SLOW_SECONDS:
             next_step = "Lambda limits the start to 10 s: import less at module level, or raise MemorySize."
             yield warning(name, message, next_step)
@@ -202,7 +191,6 @@ def check_agents(declared: Declared) -> Iterator[CheckResult]:
 
 
 PER_TURN = "a factory, called for each turn and not called by this check"
-KINDS = {"langgraph": "a LangGraph graph", "adk": "an ADK agent", "executor": "an AgentExecutor of the a2a-sdk"}
 
 
 def check_template(project: Path | None) -> Iterator[CheckResult]:
@@ -210,10 +198,10 @@ def check_template(project: Path | None) -> Iterator[CheckResult]:
     if project is None:
         yield warning("template", "There is no template.yaml here.", "Run this in your project's folder.")
         return
-    if not (project / "infra" / "template_gate.py").is_file():
+    if not (project / "infra" / "policies").is_dir():
         yield ok("template", f"Found {project / 'template.yaml'}; doctor does not check it.")
         return
-    command = [sys.executable, "-m", "infra.template_gate"]
+    command = [sys.executable, "-m", "infra.policies.check"]
     ran = subprocess.run(command, cwd=project, capture_output=True, text=True)  # noqa: S603 - no shell
     if "ModuleNotFoundError" in ran.stderr:
         yield warning("template", "Not checked: the tools for it are not installed.", "Run `make lint`.")

@@ -5,9 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from aion_core.agents.config import Declared
+from aion_core.agents.config import DeploymentConfig
+from aion_core.agents.config_sections import SECRETS_MANAGER, SecretSource
 from aion_core.agents.environment import template_parameters
-from aion_core.agents.environment_config import SECRETS_MANAGER, SecretSource
 from aion_core.cli.checks import CheckResult, failed, ok, warning
 from aion_core.cli.error_text import error_text, is_forbidden
 from aion_core.errors import AionError, ConfigurationError, StoreError
@@ -131,7 +131,7 @@ async def _secret(secrets: "Calls", name: str, arn: str) -> CheckResult:
     return ok(name, f"{arn} exists.")
 
 
-async def check_agent_secrets(declared: Declared, environ: Mapping[str, str]) -> AsyncIterator[CheckResult]:
+async def check_agent_secrets(declared: DeploymentConfig, environ: Mapping[str, str]) -> AsyncIterator[CheckResult]:
     """Check each secret of aion.yaml: its existence, and the permission of the stack's roles."""
     from aion_core.aws.client import Calls
 
@@ -141,7 +141,7 @@ async def check_agent_secrets(declared: Declared, environ: Mapping[str, str]) ->
 
 
 async def _agent_secret(
-    calls: "Calls", variable: str, source: SecretSource, declared: Declared, environ: Mapping[str, str]
+    calls: "Calls", variable: str, source: SecretSource, declared: DeploymentConfig, environ: Mapping[str, str]
 ) -> CheckResult:
     from aion_core.aws.health import parameter_arn, secret_arn
 

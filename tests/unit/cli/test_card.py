@@ -127,7 +127,7 @@ def test_verify_reads_card_and_keys_from_url(config: Path, private: Path, tmp_pa
     (tmp_path / "jwks.json").write_text(json.dumps({"keys": [{**public, "kid": "another"}]}), encoding="utf-8")
     assert "does not verify" in refusal("verify", web, "--jwks", f"{web}/jwks.json")
     (tmp_path / "jwks.json").write_text(json.dumps({"keys": [other]}), encoding="utf-8")
-    assert "holds no key that signs cards" in refusal("verify", web, "--jwks", f"{web}/jwks.json")
+    assert "has no key for the signatures of cards" in refusal("verify", web, "--jwks", f"{web}/jwks.json")
     refused = refusal("verify", web, "--jwks", f"{web}/nothing.json")
     assert refused == f"{web}/nothing.json cannot be read: the server returned 404 File not found."
 
@@ -137,7 +137,7 @@ def test_verify_reads_card_and_keys_from_url(config: Path, private: Path, tmp_pa
     [
         ("{", "is not JSON"),
         ("[]", "is not an agent card"),
-        ("{}", "agent card"),
+        ("{}", "is not an agent card"),
         ("[" * 100_000, "is not JSON"),
     ],
 )
@@ -148,7 +148,7 @@ def test_verify_refuses_other_files(private: Path, tmp_path: Path, content: str,
 
 
 def test_sign_needs_card_and_private_key(config: Path, private: Path, tmp_path: Path) -> None:
-    assert "signs nothing" in refusal("sign", "-", "--key", tmp_path / "public.jwk", stdin=shown(config))
+    assert "cannot sign" in refusal("sign", "-", "--key", tmp_path / "public.jwk", stdin=shown(config))
     assert "cannot be read" in refusal("sign", "-", "--key", tmp_path / "nowhere.pem", stdin=shown(config))
     assert "not an agent card" in refusal("sign", "-", "--key", private, stdin='{"skills": 1}')
     assert "not an agent card" in refusal("sign", "-", "--key", private, stdin="{}")

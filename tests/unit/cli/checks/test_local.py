@@ -190,4 +190,4 @@ def test_unreadable_dotenv_fails(run: RunCommand, tmp_path: Path) -> None:
     (tmp_path / ".env").write_bytes(b"KEY=\xff\n")
     code, results = run_doctor(run, "--config", config, "--no-template")
     assert code == 1
-    assert "cannot be read: it is no UTF-8" in results["environment"]["message"]
+    assert "cannot be read: it is not UTF-8" in results["environment"]["message"]
