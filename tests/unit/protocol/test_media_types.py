@@ -78,7 +78,7 @@ def test_part_must_match_input_mode(part: Part, takes: list[str], taken: bool) -
     else:
         with pytest.raises(ContentTypeNotSupported) as refused:
             check_parts([part], takes)
-        assert str(refused.value) == f"message.parts[0] is {type_of(part)}; this agent takes {', '.join(takes)}."
+        assert str(refused.value) == f"message.parts[0] is {type_of(part)}; this agent accepts {', '.join(takes)}."
 
 
 def test_invalid_media_type_is_refused() -> None:
