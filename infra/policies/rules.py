@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Set
 from typing import Any
 
-from aion_core.cli.checks.here import RUNTIME
+from aion_core.cli.checks.local import RUNTIME
 from aion_core.errors import ConfigurationError
 from aion_core.ports import Metric, schema
 from aion_core.ports.table import Index
