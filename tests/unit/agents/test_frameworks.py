@@ -17,8 +17,8 @@ from aion_core.packaging.frameworks import frameworks_of
 from aion_core.ports import Agent, Emission, Reply, TurnRequest
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.testing import serve
-from tests.support.isolated import isolated_imports
 from tests.support.server import ROOT
+from tests.unit.agents.isolated import isolated_imports
 
 TOY = Framework(
     title="a toy",
