@@ -1,4 +1,4 @@
-"""The code in the documentation, run."""
+"""Code blocks of docs/langgraph.md, served over HTTP."""
 
 import inspect
 import re
@@ -11,7 +11,7 @@ from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.agents.objects import per_turn_factory
 from tests.support.service import http, parts, send
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 BLOCKS = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "langgraph.md").read_text(), re.MULTILINE | re.DOTALL)
 ANSWERS = [
     "I speak en.",
@@ -25,7 +25,7 @@ ANSWERS = [
 
 
 @pytest.mark.parametrize(("block", "answer"), list(zip(BLOCKS, ANSWERS, strict=True)), ids=ANSWERS)
-async def test_the_guides_graphs_answer(block: str, answer: str) -> None:
+async def test_guide_graph_answers(block: str, answer: str) -> None:
     names: dict[str, Any] = {"__name__": "guide"}
     exec(compile(block, "docs/langgraph.md", "exec"), names)  # noqa: S102  # our own page
     graph = names["graph"]
