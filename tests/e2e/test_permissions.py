@@ -49,7 +49,7 @@ PATIENCE = 120
 # The first test waits for everything to be asked of all functions, each part of it with its own patience.
 pytestmark = pytest.mark.timeout(900)
 # What Lambda itself does in a function's name; the gate holds them to its own queue and its own log group.
-LAMBDAS = ("Logs", "Hears")
+LAMBDAS = ("Logs", "Receive")
 
 
 class Client:

@@ -105,7 +105,7 @@ BREAKAGES = [
     (R(r"(IndexName: by_agent\n(.*\n){3}.*Projection: ).*"), r"\1{ ProjectionType: KEYS_ONLY }", "projections of Table"),
     ("NonKeyAttributes: [state, expires]", "NonKeyAttributes: [state]", "projections of Table"),
     ("Prefix: threads/", "Prefix: thread/", "expiry in Blobs at RetentionDays=7"),
-    (R(r"(Id: what-no-task-needs-any-more\n\s+Status: )Enabled"), r"\1Disabled", "expiry in Blobs at RetentionDays=7"),
+    (R(r"(Id: payloads-of-tasks\n\s+Status: )Enabled"), r"\1Disabled", "expiry in Blobs at RetentionDays=7"),
     ("            Prefix: tasks/\n", "", "expiry in Blobs at RetentionDays=7"),
     ("Prefix: artifacts/", "Prefix: kept/artifacts/", "expiry in Blobs at RetentionDays=7"),
     ("!Ref RetentionDays, Session]", "!Ref RetentionDays, Kept]", "expiry in Blobs at RetentionDays=7"),
@@ -120,6 +120,7 @@ BREAKAGES = [
     ("AlarmActions: [!If [MakesTopic, !Ref Topic, !Ref GivenTopic]]", "AlarmActions: [!Ref GivenTopic]", "TaskDeadLettersAlarm.AlarmActions"),
     ("AlarmActions: [!If [MakesTopic, !Ref Topic, !Ref GivenTopic]]", "AlarmActions: [!Ref Topic]", "operations.yaml.AlarmActions[0]"),
     ("  PushGivenUpAlarm:\n", "  PushLostAlarm:\n", "alarms in docs/runbook.md"),
+    ("is given up*", "is abandoned*", "log message that PushLoggedErrors excludes"),
     ("LogGroupName: !Ref TaskLogGroup", "LogGroupName: !Ref PushLogGroup", "TaskLoggedErrors/LogGroupName"),
 ]  # fmt: skip
 

@@ -145,9 +145,9 @@ def test_deployment_all_at_once_ignores_alarms() -> None:
     assert len(groups) == 4
     for group in groups:
         condition, _, otherwise = group["AlarmConfiguration"]["Fn::If"]
-        assert (condition, otherwise) == ("AsksAlarms", {})
-    assert Template(TEMPLATE, NOWHERE).resolve({"Fn::If": ["AsksAlarms", 1, 0]}, "") == 1
-    assert Template(TEMPLATE, NOWHERE, {"Deployment": "AllAtOnce"}).resolve({"Fn::If": ["AsksAlarms", 1, 0]}, "") == 0
+        assert (condition, otherwise) == ("UsesAlarms", {})
+    assert Template(TEMPLATE, NOWHERE).resolve({"Fn::If": ["UsesAlarms", 1, 0]}, "") == 1
+    assert Template(TEMPLATE, NOWHERE, {"Deployment": "AllAtOnce"}).resolve({"Fn::If": ["UsesAlarms", 1, 0]}, "") == 0
 
 
 def test_each_parameter_has_group_and_description() -> None:
