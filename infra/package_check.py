@@ -86,7 +86,9 @@ def foreign(case: Case, built: Package) -> Result:
     """Load the handler and its agents, and look for foreign modules."""
     statements = f"import {case.handler}{_AGENTS if case.configs else ''}"
     found = _loaded(built, statements, case.configs, modules=case.foreign).modules
-    return Result(f"{case.name}: loads", ", ".join(sorted(found)) or "no foreign module", "no foreign module", not found)
+    return Result(
+        f"{case.name}: loads", ", ".join(sorted(found)) or "no foreign module", "no foreign module", not found
+    )
 
 
 def ratios(built: Sequence[tuple[Case, Package]]) -> Iterator[Result]:
