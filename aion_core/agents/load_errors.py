@@ -10,6 +10,7 @@ import sysconfig
 import tomllib
 import traceback
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 
 from aion_core.agents.discovery import NAME as LANGGRAPH_JSON
 from aion_core.agents.discovery import read_langgraph_json
-from aion_core.agents.frameworks import FRAMEWORKS, extras, missing_framework
+from aion_core.agents.frameworks import FRAMEWORKS, missing_framework
 from aion_core.errors import AgentLoadError, ConfigurationError
 
 LONGEST = 300
@@ -361,12 +362,11 @@ def _is_uvx() -> bool:
 
 
 def _installed_extras() -> Iterator[str]:
-    for extra in extras():
-        try:
-            distribution(FRAMEWORKS[extra].distribution)
-        except PackageNotFoundError:
-            continue
-        yield extra
+    for extra, framework in FRAMEWORKS.items():
+        if framework.distribution:
+            with suppress(PackageNotFoundError):
+                distribution(framework.distribution)
+                yield extra
 
 
 def _requirements(folder: Path) -> Iterator[tuple[str, str]]:

@@ -15,7 +15,7 @@ from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.quotas import OpenTasks
 from aion_core.tasks.service import TaskService
-from aion_core.web.app import LimitsConfig, ServedAgent
+from aion_core.web.app import CallerLimits, ServedAgent
 from aion_core.web.app import build_app as build_web_app
 from aion_core.web.cards import CardPublisher
 
@@ -24,7 +24,7 @@ def build_app(settings: Settings, operations: Operations) -> FastAPI:
     """Return the ASGI app with all it needs; raises ConfigurationError that names the setting or the line of aion.yaml."""
     engine = build_engine(settings, operations)
     limits = engine.limits
-    limits_config = LimitsConfig(limits, engine.stores.rate_limits(), engine.clock) if limits else None
+    limits_config = CallerLimits(limits, engine.stores.rate_limits(), engine.clock) if limits else None
     service = TaskService(
         engine.stores.tasks,
         engine.worker,
@@ -70,7 +70,7 @@ def build_app(settings: Settings, operations: Operations) -> FastAPI:
     return app
 
 
-def _open_tasks(engine: Engine, limits: LimitsConfig | None) -> OpenTasks | None:
+def _open_tasks(engine: Engine, limits: CallerLimits | None) -> OpenTasks | None:
     """Return what counts each caller's open tasks, where they are limited."""
     most = limits.limits.open_tasks_per_owner if limits else None
     return OpenTasks(limits.counters, engine.stores.tasks, engine.clock, most=most) if limits and most else None

@@ -110,7 +110,7 @@ def _refusal(error: AionError) -> a2a.A2AError:
         return SDK_ERRORS[type(error)](str(error))
     if isinstance(error, StoreUnavailable):
         return ServiceUnavailableError(
-            "The server's store is busy. Try again in a moment; a message with the same messageId is taken once."
+            "The server's store is busy. Try again in a moment; a message with the same messageId is accepted once."
         )
     return a2a.InternalError(INTERNAL)
 

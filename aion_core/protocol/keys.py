@@ -55,7 +55,7 @@ class CardKey:
         public = found.public_key() if isinstance(found, PrivateKey) else found
         algorithm = _algorithm(public)
         if named.get("alg", algorithm) != algorithm:
-            raise ValueError(f"its alg is not {algorithm}, by which a key of its kind signs")
+            raise ValueError(f"its alg is not {algorithm}, the algorithm of its key type")
         return cls(public, algorithm, key_id or str(named.get("kid") or _thumbprint(public)), private, url)
 
     @classmethod
@@ -84,7 +84,7 @@ def signing_key(text: str, source: str, *, key_id: str = "", url: str = "") -> C
     except ValueError as error:
         raise ConfigurationError(f"The key of {source} cannot be used: {error}.") from error
     if key.private is None:
-        raise ConfigurationError(f"The key of {source} cannot be used: it is a public one, which signs nothing.")
+        raise ConfigurationError(f"The key of {source} cannot be used: it is a public key and cannot sign.")
     return key
 
 
@@ -96,7 +96,7 @@ def keys_in(text: str) -> list[CardKey]:
     try:
         listed = json.loads(text).get("keys") if text.lstrip().startswith("{") else None
     except ValueError as error:
-        raise ValueError("it is no JSON") from error
+        raise ValueError("it is not JSON") from error
     if listed is None:
         return [CardKey.read(text)]
     keys = []
@@ -106,7 +106,7 @@ def keys_in(text: str) -> list[CardKey]:
         except ValueError:
             continue
     if not keys:
-        raise ValueError(f"it holds no key that signs cards: {_KINDS}")
+        raise ValueError(f"it has no key for the signatures of cards: {_KINDS}")
     return keys
 
 
@@ -114,11 +114,11 @@ def _read_jwk(text: str) -> tuple[dict[str, Any], Any]:
     try:
         members = json.loads(text)
     except ValueError as error:
-        raise ValueError("it begins as a JWK, and is no JSON") from error
+        raise ValueError("it begins like a JWK, but it is not JSON") from error
     try:
         return members, PyJWK({name: value for name, value in members.items() if name != "alg"}).key
     except (PyJWTError, ValueError, TypeError, AttributeError, KeyError) as error:
-        raise ValueError(f"it is no JWK of {_KINDS}") from error
+        raise ValueError(f"it is not a JWK of {_KINDS}") from error
 
 
 def _read_pem(text: str) -> Any:
@@ -126,9 +126,9 @@ def _read_pem(text: str) -> Any:
     try:
         return load_pem_private_key(pem, None) if b"PRIVATE KEY" in pem else load_pem_public_key(pem)
     except TypeError as error:
-        raise ValueError("it is encrypted; give it without a passphrase, and guard where it lies") from error
+        raise ValueError("it is encrypted: store it without a passphrase, in a protected place") from error
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise ValueError("it is no key in PEM or JWK form") from error
+        raise ValueError("it is not a key in PEM or JWK form") from error
 
 
 def _algorithm(public: PublicKey) -> str:

@@ -274,12 +274,12 @@ def check_parts(parts: Iterable[Part], takes: Collection[str]) -> None:
         given = type_of(part)
         if given is None:
             raise InvalidMessage(
-                f'{field}.mediaType is no media type: write it as in "text/plain" or "image/png".',
+                f'{field}.mediaType is not a media type: write it like "text/plain" or "image/png".',
                 field=f"{field}.mediaType",
             )
         # An event of the Aion extensions is not content: an agent for text also accepts a command.
         if takes and not is_payload(part) and not _is_taken(part, given, takes):
-            raise ContentTypeNotSupported(f"{field} is {given}; this agent takes {', '.join(takes)}.")
+            raise ContentTypeNotSupported(f"{field} is {given}; this agent accepts {', '.join(takes)}.")
 
 
 def check_accepted(accepted: Collection[str], gives: Collection[str]) -> None:
@@ -290,8 +290,8 @@ def check_accepted(accepted: Collection[str], gives: Collection[str]) -> None:
         and not any(_matches(_essence(wanted), _essence(given)) for wanted in accepted for given in gives)
     ):
         raise ContentTypeNotSupported(
-            f"configuration.acceptedOutputModes holds nothing that this agent gives, which is {', '.join(gives)}. "
-            "Add one of these, or leave it out."
+            f"configuration.acceptedOutputModes has no output mode of this agent: {', '.join(gives)}. "
+            "Add one of them, or omit the field."
         )
 
 

@@ -48,7 +48,7 @@ def sign_card(card: AgentCard, key: CardKey) -> AgentCard:
     signed = AgentCard()
     signed.CopyFrom(card)
     if key.private is None:
-        raise ValueError("a public key signs nothing")
+        raise ValueError("a public key cannot sign")
     header = {"kid": key.id, "typ": "JOSE", **({"jku": key.url} if key.url else {})}
     downloaded = document(card)
     payloads = [payload for version in _versions(downloaded) for payload in _payloads(downloaded, version)]
@@ -66,7 +66,7 @@ def verify_card(card: Mapping[str, Any], key_for: Callable[[str], Iterable[CardK
     """
     versions = _versions(card)
     if not versions:
-        raise NotVerified("It is no agent card: it names neither supportedInterfaces nor a url.")
+        raise NotVerified("This is not an agent card: it has neither supportedInterfaces nor a url.")
     signatures = card.get("signatures")
     if not isinstance(signatures, list) or not signatures:
         raise NotVerified("The card is not signed.")
@@ -74,7 +74,7 @@ def verify_card(card: Mapping[str, Any], key_for: Callable[[str], Iterable[CardK
     if not verified[versions[0]]:
         named = sorted({str(kid) for signature in signatures if (kid := _header(signature).get("kid"))})
         raise NotVerified(
-            "No signature of the card holds: it was changed after it was signed, or signed by a key that is not among "
+            "The card has no valid signature: it was changed after it was signed, or its signing key is not among "
             f"those given. Its signatures name {', '.join(map(repr, named)) or 'no key'}."
         )
     return verified
@@ -101,7 +101,7 @@ def _payloads(card: Mapping[str, Any], version: str) -> list[bytes]:
         # By the specification; by the SDK, without empty fields; the whole JSON.
         return [canonical_json(parsed), canonical_json(_clean_empty(parsed)), canonical_json(whole)]
     except (ParseError, CanonicalizationError, ValueError) as error:
-        raise NotVerified(f"It is no agent card: {str(error)[:300]}") from error
+        raise NotVerified(f"This is not an agent card: {str(error)[:300]}") from error
 
 
 def _signer(signatures: list[Any], payloads: list[bytes], key_for: Callable[[str], Iterable[CardKey]]) -> str:

@@ -57,7 +57,7 @@ class ServedAgent:
 
 
 @dataclass(frozen=True, slots=True)
-class LimitsConfig:
+class CallerLimits:
     """Limits of each caller, and the counters behind them."""
 
     limits: Limits
@@ -77,7 +77,7 @@ def build_app(
     registry: PushRegistry | None = None,
     guards: Mapping[str, Guard] | None = None,
     loopback_only: bool = False,
-    limits: LimitsConfig | None = None,
+    limits: CallerLimits | None = None,
     background_task: BackgroundTask | None = None,
     metrics: Metrics | None = None,
     traces: Traces | None = None,

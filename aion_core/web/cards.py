@@ -51,7 +51,9 @@ class CardPublisher:
     def base_url_for(self, entrypoint_url: str) -> str:
         """Return the base URL of a card that is read at this HTTP entry point; "" is an unknown one."""
         if self._follows_entrypoint and not entrypoint_url:
-            logger.warning("The event names no address, and AION_BASE_URL is empty: the card names %s.", self.base_url)
+            logger.warning(
+                "AWS's event has no domain, and AION_BASE_URL is empty: the card has the URL %s.", self.base_url
+            )
         return entrypoint_url if self._follows_entrypoint and entrypoint_url else self.base_url
 
     def publish(self, card: AgentCard, base_url: str) -> AgentCard:

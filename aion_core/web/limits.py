@@ -82,7 +82,7 @@ class StreamLimits:
         stream = OpenStream(uuid4().hex, task_id, until)
         if not await self._counters.open_stream(call.caller, stream, self._limits):
             raise TooManyRequests(
-                "As many streams are open as you may have, in all or of this task. Close one, or ask for the task.",
+                "You have the maximum number of open streams, in total or for this task. Close one, or get the task instead.",
                 seconds=RETRY_SECONDS,
             )
         try:

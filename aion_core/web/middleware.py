@@ -135,7 +135,7 @@ _REFUSALS = {
     401: (
         "UNAUTHENTICATED",
         "UNAUTHENTICATED",
-        "Who calls is not known. Send the credentials that the agent's card asks for.",
+        "The caller is not authenticated. Send the credentials of the agent's card.",
     ),
     403: ("PERMISSION_DENIED", "PERMISSION_DENIED", "These credentials do not give access to this agent."),
     429: ("RESOURCE_EXHAUSTED", "TOO_MANY_REQUESTS", "Too many passwords are being tried. Try again in a moment."),

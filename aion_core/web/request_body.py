@@ -282,7 +282,7 @@ def _check_value(value: Any, field: Any, where: str) -> None:
     elif not isinstance(value, str):
         _refuse(where, "a text", value)
     elif field.type == field.TYPE_BYTES and not BASE64.fullmatch(value):
-        raise invalid_params(f"{where} is no base64.", where)
+        raise invalid_params(f"{where} is not valid base64.", where)
 
 
 def _check_enum(value: Any, field: Any, where: str) -> None:
@@ -291,7 +291,7 @@ def _check_enum(value: Any, field: Any, where: str) -> None:
         return  # protobuf accepts numbers
     if not isinstance(value, str) or value not in names:
         known = ", ".join(name for name, member in names.items() if member.number)
-        raise invalid_params(f"{where} is {_kind(value)} that is none of {known}.", where)
+        raise invalid_params(f"{where} is {_kind(value)}; it has to be one of {known}.", where)
 
 
 def _check_timestamp(value: Any, where: str) -> None:

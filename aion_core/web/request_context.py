@@ -93,7 +93,7 @@ def check_required(negotiated: Negotiated, card: AgentCard, version: str) -> Non
     if missing:
         uris = ", ".join(missing)
         raise ExtensionSupportRequiredError(
-            f"This agent requires {uris}, as its card says: name it in the header {HEADER[version]}.",
+            f"This agent requires {uris} (see its card): name it in the header {HEADER[version]}.",
             data={"extensions": uris},
         )
 
@@ -119,12 +119,12 @@ def tenant_of(params: Mapping[str, Any], in_path: str = "") -> str:
         raise invalid_params("tenant has to be a text.", "tenant")
     if given and in_path and given != in_path:
         raise invalid_params(
-            "tenant is another in the request than in its path: give the same, or one of them.", "tenant"
+            "tenant differs between the request and its path: give the same, or only one of them.", "tenant"
         )
     tenant = given or in_path
     if tenant and not is_tenant(tenant):
         raise invalid_params(
-            f"tenant has to be {ID_RULE}; without '/', and none of {', '.join(sorted(RESERVED))}.", "tenant"
+            f"tenant has to be {ID_RULE}; without '/', and not one of {', '.join(sorted(RESERVED))}.", "tenant"
         )
     return tenant
 

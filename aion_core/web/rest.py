@@ -117,14 +117,14 @@ def _in_routing_order(routes: Iterable[tuple[Operation, HttpRoute]]) -> Endpoint
 def path_not_found() -> MethodNotFoundError:
     """Return the refusal of an unknown path."""
     return MethodNotFoundError(
-        "There is nothing at this path. /.well-known/manifest.json lists the agents, and the card of each, at "
-        "/.well-known/agent-card.json below its path, says where it answers."
+        "This path does not exist. /.well-known/manifest.json lists the agents; the card of each agent, at "
+        "/.well-known/agent-card.json below its path, has its URLs."
     )
 
 
 def method_not_allowed(by_method: Iterable[str]) -> MethodNotAllowedError:
     """Return the refusal of another HTTP method than the path's."""
-    return MethodNotAllowedError(f"This path takes {', '.join(by_method)}, and no other method.")
+    return MethodNotAllowedError(f"This path accepts only {', '.join(by_method)}.")
 
 
 async def refuse_path(_: Request, error: Exception) -> Response:
@@ -179,7 +179,7 @@ def _with_path(params: dict[str, Any], path: Mapping[str, str]) -> dict[str, Any
     """Return the params with the path's parameters; raises InvalidParamsError for a contradiction."""
     for field, value in path.items():
         if params.get(field) not in (None, "", value):
-            raise invalid_params(f"{field} is another in the request than in its path.", field)
+            raise invalid_params(f"{field} differs between the request and its path.", field)
     return {**params, **path}
 
 

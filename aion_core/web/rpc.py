@@ -121,7 +121,7 @@ def _request_id(body: Any) -> RequestId:
 
 
 def _check_envelope(body: Any) -> None:
-    """Raise InvalidRequestError or InvalidParamsError for an invalid JSON-RPC 2.0 request, with its mend."""
+    """Raise InvalidRequestError or InvalidParamsError, with a remedy, for an invalid JSON-RPC 2.0 request."""
     if isinstance(body, list):
         raise InvalidRequestError("Batch requests are not supported: send the requests one by one.")
     if not isinstance(body, dict):

@@ -82,7 +82,7 @@ def _check_files(message: Any) -> None:
         if given.get("bytes") is not None and given.get("uri") is not None:
             raise invalid_params(f"{field} has both bytes and uri: give it one of them.", field)
         if isinstance(given.get("bytes"), str) and not BASE64.fullmatch(given["bytes"]):
-            raise invalid_params(f"{field}.bytes is no base64.", f"{field}.bytes")
+            raise invalid_params(f"{field}.bytes is not valid base64.", f"{field}.bytes")
 
 
 def _bad_params(error: ValidationError) -> InvalidParamsError:
@@ -109,7 +109,7 @@ def _decapitalized(sentence: str) -> str:
 
 _PART = re.compile(r"message\.parts\[\d+\]")
 _PART_RULE = (
-    'this is no part: send {"kind": "text", "text": …}, {"kind": "file", "file": {"uri" or "bytes": …}} '
+    'this is not a part: send {"kind": "text", "text": …}, {"kind": "file", "file": {"uri" or "bytes": …}} '
     'or {"kind": "data", "data": {…}}'
 )
 

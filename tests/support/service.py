@@ -25,13 +25,14 @@ from aion_core.ports import (
     WhenBusy,
 )
 from aion_core.protocol.card import build_card
-from aion_core.protocol.types import AgentCard
+from aion_core.protocol.types import AgentCard, SendMessageRequest, Task
 from aion_core.push.configs import PushRegistry
 from aion_core.push.delivery import PushDelivery
 from aion_core.push.guard import Allowed
 from aion_core.push.posts import render
 from aion_core.stores.checkpoints import TableSaver
 from aion_core.stores.long_term_memory import TableLongTermMemory
+from aion_core.tasks.call import CallContext
 from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.notifications import CommitNotifier
@@ -178,3 +179,10 @@ def send(text: str = "hi", *, message_id: str = "m-1", method: str = "SendMessag
         "method": method,
         "params": {"message": {"messageId": message_id, "role": role, "parts": [part], **message}},
     }
+
+
+async def send_task(service: TaskService, call: CallContext, request: SendMessageRequest) -> Task:
+    """Send the message; return its task."""
+    response = await service.send(call, request)
+    assert isinstance(response, Task)
+    return response

@@ -16,7 +16,7 @@ from aion_core.aws import log_lines
 HOSTILE = 'x\r\n{"level":"ERROR","task_id":"forged"}\u2028\x85\x1b[2J"'
 
 
-class Log:
+class LogOutput:
     """Logger with its written lines."""
 
     def __init__(self) -> None:
@@ -37,15 +37,15 @@ class Log:
 
 
 @pytest.fixture
-def said() -> Iterator[Log]:
+def said() -> Iterator[LogOutput]:
     log.install()
-    said = Log()
+    said = LogOutput()
     yield said
     said.logger.handlers.clear()
     said.logger.propagate = True
 
 
-def test_line_has_ids_and_logger(said: Log) -> None:
+def test_line_has_ids_and_logger(said: LogOutput) -> None:
     with log.request("r-1", function_request_id="r-1", cold_start=True), log.about(task_id="t-1", context_id="c-1"):
         said.logger.info("Said by %s.", "an agent", extra={"rung": 2})
     (line,) = said.lines
@@ -65,7 +65,7 @@ def test_line_has_ids_and_logger(said: Log) -> None:
     }
 
 
-def test_labels_end_with_block(said: Log) -> None:
+def test_labels_end_with_block(said: LogOutput) -> None:
     with log.request("r-1"):
         log.note(task_id="t-1")
         with log.about(agent="a"):
@@ -81,14 +81,14 @@ def test_labels_end_with_block(said: Log) -> None:
     assert labels[1:] == [{"correlation_id": "r-1", "task_id": "t-1"}, {}, {"correlation_id": "r-2"}]
 
 
-def test_author_fields_may_have_reserved_names(said: Log) -> None:
+def test_author_fields_may_have_reserved_names(said: LogOutput) -> None:
     """logging refuses an `extra` with the name of a record's attribute; labels do not conflict."""
     with log.request("r-1"), log.about(task_id="t-1"):
         said.logger.warning("Mine.", extra={"correlation_id": "mine", "task_id": "other"})
     assert (said.lines[0]["correlation_id"], said.lines[0]["task_id"]) == ("mine", "other")
 
 
-def test_thread_with_context_logs_same_task(said: Log) -> None:
+def test_thread_with_context_logs_same_task(said: LogOutput) -> None:
     with log.request("r-1"), log.about(task_id="t-1"):
         thread = threading.Thread(target=copy_context().run, args=(said.logger.info, "beating"))
         thread.start()
@@ -97,7 +97,7 @@ def test_thread_with_context_logs_same_task(said: Log) -> None:
 
 
 @pytest.mark.parametrize("message", ["Said: %s", HOSTILE, '{"level": "ERROR", "task_id": "forged"}', "17", "null"])
-def test_logged_text_cannot_add_lines(said: Log, message: str) -> None:
+def test_logged_text_cannot_add_lines(said: LogOutput, message: str) -> None:
     with log.about(task_id="t-1"):
         said.logger.info(message, *([HOSTILE] if "%s" in message else []), extra={"about": {HOSTILE: [HOSTILE]}})
         try:
@@ -110,7 +110,7 @@ def test_logged_text_cannot_add_lines(said: Log, message: str) -> None:
     assert (lines[1]["exception_name"], "ValueError: x" in lines[1]["exception"]) == ("ValueError", True)
 
 
-def test_credentials_are_redacted_in_each_field(said: Log) -> None:
+def test_credentials_are_redacted_in_each_field(said: LogOutput) -> None:
     """Also in an author's `extra`."""
 
     class Header:
@@ -131,7 +131,7 @@ def test_credentials_are_redacted_in_each_field(said: Log) -> None:
     assert "KeyError" in json.dumps(said.lines[2])
 
 
-def test_unserializable_value_is_replaced(said: Log) -> None:
+def test_unserializable_value_is_replaced(said: LogOutput) -> None:
     """The line is written with its ids."""
     knot: list[Any] = []
     knot.append(knot)

@@ -24,9 +24,9 @@ async def extended_card(
     The authentication middleware has admitted the caller (A2A 3.1.11), as for any other operation.
     """
     if not services.card.capabilities.extended_agent_card:
-        raise NotSupported("This agent does not offer an extended card; its card says what it offers.")
+        raise NotSupported("This agent does not offer an extended card; see its public card.")
     if services.extended_card is None:
-        raise NoExtendedCard("This agent's extended card is not configured. Its public card says what it does.")
+        raise NoExtendedCard("This agent's extended card is not configured; see its public card.")
     return services.extended_card.for_caller(context.state.get(ALLOWED_SKILLS), call_of(context).entrypoint_url)
 
 

@@ -50,13 +50,13 @@ class AgentServices:
     def push(self) -> PushRegistry:
         """Registry of push configs; raises PushNotSupported if the agent sends no push notifications."""
         if self.registry is None or not self.card.capabilities.push_notifications:
-            raise PushNotSupported("This agent sends no push notifications; its card says so.")
+            raise PushNotSupported("This agent sends no push notifications; see its card.")
         return self.registry
 
     def require_streaming(self, instead: str) -> None:
         """Raise NotSupported with an alternative, unless the card offers streams."""
         if not self.card.capabilities.streaming:
-            raise NotSupported(f"This agent does not stream; its card says so. {instead}.")
+            raise NotSupported(f"This agent does not stream; see its card. {instead}.")
 
 
 Json = Any

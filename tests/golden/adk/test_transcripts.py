@@ -16,7 +16,7 @@ TRANSCRIPTS = sorted(HERE.glob("*.sse"))
 
 
 @pytest.mark.parametrize("transcript", TRANSCRIPTS, ids=lambda path: path.stem)
-async def test_stream_equals_its_transcript(transcript: Path) -> None:
+async def test_stream_matches_its_transcript(transcript: Path) -> None:
     name, _, version = transcript.stem.partition(".")
     expected = golden.read(transcript)
     agent = served(getattr(agents, name)())

@@ -20,11 +20,11 @@ ROW = re.compile(
 ROWS = ROW.findall((ROOT / "docs" / "limits.md").read_text(encoding="utf-8"))
 
 
-class _AnyTag(yaml.SafeLoader):
+class _TagIgnoringLoader(yaml.SafeLoader):
     """YAML loader for a template's parameters that ignores its tags."""
 
 
-_AnyTag.add_multi_constructor("!", lambda loader, suffix, node: None)
+_TagIgnoringLoader.add_multi_constructor("!", lambda loader, suffix, node: None)
 
 
 def in_code(name: str) -> float:
@@ -37,7 +37,7 @@ def in_code(name: str) -> float:
 
 
 def in_template(name: str) -> float:
-    document: dict[str, Any] = yaml.load((ROOT / "template.yaml").read_text(), _AnyTag)  # noqa: S506  # a SafeLoader
+    document: dict[str, Any] = yaml.load((ROOT / "template.yaml").read_text(), _TagIgnoringLoader)  # noqa: S506  # a SafeLoader
     first, *rest = name.split(".")
     if not rest:
         return float(document["Parameters"][first]["Default"])

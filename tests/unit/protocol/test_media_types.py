@@ -7,14 +7,14 @@ import pytest
 from aion_core.errors import ContentTypeNotSupported, InvalidMessage
 from aion_core.protocol.message_rules import check_accepted, check_parts, modes_of, type_of
 from aion_core.protocol.types import AgentCard, AgentSkill, Part
-from tests.support.agents.scripted import LeaseHeld
+from tests.support.agents.scripted import GatedAgent
 from tests.support.service import Parts, http, parts, send
 
 TEXT = ["text/plain"]
 
 
 def free() -> Parts:
-    agent = LeaseHeld()
+    agent = GatedAgent()
     agent.go.set()
     return parts(agent)
 
@@ -78,7 +78,7 @@ def test_part_must_match_input_mode(part: Part, takes: list[str], taken: bool) -
     else:
         with pytest.raises(ContentTypeNotSupported) as refused:
             check_parts([part], takes)
-        assert str(refused.value) == f"message.parts[0] is {type_of(part)}; this agent takes {', '.join(takes)}."
+        assert str(refused.value) == f"message.parts[0] is {type_of(part)}; this agent accepts {', '.join(takes)}."
 
 
 def test_invalid_media_type_is_refused() -> None:

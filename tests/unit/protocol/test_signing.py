@@ -206,7 +206,7 @@ def test_changed_card_does_not_verify(path: tuple[Any, ...], value: Any) -> None
     for step in path[:-1]:
         holder = holder[step]
     holder[path[-1]] = value
-    with pytest.raises(NotVerified, match="No signature of the card holds"):
+    with pytest.raises(NotVerified, match="The card has no valid signature"):
         verify_card(card, lambda _: [key])
 
 
@@ -333,17 +333,17 @@ def odd_keys() -> Iterator[tuple[str, str]]:
         locked = encryption or serialization.NoEncryption()
         return str(key.private_bytes(serialization.Encoding.PEM, form, locked).decode())
 
-    yield "", "no key in PEM or JWK form"
-    yield "hello", "no key in PEM or JWK form"
-    yield "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "no key in PEM or JWK form"
+    yield "", "not a key in PEM or JWK form"
+    yield "hello", "not a key in PEM or JWK form"
+    yield "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "not a key in PEM or JWK form"
     yield pem(ec.generate_private_key(ec.SECP384R1())), "an EC key of curve P-256"
     yield pem(rsa.generate_private_key(public_exponent=65537, key_size=1024)), "RSA key of 1024 bits"  # noqa: S505  # too short
     locked = serialization.BestAvailableEncryption(b"secret")
     yield pem(ec.generate_private_key(ec.SECP256R1()), locked), "encrypted"
-    yield '{"kty": "EC"', "is no JSON"
-    yield '{"kty": "oct", "k": "c2VjcmV0"}', "no JWK|has to be"
+    yield '{"kty": "EC"', "is not JSON"
+    yield '{"kty": "oct", "k": "c2VjcmV0"}', "not a JWK|has to be"
     yield json.dumps({**CardKey.generate()[0].public_jwk(), "alg": "RS256"}), "alg is not ES256"
-    yield json.dumps(CardKey.generate()[0].public_jwk()), "public one, which signs nothing"
+    yield json.dumps(CardKey.generate()[0].public_jwk()), "public key and cannot sign"
 
 
 @pytest.mark.parametrize(("text", "told"), list(odd_keys()), ids=range(10))

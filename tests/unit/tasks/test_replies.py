@@ -1,73 +1,19 @@
 """Response to a message, by `reply` in aion.yaml: its task, or the answer as a Message."""
 
-import asyncio
 import json
-import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
-from aion_core.bootstrap import build_app
-from aion_core.ports import Reply, ReplyAs
-from aion_core.protocol.types import Task, TaskState, TaskStatusUpdateEvent
-from aion_core.settings import Settings
-from aion_core.tasks import replies
-from aion_core.tasks.broadcast import EventBroadcast, StreamItem
-from aion_core.tasks.call import CallContext
-from aion_core.tasks.turn import TurnExecution
-from tests.support.agents.scripted import says
+from aion_core.ports import ReplyAs
+from aion_core.protocol.types import Task, TaskState
 from tests.support.agents.teller import Teller
-from tests.support.clock import ManualClock
-from tests.support.conversation import Conversation
 from tests.support.requests import request
-from tests.support.service import Parts, http, parts, send
-from tests.support.stores import MemoryTaskStore
-from tests.support.wire import DIALECTS, Client, texts
-
-both_dialects = pytest.mark.parametrize("dialect", DIALECTS)
-COMPLETED = {"1.0": "TASK_STATE_COMPLETED", "0.3": "completed"}
-
-
-def caller() -> CallContext:
-    return CallContext("owner", "test")
-
-
-@asynccontextmanager
-async def client_of(made: Parts, dialect: str = "1.0") -> AsyncIterator[Client]:
-    async with http(made.app()) as client:
-        yield Client(client, dialect)
-
-
-def made_with(reply: ReplyAs, agent: Any = None, **options: Any) -> Parts:
-    return parts(agent or Teller(), reply=reply, **options)
-
-
-def another_process(made: Parts, store: MemoryTaskStore, clock: Any, reply: ReplyAs) -> Parts:
-    """Return a service over the same store; its agent must not run."""
-    return parts(Teller(), store, clock, reply=reply)
-
-
-async def heard(made: Parts, text: str, *, call: CallContext | None = None, **options: Any) -> list[StreamItem]:
-    stream = made.service.stream(call or caller(), request(text, **options))
-    return [spoken async for batch in stream for spoken in batch]
-
-
-def kinds(spoken: list[StreamItem]) -> list[str]:
-    return [type(each.payload).__name__ for each in spoken]
-
-
-async def until(condition: Any) -> None:
-    for _ in range(1000):
-        if condition():
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("it does not come true")
-
+from tests.support.service import http, parts
+from tests.support.wire import texts
+from tests.unit.tasks.reply_modes import both_dialects, caller, client_of, made_with, until
 
 # ── A Message ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -274,55 +220,3 @@ async def test_task_mode_is_the_default() -> None:
         ("2", "statusUpdate"),
         ("3", "statusUpdate"),
     ]
-
-
-# ── From aion.yaml ────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-async def test_each_agent_has_its_own_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The example of the documentation, and an agent without the setting."""
-    # The agent is loaded at its first turn; its duration depends on this machine.
-    monkeypatch.setattr(replies, "QUICK_SECONDS", 60.0)
-    (tmp_path / "agent.py").write_text(AGENT)
-    (example,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "replies.md").read_text(), re.DOTALL)
-    (tmp_path / "aion.yaml").write_text(example + "    plain:\n      path: agent.py:graph\n")
-    environ = {"AION_STORE": "memory", "AION_CONFIG": str(tmp_path / "aion.yaml")}
-    async with http(build_app(Settings.from_environ(environ))) as client:
-        results = {
-            agent: (await client.post(f"/agents/{agent}", json=send())).json()["result"]
-            for agent in ("helper", "plain")
-        }
-        listed = {"jsonrpc": "2.0", "id": 7, "method": "ListTasks", "params": {"includeArtifacts": True}}
-        (behind,) = (await client.post("/agents/helper", json=listed)).json()["result"]["tasks"]
-    assert texts(results["helper"]["message"]["parts"]) == ["an answer"]
-    assert texts(results["plain"]["task"]["status"]["message"]["parts"]) == ["an answer"]
-    assert texts(behind["artifacts"][0]["parts"]) == ["an answer"]
-    assert "message" not in behind["status"]
-
-
-ROOT = Path(__file__).parents[3]
-AGENT = """
-from langchain_core.messages import AIMessage
-from langgraph.graph import START, MessagesState, StateGraph
-
-graph = StateGraph(MessagesState).add_node("say", lambda state: {"messages": [AIMessage("an answer")]})
-graph.add_edge(START, "say")
-"""
-
-
-@pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
-async def test_pending_input_takes_message_reply_back(reply: ReplyAs, clock: ManualClock) -> None:
-    """A message waits for the task, and the task continues: readers must not wait for a Message."""
-    chat = Conversation(MemoryTaskStore(clock), clock)
-    begun = await chat.starts()
-    log = await chat.store.log(begun.head.key)
-    assert log is not None
-    run = EventBroadcast(log.events)
-    turn = TurnExecution(begun, run, chat.store, clock, None, reply=reply)
-    await chat.queues("t-m-1", "m-2")
-    await turn.end(Reply(says("answer")), run_next=False)
-    assert not run.replies_with_message
-    event = run.log[-1].event
-    assert isinstance(event, TaskStatusUpdateEvent)
-    assert event.status.state == TaskState.TASK_STATE_WORKING
-    assert not event.HasField("metadata")

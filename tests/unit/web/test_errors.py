@@ -8,7 +8,7 @@ import pytest
 
 from aion_core.clock import SystemClock
 from aion_core.errors import StoreCorrupt, StoreError, StoreUnavailable, TaskNotFound
-from tests.support.agents.scripted import LeaseHeld
+from tests.support.agents.scripted import GatedAgent
 from tests.support.failing import Failing
 from tests.support.service import http, parts, send
 from tests.support.stores import MemoryTaskStore
@@ -39,7 +39,7 @@ async def fails(binding: str, error: Exception, *, operation: str = "create") ->
     """Return the response to a message while the store's operation fails."""
     store: Any = Failing(MemoryTaskStore(SystemClock()))
     store.refuse(error, **{operation: 100})
-    agent = LeaseHeld()
+    agent = GatedAgent()
     agent.go.set()
     made = parts(agent, store)
     async with http(made.app()) as client:
@@ -82,7 +82,7 @@ async def test_error_in_mid_stream_is_logged_once(caplog: pytest.LogCaptureFixtu
     assert "event: error" not in answer.text, "the turn logs what it cannot record"
     caplog.clear()
     store: Any = Failing(MemoryTaskStore(SystemClock()))
-    made = parts(LeaseHeld(), store)
+    made = parts(GatedAgent(), store)
     async with http(made.app()) as client:
         body = {**send("hi"), "params": {**send("hi")["params"], "configuration": {"returnImmediately": True}}}
         task = (await client.post("/", json=body)).json()["result"]["task"]["id"]

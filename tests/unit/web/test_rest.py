@@ -18,7 +18,7 @@ from aion_core.errors import StoreCorrupt, StoreUnavailable
 from aion_core.web.middleware import AwaitBackgroundTurnsMiddleware
 from aion_core.web.request_context import CallContextBuilder
 from tests.support.agents.counting import talking
-from tests.support.agents.scripted import Asking, LeaseHeld
+from tests.support.agents.scripted import Asking, GatedAgent
 from tests.support.asgi import ask
 from tests.support.clock import ManualClock
 from tests.support.sdk_handler import SdkHandler
@@ -73,7 +73,7 @@ async def test_cancel_body_is_optional() -> None:
 async def test_frames_equal_frames_of_sdk(fails: bool) -> None:
     """Each frame is a StreamResponse; an interrupted stream ends with the same error."""
     store = Breaking(ManualClock())
-    made = parts(LeaseHeld() if fails else talking(3), store)
+    made = parts(GatedAgent() if fails else talking(3), store)
     handler = SdkHandler(made)
     sdk = AwaitBackgroundTurnsMiddleware(Starlette(routes=create_rest_routes(handler, CallContextBuilder("test"))))
     headers = {"A2A-Version": "1.0"}
@@ -84,7 +84,7 @@ async def test_frames_equal_frames_of_sdk(fails: bool) -> None:
             store.breaks_after = 1
             mine = await ours.get(f"/tasks/{task['id']}:subscribe")
             their = await theirs.get(f"/tasks/{task['id']}:subscribe", headers=headers)
-            assert isinstance(made.agent, LeaseHeld)
+            assert isinstance(made.agent, GatedAgent)
             made.agent.go.set()
         else:
             mine = await ours.post("/message:stream", json=body(contextId="c-1"))

@@ -21,7 +21,7 @@ from aion_core.protocol.types import Message, Part
 from aion_core.web.middleware import AwaitBackgroundTurnsMiddleware
 from aion_core.web.request_context import CallContextBuilder
 from aion_core.web.sse import Frames, jsonrpc_v1
-from tests.support.agents.scripted import LeaseHeld
+from tests.support.agents.scripted import GatedAgent
 from tests.support.sdk_handler import SdkHandler
 from tests.support.service import Parts, http, parts, send
 from tests.support.stores import MemoryTaskStore
@@ -101,7 +101,7 @@ class Losing(MemoryTaskStore):
 
 @pytest.mark.parametrize(("method", "version"), [("SubscribeToTask", "1.0"), ("tasks/resubscribe", "0.3")])
 async def test_interrupted_stream_ends_with_error_of_sdk(method: str, version: str) -> None:
-    agent = LeaseHeld()
+    agent = GatedAgent()
     made = parts(agent, Losing(SystemClock()))
     begin = send(contextId="c-1")
     begin["params"]["configuration"] = {"returnImmediately": True}
@@ -131,7 +131,7 @@ async def test_idle_stream_sends_comments(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(EventSourceResponse, "DEFAULT_PING_INTERVAL", 0.01)
     answers = []
     for of in (Parts.app, the_sdks_app):
-        agent = LeaseHeld()
+        agent = GatedAgent()
         async with http(of(parts(agent))) as client:
             headers = {"A2A-Version": "1.0"}
             asked = asyncio.ensure_future(client.post("/", json=send(method="SendStreamingMessage"), headers=headers))

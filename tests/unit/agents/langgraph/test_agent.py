@@ -3,8 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import Enum
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -18,33 +16,12 @@ from langgraph.graph import START, MessagesState, StateGraph, add_messages
 from langgraph.prebuilt import create_react_agent
 from langgraph.runtime import Runtime
 from langgraph.types import interrupt
-from pydantic import BaseModel
 
 from aion.langgraph import AionContext, get_aion_context
 from aion.shared.types import A2AInbox, A2AOutbox
 from aion_core.protocol.types import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
 from tests.support.service import http, parts, send
 from tests.unit.agents.langgraph.requests import Envelope, State, ask, dialect, echo, one_node, said  # noqa: F401  # a fixture
-
-
-class Mood(Enum):
-    GOOD = "good"
-
-
-@dataclass
-class Visit:
-    number: int
-
-
-class Profile(BaseModel):
-    name: str
-    mood: Mood
-    visits: list[Visit]
-
-
-class ProfileState(TypedDict):
-    messages: Annotated[list[AnyMessage], add_messages]
-    profile: Profile | None
 
 
 async def aecho(state: State) -> State:

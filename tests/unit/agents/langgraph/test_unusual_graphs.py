@@ -5,7 +5,9 @@ import json
 import time
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import Enum
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -16,6 +18,7 @@ from langgraph.func import task as durable_task
 from langgraph.graph import START, MessagesState, StateGraph, add_messages
 from langgraph.runtime import Runtime
 from langgraph.types import RetryPolicy, StreamWriter, interrupt
+from pydantic import BaseModel
 
 from aion.langgraph import AionContext
 from aion.langgraph.stream import emit_data, emit_message
@@ -23,7 +26,28 @@ from aion.shared.types import A2AOutbox
 from aion_core.protocol.types import Artifact, Part, Task
 from tests.support.service import http, parts, send
 from tests.unit.agents.langgraph.requests import Envelope, State, ask, dialect, echo, one_node, said  # noqa: F401  # a fixture
-from tests.unit.agents.langgraph.test_agent import Mood, Profile, ProfileState, ToolCaller, Visit
+from tests.unit.agents.langgraph.test_agent import ToolCaller
+
+
+class Mood(Enum):
+    GOOD = "good"
+
+
+@dataclass
+class Visit:
+    number: int
+
+
+class Profile(BaseModel):
+    name: str
+    mood: Mood
+    visits: list[Visit]
+
+
+class ProfileState(TypedDict):
+    messages: Annotated[list[AnyMessage], add_messages]
+    profile: Profile | None
+
 
 # ── Unusual graphs ────────────────────────────────────────────────────────────────────────────────────────────────────
 

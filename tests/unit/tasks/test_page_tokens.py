@@ -40,7 +40,7 @@ def refused(token: str, tasks: TaskFilter = TASKS, secret: bytes = SECRET) -> st
     with pytest.raises(InvalidMessage) as raised:
         page_tokens.read(secret, tasks, token)
     assert raised.value.field == "pageToken"
-    assert "leave it out" in str(raised.value), "it says what to do"
+    assert "leave it out" in str(raised.value), "the error has a remedy"
     return str(raised.value)
 
 

@@ -49,7 +49,7 @@ class Clerk:
 
 
 @dataclass
-class Desk:
+class ApiClient:
     """A client of the app, and the app's parts."""
 
     http: httpx.AsyncClient
@@ -101,21 +101,21 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(clock: ManualClock) -> AsyncIterator[Desk]:
+async def desk(clock: ManualClock) -> AsyncIterator[ApiClient]:
     store = MemoryTaskStore(clock)
     made = parts(Clerk(), store, clock, task_list=MemoryTaskList(store))
     async with http(made.app()) as client:
-        yield Desk(client, store, made.lister, clock)
+        yield ApiClient(client, store, made.lister, clock)
 
 
 # ── Filters and order ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_whoever_has_no_tasks_gets_an_empty_list(desk: Desk) -> None:
+async def test_whoever_has_no_tasks_gets_an_empty_list(desk: ApiClient) -> None:
     assert await desk.list() == {"tasks": [], "nextPageToken": "", "pageSize": 50, "totalSize": 0}
 
 
-async def test_tasks_are_listed_by_their_last_status(desk: Desk) -> None:
+async def test_tasks_are_listed_by_their_last_status(desk: ApiClient) -> None:
     """Most recently updated first (A2A 3.1.4)."""
     first = await desk.ask("ask", contextId="c-1")
     second, third = await desk.ask(), await desk.ask("fail")
@@ -128,7 +128,7 @@ async def test_tasks_are_listed_by_their_last_status(desk: Desk) -> None:
     assert times == sorted(times, reverse=True)
 
 
-async def test_listed_task_equals_get_task(desk: Desk) -> None:
+async def test_listed_task_equals_get_task(desk: ApiClient) -> None:
     """Except for omitted fields."""
     task_id = await desk.ask("file")
     get = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": task_id}}
@@ -142,7 +142,7 @@ async def test_listed_task_equals_get_task(desk: Desk) -> None:
     assert listed["artifacts"][0]["parts"][0]["text"] == read["artifacts"][0]["parts"][0]["text"] == "content"
 
 
-async def test_artifacts_are_listed_on_request_only(desk: Desk) -> None:
+async def test_artifacts_are_listed_on_request_only(desk: ApiClient) -> None:
     """The key is absent, not empty (A2A 3.1.4)."""
     await desk.ask("file")
     await desk.ask()
@@ -153,7 +153,7 @@ async def test_artifacts_are_listed_on_request_only(desk: Desk) -> None:
     assert without["artifacts"] == []
 
 
-async def test_history_is_as_long_as_asked_for(desk: Desk) -> None:
+async def test_history_is_as_long_as_asked_for(desk: ApiClient) -> None:
     """A2A 3.2.4."""
     task = await desk.ask("ask")
     await desk.ask("the answer", taskId=task)
@@ -168,7 +168,7 @@ async def test_history_is_as_long_as_asked_for(desk: Desk) -> None:
     assert lengths[2] == ["answer", "the answer"]
 
 
-async def test_a_context_is_listed_by_itself(desk: Desk) -> None:
+async def test_a_context_is_listed_by_itself(desk: ApiClient) -> None:
     mine = [await desk.ask(contextId="c-1") for _ in range(3)]
     await desk.ask(contextId="c-2")
     assert await desk.ids(contextId="c-1") == mine[::-1]
@@ -176,7 +176,7 @@ async def test_a_context_is_listed_by_itself(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("context_id", ["unknown", "other-3", "c-", "x" * 128])
-async def test_an_unknown_context_is_an_empty_list(desk: Desk, context_id: str) -> None:
+async def test_an_unknown_context_is_an_empty_list(desk: ApiClient, context_id: str) -> None:
     """Another agent's is omitted too."""
     await desk.ask(contextId="c-1")
     await desk.keep(3, owner="somebody", context_id="other-3")
@@ -184,7 +184,7 @@ async def test_an_unknown_context_is_an_empty_list(desk: Desk, context_id: str) 
     assert listed == {"tasks": [], "nextPageToken": "", "pageSize": 50, "totalSize": 0}
 
 
-async def test_foreign_tasks_are_never_listed(desk: Desk) -> None:
+async def test_foreign_tasks_are_never_listed(desk: ApiClient) -> None:
     mine = [await desk.keep(number, context_id="shared") for number in (1, 4)]
     await desk.keep(2, agent="another", context_id="shared")
     await desk.keep(3, owner="somebody", context_id="shared")
@@ -198,7 +198,7 @@ async def test_foreign_tasks_are_never_listed(desk: Desk) -> None:
         assert found == mine[::-1]
 
 
-async def test_a_state_is_listed_by_itself(desk: Desk) -> None:
+async def test_a_state_is_listed_by_itself(desk: ApiClient) -> None:
     tasks = {
         "TASK_STATE_COMPLETED": await desk.ask(),
         "TASK_STATE_FAILED": await desk.ask("fail"),
@@ -220,7 +220,7 @@ def wire(at: datetime) -> str:
     return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-async def test_filter_by_time_includes_that_time(desk: Desk) -> None:
+async def test_filter_by_time_includes_that_time(desk: ApiClient) -> None:
     for _ in range(3):
         await desk.ask()
     tasks = (await desk.list())["tasks"]
@@ -240,7 +240,7 @@ async def test_filter_by_time_includes_that_time(desk: Desk) -> None:
 # ── Pages ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_hundred_tasks_come_in_pages(desk: Desk) -> None:
+async def test_a_hundred_tasks_come_in_pages(desk: ApiClient) -> None:
     expected = [await desk.keep(number) for number in range(101)][::-1]
     found: list[str] = []
     token = ""
@@ -259,7 +259,7 @@ async def test_a_hundred_tasks_come_in_pages(desk: Desk) -> None:
     assert await desk.ids(pageSize=7, pageToken=plain["nextPageToken"]) == expected[50:57], "pages may change size"
 
 
-async def test_a_full_last_page_is_the_last(desk: Desk) -> None:
+async def test_a_full_last_page_is_the_last(desk: ApiClient) -> None:
     for number in range(4):
         await desk.keep(number)
     token = (await desk.list(pageSize=2))["nextPageToken"]
@@ -268,7 +268,7 @@ async def test_a_full_last_page_is_the_last(desk: Desk) -> None:
     assert (await desk.list(pageSize=1))["nextPageToken"] != ""
 
 
-async def test_page_is_limited_in_size(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_page_is_limited_in_size(desk: ApiClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "MAX_PAGE_BYTES", 2000)
     expected = [await desk.ask("x" * 300) for _ in range(9)][::-1]
     expected.insert(0, await desk.ask("x" * 3000))
@@ -282,12 +282,12 @@ async def test_page_is_limited_in_size(desk: Desk, monkeypatch: pytest.MonkeyPat
         found.extend(task["id"] for task in listed["tasks"])
         token = listed["nextPageToken"]
     assert found == expected
-    assert pages[0] == 1, "one that is too large by itself is a page by itself"
+    assert pages[0] == 1, "a large task is a page of its own"
     assert max(pages) > 1
-    assert await desk.ids(historyLength=0, pageSize=3) == expected[:3], "what is not asked for does not count"
+    assert await desk.ids(historyLength=0, pageSize=3) == expected[:3], "omitted artifacts do not count"
 
 
-async def test_moving_task_is_not_listed_twice(desk: Desk) -> None:
+async def test_moving_task_is_not_listed_twice(desk: ApiClient) -> None:
     moved = await desk.ask("ask")
     others = [await desk.ask() for _ in range(3)]
     first = await desk.list(pageSize=2)
@@ -326,7 +326,7 @@ async def test_moving_task_is_not_listed_twice(desk: Desk) -> None:
     ],
     ids=str,
 )
-async def test_a_field_that_cannot_be_used_is_named(desk: Desk, params: dict[str, Any], field: str) -> None:
+async def test_a_field_that_cannot_be_used_is_named(desk: ApiClient, params: dict[str, Any], field: str) -> None:
     await desk.keep(1)
     assert field in await desk.refused(field, **params)
 
@@ -352,21 +352,21 @@ async def test_a_field_that_cannot_be_used_is_named(desk: Desk, params: dict[str
     ],
     ids=str,
 )
-async def test_a_field_of_another_type_is_named_too(desk: Desk, params: dict[str, Any], field: str) -> None:
+async def test_a_field_of_another_type_is_named_too(desk: ApiClient, params: dict[str, Any], field: str) -> None:
     assert field in await desk.refused(**params)
 
 
-async def test_an_unknown_status_is_told_the_known_ones(desk: Desk) -> None:
+async def test_unknown_status_error_lists_known_states(desk: ApiClient) -> None:
     sentence = await desk.refused("status", status="completed")
     assert all(state in sentence for state in STATES)
 
 
-async def test_unknown_fields_are_passed_over(desk: Desk) -> None:
+async def test_unknown_fields_are_passed_over(desk: ApiClient) -> None:
     task = await desk.keep(1)
     assert await desk.ids(color="blue", page_size=None) == [task]
 
 
-async def test_changed_page_token_is_refused(desk: Desk) -> None:
+async def test_changed_page_token_is_refused(desk: ApiClient) -> None:
     for number in range(3):
         await desk.keep(number)
     token = (await desk.list(pageSize=1))["nextPageToken"]
@@ -386,7 +386,7 @@ async def test_changed_page_token_is_refused(desk: Desk) -> None:
         assert "leave it out" in await desk.refused("pageToken", pageToken=bad)
 
 
-async def test_page_token_is_valid_for_its_list_only(desk: Desk) -> None:
+async def test_page_token_is_valid_for_its_list_only(desk: ApiClient) -> None:
     for number in range(3):
         await desk.keep(number, context_id="c-1")
     token = (await desk.list(pageSize=1))["nextPageToken"]
@@ -404,7 +404,7 @@ async def test_page_token_is_valid_for_its_list_only(desk: Desk) -> None:
 @pytest.mark.parametrize(
     "other", [CallContext("somebody", "test"), CallContext("anonymous", "another")], ids=["owner", "agent"]
 )
-async def test_a_page_token_of_another_caller_is_refused(desk: Desk, other: CallContext) -> None:
+async def test_a_page_token_of_another_caller_is_refused(desk: ApiClient, other: CallContext) -> None:
     for number in range(3):
         await desk.keep(number)
         await desk.keep(number + 10, owner=other.owner, agent=other.agent)
@@ -413,7 +413,7 @@ async def test_a_page_token_of_another_caller_is_refused(desk: Desk, other: Call
         await desk.lister.list_tasks(other, ListTasksRequest(page_token=token))
 
 
-async def test_v03_has_no_list(desk: Desk) -> None:
+async def test_v03_has_no_list(desk: ApiClient) -> None:
     """By REST only; JSON-RPC cannot send it."""
     for method in ("tasks/list", "tasks/listTasks"):
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {}}
@@ -425,7 +425,7 @@ async def test_v03_has_no_list(desk: Desk) -> None:
 # ── SDK client ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_the_official_client_lists_page_by_page(desk: Desk) -> None:
+async def test_the_official_client_lists_page_by_page(desk: ApiClient) -> None:
     expected = [await desk.ask() for _ in range(5)][::-1]
     failed = await desk.ask("fail", contextId="c-1")
     card = await A2ACardResolver(desk.http, "http://test").get_agent_card()
@@ -445,7 +445,6 @@ async def test_the_official_client_lists_page_by_page(desk: Desk) -> None:
     )
     assert [task.id for task in filtered.tasks] == [failed]
     assert not filtered.tasks[0].history
-    with pytest.raises(InvalidParamsError, match="pageSize"):
-        await client.list_tasks(ListTasksRequest(page_size=101))
-    with pytest.raises(InvalidParamsError, match="pageToken"):
-        await client.list_tasks(ListTasksRequest(page_token="garbage"))
+    for wrong, field in (({"page_size": 101}, "pageSize"), ({"page_token": "x"}, "pageToken")):
+        with pytest.raises(InvalidParamsError, match=field):
+            await client.list_tasks(ListTasksRequest(**wrong))

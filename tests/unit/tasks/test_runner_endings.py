@@ -37,17 +37,17 @@ from aion_core.tasks.broadcast import EventBroadcast
 from aion_core.tasks.call import CallContext, Deadline
 from aion_core.tasks.subscription import SharedReads
 from aion_core.tasks.sweep import Sweep
-from tests.support.agents.scripted import LeaseHeld, says
+from tests.support.agents.scripted import GatedAgent, says
 from tests.support.clock import ManualClock
 from tests.support.requests import request
-from tests.support.service import parts
+from tests.support.service import parts, send_task
 from tests.support.stores import MemoryTaskStore
 
 COMPLETED, FAILED = TaskState.TASK_STATE_COMPLETED, TaskState.TASK_STATE_FAILED
 CONTEXT = ContextKey("owner", "test", "c")
 
 
-def free(agent: LeaseHeld) -> LeaseHeld:
+def free(agent: GatedAgent) -> GatedAgent:
     agent.go.set()
     return agent
 
@@ -76,23 +76,23 @@ async def test_turn_publishes_its_end_after_late_response() -> None:
             return ended
 
     clock = SystemClock()
-    made = parts(free(LeaseHeld()), Late(clock), clock, lease_seconds=0.15)
+    made = parts(free(GatedAgent()), Late(clock), clock, lease_seconds=0.15)
     call = CallContext("owner", "test")
-    heard = [spoken async for batch in made.service.stream(call, request()) for spoken in batch]
-    assert [spoken.id for spoken in heard][-1] == "3"
-    assert heard[-1].payload.status.state == COMPLETED  # type: ignore[union-attr]
+    items = [item async for batch in made.service.stream(call, request()) for item in batch]
+    assert [item.id for item in items][-1] == "3"
+    assert items[-1].payload.status.state == COMPLETED  # type: ignore[union-attr]
 
 
 async def test_queued_turn_gets_wake_up_at_deadline() -> None:
     """No sweep runs here."""
     clock = ManualClock()
-    agent = LeaseHeld()
+    agent = GatedAgent()
     made = parts(agent, MemoryTaskStore(clock, lease_seconds=10_000), clock, lease_seconds=10_000)
     ends_soon = CallContext("owner", "test", deadline=Deadline(clock.now() + timedelta(seconds=50)))
-    first = asyncio.create_task(made.service.send(ends_soon, request("one")))
+    first = asyncio.create_task(send_task(made.service, ends_soon, request("one")))
     await agent.spoke.wait()
-    second = await made.service.send(
-        CallContext("owner", "test"), request("two", message_id="m-2", return_immediately=True)
+    second = await send_task(
+        made.service, CallContext("owner", "test"), request("two", message_id="m-2", return_immediately=True)
     )
     await made.work_queue.quiet()
     assert agent.asked == ["one"]
@@ -108,15 +108,15 @@ async def test_repeat_runs_turn_of_dead_holder(how: str) -> None:
     """No wake-up message arrives and no sweep runs here."""
     clock = ManualClock()
     store = MemoryTaskStore(clock)
-    agent = free(LeaseHeld())
+    agent = free(GatedAgent())
     made = parts(agent, store, clock)
     made.work_queue.close()
     call = CallContext("owner", "test")
-    task = await made.service.send(call, request("one", return_immediately=True))
+    task = await send_task(made.service, call, request("one", return_immediately=True))
     await store.begin(CONTEXT, holder="dies")
     clock.move(31)
     next_one = request("one") if how == "again" else request("two", message_id="m-2")
-    answering = asyncio.create_task(made.service.send(call, next_one))
+    answering = asyncio.create_task(send_task(made.service, call, next_one))
     async with asyncio.timeout(20):
         while not answering.done():
             # The store repeats a refused transaction after a moment of real time.
@@ -155,7 +155,7 @@ async def test_suspended_turn_closes_its_delta() -> None:
     made.work_queue.answered_by(lambda wake_up: asyncio.sleep(0))
     deadline = Deadline()
     call = CallContext("owner", "test", deadline=deadline)
-    sending = asyncio.create_task(made.service.send(call, request()))
+    sending = asyncio.create_task(send_task(made.service, call, request()))
     await agent.spoke.wait()
     deadline.now.set()
     while call.background:
@@ -188,7 +188,7 @@ class Ordered(MemoryTaskStore):
 async def test_chunks_are_stored_before_the_next_event() -> None:
     """A reader of the event already has the chunks before it."""
 
-    class Speaks(LeaseHeld):
+    class Streams(GatedAgent):
         async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
             for word in ("one ", "two "):
                 yield Chunk(word, "call")
@@ -197,7 +197,7 @@ async def test_chunks_are_stored_before_the_next_event() -> None:
 
     clock = SystemClock()
     store = Ordered(clock)
-    await parts(Speaks(), store, clock).service.send(CallContext("owner", "test"), request())
+    await send_task(parts(Streams(), store, clock).service, CallContext("owner", "test"), request())
     assert "".join(store.order) == "one two event"
 
 
@@ -222,9 +222,9 @@ async def test_reader_receives_event_before_its_chunks() -> None:
 
     clock = ManualClock()
     store = Between(clock)
-    made = parts(LeaseHeld(), store, clock)
+    made = parts(GatedAgent(), store, clock)
     made.work_queue.close()
-    task = await made.service.send(CallContext("owner", "test"), request(return_immediately=True))
+    task = await send_task(made.service, CallContext("owner", "test"), request(return_immediately=True))
     begun = await store.begin(CONTEXT, holder="here")
     assert isinstance(begun, TurnStarted)
     store.lease, store.begun_head = begun.lease, begun.head
@@ -235,7 +235,7 @@ async def test_reader_receives_event_before_its_chunks() -> None:
     while not reading.done():
         await asyncio.sleep(0)
         clock.move(0.1)
-    assert [spoken.id for spoken in await reading] == ["3", "3.1.0"]
+    assert [item.id for item in await reading] == ["3", "3.1.0"]
     await tail.aclose()
 
 
@@ -247,9 +247,9 @@ async def test_sweep_skips_timers_of_another_sweep() -> None:
             return False
 
     store = Claimed(clock)
-    made = parts(LeaseHeld(), store, clock)
+    made = parts(GatedAgent(), store, clock)
     made.work_queue.close()
-    await made.service.send(CallContext("owner", "test"), request(return_immediately=True))
+    await send_task(made.service, CallContext("owner", "test"), request(return_immediately=True))
     clock.move(31)
     work_queue = Enqueued(clock)
     swept = await Sweep(store, work_queue).once()
@@ -272,12 +272,12 @@ async def test_unreadable_task_fails_without_blocking_its_context(gone: str) -> 
             return Log(log.head, tuple(replace(entry, message=None) for entry in log.events[1:]))
 
     store = Broken(clock)
-    agent = free(LeaseHeld())
+    agent = free(GatedAgent())
     made = parts(agent, store, clock)
     made.work_queue.answered_by(lambda wake_up: asyncio.sleep(0))
     call = CallContext("owner", "test")
-    first = await made.service.send(call, request("one", return_immediately=True))
-    second = await made.service.send(call, request("two", message_id="m-2", return_immediately=True))
+    first = await send_task(made.service, call, request("one", return_immediately=True))
+    second = await send_task(made.service, call, request("two", message_id="m-2", return_immediately=True))
     store.broken = first.id
     await made.worker.handle(WakeUp(CONTEXT))
     head = await store.head(TaskKey("owner", first.id))
@@ -295,12 +295,12 @@ async def test_turn_is_retried_later_after_store_error() -> None:
             raise StoreUnavailable("throttled")
 
     store = Refusing(clock)
-    made = parts(free(LeaseHeld()), store, clock, lease_seconds=30)
+    made = parts(free(GatedAgent()), store, clock, lease_seconds=30)
     work_queue = Enqueued(clock)
     work_queue.answered_by(lambda wake_up: asyncio.sleep(0))
     made.worker._runner._work_queue = work_queue
     made.work_queue.close()
-    await made.service.send(CallContext("owner", "test"), request(return_immediately=True))
+    await send_task(made.service, CallContext("owner", "test"), request(return_immediately=True))
     begun = await store.begin(CONTEXT, holder="here")
     log = await store.log(next(iter(store.task_keys())))
     assert log is not None
@@ -322,17 +322,17 @@ async def test_reader_survives_short_outage_of_store() -> None:
             return await super().log(key, after=after)
 
     store = Away(clock)
-    agent = LeaseHeld()
+    agent = GatedAgent()
     made = parts(agent, store, clock, lease_seconds=10_000)
     call = CallContext("owner", "test")
-    sending = asyncio.create_task(made.service.send(call, request()))
+    sending = asyncio.create_task(send_task(made.service, call, request()))
     await agent.spoke.wait()
     (key,) = store.task_keys()
-    heard: list[str] = []
+    items: list[str] = []
 
     async def follow() -> None:
         async for batch in made.service.subscribe(call, key.task_id):
-            heard.extend(spoken.id for spoken in batch)
+            items.extend(item.id for item in batch)
 
     following = asyncio.create_task(follow())
     await asyncio.sleep(0.01)
@@ -343,16 +343,16 @@ async def test_reader_survives_short_outage_of_store() -> None:
         await asyncio.sleep(0)
     await following
     await sending
-    assert heard[-1] == "3"
+    assert items[-1] == "3"
 
 
 async def test_blocking_send_returns_before_its_deadline() -> None:
     """It returns the current task if the deadline is sooner than `blocking_wait`."""
     clock = ManualClock()
-    agent = LeaseHeld()
+    agent = GatedAgent()
     made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000)
     call = CallContext("owner", "test", deadline=Deadline(clock.now() + timedelta(seconds=60)))
-    sending = asyncio.create_task(made.service.send(call, request()))
+    sending = asyncio.create_task(send_task(made.service, call, request()))
     await agent.spoke.wait()
     for _ in range(55):
         clock.move(1)
@@ -377,14 +377,16 @@ async def test_repeated_answer_without_task_id_is_known() -> None:
 async def test_next_turn_begins_only_with_time_for_it(left: float, answered: list[str]) -> None:
     """No wake-up message arrives: the first turn's process runs the second turn, or leaves it."""
     clock = ManualClock()
-    agent = free(LeaseHeld())
+    agent = free(GatedAgent())
     agent.go.clear()
     made = parts(agent, MemoryTaskStore(clock, lease_seconds=10_000), clock, lease_seconds=10_000)
     made.work_queue.close()
     first_call = CallContext("owner", "test", deadline=Deadline(clock.now() + timedelta(seconds=left)))
-    first = asyncio.create_task(made.service.send(first_call, request("one")))
+    first = asyncio.create_task(send_task(made.service, first_call, request("one")))
     await agent.spoke.wait()
-    await made.service.send(CallContext("owner", "test"), request("two", message_id="m-2", return_immediately=True))
+    await send_task(
+        made.service, CallContext("owner", "test"), request("two", message_id="m-2", return_immediately=True)
+    )
     agent.go.set()
     await first
     for work in list(first_call.background):

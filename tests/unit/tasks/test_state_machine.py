@@ -163,7 +163,7 @@ class Clients(RuleBasedStateMachine):
         before, now = self.seen[task_id], self._rpc("GetTask", id=task_id)["result"]
         was, state = before["status"]["state"], now["status"]["state"]
         if was in TERMINAL:
-            assert now == before, "what has ended stays as it is"
+            assert now == before, "ended tasks do not change"
         else:
             assert state in FOLLOWS[was], f"{state} after {was}"
         ids = [held["messageId"] for held in [*now.get("history", []), now["status"].get("message")] if held]

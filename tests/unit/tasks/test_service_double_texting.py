@@ -11,20 +11,20 @@ from aion_core.errors import ContextBusy
 from aion_core.ports import Log, TaskKey, WhenBusy
 from aion_core.protocol.types import TaskState
 from aion_core.tasks.call import CallContext
-from tests.support.agents.scripted import Asking, LeaseHeld
+from tests.support.agents.scripted import Asking, GatedAgent
 from tests.support.requests import request
-from tests.support.service import Parts, parts
+from tests.support.service import Parts, parts, send_task
 from tests.support.stores import MemoryTaskStore
 
 COMPLETED, CANCELED = TaskState.TASK_STATE_COMPLETED, TaskState.TASK_STATE_CANCELED
 
 
-async def running(policy: WhenBusy) -> tuple[Parts, LeaseHeld, CallContext, "asyncio.Task[object]", str]:
+async def running(policy: WhenBusy) -> tuple[Parts, GatedAgent, CallContext, "asyncio.Task[object]", str]:
     """Return an agent running on `one`, and its task."""
-    agent = LeaseHeld()
+    agent = GatedAgent()
     made = parts(agent, double_texting=policy, lease_seconds=3)
     call = CallContext("owner", "test")
-    sending = asyncio.create_task(made.service.send(call, request("one")))
+    sending = asyncio.create_task(send_task(made.service, call, request("one")))
     await agent.spoke.wait()
     (key,) = made.store.task_keys()  # type: ignore[attr-defined]
     return made, agent, call, sending, key.task_id
@@ -32,7 +32,7 @@ async def running(policy: WhenBusy) -> tuple[Parts, LeaseHeld, CallContext, "asy
 
 async def test_queued_message_gets_its_own_task() -> None:
     made, agent, call, first, _ = await running(WhenBusy.ENQUEUE)
-    second = asyncio.create_task(made.service.send(call, request("two", message_id="m-2")))
+    second = asyncio.create_task(send_task(made.service, call, request("two", message_id="m-2")))
     await asyncio.sleep(0.05)
     assert agent.asked == ["one"]
     agent.go.set()
@@ -44,9 +44,11 @@ async def test_queued_message_gets_its_own_task() -> None:
 async def test_message_to_running_task_is_answered_there() -> None:
     """The task does not end before the answer to the second message."""
     made, agent, call, first, task_id = await running(WhenBusy.ENQUEUE)
-    second = asyncio.create_task(made.service.send(call, request("two", message_id="m-2", task_id=task_id)))
+    second = asyncio.create_task(send_task(made.service, call, request("two", message_id="m-2", task_id=task_id)))
     await asyncio.sleep(0.05)
-    third = await made.service.send(call, request("three", message_id="m-3", task_id=task_id, return_immediately=True))
+    third = await send_task(
+        made.service, call, request("three", message_id="m-3", task_id=task_id, return_immediately=True)
+    )
     assert third.id == task_id
     assert third.status.state == TaskState.TASK_STATE_WORKING
     agent.go.set()
@@ -62,7 +64,7 @@ async def test_message_to_running_task_is_answered_there() -> None:
 async def test_repeat_of_queued_message_is_one_message() -> None:
     made, agent, call, first, task_id = await running(WhenBusy.ENQUEUE)
     again = request("two", message_id="m-2", task_id=task_id)
-    repeats = [asyncio.create_task(made.service.send(call, again)) for _ in range(3)]
+    repeats = [asyncio.create_task(send_task(made.service, call, again)) for _ in range(3)]
     await asyncio.sleep(0.05)
     agent.go.set()
     await asyncio.gather(first, *repeats)
@@ -73,17 +75,17 @@ async def test_rejected_message_leaves_no_record() -> None:
     made, agent, call, first, task_id = await running(WhenBusy.REJECT)
     for refused in (request("two", message_id="m-2"), request("two", message_id="m-2", task_id=task_id)):
         with pytest.raises(ContextBusy):
-            await made.service.send(call, refused)
+            await send_task(made.service, call, refused)
     agent.go.set()
     await first
-    again = await made.service.send(call, request("two", message_id="m-2"))
+    again = await send_task(made.service, call, request("two", message_id="m-2"))
     assert again.status.message.parts[0].text == "answer to two", "the same message is welcome afterwards"
 
 
 async def test_interrupting_message_cancels_running_task() -> None:
     made, agent, call, first, task_id = await running(WhenBusy.INTERRUPT)
     agent.spoke.clear()
-    second = asyncio.create_task(made.service.send(call, request("two", message_id="m-2")))
+    second = asyncio.create_task(send_task(made.service, call, request("two", message_id="m-2")))
     await agent.spoke.wait()
     agent.go.set()
     assert (await first).status.state == CANCELED  # type: ignore[attr-defined]
@@ -94,7 +96,7 @@ async def test_interrupting_message_cancels_running_task() -> None:
 async def test_interrupting_message_replaces_turn_of_same_task() -> None:
     made, agent, call, first, task_id = await running(WhenBusy.INTERRUPT)
     agent.spoke.clear()
-    second = asyncio.create_task(made.service.send(call, request("two", message_id="m-2", task_id=task_id)))
+    second = asyncio.create_task(send_task(made.service, call, request("two", message_id="m-2", task_id=task_id)))
     await agent.spoke.wait()
     async with asyncio.timeout(10):
         while not agent.stopped:
@@ -125,8 +127,10 @@ async def test_late_answer_without_task_id_creates_task() -> None:
     store = Slow(SystemClock())
     made = parts(Asking(), store)
     call = CallContext("owner", "test")
-    asking = await made.service.send(call, request("a"))
-    store.between = made.service.send(CallContext("owner", "test"), request("yes", message_id="m-2", task_id=asking.id))
-    other = await made.service.send(call, request("another thing", message_id="m-3"))
+    asking = await send_task(made.service, call, request("a"))
+    store.between = send_task(
+        made.service, CallContext("owner", "test"), request("yes", message_id="m-2", task_id=asking.id)
+    )
+    other = await send_task(made.service, call, request("another thing", message_id="m-3"))
     assert other.id != asking.id
     assert (await made.service.get(call, asking.id)).status.message.parts[0].text == "yes it is"

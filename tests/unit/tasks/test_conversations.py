@@ -1,4 +1,4 @@
-"""GetContext and GetContexts over JSON-RPC, in both protocol versions."""
+"""GetContext and GetContexts over JSON-RPC, and an author's `thread.history`."""
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -8,16 +8,18 @@ from typing import Any
 import httpx
 import pytest
 
+from aion_core.clock import SystemClock
 from aion_core.errors import ContextNotFound, StoreCorrupt
-from aion_core.ports import AnswerAs, ListCursor, Log, ReplyAs, TaskFilter, TaskKey
+from aion_core.ports import AnswerAs, ContextKey, ListCursor, Log, ReplyAs, TaskFilter, TaskKey
 from aion_core.tasks import conversations
 from aion_core.tasks.call import CallContext
 from aion_core.tasks.conversations import Conversations
+from tests.support.agents.scripted import GatedAgent
 from tests.support.agents.teller import Teller
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 from tests.support.requests import request
-from tests.support.service import Parts, http, parts
+from tests.support.service import Parts, http, parts, send_task
 from tests.support.stores import MemoryTaskList, MemoryTaskStore, dynamodb_list, dynamodb_store, new_owner
 from tests.support.wire import Client, texts
 
@@ -25,7 +27,7 @@ NOT_FOUND, PARAMS, VERSION = -32001, -32602, -32009
 
 
 @dataclass
-class Desk:
+class ApiClient:
     """A client of the app, and the app's parts."""
 
     http: httpx.AsyncClient
@@ -51,15 +53,15 @@ class Desk:
         return [text for message in history for text in texts(message["parts"])]
 
 
-async def a_desk(clock: ManualClock, **options: Any) -> AsyncIterator[Desk]:
+async def a_desk(clock: ManualClock, **options: Any) -> AsyncIterator[ApiClient]:
     store = MemoryTaskStore(clock)
     made = parts(Teller(), store, clock, task_list=MemoryTaskList(store), **options)
     async with http(made.app()) as client:
-        yield Desk(client, made, clock)
+        yield ApiClient(client, made, clock)
 
 
 @pytest.fixture
-async def desk(clock: ManualClock) -> AsyncIterator[Desk]:
+async def desk(clock: ManualClock) -> AsyncIterator[ApiClient]:
     async for desk in a_desk(clock):
         yield desk
 
@@ -67,7 +69,7 @@ async def desk(clock: ManualClock) -> AsyncIterator[Desk]:
 # ── GetContext ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_conversation_spans_tasks_of_context(desk: Desk) -> None:
+async def test_conversation_spans_tasks_of_context(desk: ApiClient) -> None:
     """Oldest first, with the newest task's status, without other contexts."""
     await desk.say("hi")
     await desk.say("chunks meanwhile file")
@@ -90,7 +92,7 @@ async def test_conversation_spans_tasks_of_context(desk: Desk) -> None:
     assert {message["role"] for message in found["history"]} == {"ROLE_USER", "ROLE_AGENT"}
 
 
-async def test_the_older_name_answers_in_its_own_dialect(desk: Desk) -> None:
+async def test_the_older_name_answers_in_its_own_dialect(desk: ApiClient) -> None:
     """The method's name selects the version; both spellings of params are accepted."""
     await desk.say("file")
     found = (await desk.call("context/get", context_id="c", history_length=1))["result"]
@@ -118,14 +120,14 @@ async def test_the_older_name_answers_in_its_own_dialect(desk: Desk) -> None:
     ],
 )
 async def test_the_history_is_counted_from_its_newest_message(
-    desk: Desk, params: dict[str, Any], expected: list[str] | None
+    desk: ApiClient, params: dict[str, Any], expected: list[str] | None
 ) -> None:
     for text in ("one", "two", "three"):
         await desk.say(text)
     assert await desk.said(**params) == (expected if expected is not None else await desk.said())
 
 
-async def test_history_can_be_paged_backwards(desk: Desk) -> None:
+async def test_history_can_be_paged_backwards(desk: ApiClient) -> None:
     """Each message once."""
     for number in range(12):
         await desk.say(f"n{number}")
@@ -137,7 +139,7 @@ async def test_history_can_be_paged_backwards(desk: Desk) -> None:
     assert len(whole) == 24
 
 
-async def test_artifacts_are_independent_of_history_length(desk: Desk) -> None:
+async def test_artifacts_are_independent_of_history_length(desk: ApiClient) -> None:
     await desk.say("file")
     await desk.say("hi")
     found = await desk.context(historyLength=0)
@@ -161,9 +163,9 @@ async def test_answer_is_in_history_once(answer: AnswerAs, clock: ManualClock) -
         assert made == ([] if answer is AnswerAs.MESSAGE else ["a-hi", "a-replied"])
 
 
-async def test_foreign_context_is_unknown(desk: Desk) -> None:
+async def test_foreign_context_is_unknown(desk: ApiClient) -> None:
     """The same response as for an unknown context, byte for byte (A2A 3.3.2)."""
-    await desk.made.service.send(CallContext("another owner", "test"), request(context_id="theirs"))
+    await send_task(desk.made.service, CallContext("another owner", "test"), request(context_id="theirs"))
     foreign = await desk.call("GetContext", contextId="theirs")
     assert foreign == await desk.call("GetContext", contextId="nobody-s")
     assert foreign["error"]["code"] == NOT_FOUND
@@ -186,13 +188,13 @@ async def test_conversation_omits_unreadable_task(clock: ManualClock) -> None:
     store = Breaking(clock)
     made = parts(Teller(), store, clock, task_list=MemoryTaskList(store))
     async with http(made.app()) as client:
-        desk = Desk(client, made, clock)
+        desk = ApiClient(client, made, clock)
         await desk.say("one")
         broken.add((await desk.say("two"))["id"])
         assert await desk.said() == ["one", "answer to one"]
 
 
-async def test_conversation_is_limited_in_size(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_conversation_is_limited_in_size(desk: ApiClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """The newest tasks, within the size of a buffered response, but at least one whole task."""
     for number in range(10):
         await desk.say(f"n{number}")
@@ -207,9 +209,9 @@ async def test_conversation_is_limited_in_size(desk: Desk, monkeypatch: pytest.M
 # ── GetContexts ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_contexts_are_listed_by_their_newest_task(desk: Desk) -> None:
+async def test_contexts_are_listed_by_their_newest_task(desk: ApiClient) -> None:
     """Newest first, each once, without other owners' contexts."""
-    await desk.made.service.send(CallContext("another owner", "test"), request(context_id="theirs"))
+    await send_task(desk.made.service, CallContext("another owner", "test"), request(context_id="theirs"))
     assert (await desk.call("GetContexts"))["result"] == []
     for context_id in ("a", "b", "c"):
         await desk.say("hi", context_id=context_id)
@@ -221,7 +223,7 @@ async def test_contexts_are_listed_by_their_newest_task(desk: Desk) -> None:
     assert (await desk.call("GetContexts", historyLength=0))["result"] == []
 
 
-async def test_contexts_are_looked_for_among_so_many_tasks(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_contexts_are_looked_for_among_so_many_tasks(desk: ApiClient, monkeypatch: pytest.MonkeyPatch) -> None:
     for context_id in ("old", "a", "b", "c"):
         await desk.say("hi", context_id=context_id)
     monkeypatch.setattr(conversations, "LISTED_AT_ONCE", 2)
@@ -248,7 +250,7 @@ async def test_conversation_ignores_stale_index_entries(clock: ManualClock) -> N
     stale = Stale(store)
     made = parts(Teller(), store, clock, task_list=stale)
     async with http(made.app()) as client:
-        desk = Desk(client, made, clock)
+        desk = ApiClient(client, made, clock)
         other = await desk.say("elsewhere", context_id="another")
         task = await desk.say("hi")
         at = clock.now() + timedelta(seconds=1)
@@ -285,7 +287,7 @@ async def test_conversation_ignores_stale_index_entries(clock: ManualClock) -> N
     ],
 )
 async def test_params_that_cannot_be_used_are_named(
-    desk: Desk, method: str, params: dict[str, Any], field: str
+    desk: ApiClient, method: str, params: dict[str, Any], field: str
 ) -> None:
     error = (await desk.call(method, **params))["error"]
     assert error["code"] == PARAMS
@@ -293,7 +295,7 @@ async def test_params_that_cannot_be_used_are_named(
     assert len(error["message"]) > 20, "a sentence, not a label"
 
 
-async def test_offset_beyond_history_finds_no_messages(desk: Desk) -> None:
+async def test_offset_beyond_history_finds_no_messages(desk: ApiClient) -> None:
     await desk.say("hi")
     assert await desk.said(historyOffset=2**31 - 1) == []
     assert await desk.said(historyLength=2**31 - 1) == ["hi", "answer to hi"]
@@ -312,7 +314,7 @@ async def test_offset_beyond_history_finds_no_messages(desk: Desk) -> None:
     ],
 )
 async def test_a_version_that_contradicts_the_method_is_refused(
-    desk: Desk, method: str, version: str, code: int | None
+    desk: ApiClient, method: str, version: str, code: int | None
 ) -> None:
     await desk.say("hi")
     body = {"jsonrpc": "2.0", "id": "an-id", "method": method, "params": {"contextId": "c"}}
@@ -349,10 +351,70 @@ async def test_conversations_are_the_same_from_the_table(stack: Stack, clock: Ma
     call, reader = CallContext(owner, "test"), Conversations(store, task_list)
     for number, context_id in enumerate(("a", "b", "a")):
         clock.move(1)
-        await made.service.send(call, request(f"n{number}", message_id=f"m-{number}", context_id=context_id))
+        await send_task(made.service, call, request(f"n{number}", message_id=f"m-{number}", context_id=context_id))
     assert await reader.ids(call, length=50, offset=0) == ["a", "b"]
     found = await reader.get(call, "a", length=3, offset=0)
     assert [message.parts[0].text for message in found.history] == ["answer to n0", "n2", "answer to n2"]
     assert [artifact.artifact_id for artifact in found.artifacts] == ["a-n0", "a-n2"]
     with pytest.raises(ContextNotFound):
         await reader.get(CallContext(new_owner(), "test"), "a", length=None, offset=0)
+
+
+# ── History of an author ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+ALL = ["one", "answer to one", "two", "answer to two", "three", "answer to three"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "before", "expected"),
+    [
+        (20, None, ALL),
+        (3, None, ALL[3:]),
+        (0, None, []),
+        (20, "m-two", ALL[:2]),
+        (1, "m-two", ["answer to one"]),
+        (2, "m-three", ALL[2:4]),
+        (20, "m-one", []),
+        (20, "no such message", ALL),
+    ],
+)
+async def test_history_spans_tasks_of_context(limit: int, before: str | None, expected: list[str]) -> None:
+    """`history(limit, before)` returns the newest messages, oldest first."""
+    clock = SystemClock()
+    store = MemoryTaskStore(clock)
+    agent = GatedAgent()
+    agent.go.set()
+    service = parts(agent, store, clock).service
+    tasks = [
+        await send_task(service, CallContext("owner", "test"), request(text, message_id=f"m-{text}"))
+        for text in ("one", "two", "three")
+    ]
+    await send_task(service, CallContext("owner", "test"), request("elsewhere", context_id="another"))
+    await send_task(service, CallContext("another owner", "test"), request("elsewhere"))
+    history = Conversations(store, MemoryTaskList(store))
+    said = await history.history(TaskKey("owner", tasks[-1].id), ContextKey("owner", "test", "c"), limit, before)
+    assert [message.parts[0].text for message in said] == expected
+
+
+async def test_history_reads_no_more_tasks_than_needed() -> None:
+    clock = SystemClock()
+    asked = 0
+
+    class CountingStore(MemoryTaskStore):
+        async def log(self, key: TaskKey, *, after: int = 0):  # type: ignore[no-untyped-def]
+            nonlocal asked
+            asked += 1
+            return await super().log(key, after=after)
+
+    store = CountingStore(clock)
+    agent = GatedAgent()
+    agent.go.set()
+    service = parts(agent, store, clock).service
+    for n in range(25):
+        task = await send_task(service, CallContext("owner", "test"), request(f"{n}", message_id=f"m-{n}"))
+    asked = 0
+    history = Conversations(store, MemoryTaskList(store))
+    said = await history.history(TaskKey("owner", task.id), ContextKey("owner", "test", "c"), 4, None)
+    assert [message.parts[0].text for message in said] == ["23", "answer to 23", "24", "answer to 24"]
+    assert asked <= 10

@@ -85,7 +85,7 @@ class Reader:
 
     async def _follow(self, batches: Any) -> None:
         async for batch in batches:
-            self.received += [(spoken.id, spoken.payload) for spoken in batch]
+            self.received += [(item.id, item.payload) for item in batch]
 
     @property
     def words(self) -> list[str]:
@@ -215,7 +215,7 @@ async def test_batch_that_cannot_be_written_is_not_skipped() -> None:
         for number in range(1, 9):
             stream.says(f"w{number}")
             await stream.clock.passes(0.3)
-        assert reader.words == ["w0"], "not w2, which follows a chunk that is not stored"
+        assert reader.words == ["w0"], "w2 follows a missing chunk"
         stream.says("new", anew=True)
         stream.says(" text")
         await stream.clock.passes(1)

@@ -16,7 +16,7 @@ from tests.support.stores import MemoryTaskStore
 SUBSCRIBER = PushConfig("p-1", "https://hooks.test/")
 
 
-class Queue:
+class RecordingPushQueue:
     """A push queue that stores the event numbers of its messages; it can be slow or refuse."""
 
     def __init__(self) -> None:
@@ -33,12 +33,12 @@ class Queue:
 
 
 @pytest.fixture
-def queue() -> Queue:
-    return Queue()
+def queue() -> RecordingPushQueue:
+    return RecordingPushQueue()
 
 
 @pytest.fixture
-def chat(queue: Queue, clock: ManualClock) -> Conversation:
+def chat(queue: RecordingPushQueue, clock: ManualClock) -> Conversation:
     return Conversation(MemoryTaskStore(clock, notifier=CommitNotifier(queue)), clock)
 
 
@@ -54,7 +54,7 @@ async def says(chat: Conversation, begun: TurnStarted, times: int = 1) -> TurnSt
     return begun
 
 
-async def test_each_commit_enqueues(chat: Conversation, queue: Queue) -> None:
+async def test_each_commit_enqueues(chat: Conversation, queue: RecordingPushQueue) -> None:
     begun = await says(chat, await starts(chat))
     await asyncio.sleep(0)
     assert queue.enqueued == [2, 3]
@@ -66,7 +66,7 @@ async def test_each_commit_enqueues(chat: Conversation, queue: Queue) -> None:
     assert queue.enqueued[-1] == 6
 
 
-async def test_answer_and_recorded_message_enqueue(chat: Conversation, queue: Queue) -> None:
+async def test_answer_and_recorded_message_enqueue(chat: Conversation, queue: RecordingPushQueue) -> None:
     await chat.ends(await starts(chat), INPUT_REQUIRED)
     await chat.store.follow_up(await chat.more(await chat.head("t-m-1"), "m-2"), holder=None)
     assert queue.enqueued == [2, 3, 4]
@@ -78,12 +78,12 @@ async def test_answer_and_recorded_message_enqueue(chat: Conversation, queue: Qu
     assert queue.enqueued == [6]
 
 
-async def test_task_without_subscribers_enqueues_nothing(chat: Conversation, queue: Queue) -> None:
+async def test_task_without_subscribers_enqueues_nothing(chat: Conversation, queue: RecordingPushQueue) -> None:
     await chat.ends(await says(chat, await starts(chat, push=None), 3))
     assert queue.enqueued == []
 
 
-async def test_events_during_an_enqueue_share_the_next(chat: Conversation, queue: Queue) -> None:
+async def test_events_during_an_enqueue_share_the_next(chat: Conversation, queue: RecordingPushQueue) -> None:
     begun = await starts(chat)
     queue.answers.clear()
     begun = await says(chat, begun, 20)
@@ -92,7 +92,7 @@ async def test_events_during_an_enqueue_share_the_next(chat: Conversation, queue
     assert queue.enqueued == [2, 23], "one message for twenty events and the end"
 
 
-async def test_pause_waits_for_the_queue(chat: Conversation, queue: Queue) -> None:
+async def test_pause_waits_for_the_queue(chat: Conversation, queue: RecordingPushQueue) -> None:
     """Lambda freezes the process between invocations: a message still on its way would wait for the sweep."""
     begun = await starts(chat)
     queue.answers.clear()
@@ -106,14 +106,14 @@ async def test_pause_waits_for_the_queue(chat: Conversation, queue: Queue) -> No
     assert queue.enqueued == [2, 3]
 
 
-async def test_refusing_queue_fails_no_commit(chat: Conversation, queue: Queue) -> None:
+async def test_refusing_queue_fails_no_commit(chat: Conversation, queue: RecordingPushQueue) -> None:
     queue.refuses = True
     await chat.ends(await says(chat, await starts(chat)))
     assert await chat.state("t-m-1") == "completed"
 
 
 async def test_hanging_queue_delays_only_the_end(
-    chat: Conversation, queue: Queue, monkeypatch: pytest.MonkeyPatch
+    chat: Conversation, queue: RecordingPushQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun = await starts(chat)
     queue.answers.clear()

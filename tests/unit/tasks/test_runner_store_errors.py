@@ -31,7 +31,7 @@ from tests.support.clock import ManualClock
 from tests.support.conversation import Conversation
 from tests.support.failing import Failing
 from tests.support.requests import request
-from tests.support.service import Parts, parts
+from tests.support.service import Parts, parts, send_task
 from tests.support.stores import MemoryPushConfigs, MemoryTaskList, MemoryTaskStore
 
 CALL = CallContext("owner", "test")
@@ -40,17 +40,17 @@ MANY = MAX_TRIES + 3
 DENIED = StoreError("Query: AccessDeniedException")
 
 
-class Refused:
+class AgentWithRefusedCheckpoints:
     """An agent with checkpoints that the store refuses for a while, before or after its first chunk."""
 
     def __init__(self, times: int, *, speaks: bool = False) -> None:
-        self.left, self._speaks = times, speaks
+        self.left, self._streams = times, speaks
 
     def load(self) -> None:
         """Import nothing."""
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
-        if self._speaks:
+        if self._streams:
             yield Chunk("word", "call")
         if self.left:
             self.left -= 1
@@ -81,7 +81,7 @@ def _keeps(messages: list[Any]) -> Any:
 async def outcome(made: Parts, clock: ManualClock) -> str:
     """Return the state of a task after handling all of its wake-up messages, despite store errors."""
     made.work_queue.close()
-    task = await made.service.send(CALL, request(return_immediately=True))
+    task = await send_task(made.service, CALL, request(return_immediately=True))
     for _ in range(MANY + 2):
         await made.worker.handle(WakeUp(CONTEXT))
         clock.move(60)
@@ -89,12 +89,12 @@ async def outcome(made: Parts, clock: ManualClock) -> str:
 
 
 async def test_refusal_before_agent_ran_spends_no_try(clock: ManualClock) -> None:
-    made = parts(Refused(MANY), MemoryTaskStore(clock), clock)
+    made = parts(AgentWithRefusedCheckpoints(MANY), MemoryTaskStore(clock), clock)
     assert "COMPLETED" in await outcome(made, clock)
 
 
 async def test_refusal_after_agent_spoke_spends_a_try(clock: ManualClock) -> None:
-    made = parts(Refused(MANY, speaks=True), MemoryTaskStore(clock), clock)
+    made = parts(AgentWithRefusedCheckpoints(MANY, speaks=True), MemoryTaskStore(clock), clock)
     status = await outcome(made, clock)
     assert "FAILED" in status
     assert f"begun {MAX_TRIES} times" in status
@@ -102,9 +102,9 @@ async def test_refusal_after_agent_spoke_spends_a_try(clock: ManualClock) -> Non
 
 async def test_unreadable_log_spends_no_try(clock: ManualClock) -> None:
     store: Any = Failing(MemoryTaskStore(clock))
-    made = parts(Refused(0), store, clock)
+    made = parts(AgentWithRefusedCheckpoints(0), store, clock)
     made.work_queue.close()
-    task = await made.service.send(CALL, request(return_immediately=True))
+    task = await send_task(made.service, CALL, request(return_immediately=True))
     for _ in range(MANY):
         store.refuse(log=1)
         await made.worker.handle(WakeUp(CONTEXT))
@@ -117,9 +117,9 @@ async def test_unreadable_log_spends_no_try(clock: ManualClock) -> None:
 async def test_turn_that_cannot_be_read_is_woken_later(clock: ManualClock) -> None:
     """The turn behind another is suspended too; its lease need not expire."""
     store: Any = Failing(MemoryTaskStore(clock))
-    made = parts(Refused(0), store, clock)
+    made = parts(AgentWithRefusedCheckpoints(0), store, clock)
     made.work_queue.close()
-    await made.service.send(CALL, request(return_immediately=True))
+    await send_task(made.service, CALL, request(return_immediately=True))
     store.refuse(log=1)
     await made.worker.handle(WakeUp(CONTEXT))
     assert isinstance(await store.begin(CONTEXT, holder="another"), TurnStarted), "at once"
@@ -128,11 +128,11 @@ async def test_turn_that_cannot_be_read_is_woken_later(clock: ManualClock) -> No
 async def test_unreadable_task_is_left_out_of_history(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
     inner = MemoryTaskStore(clock)
     store: Any = Failing(inner)
-    made, tasks = parts(Refused(0), store, clock), MemoryTaskList(inner)
+    made, tasks = parts(AgentWithRefusedCheckpoints(0), store, clock), MemoryTaskList(inner)
     ids = []
     for number in range(3):
         clock.move(1)
-        ids.append((await made.service.send(CALL, request(f"text {number}", message_id=f"m-{number}"))).id)
+        ids.append((await send_task(made.service, CALL, request(f"text {number}", message_id=f"m-{number}"))).id)
     store.log = _unreadable(store.log, ids[1])
     history = await Conversations(store, tasks).history(TaskKey("owner", ids[2]), CONTEXT, 10, None)
     said = [part.text for message in history for part in message.parts]
@@ -143,9 +143,9 @@ async def test_unreadable_task_is_left_out_of_history(clock: ManualClock, caplog
 async def test_unreadable_task_is_left_out_of_contexts(clock: ManualClock) -> None:
     inner = MemoryTaskStore(clock)
     store: Any = Failing(inner)
-    made = parts(Refused(0), store, clock, task_list=MemoryTaskList(inner))
-    one = await made.service.send(CALL, request("one", context_id="c-1"))
-    await made.service.send(CALL, request("two", context_id="c-2", message_id="m-2"))
+    made = parts(AgentWithRefusedCheckpoints(0), store, clock, task_list=MemoryTaskList(inner))
+    one = await send_task(made.service, CALL, request("one", context_id="c-1"))
+    await send_task(made.service, CALL, request("two", context_id="c-2", message_id="m-2"))
     store.head = _unreadable(store.head, one.id)
     assert list(await made.conversations.ids(CALL, length=10, offset=0)) == ["c-2"]
 

@@ -100,7 +100,7 @@ async def test_thread_survives_a_refused_call(chat: Conversation, queue: Any, st
     lease = (await chat.starts()).lease
     store.refuse(renew=1)
     async with asyncio.timeout(20):
-        async with Heartbeat(store, queue, lease, renew_seconds=0.01, wake_up_seconds=1) as beat:  # type: ignore[arg-type]
+        async with Heartbeat(store, queue, lease, renew_seconds=0.01, wake_up_seconds=1) as beat:
             while not queue.enqueued:
                 await asyncio.sleep(0.01)
             assert not beat.lost.is_set()

@@ -1,6 +1,7 @@
 """Projection of a log to its task."""
 
 from collections.abc import Iterable
+from typing import cast
 
 import pytest
 
@@ -29,7 +30,7 @@ def apply(task: Task | None, event: Event) -> Task:
     return projection.apply(task, Numbered(1, event))
 
 
-STATES = [state for state in TaskState.values() if state]
+STATES = [cast("TaskState", state) for state in TaskState.values() if state]
 
 
 def said(text: str, role: Role = Role.ROLE_AGENT) -> Message:

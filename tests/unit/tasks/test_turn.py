@@ -22,7 +22,7 @@ def said(text: str) -> Message:
     return Message(role=Role.ROLE_AGENT, parts=[Part(text=text)])
 
 
-class Speaks:
+class StreamingAgent:
     """Agent that waits two seconds, emits three chunks at intervals of a second, and answers."""
 
     def __init__(self, clock: ManualClock) -> None:
@@ -39,7 +39,7 @@ class Speaks:
         yield Reply(said("abc"))
 
 
-class Fails:
+class FailingAgent:
     def load(self) -> None:
         pass
 
@@ -48,7 +48,7 @@ class Fails:
         yield Reply(None)
 
 
-class HandsOn:
+class DrainingAgent:
     """Agent that drains in its first attempt and answers in the second."""
 
     def __init__(self, clock: ManualClock) -> None:
@@ -76,7 +76,7 @@ async def answered(made: Parts) -> None:
 async def test_turn_is_counted_once(clock: ManualClock) -> None:
     """Chunks have no metric of their own."""
     metrics = MemoryMetrics()
-    await answered(parts(Speaks(clock), clock=clock, metrics=metrics))
+    await answered(parts(StreamingAgent(clock), clock=clock, metrics=metrics))
     # A message's time has a resolution of a millisecond.
     assert metrics.values.pop(Metric.TURN_LAG) == [pytest.approx(0, abs=1)]
     assert dict(metrics.values) == {
@@ -90,20 +90,20 @@ async def test_turn_is_counted_once(clock: ManualClock) -> None:
 
 async def test_failed_turn_counts_turn_and_failure(clock: ManualClock) -> None:
     metrics = MemoryMetrics()
-    await answered(parts(Fails(), clock=clock, metrics=metrics))
+    await answered(parts(FailingAgent(), clock=clock, metrics=metrics))
     assert (metrics.total(Metric.TURNS), metrics.total(Metric.TURNS_FAILED)) == (1, 1)
     assert Metric.FIRST_TOKEN_TIME not in metrics.values
 
 
 async def test_handed_off_turn_is_one_turn(clock: ManualClock) -> None:
-    metrics, agent = MemoryMetrics(), HandsOn(clock)
+    metrics, agent = MemoryMetrics(), DrainingAgent(clock)
     made = parts(agent, clock=clock, metrics=metrics)
     await answered(made)
     assert agent.runs == 2
     assert metrics.values[Metric.TURNS] == [1]
     assert metrics.values[Metric.TURN_DURATION] == [pytest.approx(80_000, abs=1)]
     assert len(metrics.values[Metric.TURN_LAG]) == 1, "it began once"
-    assert Metric.TURN_RETRIES not in metrics.values, "whoever hands on has not failed"
+    assert Metric.TURN_RETRIES not in metrics.values, "a handoff is no failure"
 
 
 async def test_sweep_does_not_count_planned_retry(clock: ManualClock) -> None:
@@ -122,14 +122,14 @@ async def test_sweep_does_not_count_planned_retry(clock: ManualClock) -> None:
     await sweep.once()
     before = metrics.total(Metric.SWEEP_FOUND), metrics.total(Metric.SWEEP_ENQUEUED)
     clock.move(3600)
-    for expired_timers in await push.chat.store.expired_timers(limit=MANY):
-        assert await push.chat.store.claim(expired_timers)
+    for timer in await push.chat.store.expired_timers(limit=MANY):
+        assert await push.chat.store.claim(timer)
     await sweep.once()
     assert (metrics.total(Metric.SWEEP_FOUND), metrics.total(Metric.SWEEP_ENQUEUED)) == (before[0], before[1] + 1)
 
 
 async def test_turn_runs_without_metrics(clock: ManualClock) -> None:
-    await answered(parts(Speaks(clock), clock=clock))
+    await answered(parts(StreamingAgent(clock), clock=clock))
 
 
 @pytest.mark.parametrize("metric", Metric)

@@ -118,13 +118,13 @@ async def test_message_reply_is_same_in_every_place(answer: AnswerAs, reply: Rep
     expected = await parts(Teller(), reply=reply).service.send(CallContext("owner", "test"), request("decorated"))
     made = parts(Teller(), reply=reply, answer=answer)
     message = await made.service.send(CallContext("owner", "test"), request("decorated"))
-    heard = [
-        spoken.payload
+    items = [
+        item.payload
         async for batch in made.service.stream(CallContext("owner", "test"), request("decorated", message_id="m-2"))
-        for spoken in batch
+        for item in batch
     ]
     assert isinstance(message, Message)
-    assert heard == [message] == [expected]
+    assert items == [message] == [expected]
 
 
 # ── Readers of the conversation ───────────────────────────────────────────────────────────────────────────────────────
@@ -219,7 +219,7 @@ async def test_answer_of_interrupted_turn_is_recorded_once(
     """The turn begins again with another answer: the client's first answer is kept."""
     whole: TaskStore = dynamodb_store(request_stack, clock) if request_stack else MemoryTaskStore(clock)
     owner, agent = new_owner(), Fickle()
-    dying = parts(agent, DiesAtTheEnd(whole), clock, answer=answer)  # type: ignore[arg-type]
+    dying = parts(agent, DiesAtTheEnd(whole), clock, answer=answer)
     call = CallContext(owner, "test")
     first = asyncio.create_task(dying.service.send(call, request()))
     task = await done(first, clock)
