@@ -146,7 +146,8 @@ def linted(path: Path) -> Iterator[str]:
     import cfnlint.api  # type: ignore[import-untyped]
     from cfnlint.config import ManualArgs  # type: ignore[import-untyped]
 
-    for file in (path, *sorted((path.parent / "infra").glob("*.yaml"))):
+    files = [path, *sorted((path.parent / "infra").glob("*.yaml"))]
+    for file in (each for each in files if "Resources" in parsed(each.read_text(encoding="utf-8"))):
         # W3002: `sam package` uploads the local nested template.
         for match in cfnlint.api.lint_file(file, ManualArgs(regions=[PLACE.region], ignore_checks=["W3002"])):
             yield f"{file.name}:{match.linenumber}: {match.rule.id} {match.message}"
