@@ -1,8 +1,4 @@
-<<<<<<<< HEAD:tests/unit/docs/test_langgraph.py
 """Code blocks of docs/langgraph.md, executed."""
-========
-"""Code blocks of docs/langgraph.md, served over HTTP."""
->>>>>>>> h-langgraph:tests/unit/agents/langgraph/test_guide.py
 
 import inspect
 import re
@@ -15,11 +11,7 @@ from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.agents.objects import per_turn_factory
 from tests.support.service import http, parts, send
 
-<<<<<<<< HEAD:tests/unit/docs/test_langgraph.py
 ROOT = Path(__file__).parents[3]
-========
-ROOT = Path(__file__).parents[4]
->>>>>>>> h-langgraph:tests/unit/agents/langgraph/test_guide.py
 BLOCKS = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "langgraph.md").read_text(), re.MULTILINE | re.DOTALL)
 ANSWERS = [
     "I speak en.",
@@ -33,11 +25,7 @@ ANSWERS = [
 
 
 @pytest.mark.parametrize(("block", "answer"), list(zip(BLOCKS, ANSWERS, strict=True)), ids=ANSWERS)
-<<<<<<<< HEAD:tests/unit/docs/test_langgraph.py
 async def test_guides_graphs_reply(block: str, answer: str) -> None:
-========
-async def test_guide_graph_answers(block: str, answer: str) -> None:
->>>>>>>> h-langgraph:tests/unit/agents/langgraph/test_guide.py
     names: dict[str, Any] = {"__name__": "guide"}
     exec(compile(block, "docs/langgraph.md", "exec"), names)  # noqa: S102  # our own page
     graph = names["graph"]
