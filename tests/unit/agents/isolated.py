@@ -1,4 +1,4 @@
-"""Imports that leave nothing behind: the modules and the path of this process, as they were before a test."""
+"""Isolated imports: a test leaves the modules and the sys.path of the process unchanged."""
 
 import sys
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from tests.support.server import ROOT
 
 @contextmanager
 def isolated_imports(folder: Path) -> Iterator[None]:
-    """Import from the folder as a new process does: without the folders that other tests' agents have put on the path."""
+    """Import from the folder like a new process, without the sys.path entries of other tests."""
     path, tests = list(sys.path), folder.parent
     sys.path[:] = [
         place
