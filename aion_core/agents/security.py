@@ -36,9 +36,9 @@ def read_auth_policy(agent_id: str, config: AgentConfig) -> AuthPolicy | None:
 
 
 def read_auth_policies(configs: Mapping[str, AgentConfig]) -> dict[str, AuthPolicy]:
-    """Return the auth policy of each agent, {} without any; raises ConfigurationError for a partial one.
+    """Return the auth policy of each agent, {} without any; raises ConfigurationError if only some have one.
 
-    All agents need a policy or no agent has one: their stored tasks share one authentication.
+    Stored tasks of all agents are protected by the same authentication.
     """
     found = {agent_id: read_auth_policy(agent_id, config) for agent_id, config in configs.items()}
     policies = {agent_id: policy for agent_id, policy in found.items() if policy is not None}

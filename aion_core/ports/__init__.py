@@ -23,19 +23,9 @@ from aion_core.ports.agent import (
     StepCompleted,
     TurnRequest,
 )
-from aion_core.ports.api_keys import (
-    ApiKeys,
-    KeyRecord,
-)
-from aion_core.ports.clock import (
-    Clock,
-)
-from aion_core.ports.limits import (
-    Limits,
-    OpenStream,
-    OpenTask,
-    RateLimits,
-)
+from aion_core.ports.api_keys import ApiKeys, KeyRecord
+from aion_core.ports.clock import Clock
+from aion_core.ports.limits import Limits, OpenStream, OpenTask, RateLimits
 from aion_core.ports.long_term_memory import (
     MAX_MEMORY_BYTES,
     MAX_MEMORY_NAME_BYTES,
@@ -45,19 +35,8 @@ from aion_core.ports.long_term_memory import (
     MemoryWrite,
     Namespace,
 )
-from aion_core.ports.observability import (
-    Metric,
-    Metrics,
-    NoopTraces,
-    NullMetrics,
-    Span,
-    SpanKind,
-    Traces,
-)
-from aion_core.ports.payloads import (
-    Blobs,
-    Cipher,
-)
+from aion_core.ports.observability import Metric, Metrics, NoopTraces, NullMetrics, Span, SpanKind, Traces
+from aion_core.ports.payloads import Blobs, Cipher
 from aion_core.ports.push import (
     MAX_PUSH_CONFIGS,
     Claim,
@@ -67,17 +46,8 @@ from aion_core.ports.push import (
     PushConfigs,
     PushVersion,
 )
-from aion_core.ports.queues import (
-    PushQueue,
-    PushWakeUp,
-    WakeUp,
-    WorkQueue,
-)
-from aion_core.ports.task_list import (
-    ListCursor,
-    TaskFilter,
-    TaskList,
-)
+from aion_core.ports.queues import PushQueue, PushWakeUp, WakeUp, WorkQueue
+from aion_core.ports.task_list import ListCursor, TaskFilter, TaskList
 from aion_core.ports.task_store import (
     MAX_WAITING,
     ContextInUse,
