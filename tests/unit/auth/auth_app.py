@@ -11,12 +11,14 @@ from aion_core.auth.authenticator import build_authenticators
 from aion_core.auth.policy import AuthPolicy, Requirement
 from aion_core.auth.scheme import Scheme as AuthScheme
 from aion_core.auth.scheme import VerifierResources
+from aion_core.auth.schemes.bearer import BearerJwtScheme
 from aion_core.memory.table import MemoryTable
 from aion_core.ports import Clock
 from aion_core.stores.api_keys import TableApiKeys
 from aion_core.web.middleware import AuthenticationMiddleware
 from aion_core.web.request_context import CALLER
 from tests.support.asgi import ask
+from tests.support.issuer import AUDIENCE, Issuer
 
 
 class AuthApp:
@@ -59,3 +61,9 @@ async def _respond_with_caller(scope: Scope, receive: Receive, send: Send) -> No
     body = {"owner": caller.principal.owner, "subject": caller.principal.subject, "agent": caller.agent_id}
     await send({"type": "http.response.start", "status": 200, "headers": []})
     await send({"type": "http.response.body", "body": json.dumps(body).encode()})
+
+
+def issuer_scheme(issuer: Issuer, **more: Any) -> BearerJwtScheme:
+    """Return the scheme of the issuer's tokens."""
+    configured = {"issuer": issuer.url, "audience": (AUDIENCE,), "jwks_url": f"{issuer.url}/jwks.json"}
+    return BearerJwtScheme(**configured | more)

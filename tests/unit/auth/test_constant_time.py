@@ -25,7 +25,7 @@ from tests.support.clock import ManualClock
 from tests.support.issuer import Issuer
 from tests.support.timing import Work, told_apart
 from tests.unit.auth.auth_app import AuthApp
-from tests.unit.auth.foreign import NEVER_WAS, requests
+from tests.unit.auth.id_requests import NEVER_WAS, requests
 from tests.unit.auth.passwords import USERS, basic_header
 from tests.unit.auth.test_foreign_ids import AION_YAML, GRAPH, Callers
 
@@ -54,15 +54,13 @@ async def verifying(clock: ManualClock) -> tuple[Work, Work]:
     return (lambda: verifier.verify(first)), (lambda: verifier.verify(last))
 
 
-async def test_the_time_of_a_wrong_key_does_not_tell_how_much_of_it_is_right(clock: ManualClock) -> None:
+async def test_wrong_keys_take_constant_time(clock: ManualClock) -> None:
     """R97: 64. What is by chance is not so three times."""
     works = await verifying(clock)
     assert min(told_apart(*works) for _ in range(3)) < KNOWS_NOTHING
 
 
-async def test_a_comparison_that_ends_early_is_found_by_the_same_method(
-    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_measurement_detects_early_comparison_end(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
     """The method would see it: keys kept as they are, and compared a character at a time."""
 
     def leaks(one: str, other: str) -> bool:
@@ -87,9 +85,7 @@ class Done(list[tuple[str, Any]]):
         monkeypatch.setattr(where, name, noted)
 
 
-async def test_as_much_is_done_for_a_key_that_is_unknown_revoked_expired_or_wrong(
-    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_all_refused_keys_cost_the_same(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
     """R97: 64: one read, one hash, one comparison of the whole hash, and the same answer."""
     app = AuthApp(clock, key=ApiKeyScheme())
     live, gone, old = (make_key("alice", now=clock.now()) for _ in range(3))
@@ -114,9 +110,7 @@ async def test_as_much_is_done_for_a_key_that_is_unknown_revoked_expired_or_wron
     assert answers[0][0] == 401
 
 
-async def test_as_much_is_done_for_a_user_who_is_unknown_as_for_a_wrong_password(
-    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unknown_user_costs_one_hash(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
     """R97: 64: one argon2 of the same cost."""
     app = AuthApp(clock, users=USERS, basic=BasicScheme())
     done = Done()
@@ -135,7 +129,7 @@ def app(api_function: Callable[[str, str, str], ASGIApp]) -> ASGIApp:
     return api_function("acting", GRAPH, AION_YAML)
 
 
-async def test_the_table_is_asked_the_same_for_a_task_of_anothers_as_for_one_that_never_was(
+async def test_foreign_task_costs_same_table_requests(
     app: ASGIApp, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """R96, R97: 64, 70: by every request, as often, and it has nothing to say of either."""

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 from aion_core.local.stack import LocalStack
 from tests.support.asgi import ask
 from tests.support.issuer import Issuer
-from tests.unit.auth.foreign import HOOK, requests
+from tests.unit.auth.id_requests import HOOK, requests
 
 GRAPH = """
 from typing import Any
@@ -72,7 +72,7 @@ def objects(bucket: str) -> dict[str, int]:
     return {found["Key"]: found["Size"] for found in s3.list_objects_v2(Bucket=bucket).get("Contents", [])}
 
 
-async def test_no_operation_gives_a_url_that_opens_a_file(
+async def test_responses_contain_no_presigned_url(
     app: ASGIApp, issuer: Issuer, moto: LocalStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """R96: 76: a file that lies in the bucket is in the answer itself, and nothing in it says where it lies."""

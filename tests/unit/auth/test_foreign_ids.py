@@ -16,7 +16,7 @@ from aion_core.settings import Settings
 from tests.support.asgi import ask
 from tests.support.guarded import jwt_scheme
 from tests.support.issuer import Issuer
-from tests.unit.auth.foreign import HOOK, NEVER_WAS, requests
+from tests.unit.auth.id_requests import HOOK, NEVER_WAS, requests
 
 GRAPH = """
 import asyncio
@@ -131,7 +131,7 @@ TASKS = [request for request in REQUESTS if request.names("task")]
 STATES = ("hello", "ask", "work")
 
 
-def test_every_route_there_is_is_tried(tmp_path: Path, issuer: Issuer) -> None:
+def test_requests_cover_every_route(tmp_path: Path, issuer: Issuer) -> None:
     """A path that no request here goes to is public, or it fails this."""
     (tmp_path / "acting.py").write_text(GRAPH)
     config = tmp_path / "aion.yaml"
@@ -154,9 +154,7 @@ def test_every_route_there_is_is_tried(tmp_path: Path, issuer: Issuer) -> None:
     }
 
 
-async def test_a_task_of_another_caller_tenant_or_agent_is_unknown_to_every_request(
-    tmp_path: Path, issuer: Issuer
-) -> None:
+async def test_foreign_task_is_unknown_to_every_request(tmp_path: Path, issuer: Issuer) -> None:
     """R96: 70, 74: the bytes are those of an id that never was, whatever state the task is in, and nothing has changed."""
     async with served(tmp_path, issuer) as callers:
         bobs = [await callers.a_task("bob", text) for text in STATES]
@@ -183,7 +181,7 @@ async def test_a_task_of_another_caller_tenant_or_agent_is_unknown_to_every_requ
         assert [*after, await callers.everything("bob", in_red, "red")] == before
 
 
-async def test_its_owner_finds_it_by_every_one_of_those_requests(tmp_path: Path, issuer: Issuer) -> None:
+async def test_owner_finds_task_by_every_request(tmp_path: Path, issuer: Issuer) -> None:
     """R96: they would have worked."""
     async with served(tmp_path, issuer) as callers:
         for request in TASKS:
@@ -196,7 +194,7 @@ async def test_its_owner_finds_it_by_every_one_of_those_requests(tmp_path: Path,
             assert "error" not in answer.text, (request.name, answer.text)
 
 
-async def test_a_context_of_another_is_as_one_that_never_was_to_every_request(tmp_path: Path, issuer: Issuer) -> None:
+async def test_foreign_context_is_unknown_to_every_request(tmp_path: Path, issuer: Issuer) -> None:
     """R96: 71, 73."""
     about = [request for request in REQUESTS if request.names("context")]
     assert {request.operation for request in about} == {
@@ -225,7 +223,7 @@ async def test_a_context_of_another_is_as_one_that_never_was_to_every_request(tm
             await callers.rpc("bob", "CancelTask", id=bobs["id"], tenant=tenant)
 
 
-async def test_a_list_holds_nothing_of_anothers(tmp_path: Path, issuer: Issuer) -> None:
+async def test_lists_have_no_foreign_items(tmp_path: Path, issuer: Issuer) -> None:
     """R96: 73: nor what one has in another tenant, or with another agent."""
     lists = [request for request in REQUESTS if request.operation in ("ListTasks", "GetContexts")]
     async with served(tmp_path, issuer) as callers:
@@ -245,7 +243,7 @@ async def test_a_list_holds_nothing_of_anothers(tmp_path: Path, issuer: Issuer) 
                 assert (SECRET in answer.text) is sees, (request.name, who, tenant, prefix)
 
 
-async def test_tasks_of_another_that_a_message_refers_to_tell_its_turn_nothing(tmp_path: Path, issuer: Issuer) -> None:
+async def test_foreign_reference_tasks_are_ignored(tmp_path: Path, issuer: Issuer) -> None:
     """R96: 72."""
     async with served(tmp_path, issuer) as callers:
         bobs = await callers.a_task("bob", "ask")

@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from tests.support.guarded import guarded, jwt_scheme
 from tests.support.issuer import Issuer
 from tests.support.service import http, send
-from tests.unit.auth.foreign import NEVER_WAS
+from tests.unit.auth.id_requests import NEVER_WAS
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ async def of_bob(client: httpx.AsyncClient, issuer: Issuer) -> dict[str, Any]:
     return task
 
 
-async def test_a_context_of_another_is_empty_and_ones_own(app: FastAPI, issuer: Issuer) -> None:
+async def test_foreign_context_id_names_own_context(app: FastAPI, issuer: Issuer) -> None:
     """R96: 71-73."""
     async with http(app) as client:
         bobs = await of_bob(client, issuer)
@@ -51,7 +51,7 @@ async def test_a_context_of_another_is_empty_and_ones_own(app: FastAPI, issuer: 
         assert task["id"] != bobs["id"]
 
 
-async def test_a_page_token_of_another_turns_no_page(app: FastAPI, issuer: Issuer) -> None:
+async def test_foreign_page_token_is_refused(app: FastAPI, issuer: Issuer) -> None:
     """R96."""
     async with http(app) as client:
         client.headers["Authorization"] = f"Bearer {issuer.token(sub='bob')}"
@@ -64,9 +64,7 @@ async def test_a_page_token_of_another_turns_no_page(app: FastAPI, issuer: Issue
         assert (refused.status_code, refused.json()["error"]["details"][0]["reason"]) == (400, "INVALID_PARAMS")
 
 
-async def test_a_task_is_its_owners_with_whichever_token_until_the_subject_is_another(
-    app: FastAPI, issuer: Issuer
-) -> None:
+async def test_task_belongs_to_tokens_subject(app: FastAPI, issuer: Issuer) -> None:
     """R96: R9."""
     async with http(app) as client:
         bobs = (await of_bob(client, issuer))["id"]
@@ -83,7 +81,7 @@ async def test_a_task_is_its_owners_with_whichever_token_until_the_subject_is_an
 TENANT = {"tenant_claim": "tid"}
 
 
-async def test_whoever_is_in_a_tenant_is_in_no_other(tmp_path: Path, issuer: Issuer) -> None:
+async def test_tenant_of_token_excludes_other_tenants(tmp_path: Path, issuer: Issuer) -> None:
     """R96: 74."""
     async with http(guarded(tmp_path, jwt_scheme(issuer, **TENANT))) as client:
         client.headers["Authorization"] = f"Bearer {issuer.token(tid='red')}"
@@ -106,15 +104,13 @@ async def test_whoever_is_in_a_tenant_is_in_no_other(tmp_path: Path, issuer: Iss
 
 
 @pytest.mark.parametrize("claim", [None, "", 7, ["red"], {"id": "red"}])
-async def test_a_token_without_its_tenant_is_none(tmp_path: Path, issuer: Issuer, claim: Any) -> None:
+async def test_token_without_tenant_claim_is_refused(tmp_path: Path, issuer: Issuer, claim: Any) -> None:
     async with http(guarded(tmp_path, jwt_scheme(issuer, **TENANT))) as client:
         client.headers["Authorization"] = f"Bearer {issuer.token(tid=claim)}"
         assert (await client.get("/tasks")).status_code == 401
 
 
-async def test_where_credentials_name_no_tenant_the_caller_chooses_one_of_their_own(
-    app: FastAPI, issuer: Issuer
-) -> None:
+async def test_caller_without_tenant_chooses_own_tenants(app: FastAPI, issuer: Issuer) -> None:
     async with http(app) as client:
         bobs = await of_bob(client, issuer)
         client.headers["Authorization"] = f"Bearer {issuer.token(sub='bob')}"

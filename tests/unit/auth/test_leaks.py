@@ -191,7 +191,7 @@ def secrets_in(text: str, client: Client) -> list[str]:
     return [line[:400] for line in lines]
 
 
-async def test_what_a_client_sends_is_in_no_log_and_no_queue(
+async def test_logs_and_queues_have_no_client_data(
     app: ASGIApp, issuer: Issuer, logged: io.StringIO, moto: LocalStack
 ) -> None:
     """R96, R97: 87: not at DEBUG either, nor in what the libraries log."""
@@ -225,7 +225,7 @@ async def test_what_a_client_sends_is_in_no_log_and_no_queue(
     assert secrets_in("\n".join([*woken, *told]), client) == []
 
 
-async def test_an_error_says_nothing_of_what_was_sent_but_where_it_is_wrong(app: ASGIApp, issuer: Issuer) -> None:
+async def test_errors_have_no_client_data(app: ASGIApp, issuer: Issuer) -> None:
     """R98: 87: a refusal may be kept, by a proxy or the client's own log."""
     client = Client(app, issuer)
     for method, params in WRONG:
@@ -238,9 +238,7 @@ async def test_an_error_says_nothing_of_what_was_sent_but_where_it_is_wrong(app:
         assert secrets_in(answer.text, client) == []
 
 
-async def test_every_line_of_a_request_carries_its_id_and_each_request_has_its_own(
-    app: ASGIApp, issuer: Issuer, logged: io.StringIO
-) -> None:
+async def test_log_lines_have_their_requests_id(app: ASGIApp, issuer: Issuer, logged: io.StringIO) -> None:
     """R97."""
     client = Client(app, issuer)
     ids = []
@@ -255,7 +253,7 @@ async def test_every_line_of_a_request_carries_its_id_and_each_request_has_its_o
     assert ids[0] != ids[1]
 
 
-def test_a_line_break_in_what_is_logged_begins_no_line(logged: io.StringIO) -> None:
+def test_logged_line_breaks_are_escaped(logged: io.StringIO) -> None:
     """R97: 88."""
     log.install()
     logging.getLogger("aion_core.x").warning("It is %s.", "gone\r\nERROR root: all is lost\x1b[2J\u2028")
@@ -263,7 +261,7 @@ def test_a_line_break_in_what_is_logged_begins_no_line(logged: io.StringIO) -> N
     assert plain == ["WARNING aion_core.x: It is gone\\r\\nERROR root: all is lost\\x1b[2J\\u2028."]
 
 
-def test_a_requests_credentials_are_taken_out_of_its_lines_and_tracebacks(logged: io.StringIO) -> None:
+def test_credentials_are_redacted_from_log(logged: io.StringIO) -> None:
     """R97."""
     log.install()
     logger = logging.getLogger("author.of.an.agent")
@@ -288,9 +286,7 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
         yield collector
 
 
-async def test_no_trace_holds_what_was_said(
-    collector: Collector, request: pytest.FixtureRequest, issuer: Issuer
-) -> None:
+async def test_traces_have_no_client_data(collector: Collector, request: pytest.FixtureRequest, issuer: Issuer) -> None:
     """R97: 87: as it is sent to a collector, errors too."""
     client = Client(request.getfixturevalue("app"), issuer)
     task = await everything(client)
@@ -304,7 +300,7 @@ async def test_no_trace_holds_what_was_said(
     assert os.environ["ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS"] == "false"
 
 
-async def test_no_line_and_no_metric_of_a_deployed_function_holds_what_was_said(
+async def test_function_output_has_no_client_data(
     monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
     issuer: Issuer,
@@ -331,9 +327,7 @@ async def test_no_line_and_no_metric_of_a_deployed_function_holds_what_was_said(
     assert secrets_in(written, client) == []
 
 
-async def test_what_reaches_a_dead_letter_queue_is_ids_and_no_more(
-    app: ASGIApp, issuer: Issuer, moto: LocalStack
-) -> None:
+async def test_dead_letters_have_ids_only(app: ASGIApp, issuer: Issuer, moto: LocalStack) -> None:
     """R97: 87: a bell that nobody could answer, as it is found by whoever looks."""
     for queue in ("TaskQueue", "PushQueue", "TaskDeadLetters", "PushDeadLetters"):
         bodies(moto, queue)

@@ -76,9 +76,7 @@ def message(text: str, name: str = "m-1") -> dict[str, Any]:
     return {"message": {"messageId": name, "role": "ROLE_USER", "parts": [{"text": text}]}}
 
 
-async def test_one_request_too_many_is_refused_on_every_binding_and_no_other_callers(
-    tmp_path: Path, issuer: Issuer
-) -> None:
+async def test_request_limit_covers_every_binding(tmp_path: Path, issuer: Issuer) -> None:
     """R97: 88."""
     app = limited(tmp_path, issuer, "{requests_per_minute: 3}")
     alice, bob = asking(app, issuer, "alice"), asking(app, issuer, "bob")
@@ -112,14 +110,14 @@ async def test_one_request_too_many_is_refused_on_every_binding_and_no_other_cal
     assert (await ask(app, "GET", "/tasks")).status_code == 401, "who is nobody is told so first"
 
 
-async def test_where_nobody_is_asked_who_they_are_all_are_one_caller(tmp_path: Path) -> None:
+async def test_callers_without_authentication_share_limits(tmp_path: Path) -> None:
     app = limited(tmp_path, None, "{requests_per_minute: 2}")
     statuses = [(await ask(app, "GET", "/tasks")).status_code for _ in range(3)]
     assert statuses == [200, 200, 429]
 
 
 @pytest.mark.parametrize("said", ["", "{}", "{streams_per_owner: 3}"])
-async def test_nothing_is_counted_that_is_not_limited(
+async def test_unlimited_requests_are_not_counted(
     tmp_path: Path, issuer: Issuer, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def counts(*_: Any, **__: Any) -> Any:
@@ -134,7 +132,7 @@ async def test_nothing_is_counted_that_is_not_limited(
         assert (await alice("GET", "/tasks")).status_code == 200
 
 
-async def test_when_nothing_can_be_counted_nobody_is_served_and_nothing_is_said_of_the_table(
+async def test_unavailable_counters_refuse_requests(
     tmp_path: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """R97: 88."""
@@ -160,7 +158,7 @@ STREAMS = {
 
 
 @pytest.mark.parametrize("limit", ["streams_per_owner", "streams_per_task"])
-async def test_a_stream_too_many_is_refused_before_it_begins(
+async def test_stream_limit_refuses_before_start(
     tmp_path: Path, issuer: Issuer, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """R97: 88: of a task, or of a caller; when one ends there is room again."""
@@ -213,6 +211,6 @@ async def test_a_stream_too_many_is_refused_before_it_begins(
         ("{requests: 5}", "aion.limits.requests is not a key that aion knows"),
     ],
 )
-def test_what_is_no_limit_is_named(tmp_path: Path, said: str, sentence: str) -> None:
+def test_invalid_limit_is_named(tmp_path: Path, said: str, sentence: str) -> None:
     with pytest.raises(ConfigurationError, match=sentence):
         limited(tmp_path, None, said)

@@ -69,7 +69,7 @@ async def said_before(client: httpx.AsyncClient, token: str, agent: str, text: s
     return task["status"]["message"]["parts"][0]["text"]
 
 
-async def test_memory_is_one_owners_in_all_contexts(app: ASGIApp, issuer: Issuer, tmp_path: Path) -> None:
+async def test_memory_belongs_to_owner_across_contexts(app: ASGIApp, issuer: Issuer, tmp_path: Path) -> None:
     # Named by the test's own folder: the table is the session's.
     ann, bob = (issuer.token(sub=f"{name}-{tmp_path}") for name in ("ann", "bob"))
     async with http(app) as client:  # type: ignore[arg-type]

@@ -84,9 +84,7 @@ async def cancel_all(caller: Ask) -> None:
             await caller("POST", at, rpc("CancelTask", id=task["id"]))
 
 
-async def test_a_task_too_many_is_refused_by_every_way_to_begin_one_and_no_other_callers(
-    app: FastAPI, issuer: Issuer
-) -> None:
+async def test_open_task_limit_covers_every_request(app: FastAPI, issuer: Issuer) -> None:
     """R97: 88: over all agents and tenants of a caller's; one that ends makes room."""
     alice, bob = asking(app, issuer, "alice"), asking(app, issuer, "bob")
     first = task_of(await begin(alice, "work", "m-1"))
@@ -121,7 +119,7 @@ async def test_a_task_too_many_is_refused_by_every_way_to_begin_one_and_no_other
     await cancel_all(alice)
 
 
-async def test_with_no_room_what_begins_no_task_is_taken(app: FastAPI, issuer: Issuer) -> None:
+async def test_requests_without_new_task_pass_limit(app: FastAPI, issuer: Issuer) -> None:
     """R97, R110: a repeat gets its task, a question its answer, a task at work one more word."""
     alice = asking(app, issuer, "alice")
     asks = [task_of(await begin(alice, "ask", f"m-{n}", f"c-{n}")) for n in range(2)]
@@ -140,7 +138,7 @@ async def test_with_no_room_what_begins_no_task_is_taken(app: FastAPI, issuer: I
     await cancel_all(alice)
 
 
-async def test_an_idempotency_key_gets_its_task_with_no_room(app: FastAPI, issuer: Issuer) -> None:
+async def test_idempotent_repeat_passes_limit(app: FastAPI, issuer: Issuer) -> None:
     """R97: D17."""
     token = issuer.token(sub="alice")
 
@@ -158,7 +156,7 @@ async def test_an_idempotency_key_gets_its_task_with_no_room(app: FastAPI, issue
     await cancel_all(asking(app, issuer, "alice"))
 
 
-async def test_what_turns_out_to_begin_no_task_takes_no_room(app: FastAPI, issuer: Issuer) -> None:
+async def test_refused_messages_do_not_count(app: FastAPI, issuer: Issuer) -> None:
     alice = asking(app, issuer, "alice")
     task_of(await begin(alice, "work", "m-1", "c-1", at="/agents/two/"))
     for n in range(2 * MOST):
@@ -172,7 +170,7 @@ async def test_what_turns_out_to_begin_no_task_takes_no_room(app: FastAPI, issue
     await cancel_all(alice)
 
 
-async def test_of_many_that_are_begun_at_once_as_many_are_as_may_be(app: FastAPI, issuer: Issuer) -> None:
+async def test_concurrent_new_tasks_respect_limit(app: FastAPI, issuer: Issuer) -> None:
     """R97: 88: though none of them can be found yet when the next one looks."""
     alice = asking(app, issuer, "alice")
     answers = await asyncio.gather(*(begin(alice, "work", f"m-{n}") for n in range(5 * MOST)))

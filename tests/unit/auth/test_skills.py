@@ -51,7 +51,7 @@ graph = StateGraph(State).add_node("tell", tell).add_edge(START, "tell")
 """
 
 
-async def test_an_agent_knows_which_guarded_skills_its_caller_may_use(tmp_path: Path, issuer: Issuer) -> None:
+async def test_agent_receives_callers_permitted_skills(tmp_path: Path, issuer: Issuer) -> None:
     """R8, R76, R97: by the server's word, whatever the client writes."""
     (tmp_path / "asked.py").write_text(ASKED)
     schemes = (jwt_scheme(issuer) + scheme("key", type="api-key")).rstrip("\n")
@@ -135,7 +135,7 @@ EVERY_WAY = [
 
 
 @pytest.mark.parametrize(("method", "path", "body"), EVERY_WAY)
-async def test_whoever_may_use_no_skill_of_an_agent_may_not_call_it(
+async def test_caller_without_skills_is_forbidden(
     tmp_path: Path, issuer: Issuer, method: str, path: str, body: Any
 ) -> None:
     """R97: 66: and is told the least that would open one."""
@@ -157,9 +157,7 @@ async def test_whoever_may_use_no_skill_of_an_agent_may_not_call_it(
         assert (await call("chat", f"/agents/open{path.removeprefix('/agents/helper')}")).status_code != 403
 
 
-async def test_the_extended_card_shows_the_skills_that_its_caller_may_use_and_is_signed_for_them(
-    tmp_path: Path, issuer: Issuer
-) -> None:
+async def test_extended_card_shows_permitted_skills_signed(tmp_path: Path, issuer: Issuer) -> None:
     """R7, R97: by every one of its names; the public card, which says what they require, shows them all."""
     from aion_core.protocol.keys import CardKey
     from aion_core.protocol.signing import verify_card

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 from tests.support.asgi import ask
 from tests.support.issuer import Issuer
 from tests.support.reachable import texts_with
-from tests.unit.auth.foreign import HOOK
+from tests.unit.auth.id_requests import HOOK
 
 GRAPH = """
 from langchain_core.messages import AIMessage
@@ -120,7 +120,7 @@ class Caller:
         return [answer.text for answer in answers]
 
 
-async def test_nothing_of_a_caller_is_left_when_the_next_one_comes(app: ASGIApp, issuer: Issuer, spy: Spy) -> None:
+async def test_warm_environment_retains_nothing_of_caller(app: ASGIApp, issuer: Issuer, spy: Spy) -> None:
     """R96: 75: neither in the state of any module that serves requests, nor in what the next one is answered."""
     alice, bob = Caller(app, issuer, "alice"), Caller(app, issuer, "bob")
     spy.marks = alice.marks
@@ -136,7 +136,7 @@ async def test_nothing_of_a_caller_is_left_when_the_next_one_comes(app: ASGIApp,
     assert list(texts_with([*alice.marks, *bob.marks], app)) == []
 
 
-async def test_callers_who_call_at_once_hear_nothing_of_each_other(app: ASGIApp, issuer: Issuer, spy: Spy) -> None:
+async def test_concurrent_callers_are_isolated(app: ASGIApp, issuer: Issuer, spy: Spy) -> None:
     """R96: 75: where a process serves several at once, as make dev does."""
     spy.in_step = asyncio.Barrier(2)
     callers = [Caller(app, issuer, "alice"), Caller(app, issuer, "bob")]

@@ -15,8 +15,7 @@ from aion_core.cli.smoke import smoke
 from aion_core.smoke.credentials import NoCredentials, SmokeCredentials, is_aws_host
 from tests.support.clock import ManualClock
 from tests.support.issuer import Issuer, issuing
-from tests.unit.auth.auth_app import AuthApp
-from tests.unit.auth.test_tokens import scheme
+from tests.unit.auth.auth_app import AuthApp, issuer_scheme
 
 HERE = "http://agents.test"
 ON_AWS = "https://a1b2c3.execute-api.eu-west-1.amazonaws.com/dev"
@@ -40,7 +39,9 @@ async def test_server_accepts_each_kind_of_credentials(clock: ManualClock) -> No
     key = make_key("alice", now=clock.now())
     issuer: Issuer
     with issuing() as issuer:
-        app = AuthApp(clock, users=users, jwt=scheme(issuer), key=ApiKeyScheme(header="X-Mine"), basic=BasicScheme())
+        app = AuthApp(
+            clock, users=users, jwt=issuer_scheme(issuer), key=ApiKeyScheme(header="X-Mine"), basic=BasicScheme()
+        )
         await app.keys.add(key.record)
         for environ, subject in (
             ({"TOKEN": issuer.token(sub="bob")}, "bob"),

@@ -41,7 +41,7 @@ KINDS = ["secret", "parameter"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_secret_is_read_from_either_place_and_a_change_is_seen_without_a_deployment(
+async def test_changed_users_secret_is_read_again(
     tmp_path: Path, aws: SecretStore, kind: str, clock: ManualClock
 ) -> None:
     """R96: R14."""
@@ -59,9 +59,7 @@ async def test_a_secret_is_read_from_either_place_and_a_change_is_seen_without_a
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_secret_that_cannot_be_used_is_named_at_start_and_not_said(
-    tmp_path: Path, aws: SecretStore, kind: str
-) -> None:
+def test_invalid_users_secret_is_named_unquoted(tmp_path: Path, aws: SecretStore, kind: str) -> None:
     """R12, R14."""
     arn = aws.put(kind, "spoilt", '{"alice": "hunter2-in-the-clear"}')
     for text in ('{"alice": "hunter2-in-the-clear"}', '{"alice": "hunter2-in-the-clear"'):
@@ -83,7 +81,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("arn", ODD)
-def test_a_secret_that_is_not_there_is_named_at_start(tmp_path: Path, aws: SecretStore, arn: str) -> None:
+def test_missing_users_secret_is_named(tmp_path: Path, aws: SecretStore, arn: str) -> None:
     """R14."""
     with pytest.raises(ConfigurationError) as raised:
         build_app(settings(tmp_path, arn))
@@ -92,7 +90,7 @@ def test_a_secret_that_is_not_there_is_named_at_start(tmp_path: Path, aws: Secre
     assert ODD[arn] in str(raised.value)
 
 
-def test_bytes_are_no_text(tmp_path: Path, aws: SecretStore) -> None:
+def test_binary_users_secret_is_refused(tmp_path: Path, aws: SecretStore) -> None:
     arn = aws.secrets.create_secret(Name=f"bytes-{uuid4().hex}", SecretBinary=b"\x00hunter2")["ARN"]
     with pytest.raises(ConfigurationError, match="holds bytes") as raised:
         build_app(settings(tmp_path, arn))
@@ -100,7 +98,7 @@ def test_bytes_are_no_text(tmp_path: Path, aws: SecretStore) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_secret_that_the_function_may_not_read_names_what_its_role_lacks(
+def test_forbidden_users_secret_names_missing_permission(
     tmp_path: Path, aws: SecretStore, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """R14, R15."""
@@ -115,9 +113,7 @@ def test_a_secret_that_the_function_may_not_read_names_what_its_role_lacks(
     assert "secretsmanager:GetSecretValue or ssm:GetParameter" in str(raised.value)
 
 
-def test_where_aws_does_not_answer_it_is_said_so(
-    tmp_path: Path, aws: SecretStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreachable_aws_is_named(tmp_path: Path, aws: SecretStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     with pytest.raises(ConfigurationError, match="cannot be read: EndpointConnectionError"):
         build_app(settings(tmp_path, "arn:aws:ssm:us-east-1:123456789012:parameter/x"))

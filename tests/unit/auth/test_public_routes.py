@@ -60,14 +60,14 @@ async def open_routes(app: FastAPI) -> set[tuple[str, str]]:
 OPEN = {(method, path) for path in PUBLIC for method in ("GET", "HEAD")}
 
 
-async def test_whoever_says_nothing_is_refused_on_every_route_but_the_public_ones(app: FastAPI) -> None:
+async def test_only_public_routes_are_open(app: FastAPI) -> None:
     """R96, R97: 54, 68."""
     assert await open_routes(app) == OPEN
     for method, path in OPEN:
         assert (await ask(app, method, path)).status_code == 200
 
 
-async def test_a_route_that_somebody_adds_asks_without_a_word_of_its_own(app: FastAPI, issuer: Issuer) -> None:
+async def test_new_route_requires_authentication(app: FastAPI, issuer: Issuer) -> None:
     """R96."""
 
     async def answer(_: Request) -> Response:
@@ -81,9 +81,7 @@ async def test_a_route_that_somebody_adds_asks_without_a_word_of_its_own(app: Fa
         assert (await ask(app, "GET", path, token)).text == "new"
 
 
-async def test_a_route_that_somebody_makes_public_is_found(
-    tmp_path: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_planted_public_route_is_found(tmp_path: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
     """The test above would fail: a hole is planted, and it sees it."""
 
     async def answer(_: Request) -> Response:
@@ -147,7 +145,7 @@ SPELLINGS = [
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_no_spelling_of_a_path_goes_round_it(app: FastAPI, method: str) -> None:
+async def test_unusual_path_spellings_require_authentication(app: FastAPI, method: str) -> None:
     """R96: 69. Whether there is something at the path is not said either."""
     bodies = set()
     for path in SPELLINGS:
@@ -158,11 +156,11 @@ async def test_no_spelling_of_a_path_goes_round_it(app: FastAPI, method: str) ->
 
 
 @pytest.mark.parametrize("path", ["/%2ewell-known/agent-card.json", "/.well-known/agent%2Dcard.json", "/he%61lth"])
-async def test_a_public_path_is_the_same_path_when_it_is_escaped(app: FastAPI, path: str) -> None:
+async def test_escaped_public_path_is_public(app: FastAPI, path: str) -> None:
     assert (await ask(app, "GET", path)).status_code == 200
 
 
-async def test_nothing_of_a_body_is_read_before_it_is_known_who_calls(app: FastAPI) -> None:
+async def test_body_is_unread_before_authentication(app: FastAPI) -> None:
     """R96: what is wrong with a request is no business of whoever may not send it."""
 
     async def receive() -> dict[str, object]:
@@ -186,7 +184,7 @@ async def test_nothing_of_a_body_is_read_before_it_is_known_who_calls(app: FastA
 
 
 @pytest.mark.parametrize("on_loopback", [False, True])
-async def test_a_web_socket_is_not_served(app: FastAPI, on_loopback: bool) -> None:
+async def test_websocket_is_closed(app: FastAPI, on_loopback: bool) -> None:
     sent: list[object] = []
     served = LoopbackOnlyMiddleware(app) if on_loopback else app
 
@@ -200,7 +198,7 @@ async def test_a_web_socket_is_not_served(app: FastAPI, on_loopback: bool) -> No
     assert sent == [{"type": "websocket.close", "code": 1008}]
 
 
-async def test_whoever_proves_who_they_are_is_served_on_every_binding(app: FastAPI, issuer: Issuer) -> None:
+async def test_authenticated_caller_is_served_on_every_binding(app: FastAPI, issuer: Issuer) -> None:
     """R96."""
     async with http(app) as client:
         client.headers["Authorization"] = f"Bearer {issuer.token()}"

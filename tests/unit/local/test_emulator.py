@@ -50,7 +50,7 @@ def emulator() -> Iterator[Emulator]:
         ({"Origin": "http://127.0.0.1:8000"}, 403),
     ],
 )
-def test_what_lies_in_it_is_for_no_web_page(emulator: Emulator, headers: dict[str, str], status: int) -> None:
+def test_emulator_refuses_web_pages(emulator: Emulator, headers: dict[str, str], status: int) -> None:
     """R19: neither across sites, which moto would allow, nor by a name that was pointed here."""
     answer = httpx.post(f"http://127.0.0.1:{emulator.port}/", headers=LIST_TABLES | headers, content=b"{}")
     assert answer.status_code == status

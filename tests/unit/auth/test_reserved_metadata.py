@@ -72,9 +72,7 @@ def lies(depth: int = 4) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "dialect", [RpcDialect(), RpcV03Dialect(), RestDialect(), RestV03Dialect()], ids=lambda dialect: dialect.name
 )
-async def test_what_reads_like_the_servers_names_is_dropped_wherever_a_client_writes_it(
-    tmp_path: Path, issuer: Issuer, dialect: Dialect
-) -> None:
+async def test_lookalikes_of_reserved_names_are_dropped(tmp_path: Path, issuer: Issuer, dialect: Dialect) -> None:
     """R10, R76, R96: 87: in the request's, the message's and a part's metadata, at every depth."""
     (tmp_path / "asked.py").write_text(TELLS_ITS_INBOX)
     (tmp_path / "aion.yaml").write_text(AION_YAML % jwt_scheme(issuer).rstrip("\n"))

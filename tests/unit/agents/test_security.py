@@ -30,7 +30,7 @@ def declared(folder: Path, schemes: str, require: str = "", *, a: str = "", b: s
     return read_auth_policies(read_agent_configs(file))
 
 
-def test_each_scheme_by_itself_is_enough_where_nothing_is_said(tmp_path: Path) -> None:
+def test_each_scheme_suffices_by_default(tmp_path: Path) -> None:
     """R8, R96."""
     found = declared(
         tmp_path,
@@ -48,7 +48,7 @@ def test_each_scheme_by_itself_is_enough_where_nothing_is_said(tmp_path: Path) -
     assert found["a"].require == tuple({name: frozenset()} for name in ("jwt", "o", "k", "b", "i"))
 
 
-def test_an_agent_says_otherwise_for_itself(tmp_path: Path) -> None:
+def test_agent_overrides_deployment_policy(tmp_path: Path) -> None:
     schemes = f"{{jwt: {TOKENS}, k: {{type: api-key}}}}"
     found = declared(
         tmp_path,
@@ -85,7 +85,7 @@ def test_an_agent_says_otherwise_for_itself(tmp_path: Path) -> None:
         ("{type: aws-iam, owner: me}", "security.schemes.jwt.owner: Input should be 'role' or 'session'"),
     ],
 )  # fmt: skip
-def test_a_scheme_that_cannot_be_used_is_named(tmp_path: Path, jwt: str, sentence: str) -> None:
+def test_invalid_scheme_is_named(tmp_path: Path, jwt: str, sentence: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
         declared(tmp_path, f"{{jwt: {jwt}}}")
     assert sentence in str(raised.value)
@@ -111,7 +111,7 @@ SCHEMES = f"{{jwt: {TOKENS}, k: {{type: api-key}}, b: {{type: basic}}}}"
         ("", "", "security: {schemes: {k: {type: api-key}}}", "aion.agents.b declares no `security`, and a does."),
     ],
 )
-def test_what_cannot_be_required_is_named(tmp_path: Path, schemes: str, require: str, a: str, sentence: str) -> None:
+def test_invalid_requirement_is_named(tmp_path: Path, schemes: str, require: str, a: str, sentence: str) -> None:
     """R8: what is advertised can be enforced."""
     with pytest.raises(ConfigurationError) as raised:
         declared(tmp_path, schemes, require, a=a)

@@ -59,7 +59,7 @@ async def status(app: AuthApp, name: str, password: str) -> int:
     return (await app.get(basic_header(name, password))).status_code
 
 
-async def test_a_name_and_its_password_are_a_users(app: AuthApp) -> None:
+async def test_basic_accepts_only_right_passwords(app: AuthApp) -> None:
     """R96, R97."""
     assert (await app.get(basic_header("alice", "wonder:land"))).json()["subject"] == "alice"
     assert (await app.get(basic_header("bob", "Ünïcode"))).json()["subject"] == "bob"
@@ -81,7 +81,7 @@ async def test_a_name_and_its_password_are_a_users(app: AuthApp) -> None:
         assert (answer.status_code, answer.content) == (401, missing.content), wrong
 
 
-async def test_a_credential_is_hashed_once_whether_it_is_right_or_wrong(app: AuthApp, hashed: Hashed) -> None:
+async def test_basic_hashes_each_credential_once(app: AuthApp, hashed: Hashed) -> None:
     """R96: R6. An unknown name takes the hashing too, so that it takes as long as a known one."""
     for name, password, told in (("alice", "wonder:land", 200), ("alice", "guess", 401), ("nobody", "guess", 401)):
         hashed.clear()
@@ -90,9 +90,7 @@ async def test_a_credential_is_hashed_once_whether_it_is_right_or_wrong(app: Aut
         assert hashed == [password]
 
 
-async def test_a_flood_of_wrong_passwords_costs_a_few_hashes_a_minute_and_keeps_out_nobody_who_is_known(
-    app: AuthApp, hashed: Hashed, clock: ManualClock
-) -> None:
+async def test_basic_limits_wrong_passwords_per_minute(app: AuthApp, hashed: Hashed, clock: ManualClock) -> None:
     """R97: 88: whoever the process has not seen before is told to come back, which is no word on their password."""
     assert await status(app, "alice", "wonder:land") == 200
     hashed.clear()
@@ -119,7 +117,7 @@ async def test_a_flood_of_wrong_passwords_costs_a_few_hashes_a_minute_and_keeps_
     assert len(hashed) == WRONG_PER_MINUTE, "the bucket has a rim"
 
 
-async def test_a_credential_that_comes_many_times_at_once_is_hashed_once_too(app: AuthApp, hashed: Hashed) -> None:
+async def test_basic_hashes_concurrent_credential_once(app: AuthApp, hashed: Hashed) -> None:
     """R96: R6: a client's first requests, all at one moment, cost one hash and not a bucket of tries."""
     for password, told in (("wonder:land", 200), ("guess", 401)):
         hashed.clear()
@@ -128,7 +126,7 @@ async def test_a_credential_that_comes_many_times_at_once_is_hashed_once_too(app
         assert hashed == [password]
 
 
-async def test_a_request_that_is_given_up_takes_nobody_elses_answer_along(
+async def test_cancelled_request_keeps_shared_comparison(
     clock: ManualClock, hashed: Hashed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, may_end = threading.Event(), threading.Event()
@@ -155,7 +153,7 @@ async def test_a_request_that_is_given_up_takes_nobody_elses_answer_along(
     assert hashed == ["wonder:land"]
 
 
-async def test_many_who_are_right_wait_for_each_other_and_are_all_let_in(clock: ManualClock, hashed: Hashed) -> None:
+async def test_right_passwords_cost_no_attempts(clock: ManualClock, hashed: Hashed) -> None:
     """What is right costs no try."""
     users = {f"u-{n}": CHEAP.hash("right") for n in range(2 * WRONG_PER_MINUTE)}
     app = AuthApp(clock, users=users, basic=BasicScheme())
@@ -163,7 +161,7 @@ async def test_many_who_are_right_wait_for_each_other_and_are_all_let_in(clock: 
     assert len(hashed) == len(users)
 
 
-async def test_users_who_are_added_changed_and_taken_away_are_so_in_five_minutes(clock: ManualClock) -> None:
+async def test_changed_users_take_effect_in_five_minutes(clock: ManualClock) -> None:
     """R96: R14: without a deployment."""
     users = {"alice": CHEAP.hash("old"), "bob": CHEAP.hash("b")}
     app = AuthApp(clock, users=lambda: dict(users), basic=BasicScheme())
@@ -178,7 +176,7 @@ async def test_users_who_are_added_changed_and_taken_away_are_so_in_five_minutes
     assert [await status(app, name, word) for name, word in tried] == [401, 200, 401, 200]
 
 
-async def test_a_user_who_is_gone_is_not_known_by_a_hash_that_another_has(clock: ManualClock) -> None:
+async def test_removed_user_with_shared_hash_is_refused(clock: ManualClock) -> None:
     """A name is part of who somebody is, also where an operator gave two the same line."""
     same = CHEAP.hash("same")
     users = {"first": same, "second": same}
@@ -189,9 +187,7 @@ async def test_a_user_who_is_gone_is_not_known_by_a_hash_that_another_has(clock:
     assert await status(app, "second", "same") == 401
 
 
-async def test_while_the_users_cannot_be_read_again_they_stay_for_a_day(
-    clock: ManualClock, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_unreadable_users_stay_for_a_day(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
     """R96: a secret that somebody has spoilt lets nobody out, and nobody in for ever."""
     reads = 0
     is_broken = False
@@ -221,7 +217,7 @@ async def test_while_the_users_cannot_be_read_again_they_stay_for_a_day(
     assert await status(app, "alice", "wonder:land") == 200
 
 
-def test_what_the_users_file_holds_has_to_be_hashes() -> None:
+def test_users_must_be_argon2_hashes() -> None:
     assert parse_users(f'{{"a": "{hash_password("x")}"}}', "it").keys() == {"a"}
     for text in ("{", "[]", '{"a": "password"}', '{"a": 1}', '{"a:b": "$argon2id$x"}', '{"": "$argon2id$x"}'):
         with pytest.raises(ConfigurationError, match="the file") as raised:

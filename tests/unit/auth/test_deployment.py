@@ -71,7 +71,7 @@ def said(security: str) -> str:
         (TOGETHER, "AWS_IAM,NONE", "a requires AWS signatures"),
     ],
 )
-def test_a_deployment_starts_only_when_somebody_is_asked_and_can_answer(
+def test_start_checks_policy_against_entrypoints(
     tmp_path: Path, security: str, entrypoints: str, sentence: str | None
 ) -> None:
     """R96."""
@@ -94,7 +94,7 @@ def test_a_deployment_starts_only_when_somebody_is_asked_and_can_answer(
         ),
     ],
 )
-def test_the_function_that_is_deployed_does_not_come_up_where_nobody_would_be_asked(
+def test_handler_without_authentication_does_not_start(
     tmp_path: Path, security: str, environ: dict[str, str], sentence: str
 ) -> None:
     """R96: the handler itself, as Lambda starts it: there is no app that could answer."""
@@ -108,7 +108,7 @@ def test_the_function_that_is_deployed_does_not_come_up_where_nobody_would_be_as
     assert f"ConfigurationError: {sentence}" in ran.stderr or sentence in ran.stderr.splitlines()[-1], ran.stderr
 
 
-def test_nobody_turns_it_off_where_it_is_deployed(tmp_path: Path) -> None:
+def test_deployed_authentication_cannot_be_disabled(tmp_path: Path) -> None:
     """R96."""
     for store in (STACK, {"AION_STORE": "memory", "AWS_LAMBDA_FUNCTION_NAME": "api"}):
         with pytest.raises(ConfigurationError, match="AION_AUTH is off, and this is a deployed function"):
@@ -119,12 +119,12 @@ def test_nobody_turns_it_off_where_it_is_deployed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("entrypoints", ["aws_iam", "AWS_IAM;NONE", "AWS_IAM,", "JWT"])
-def test_a_front_that_is_none_is_named(entrypoints: str) -> None:
+def test_unknown_entrypoint_authorizer_is_named(entrypoints: str) -> None:
     with pytest.raises(ConfigurationError, match="AION_HTTP_ENTRYPOINTS is"):
         Settings.from_environ({**STACK, "AION_HTTP_ENTRYPOINTS": entrypoints})
 
 
-async def test_a_stack_deployed_without_a_word_asks_for_signatures_and_says_so(tmp_path: Path) -> None:
+async def test_default_stack_requires_aws_signatures(tmp_path: Path) -> None:
     """R8, R96: what `sam deploy` makes of the example."""
     environ = {**STACK, "AION_CONFIG": str(ROOT / "aion.yaml"), "AION_HTTP_ENTRYPOINTS": "AWS_IAM,OFF"}
     app = build_app(Settings.from_environ(environ))
@@ -149,7 +149,7 @@ ALICE = "arn:aws:iam::123456789012:user/alice"
 
 
 @pytest.mark.parametrize("entrypoint_url", ["rest_api_v1", "function_url_v2"])
-def test_whoever_aws_says_has_signed_is_served_by_either_loop(tmp_path: Path, entrypoint_url: str) -> None:
+def test_iam_signer_is_served_by_both_adapters(tmp_path: Path, entrypoint_url: str) -> None:
     """R96: R7: SAM's way, by mangum, and the scope that our own runtime loop makes of the same event."""
     app = deployed(tmp_path, PLAIN, **STACK, AION_HTTP_ENTRYPOINTS="AWS_IAM,AWS_IAM")
     event = recorded_event(entrypoint_url)
@@ -194,7 +194,7 @@ def users(tmp_path: Path) -> str:
 REQUIRE = "[{jwt: [chat, read], key: []}, oidc, basic]"
 
 
-async def test_the_card_says_what_is_asked_for_in_both_versions(tmp_path: Path, issuer: Issuer, users: str) -> None:
+async def test_card_shows_schemes_in_both_versions(tmp_path: Path, issuer: Issuer, users: str) -> None:
     """R2, R4, R8: and nothing that is not."""
     app = guarded(tmp_path, four_schemes(issuer), REQUIRE, AION_BASIC_USERS_FILE=users)
     async with http(app) as client:
@@ -227,7 +227,7 @@ async def test_the_card_says_what_is_asked_for_in_both_versions(tmp_path: Path, 
     assert kinds == {"jwt": "http", "oidc": "openIdConnect", "key": "apiKey", "basic": "http"}
 
 
-async def test_a_card_with_schemes_is_signed_for_both_versions(tmp_path: Path, issuer: Issuer, users: str) -> None:
+async def test_card_signature_covers_schemes(tmp_path: Path, issuer: Issuer, users: str) -> None:
     from aion_core.protocol.keys import CardKey
     from aion_core.protocol.signing import verify_card
 
@@ -243,7 +243,7 @@ async def test_a_card_with_schemes_is_signed_for_both_versions(tmp_path: Path, i
         verify_card(both, lambda _: [key])
 
 
-async def test_each_agent_may_ask_for_something_else(tmp_path: Path, issuer: Issuer) -> None:
+async def test_agents_have_their_own_policies(tmp_path: Path, issuer: Issuer) -> None:
     """R8, R97: what its card says, and no other agent's."""
     two = "security: {schemes: {ours: {type: api-key}}}"
     async with http(guarded(tmp_path, jwt_scheme(issuer), "[{jwt: [chat]}]", two=two)) as client:
@@ -257,7 +257,7 @@ async def test_each_agent_may_ask_for_something_else(tmp_path: Path, issuer: Iss
         assert refused.headers["www-authenticate"] == 'ApiKey realm="aion", header="X-API-Key"'
 
 
-async def test_where_nobody_is_asked_the_card_asks_for_nothing(tmp_path: Path, issuer: Issuer) -> None:
+async def test_card_without_authentication_shows_no_schemes(tmp_path: Path, issuer: Issuer) -> None:
     """R8: nothing is advertised that is not enforced."""
     app = guarded(tmp_path, jwt_scheme(issuer), AION_AUTH="off")
     async with at(app, "http://127.0.0.1:8000") as client:
@@ -286,7 +286,7 @@ async def test_where_nobody_is_asked_the_card_asks_for_nothing(tmp_path: Path, i
         ({"host": "127.0.0.1:8000", "origin": "http://127.0.0.1:8000 "}, 403),
     ],
 )
-async def test_a_server_that_asks_nobody_is_for_this_machines_own_pages(
+async def test_server_without_authentication_serves_loopback_only(
     tmp_path: Path, headers: dict[str, str], status: int
 ) -> None:
     """R96: R19; also the public card, and every method."""
@@ -305,7 +305,7 @@ async def test_a_server_that_asks_nobody_is_for_this_machines_own_pages(
         ("{basic: {type: basic}}", {"argon2"}),
     ],
 )
-def test_what_a_scheme_needs_is_loaded_where_it_is_declared(tmp_path: Path, schemes: str, loaded: set[str]) -> None:
+def test_scheme_libraries_are_imported_lazily(tmp_path: Path, schemes: str, loaded: set[str]) -> None:
     config = tmp_path / "aion.yaml"
     config.write_text(said(f"  security: {{schemes: {schemes}}}\n"))
     (tmp_path / "users.json").write_text("{}")
@@ -321,7 +321,7 @@ def test_what_a_scheme_needs_is_loaded_where_it_is_declared(tmp_path: Path, sche
     assert set(ran.stdout.split()) == loaded
 
 
-def test_basic_needs_its_users(tmp_path: Path) -> None:
+def test_basic_without_users_does_not_start(tmp_path: Path) -> None:
     basic = said("  security: {schemes: {basic: {type: basic}}}\n")
     with pytest.raises(ConfigurationError, match="AION_BASIC_USERS_SECRET, the name of the secret"):
         deployed(tmp_path, basic)
