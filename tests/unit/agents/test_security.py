@@ -1,4 +1,4 @@
-"""What aion.yaml may say of who may call, and the sentence that anything else gets."""
+"""Security sections of aion.yaml: policies and error messages."""
 
 from pathlib import Path
 
@@ -31,7 +31,6 @@ def declared(folder: Path, schemes: str, require: str = "", *, a: str = "", b: s
 
 
 def test_each_scheme_suffices_by_default(tmp_path: Path) -> None:
-    """R8, R96."""
     found = declared(
         tmp_path,
         f"{{jwt: {TOKENS}, o: {{type: oidc, issuer: 'https://o.test/', audience: [x, y], tenant_claim: t}}, "
@@ -61,7 +60,7 @@ def test_agent_overrides_deployment_policy(tmp_path: Path) -> None:
     assert found["b"].require == ({"mine": frozenset()},)
     assert list(found["b"].required_schemes) == ["mine"]
     assert declared(tmp_path, schemes, "[{jwt: [chat]}]")["a"].require == ({"jwt": frozenset({"chat"})},)
-    # Without a word for all, each for itself.
+    # Without a deployment policy each agent declares its own.
     own = "security: {schemes: {k: {type: api-key}}}"
     assert list(declared(tmp_path, "", a=own, b=own)) == ["a", "b"]
     assert declared(tmp_path, "") == {}
@@ -112,7 +111,6 @@ SCHEMES = f"{{jwt: {TOKENS}, k: {{type: api-key}}, b: {{type: basic}}}}"
     ],
 )
 def test_invalid_requirement_is_named(tmp_path: Path, schemes: str, require: str, a: str, sentence: str) -> None:
-    """R8: what is advertised can be enforced."""
     with pytest.raises(ConfigurationError) as raised:
         declared(tmp_path, schemes, require, a=a)
     assert sentence in str(raised.value)

@@ -17,12 +17,12 @@ async def key(app: AuthApp, clock: ManualClock, principal: str = "alice", **more
 
 
 async def test_combined_schemes_follow_requirements(issuer: Issuer, clock: ManualClock) -> None:
-    """R96, R97: either a token with the scope and a key, or a name and a password."""
+    """Either a token with the scope and a key, or a name and a password."""
     both, alone = {"jwt": frozenset({"chat"}), "key": frozenset[str]()}, {"basic": frozenset[str]()}
     app = AuthApp(clock, both, alone, users=USERS, jwt=issuer_scheme(issuer), key=ApiKeyScheme(), basic=BasicScheme())
     token = ("Authorization", f"Bearer {issuer.token()}")
     our_key = ("X-API-Key", await key(app, clock, "machine"))
-    assert (await app.get(token, our_key)).json()["subject"] == "alice", "whoever is named first is the caller"
+    assert (await app.get(token, our_key)).json()["subject"] == "alice", "the first principal is the caller"
     assert (await app.get(basic_header("bob", "Ünïcode"))).json()["subject"] == "bob"
     assert (await app.get(basic_header("bob", "Ünïcode"), our_key)).json()["subject"] == "bob"
     refused = await app.get(token)

@@ -1,7 +1,6 @@
-"""How long a refusal takes, and what it asks of the table, tells nothing of what was right about the credentials (64).
+"""Refusals reveal nothing by their time or by their requests to the table.
 
-Time is measured where texts are compared, by a method that is first shown to find a leak; where somebody may not exist at
-all, what is done for them is counted.
+The time of comparisons is measured, by a method with a test of its own. Work for unknown callers is counted.
 """
 
 import hashlib
@@ -30,7 +29,7 @@ from tests.unit.auth.passwords import USERS, basic_header
 from tests.unit.auth.test_foreign_ids import AION_YAML, GRAPH, Callers
 
 KNOWS_NOTHING, KNOWS = 0.25, 0.6
-"""Three tries of chance stay far below the one; a comparison that ends early is far above the other."""
+"""Thresholds: chance stays far below the first in one of three tries; an early end is far above the second."""
 
 
 def presented(text: str) -> RequestCredentials:
@@ -38,14 +37,14 @@ def presented(text: str) -> RequestCredentials:
 
 
 def wrong_keys(text: str) -> tuple[str, str]:
-    """A key that is wrong from its first secret character on, and one that is in its last one only."""
+    """Return a key with all secret characters wrong, and one with only the last wrong."""
     head, secret = text[:22], text[22:]
     other = {True: "A", False: "B"}
     return head + other[secret[0] != "A"] * len(secret), text[:-1] + other[secret[-1] != "A"]
 
 
 async def verifying(clock: ManualClock) -> tuple[Work, Work]:
-    """The work of refusing each of the two."""
+    """Return the work of refusing each of the two keys."""
     keys = TableApiKeys(MemoryTable(clock), clock)
     made = make_key("alice", now=clock.now())
     await keys.add(made.record)
@@ -55,13 +54,13 @@ async def verifying(clock: ManualClock) -> tuple[Work, Work]:
 
 
 async def test_wrong_keys_take_constant_time(clock: ManualClock) -> None:
-    """R97: 64. What is by chance is not so three times."""
+    """Chance does not repeat three times."""
     works = await verifying(clock)
     assert min(told_apart(*works) for _ in range(3)) < KNOWS_NOTHING
 
 
 async def test_measurement_detects_early_comparison_end(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The method would see it: keys kept as they are, and compared a character at a time."""
+    """With a comparison by character, the measurement finds the difference."""
 
     def leaks(one: str, other: str) -> bool:
         return len(one) == len(other) and all(a == b for a, b in zip(one, other, strict=True))
@@ -73,7 +72,7 @@ async def test_measurement_detects_early_comparison_end(clock: ManualClock, monk
 
 
 class Done(list[tuple[str, Any]]):
-    """What was done, in its order."""
+    """Recorded operations, in order."""
 
     def note(self, monkeypatch: pytest.MonkeyPatch, where: Any, name: str, what: Callable[..., Any]) -> None:
         original = getattr(where, name)
@@ -86,7 +85,7 @@ class Done(list[tuple[str, Any]]):
 
 
 async def test_all_refused_keys_cost_the_same(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """R97: 64: one read, one hash, one comparison of the whole hash, and the same answer."""
+    """Each costs one read, one hash and one comparison of whole hashes, with the same response."""
     app = AuthApp(clock, key=ApiKeyScheme())
     live, gone, old = (make_key("alice", now=clock.now()) for _ in range(3))
     old = make_key("alice", now=clock.now(), expires=clock.now() + timedelta(seconds=1))
@@ -97,7 +96,7 @@ async def test_all_refused_keys_cost_the_same(clock: ManualClock, monkeypatch: p
     unknown = make_key("alice", now=clock.now())
     done = Done()
     done.note(monkeypatch, app.keys, "find", lambda _: None)
-    # Of everybody's, and nothing else uses them in between.
+    # Patched for the whole process; no other code calls them during the test.
     done.note(monkeypatch, hashlib, "sha256", lambda text: len(text))
     done.note(monkeypatch, hmac, "compare_digest", lambda one, other: (len(one), len(other)))
     answers = []
@@ -111,7 +110,7 @@ async def test_all_refused_keys_cost_the_same(clock: ManualClock, monkeypatch: p
 
 
 async def test_unknown_user_costs_one_hash(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """R97: 64: one argon2 of the same cost."""
+    """Its argon2 parameters equal those of a wrong password."""
     app = AuthApp(clock, users=USERS, basic=BasicScheme())
     done = Done()
     done.note(monkeypatch, PasswordHasher, "verify", lambda _, hashed, __: extract_parameters(hashed))
@@ -132,7 +131,7 @@ def app(api_function: Callable[[str, str, str], ASGIApp]) -> ASGIApp:
 async def test_foreign_task_costs_same_table_requests(
     app: ASGIApp, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """R96, R97: 64, 70: by every request, as often, and it has nothing to say of either."""
+    """Every request makes the same table requests for a foreign and an unknown id, and reads no item."""
     callers = Callers(app, issuer)  # type: ignore[arg-type]
     bobs = await callers.a_task("bob", "hello")
     done = Done()
@@ -158,4 +157,4 @@ async def test_foreign_task_costs_same_table_requests(
     assert counted > 20
     done.clear()
     await callers.rpc("bob", "GetTask", id=bobs["id"])
-    assert any("Item" in name for _, names in done for name in names), "of one's own it has"
+    assert any("Item" in name for _, names in done for name in names), "the owner's request reads the item"

@@ -1,4 +1,4 @@
-"""A deployment asks who calls, as its card says, or it does not start."""
+"""Policies of deployments: start checks, agent cards, imports."""
 
 import asyncio
 import json
@@ -74,7 +74,6 @@ def said(security: str) -> str:
 def test_start_checks_policy_against_entrypoints(
     tmp_path: Path, security: str, entrypoints: str, sentence: str | None
 ) -> None:
-    """R96."""
     environ = {**STACK, "AION_HTTP_ENTRYPOINTS": entrypoints}
     if sentence is None:
         deployed(tmp_path, said(security), **environ)
@@ -97,7 +96,7 @@ def test_start_checks_policy_against_entrypoints(
 def test_handler_without_authentication_does_not_start(
     tmp_path: Path, security: str, environ: dict[str, str], sentence: str
 ) -> None:
-    """R96: the handler itself, as Lambda starts it: there is no app that could answer."""
+    """The handler module fails on import, as on Lambda."""
     config = tmp_path / "aion.yaml"
     config.write_text(said(security))
     given = {**STACK, "AION_CONFIG": str(config), "PATH": "/usr/bin:/bin", **environ}
@@ -109,11 +108,10 @@ def test_handler_without_authentication_does_not_start(
 
 
 def test_deployed_authentication_cannot_be_disabled(tmp_path: Path) -> None:
-    """R96."""
     for store in (STACK, {"AION_STORE": "memory", "AWS_LAMBDA_FUNCTION_NAME": "api"}):
         with pytest.raises(ConfigurationError, match="AION_AUTH is off, and this is a deployed function"):
             deployed(tmp_path, said(KEY), **store, AION_AUTH="off")
-    # SAM's function on this machine, and a server of one's own on it.
+    # SAM's local function, and a server on this machine.
     deployed(tmp_path, PLAIN, **STACK, AION_AUTH="off", AWS_SAM_LOCAL="true")
     deployed(tmp_path, PLAIN, **{**STACK, "AWS_LAMBDA_FUNCTION_NAME": ""}, AION_AUTH="off")
 
@@ -125,7 +123,7 @@ def test_unknown_entrypoint_authorizer_is_named(entrypoints: str) -> None:
 
 
 async def test_default_stack_requires_aws_signatures(tmp_path: Path) -> None:
-    """R8, R96: what `sam deploy` makes of the example."""
+    """The stack of the example's `sam deploy`."""
     environ = {**STACK, "AION_CONFIG": str(ROOT / "aion.yaml"), "AION_HTTP_ENTRYPOINTS": "AWS_IAM,OFF"}
     app = build_app(Settings.from_environ(environ))
     card = json.loads((await ask(app, "GET", "/.well-known/agent-card.json")).content)
@@ -136,8 +134,8 @@ async def test_default_stack_requires_aws_signatures(tmp_path: Path) -> None:
     assert (refused.status_code, refused.headers["www-authenticate"]) == (401, 'AWS4-HMAC-SHA256 realm="aion"')
 
 
-class LambdaContext:
-    """As much of it as is asked for."""
+class FakeLambdaContext:
+    """Lambda context with the attributes used here."""
 
     aws_request_id, function_name = "r-1", "api"
 
@@ -150,23 +148,23 @@ ALICE = "arn:aws:iam::123456789012:user/alice"
 
 @pytest.mark.parametrize("entrypoint_url", ["rest_api_v1", "function_url_v2"])
 def test_iam_signer_is_served_by_both_adapters(tmp_path: Path, entrypoint_url: str) -> None:
-    """R96: R7: SAM's way, by mangum, and the scope that our own runtime loop makes of the same event."""
+    """Both mangum, for SAM, and our runtime loop pass the signer of the event."""
     app = deployed(tmp_path, PLAIN, **STACK, AION_HTTP_ENTRYPOINTS="AWS_IAM,AWS_IAM")
     event = recorded_event(entrypoint_url)
     (event["headers"] if "rawPath" in event else event["multiValueHeaders"]).pop("Authorization", None)
     for path in ("path", "rawPath"):
         if path in event:
             event[path] = "/nothing"
-    answers = [Mangum(app, lifespan="off")(event, LambdaContext())]  # type: ignore[arg-type]
+    answers = [Mangum(app, lifespan="off")(event, FakeLambdaContext())]  # type: ignore[arg-type]
     if "rawPath" in event:
         event["requestContext"]["authorizer"] = {"iam": {"userArn": ALICE}}
     else:
         event["requestContext"]["identity"]["userArn"] = ALICE
-    answers.append(Mangum(app, lifespan="off")(event, LambdaContext()))  # type: ignore[arg-type]
+    answers.append(Mangum(app, lifespan="off")(event, FakeLambdaContext()))  # type: ignore[arg-type]
     assert [answer["statusCode"] for answer in answers] == [401, 404]
     assert '"reason":"UNAUTHENTICATED"' in answers[0]["body"]
 
-    scope = EventReader(app).read(json.dumps(event).encode(), LambdaContext()).scope  # type: ignore[arg-type]
+    scope = EventReader(app).read(json.dumps(event).encode(), FakeLambdaContext()).scope  # type: ignore[arg-type]
     found = asyncio.run(
         IamVerifier(AwsIamScheme()).verify(RequestCredentials.from_request(scope["headers"], scope["aws.event"]))
     )
@@ -195,7 +193,7 @@ REQUIRE = "[{jwt: [chat, read], key: []}, oidc, basic]"
 
 
 async def test_card_shows_schemes_in_both_versions(tmp_path: Path, issuer: Issuer, users: str) -> None:
-    """R2, R4, R8: and nothing that is not."""
+    """The card shows required schemes only."""
     app = guarded(tmp_path, four_schemes(issuer), REQUIRE, AION_BASIC_USERS_FILE=users)
     async with http(app) as client:
         both = (await client.get("/.well-known/agent-card.json")).json()
@@ -217,7 +215,7 @@ async def test_card_shows_schemes_in_both_versions(tmp_path: Path, issuer: Issue
     assert read.security_schemes["oidc"].open_id_connect_security_scheme.open_id_connect_url == discovery
     required = [{name: list(held.list) for name, held in each.schemes.items()} for each in read.security_requirements]
     assert required == [{"jwt": ["chat", "read"], "key": []}, {"oidc": []}, {"basic": []}]
-    # The official client reads the one for both, and changes what it is given.
+    # The official client reads the card for both versions, and changes its argument.
     assert parse_agent_card(deepcopy(both)) == ParseDict(both, AgentCard(), ignore_unknown_fields=True)
     assert parse_agent_card(deepcopy(both)).security_requirements == read.security_requirements
     old = v03.AgentCard.model_validate(both)
@@ -244,7 +242,7 @@ async def test_card_signature_covers_schemes(tmp_path: Path, issuer: Issuer, use
 
 
 async def test_agents_have_their_own_policies(tmp_path: Path, issuer: Issuer) -> None:
-    """R8, R97: what its card says, and no other agent's."""
+    """Each agent's card shows its own policy."""
     two = "security: {schemes: {ours: {type: api-key}}}"
     async with http(guarded(tmp_path, jwt_scheme(issuer), "[{jwt: [chat]}]", two=two)) as client:
         cards = [(await client.get(f"/agents/{id_}/.well-known/agent-card.json")).json() for id_ in ("one", "two")]
@@ -258,7 +256,6 @@ async def test_agents_have_their_own_policies(tmp_path: Path, issuer: Issuer) ->
 
 
 async def test_card_without_authentication_shows_no_schemes(tmp_path: Path, issuer: Issuer) -> None:
-    """R8: nothing is advertised that is not enforced."""
     app = guarded(tmp_path, jwt_scheme(issuer), AION_AUTH="off")
     async with at(app, "http://127.0.0.1:8000") as client:
         card = (await client.get("/.well-known/agent-card.json")).json()
@@ -289,7 +286,7 @@ async def test_card_without_authentication_shows_no_schemes(tmp_path: Path, issu
 async def test_server_without_authentication_serves_loopback_only(
     tmp_path: Path, headers: dict[str, str], status: int
 ) -> None:
-    """R96: R19; also the public card, and every method."""
+    """The public card is covered too, with every method."""
     app = deployed(tmp_path, PLAIN, AION_AUTH="off")
     for method, path in (("GET", "/.well-known/agent-card.json"), ("GET", "/tasks"), ("GET", "/health")):
         assert (await ask(app, method, path, headers)).status_code == status

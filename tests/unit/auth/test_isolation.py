@@ -1,4 +1,4 @@
-"""Whose a context, a page, and a tenant are; that ids of another's are unknown to every operation see test_foreign_ids."""
+"""Isolation of contexts, page tokens and tenants. Ids of other callers: see test_foreign_ids."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ def app(tmp_path: Path, issuer: Issuer) -> FastAPI:
 
 
 async def of_bob(client: httpx.AsyncClient, issuer: Issuer) -> dict[str, Any]:
-    """A task of Bob's, at rest; from then on the client is Alice's."""
+    """Return a finished task of Bob; afterwards the client is Alice's."""
     client.headers["Authorization"] = f"Bearer {issuer.token(sub='bob')}"
     task: dict[str, Any] = (await client.post("/", json=send("a secret of Bob's"))).json()["result"]["task"]
     assert (await client.get(f"/tasks/{task['id']}")).status_code == 200
@@ -28,7 +28,6 @@ async def of_bob(client: httpx.AsyncClient, issuer: Issuer) -> dict[str, Any]:
 
 
 async def test_foreign_context_id_names_own_context(app: FastAPI, issuer: Issuer) -> None:
-    """R96: 71-73."""
     async with http(app) as client:
         bobs = await of_bob(client, issuer)
 
@@ -43,16 +42,15 @@ async def test_foreign_context_id_names_own_context(app: FastAPI, issuer: Issuer
         assert (await call("ListTasks"))["result"]["totalSize"] == 0
         mine = send("mine", contextId=bobs["contextId"], referenceTaskIds=[bobs["id"]])
         task = (await client.post("/", json=mine)).json()["result"]["task"]
-        assert task["contextId"] == bobs["contextId"], "a contextId is the client's choice, and names its own"
+        assert task["contextId"] == bobs["contextId"], "the client chooses the contextId of its own context"
         assert "secret" not in str(task)
         listed = (await call("ListTasks", contextId=bobs["contextId"]))["result"]["tasks"]
         assert [found["id"] for found in listed] == [task["id"]]
-        # Bob's messageId is Bob's; the same one of Alice's, with other content, was no repeat.
+        # Alice's message with Bob's messageId is no repeat.
         assert task["id"] != bobs["id"]
 
 
 async def test_foreign_page_token_is_refused(app: FastAPI, issuer: Issuer) -> None:
-    """R96."""
     async with http(app) as client:
         client.headers["Authorization"] = f"Bearer {issuer.token(sub='bob')}"
         for n in range(2):
@@ -65,7 +63,6 @@ async def test_foreign_page_token_is_refused(app: FastAPI, issuer: Issuer) -> No
 
 
 async def test_task_belongs_to_tokens_subject(app: FastAPI, issuer: Issuer) -> None:
-    """R96: R9."""
     async with http(app) as client:
         bobs = (await of_bob(client, issuer))["id"]
         issuer.add("k-2", "RS256")
@@ -82,7 +79,6 @@ TENANT = {"tenant_claim": "tid"}
 
 
 async def test_tenant_of_token_excludes_other_tenants(tmp_path: Path, issuer: Issuer) -> None:
-    """R96: 74."""
     async with http(guarded(tmp_path, jwt_scheme(issuer, **TENANT))) as client:
         client.headers["Authorization"] = f"Bearer {issuer.token(tid='red')}"
         body = send()
@@ -97,7 +93,7 @@ async def test_tenant_of_token_excludes_other_tenants(tmp_path: Path, issuer: Is
         for path in (f"/blue/tasks/{task}", "/blue/tasks", "/blue/extendedAgentCard"):
             assert (await client.get(path)).status_code == 404, path
         assert (await client.post("/blue/message:send", json=body["params"])).status_code == 404
-        # The same subject of another tenant is another owner.
+        # The same subject in another tenant is another owner.
         client.headers["Authorization"] = f"Bearer {issuer.token(tid='blue')}"
         assert (await client.get(f"/tasks/{task}")).status_code == 404
         assert (await client.get("/tasks")).json()["totalSize"] == 0

@@ -1,6 +1,6 @@
-"""Nothing that a client sends ends up in a log, an error, a trace or a queue: each is searched for what was planted (87).
+"""Client data in logs, errors, traces and queues: searches for planted secrets.
 
-Each place is first shown to be searched for real: a harmless marker, the id of a task or a context, is found there.
+Each search first finds a harmless marker, the id of a task or context.
 """
 
 import io
@@ -57,7 +57,7 @@ def app(api_function: Callable[[str, str, str], ASGIApp]) -> ASGIApp:
 
 @pytest.fixture
 def logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
-    """What every logger says, at DEBUG, as Lambda has it and as a terminal has it."""
+    """Yield all log output at DEBUG, in the formats of Lambda and of a terminal."""
     written, root = io.StringIO(), logging.getLogger()
     ours = [logging.StreamHandler(written), logging.StreamHandler(written)]
     ours[0].setFormatter(log_lines.formatter("aion"))
@@ -73,12 +73,12 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
 
 
 def planted(n: int) -> str:
-    """A secret of its own for each place, so that what is found says where it was."""
+    """Return a secret for one place; its number identifies the place."""
     return f"{SECRET}-{n:03}"
 
 
 def whole_message() -> dict[str, Any]:
-    """A message that is taken, with a secret wherever a client is free to write."""
+    """Return a valid message with a secret in each field of the client's choice."""
     return {
         "message": {
             "messageId": "m-1",
@@ -128,7 +128,7 @@ WRONG: list[tuple[str, dict[str, Any]]] = [
 
 
 class Client:
-    """Somebody with secrets in each header too."""
+    """Client with secrets in its headers too."""
 
     def __init__(self, app: ASGIApp, issuer: Issuer) -> None:
         self._app = app
@@ -136,7 +136,7 @@ class Client:
         self.answers: list[bytes] = []
 
     async def rpc(self, method: str, params: Any, **more: str) -> Any:
-        """The answer's JSON, or its text."""
+        """Return the response to a JSON-RPC request."""
         headers = {
             "authorization": f"Bearer {self.token}",
             "content-type": "application/json",
@@ -154,7 +154,7 @@ class Client:
 
 
 async def everything(client: Client) -> str:
-    """All sorts of requests, good and bad; the id of the first one's task."""
+    """Return all of the owner's views of a task."""
     sent = whole_message()
     answer = (await client.rpc("SendMessage", sent)).json()
     task: str = answer["result"]["task"]["id"]
@@ -175,7 +175,7 @@ async def everything(client: Client) -> str:
 
 
 def bodies(moto: LocalStack, queue: str) -> list[str]:
-    """The bodies in the queue; SQS moves them to the dead letter queue as they are."""
+    """Remove the messages from the queue and return them; SQS moves dead letters unchanged."""
     sqs, url, found = moto.client("sqs"), moto.physical_id(queue), []
     while messages := sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", []):
         found += [json.dumps(message) for message in messages]
@@ -185,7 +185,7 @@ def bodies(moto: LocalStack, queue: str) -> list[str]:
 
 
 def secrets_in(text: str, client: Client) -> list[str]:
-    """The secrets that stand in the text, with what is around them."""
+    """Return the lines with a secret."""
     marks = (SECRET, client.token, client.token.split(".")[2], "cGw0bnRlZC1zM2NyZXQ")
     lines = [line for line in text.splitlines() if any(mark in line for mark in marks)]
     return [line[:400] for line in lines]
@@ -194,7 +194,7 @@ def secrets_in(text: str, client: Client) -> list[str]:
 async def test_logs_and_queues_have_no_client_data(
     app: ASGIApp, issuer: Issuer, logged: io.StringIO, moto: LocalStack
 ) -> None:
-    """R96, R97: 87: not at DEBUG either, nor in what the libraries log."""
+    """Covers DEBUG and the logs of libraries."""
     bodies(moto, "TaskQueue"), bodies(moto, "PushQueue")
     client = Client(app, issuer)
     task = await everything(client)
@@ -209,7 +209,7 @@ async def test_logs_and_queues_have_no_client_data(
     assert "RuntimeError: the agent has a fault" in said
     assert secrets_in(said, client) == []
     woken, told = bodies(moto, "TaskQueue"), bodies(moto, "PushQueue")
-    # What the other functions log of it: one runs the turn, one fails to reach the webhook.
+    # Logs of the other functions: one runs the turn, one fails to deliver the notification.
     logged.truncate(0)
     worker, delivery, soon = build_worker(), build_push(), datetime.now(UTC) + timedelta(seconds=60)
     for body in woken:
@@ -226,7 +226,7 @@ async def test_logs_and_queues_have_no_client_data(
 
 
 async def test_errors_have_no_client_data(app: ASGIApp, issuer: Issuer) -> None:
-    """R98: 87: a refusal may be kept, by a proxy or the client's own log."""
+    """A proxy or the client's log may store a refusal."""
     client = Client(app, issuer)
     for method, params in WRONG:
         answer = await client.rpc(method, params)
@@ -239,7 +239,6 @@ async def test_errors_have_no_client_data(app: ASGIApp, issuer: Issuer) -> None:
 
 
 async def test_log_lines_have_their_requests_id(app: ASGIApp, issuer: Issuer, logged: io.StringIO) -> None:
-    """R97."""
     client = Client(app, issuer)
     ids = []
     for params in ({"message": {**whole_message()["message"], "contextId": f"c-{n}"}} for n in range(2)):
@@ -254,7 +253,6 @@ async def test_log_lines_have_their_requests_id(app: ASGIApp, issuer: Issuer, lo
 
 
 def test_logged_line_breaks_are_escaped(logged: io.StringIO) -> None:
-    """R97: 88."""
     log.install()
     logging.getLogger("aion_core.x").warning("It is %s.", "gone\r\nERROR root: all is lost\x1b[2J\u2028")
     plain = [line for line in logged.getvalue().splitlines() if not line.startswith("{")]
@@ -262,7 +260,6 @@ def test_logged_line_breaks_are_escaped(logged: io.StringIO) -> None:
 
 
 def test_credentials_are_redacted_from_log(logged: io.StringIO) -> None:
-    """R97."""
     log.install()
     logger = logging.getLogger("author.of.an.agent")
     with log.request("r-1", ["hunter2hunter2", "a b"]):
@@ -287,14 +284,14 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
 
 
 async def test_traces_have_no_client_data(collector: Collector, request: pytest.FixtureRequest, issuer: Issuer) -> None:
-    """R97: 87: as it is sent to a collector, errors too."""
+    """Covers errors in spans, as exported to a collector."""
     client = Client(request.getfixturevalue("app"), issuer)
     task = await everything(client)
     with pytest.raises(ValueError), trace.get_tracer("an.author").start_as_current_span("raising"):
         raise ValueError(planted(80))
     for method, params in WRONG:
         await client.rpc(method, params)
-    # An author's span leaves with the next request.
+    # The next request exports an author's span.
     assert all(word in collector.text for word in (task, "request", "turn", "raising", "ValueError"))
     assert secrets_in(collector.text, client) == []
     assert os.environ["ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS"] == "false"
@@ -306,7 +303,7 @@ async def test_function_output_has_no_client_data(
     issuer: Issuer,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """R97: 87: all that a deployed function writes."""
+    """Covers log lines and metrics of a deployed function."""
     monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "a-function")
     root = logging.getLogger()
     before, level = root.handlers[:], root.level
@@ -328,7 +325,6 @@ async def test_function_output_has_no_client_data(
 
 
 async def test_dead_letters_have_ids_only(app: ASGIApp, issuer: Issuer, moto: LocalStack) -> None:
-    """R97: 87: a bell that nobody could answer, as it is found by whoever looks."""
     for queue in ("TaskQueue", "PushQueue", "TaskDeadLetters", "PushDeadLetters"):
         bodies(moto, queue)
     client, sent = Client(app, issuer), whole_message()
@@ -338,7 +334,7 @@ async def test_dead_letters_have_ids_only(app: ASGIApp, issuer: Issuer, moto: Lo
     sqs = moto.client("sqs")
     for queue, dead, marker in (("TaskQueue", "TaskDeadLetters", CONTEXT), ("PushQueue", "PushDeadLetters", task)):
         url = moto.physical_id(queue)
-        # Heard, and not answered, as often as it may be.
+        # Receive without deletion until SQS moves the message to the dead letter queue.
         while sqs.receive_message(QueueUrl=url, VisibilityTimeout=0, MaxNumberOfMessages=10).get("Messages"):
             pass
         found = bodies(moto, dead)

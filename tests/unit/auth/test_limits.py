@@ -1,4 +1,4 @@
-"""Who asks for too much is told so, and when to come back; others are not touched (88)."""
+"""Limits of requests and streams per caller."""
 
 import asyncio
 import json
@@ -57,7 +57,7 @@ def limited(folder: Path, issuer: Issuer | None, limits: str) -> FastAPI:
 
 
 def asking(app: FastAPI, issuer: Issuer, who: str) -> Ask:
-    """Somebody who sends requests."""
+    """Return a function sending requests of this caller."""
     token = issuer.token(sub=who)
 
     async def send(method: str, target: str, body: Any = None) -> httpx.Response:
@@ -77,12 +77,11 @@ def message(text: str, name: str = "m-1") -> dict[str, Any]:
 
 
 async def test_request_limit_covers_every_binding(tmp_path: Path, issuer: Issuer) -> None:
-    """R97: 88."""
     app = limited(tmp_path, issuer, "{requests_per_minute: 3}")
     alice, bob = asking(app, issuer, "alice"), asking(app, issuer, "bob")
     for path in ("/tasks", "/agents/two/tasks", "/red/tasks"):
         assert (await alice("GET", path)).status_code == 200
-    # Whatever it is, in whatever tenant and of whichever agent; the body is not even read.
+    # All requests count, in any tenant and of any agent; the body is unread.
     for method, path in (
         ("POST", "/"), ("POST", "/agents/two"), ("POST", "/agents/two/"), ("GET", "/tasks"), ("POST", "/message:send"),
         ("GET", "/blue/tasks"), ("GET", "/v1/tasks"), ("POST", "/agents/one/v1/message:stream"), ("GET", "/nothing"),
@@ -106,8 +105,8 @@ async def test_request_limit_covers_every_binding(tmp_path: Path, issuer: Issuer
         assert details[0]["metadata"] == {"retryAfterSeconds": refused.headers["Retry-After"]}
     assert (await bob("GET", "/tasks")).status_code == 200
     for public in ("/.well-known/agent-card.json", "/agents/two/.well-known/agent-card.json", "/health"):
-        assert (await alice("GET", public)).status_code == 200, "what is public is not counted"
-    assert (await ask(app, "GET", "/tasks")).status_code == 401, "who is nobody is told so first"
+        assert (await alice("GET", public)).status_code == 200, "public paths are not counted"
+    assert (await ask(app, "GET", "/tasks")).status_code == 401, "authentication precedes the limit"
 
 
 async def test_callers_without_authentication_share_limits(tmp_path: Path) -> None:
@@ -135,8 +134,6 @@ async def test_unlimited_requests_are_not_counted(
 async def test_unavailable_counters_refuse_requests(
     tmp_path: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """R97: 88."""
-
     async def down(self: RateLimits, owner: str, *, per_minute: int) -> float:
         raise StoreUnavailable("the-table-has-a-name: throttled")
 
@@ -161,7 +158,7 @@ STREAMS = {
 async def test_stream_limit_refuses_before_start(
     tmp_path: Path, issuer: Issuer, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """R97: 88: of a task, or of a caller; when one ends there is room again."""
+    """Covers limits of a task and of a caller. An ended stream makes room."""
     opened = asyncio.Semaphore(0)
     real = TableRateLimits.open_stream
 
@@ -191,16 +188,16 @@ async def test_stream_limit_refuses_before_start(
     answer = await alice("POST", "/", begins)
     is_of_owner = limit == "streams_per_owner"
     assert answer.status_code == (429 if is_of_owner else 200)
-    # Refused, it has begun no task.
+    # The refused request created no task.
     assert (await alice("GET", "/tasks")).json()["totalSize"] == (2 if is_of_owner else 3)
-    # Another's streams are another's.
+    # Streams of another caller do not count.
     assert (await bob("POST", "/", rpc("SendStreamingMessage", **message("hello")))).status_code == 200
     for running in (task, other):
         assert "result" in (await alice("POST", "/", rpc("CancelTask", id=running))).json()
     assert [(await stream).status_code for stream in open_ones] == [200, 200]
     for n in range(3):
         answer = await alice("POST", "/", rpc("SendStreamingMessage", **message("hello", f"m-4-{n}")))
-        assert answer.status_code == 200, "what has ended is not counted"
+        assert answer.status_code == 200, "ended streams are not counted"
 
 
 @pytest.mark.parametrize(

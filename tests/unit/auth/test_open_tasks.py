@@ -1,4 +1,4 @@
-"""How many tasks a caller may have that have not ended: no more are begun, and whatever begins none is never refused."""
+"""Limit of a caller's open tasks."""
 
 import asyncio
 import json
@@ -85,7 +85,7 @@ async def cancel_all(caller: Ask) -> None:
 
 
 async def test_open_task_limit_covers_every_request(app: FastAPI, issuer: Issuer) -> None:
-    """R97: 88: over all agents and tenants of a caller's; one that ends makes room."""
+    """The limit covers all agents and tenants of a caller. An ended task makes room."""
     alice, bob = asking(app, issuer, "alice"), asking(app, issuer, "bob")
     first = task_of(await begin(alice, "work", "m-1"))
     task_of(await begin(alice, "work", "m-2", at="/agents/two/"))
@@ -107,7 +107,7 @@ async def test_open_task_limit_covers_every_request(app: FastAPI, issuer: Issuer
         assert "3 tasks that have not ended" in refused.text
     assert (await alice("GET", "/tasks")).json()["totalSize"] == 1
     task_of(await begin(bob, "hello", "m-1"))
-    # Reading and canceling are no new tasks.
+    # Reads and cancellations need no room.
     assert (await alice("GET", f"/tasks/{first['id']}")).status_code == 200
     assert "result" in (await alice("POST", "/", rpc("CancelTask", id=first["id"]))).json()
     for n in range(2 * MOST):
@@ -120,7 +120,7 @@ async def test_open_task_limit_covers_every_request(app: FastAPI, issuer: Issuer
 
 
 async def test_requests_without_new_task_pass_limit(app: FastAPI, issuer: Issuer) -> None:
-    """R97, R110: a repeat gets its task, a question its answer, a task at work one more word."""
+    """Examples: a repeat, an answer to an interrupt, a message to a running task."""
     alice = asking(app, issuer, "alice")
     asks = [task_of(await begin(alice, "ask", f"m-{n}", f"c-{n}")) for n in range(2)]
     works = task_of(await begin(alice, "work", "m-2", "c-2"))
@@ -132,14 +132,13 @@ async def test_requests_without_new_task_pass_limit(app: FastAPI, issuer: Issuer
     assert (answered["id"], answered["status"]["state"]) == (asks[0]["id"], "TASK_STATE_COMPLETED")
     task_of(await begin(alice, "ask", "m-5", "c-5"))
     assert (await begin(alice, "hello", "m-9", "c-9")).status_code == 429
-    # Without a taskId, in the context whose task asks: the answer, and no new task.
+    # Without a taskId, a message to the interrupted task's context resumes that task.
     answered = task_of(await begin(alice, "yes", "m-6", "c-1"))
     assert (answered["id"], answered["status"]["state"]) == (asks[1]["id"], "TASK_STATE_COMPLETED")
     await cancel_all(alice)
 
 
 async def test_idempotent_repeat_passes_limit(app: FastAPI, issuer: Issuer) -> None:
-    """R97: D17."""
     token = issuer.token(sub="alice")
 
     async def send(text: str, key: str, name: str) -> httpx.Response:
@@ -161,7 +160,7 @@ async def test_refused_messages_do_not_count(app: FastAPI, issuer: Issuer) -> No
     task_of(await begin(alice, "work", "m-1", "c-1", at="/agents/two/"))
     for n in range(2 * MOST):
         refused = await begin(alice, "hello", f"m-2-{n}", "c-1", at="/agents/two/")
-        assert refused.json()["error"]["code"] == -32004, "the agent takes no message while it is at work"
+        assert refused.json()["error"]["code"] == -32004, "the agent refuses messages during a turn"
         again = await begin(alice, "work", "m-1", "c-1", at="/agents/two/")
         assert again.status_code == 200
     for n in range(MOST - 1):
@@ -171,7 +170,7 @@ async def test_refused_messages_do_not_count(app: FastAPI, issuer: Issuer) -> No
 
 
 async def test_concurrent_new_tasks_respect_limit(app: FastAPI, issuer: Issuer) -> None:
-    """R97: 88: though none of them can be found yet when the next one looks."""
+    """The requests run before the store shows any of the tasks."""
     alice = asking(app, issuer, "alice")
     answers = await asyncio.gather(*(begin(alice, "work", f"m-{n}") for n in range(5 * MOST)))
     statuses = [answer.status_code for answer in answers]

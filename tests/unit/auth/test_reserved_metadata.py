@@ -1,4 +1,4 @@
-"""Names that read like the server's own: whatever a client writes, an agent and a client hear the server's word only."""
+"""Lookalikes of reserved metadata names: the server drops them from client data."""
 
 import json
 import string
@@ -60,11 +60,11 @@ READ_LIKE_OURS = [
     f" {OURS}",
 ]
 ANOTHER = OURS.replace("a", "\N{CYRILLIC SMALL LETTER A}", 1)
-"""In letters of another alphabet it is another name: a client's own, which nothing of ours is read by."""
+"""Name with a letter of another alphabet: a different name, free for clients."""
 
 
 def lies(depth: int = 4) -> dict[str, Any]:
-    """Metadata with each of the names, at every depth, in objects and in lists."""
+    """Return metadata with each of the names at every depth, in objects and lists."""
     below = {"held": lies(depth - 1), "listed": [[lies(depth - 1)]]} if depth else {}
     return {**{name: ["refund"] for name in READ_LIKE_OURS}, ANOTHER: "kept", "own": "kept", **below}
 
@@ -73,7 +73,7 @@ def lies(depth: int = 4) -> dict[str, Any]:
     "dialect", [RpcDialect(), RpcV03Dialect(), RestDialect(), RestV03Dialect()], ids=lambda dialect: dialect.name
 )
 async def test_lookalikes_of_reserved_names_are_dropped(tmp_path: Path, issuer: Issuer, dialect: Dialect) -> None:
-    """R10, R76, R96: 87: in the request's, the message's and a part's metadata, at every depth."""
+    """Covers the metadata of the request, the message and a part, at every depth."""
     (tmp_path / "asked.py").write_text(TELLS_ITS_INBOX)
     (tmp_path / "aion.yaml").write_text(AION_YAML % jwt_scheme(issuer).rstrip("\n"))
     environ = {"AION_STORE": "memory", "AION_CONFIG": str(tmp_path / "aion.yaml")}
@@ -89,11 +89,11 @@ async def test_lookalikes_of_reserved_names_are_dropped(tmp_path: Path, issuer: 
         listed = await client.get("/tasks?includeArtifacts=true&historyLength=9", headers=headers)
     task = listed.json()["tasks"][0]
     heard = json.loads(task["status"]["message"]["parts"][0]["text"])
-    assert heard["request"].pop(OURS) == [], "by the server's word this caller may use none of them"
+    assert heard["request"].pop(OURS) == [], "the server permits this caller no skill"
     kept = {ANOTHER: "kept", "own": "kept"}
     for where in (heard["request"], heard["message"]["metadata"], heard["message"]["parts"][0]["metadata"]):
         assert {name: where[name] for name in kept} == kept
-        assert where["held"]["listed"][0][0]["held"]["own"] == "kept", "what is the client's own stays, at every depth"
+        assert where["held"]["listed"][0][0]["held"]["own"] == "kept", "the client's other data stays, at every depth"
     del task["status"]["message"]["parts"]
     for told in (heard, task):
         names = set(names_of(told))
@@ -102,7 +102,7 @@ async def test_lookalikes_of_reserved_names_are_dropped(tmp_path: Path, issuer: 
 
 
 def names_of(value: Any) -> list[str]:
-    """Every name in the JSON value, at every depth."""
+    """Return every name in the JSON value, at every depth."""
     if isinstance(value, dict):
         return [*value, *(name for held in value.values() for name in names_of(held))]
     return [name for held in value for name in names_of(held)] if isinstance(value, list) else []

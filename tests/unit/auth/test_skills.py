@@ -1,4 +1,4 @@
-"""Skills that require more than their agent does: the card says so, and the agent knows which of them its caller may use."""
+"""Skills with further requirements: on the card, and for the agent."""
 
 import json
 from pathlib import Path
@@ -52,7 +52,7 @@ graph = StateGraph(State).add_node("tell", tell).add_edge(START, "tell")
 
 
 async def test_agent_receives_callers_permitted_skills(tmp_path: Path, issuer: Issuer) -> None:
-    """R8, R76, R97: by the server's word, whatever the client writes."""
+    """The server's metadata replaces the client's."""
     (tmp_path / "asked.py").write_text(ASKED)
     schemes = (jwt_scheme(issuer) + scheme("key", type="api-key")).rstrip("\n")
     (tmp_path / "aion.yaml").write_text(AION_YAML % schemes)
@@ -138,7 +138,7 @@ EVERY_WAY = [
 async def test_caller_without_skills_is_forbidden(
     tmp_path: Path, issuer: Issuer, method: str, path: str, body: Any
 ) -> None:
-    """R97: 66: and is told the least that would open one."""
+    """The response names the fewest scopes for a skill."""
     async with http(served(tmp_path, issuer)) as client:
 
         async def call(scopes: str, path: str = path) -> httpx.Response:
@@ -149,16 +149,16 @@ async def test_caller_without_skills_is_forbidden(
             refused = await call(scopes)
             assert refused.status_code == 403, refused.text
             assert 'error="insufficient_scope", scope="admin"' in refused.headers["www-authenticate"]
-        # Its skill is not the agent: without what that requires it is no use.
+        # A skill's scope does not replace the agent's scope.
         assert (await call("admin")).status_code == 403
         for scopes in ("chat admin", "chat orders.refund orders.read"):
             assert (await call(scopes)).status_code == (404 if path == "/nothing" else 200)
-        # An agent that says nothing of its skills has one that is open to all its callers.
+        # An agent without declared skills has one open skill.
         assert (await call("chat", f"/agents/open{path.removeprefix('/agents/helper')}")).status_code != 403
 
 
 async def test_extended_card_shows_permitted_skills_signed(tmp_path: Path, issuer: Issuer) -> None:
-    """R7, R97: by every one of its names; the public card, which says what they require, shows them all."""
+    """Covers all paths of the extended card. The public card shows all skills with their requirements."""
     from aion_core.protocol.keys import CardKey
     from aion_core.protocol.signing import verify_card
 

@@ -1,4 +1,4 @@
-"""Two callers in one warm execution environment: of the first nothing is left when the second one comes (75)."""
+"""Two callers in one warm execution environment: nothing of the first remains for the second."""
 
 import asyncio
 import json
@@ -42,7 +42,7 @@ aion:
 
 
 class Spy:
-    """What the agent calls in the midst of its turn."""
+    """Spy in the agent's turn."""
 
     def __init__(self) -> None:
         self.marks: list[str] = []
@@ -51,11 +51,11 @@ class Spy:
         self.in_step: asyncio.Barrier | None = None
 
     async def look(self) -> None:
-        """Note which of the marks can be found now, once; in step with another turn, where one is told to be."""
+        """Record the marks reachable now, once; wait for the other turn first if `in_step` is set."""
         if self.in_step:
             await self.in_step.wait()
         if self.marks and not self.looked:
-            # The turn that runs is reached from its task, which no module holds.
+            # Search asyncio tasks too: no module references the running turn's task.
             self.looked, self.found = True, {mark for mark, _ in texts_with(self.marks, asyncio.all_tasks())}
 
 
@@ -71,8 +71,8 @@ def app(api_function: Callable[[str, str, str], ASGIApp], spy: Spy) -> ASGIApp:
     return api_function("warm_agent", GRAPH, AION_YAML)
 
 
-class Caller:
-    """Somebody all of whose words hold a mark."""
+class MarkedCaller:
+    """MarkedCaller with a mark in all of its data."""
 
     def __init__(self, app: ASGIApp, issuer: Issuer, name: str) -> None:
         self.mark = f"{name}{uuid4().hex}"
@@ -81,7 +81,7 @@ class Caller:
         self.marks = [self.mark, self._token[-40:]]
 
     async def rpc(self, method: str, **params: Any) -> httpx.Response:
-        """The answer to a request."""
+        """Return the response to a JSON-RPC request."""
         headers = {
             "authorization": f"Bearer {self._token}",
             "content-type": "application/json",
@@ -91,7 +91,7 @@ class Caller:
         return await ask(self._app, "POST", f"/?query={self.mark}", headers, json.dumps(body).encode())
 
     async def session(self) -> list[str]:
-        """All that somebody may do, and what it was answered."""
+        """Make all kinds of requests; return their responses."""
         said = self.mark
         message = {
             "messageId": f"message-{said}",
@@ -121,25 +121,25 @@ class Caller:
 
 
 async def test_warm_environment_retains_nothing_of_caller(app: ASGIApp, issuer: Issuer, spy: Spy) -> None:
-    """R96: 75: neither in the state of any module that serves requests, nor in what the next one is answered."""
-    alice, bob = Caller(app, issuer, "alice"), Caller(app, issuer, "bob")
+    """Covers module state and the responses to the next caller."""
+    alice, bob = MarkedCaller(app, issuer, "alice"), MarkedCaller(app, issuer, "bob")
     spy.marks = alice.marks
     answers = await alice.session()
     assert all(alice.mark in answer for answer in answers)
-    assert spy.found >= {alice.mark}, "what a turn holds can be found while it runs"
+    assert spy.found >= {alice.mark}, "the search finds data of the running turn"
     left = list(texts_with(alice.marks, app))
     assert left == []
     spy.looked = False
     assert not any(mark in answer for answer in await bob.session() for mark in alice.marks)
     assert spy.looked
-    assert spy.found == set(), "a turn of Bob's holds nothing of Alice's"
+    assert spy.found == set(), "Bob's turn holds no data of Alice"
     assert list(texts_with([*alice.marks, *bob.marks], app)) == []
 
 
 async def test_concurrent_callers_are_isolated(app: ASGIApp, issuer: Issuer, spy: Spy) -> None:
-    """R96: 75: where a process serves several at once, as make dev does."""
+    """A server of `make dev` runs concurrent requests in one process."""
     spy.in_step = asyncio.Barrier(2)
-    callers = [Caller(app, issuer, "alice"), Caller(app, issuer, "bob")]
+    callers = [MarkedCaller(app, issuer, "alice"), MarkedCaller(app, issuer, "bob")]
     alices, bobs = await asyncio.gather(*(caller.session() for caller in callers))
     assert all(callers[0].mark in answer and callers[1].mark not in answer for answer in alices)
     assert all(callers[1].mark in answer and callers[0].mark not in answer for answer in bobs)

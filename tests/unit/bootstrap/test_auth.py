@@ -1,4 +1,4 @@
-"""What a function keeps secret is read where it lies, of either kind, and what cannot be read is named at start (R14)."""
+"""Users of HTTP Basic in a secret or parameter: reads, changes, error messages."""
 
 import json
 from collections.abc import Iterator
@@ -44,7 +44,6 @@ KINDS = ["secret", "parameter"]
 async def test_changed_users_secret_is_read_again(
     tmp_path: Path, aws: SecretStore, kind: str, clock: ManualClock
 ) -> None:
-    """R96: R14."""
     arn = aws.put(kind, "users", json.dumps({"alice": CHEAP.hash("one")}))
     assert arn.startswith("arn:aws:")
     given = settings(tmp_path, arn)
@@ -60,7 +59,6 @@ async def test_changed_users_secret_is_read_again(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_invalid_users_secret_is_named_unquoted(tmp_path: Path, aws: SecretStore, kind: str) -> None:
-    """R12, R14."""
     arn = aws.put(kind, "spoilt", '{"alice": "hunter2-in-the-clear"}')
     for text in ('{"alice": "hunter2-in-the-clear"}', '{"alice": "hunter2-in-the-clear"'):
         aws.put(kind, "spoilt", text)
@@ -82,7 +80,6 @@ ODD = {
 
 @pytest.mark.parametrize("arn", ODD)
 def test_missing_users_secret_is_named(tmp_path: Path, aws: SecretStore, arn: str) -> None:
-    """R14."""
     with pytest.raises(ConfigurationError) as raised:
         build_app(settings(tmp_path, arn))
     assert arn in str(raised.value)
@@ -101,7 +98,6 @@ def test_binary_users_secret_is_refused(tmp_path: Path, aws: SecretStore) -> Non
 def test_forbidden_users_secret_names_missing_permission(
     tmp_path: Path, aws: SecretStore, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """R14, R15."""
     arn = aws.put(kind, "closed", "{}")
     with (
         aws.asked_by_nobody(f"nobody-{kind}", monkeypatch),

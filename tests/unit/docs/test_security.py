@@ -1,4 +1,4 @@
-"""The guide on who may call: its aion.yaml asks as it says, and its commands are there."""
+"""Guide to security: its aion.yaml and its commands."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,6 @@ GUIDE = (Path(__file__).parents[3] / "docs" / "security.md").read_text(encoding=
 
 
 def test_guide_policies_are_as_described(tmp_path: Path) -> None:
-    """R8, R96."""
     file = tmp_path / "aion.yaml"
     file.write_text(re.findall(r"^```yaml\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)[0])
     found = read_auth_policies(read_agent_configs(file))

@@ -22,7 +22,7 @@ async def key(app: AuthApp, clock: ManualClock, principal: str = "alice", **more
 
 
 async def test_keys_of_principal_share_owner(app: AuthApp, clock: ManualClock) -> None:
-    """R96: R6, R9: a key can be replaced, and no task is lost."""
+    """After the replacement of a key, its principal still owns the tasks."""
     first, second = await key(app, clock), await key(app, clock)
     assert first != second
     answers = [(await app.get(("X-API-Key", text))).json() for text in (first, second)]
@@ -35,7 +35,6 @@ async def test_keys_of_principal_share_owner(app: AuthApp, clock: ManualClock) -
 
 
 async def test_only_whole_key_is_accepted(app: AuthApp, clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
-    """R97: 63, 64."""
     caplog.set_level("DEBUG", "aion_core")
     text = await key(app, clock)
     record = (await app.keys.all())[0]
@@ -74,7 +73,6 @@ async def test_key_record_has_no_secret(clock: ManualClock) -> None:
 
 
 async def test_key_for_another_agent_is_forbidden(app: AuthApp, clock: ManualClock) -> None:
-    """R97: 65."""
     header = ("X-API-Key", await key(app, clock, agents=frozenset({"two"})))
     assert (await app.get(header, path="/agents/two/")).status_code == 200
     for path in ("/", "/agents/one/", "/agents/nobody/", "/tasks"):
@@ -84,7 +82,6 @@ async def test_key_for_another_agent_is_forbidden(app: AuthApp, clock: ManualClo
 
 
 async def test_key_gives_its_scopes(clock: ManualClock) -> None:
-    """R97: 66."""
     app = AuthApp(clock, {"key": frozenset({"read", "write"})}, key=ApiKeyScheme(header="X-Our-Key"))
     for scopes, status in (({"read", "write", "x"}, 200), ({"read"}, 403), (set(), 403)):
         text = await key(app, clock, scopes=frozenset(scopes))

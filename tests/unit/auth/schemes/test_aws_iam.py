@@ -26,11 +26,11 @@ def function_url(**iam: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("event", [rest_api, function_url])
 async def test_signer_of_event_is_principal(clock: ManualClock, event: Any) -> None:
-    """R96: R7, R9: by either front the same."""
+    """Covers events of both HTTP entry points."""
     app = AuthApp(clock, iam=AwsIamScheme())
     user = "arn:aws:iam::123456789012:user/alice"
     assert (await app.get(event=event(userArn=user))).json()["subject"] == user
-    # Two sessions of a role are one caller.
+    # Two sessions of a role share an owner.
     found = [(await app.get(event=event(userArn=f"{ROLE}/{session}"))).json() for session in ("a", "b@x.com")]
     assert found[0] == found[1]
     assert found[0]["subject"] == ROLE
@@ -77,7 +77,6 @@ async def test_cognito_users_of_role_are_separate(clock: ManualClock) -> None:
     ],
 )
 async def test_headers_never_prove_a_signature(clock: ManualClock, event: Any) -> None:
-    """R97: 67: whatever the headers say."""
     app = AuthApp(clock, iam=AwsIamScheme())
     signature = ("Authorization", "AWS4-HMAC-SHA256 Credential=AKIA/20260327/eu-west-1/execute-api/aws4_request")
     spoofed = [("X-Amzn-Iam-User-Arn", ROLE), ("x-amzn-request-context", '{"identity": {"userArn": "x"}}'), signature]

@@ -1,4 +1,4 @@
-"""HTTP Basic: whose a name and a password are, what a flood of wrong ones costs, and users that change."""
+"""HTTP Basic: verification, the limit of wrong passwords, changes of the users."""
 
 import asyncio
 import base64
@@ -31,7 +31,7 @@ def app(clock: ManualClock) -> AuthApp:
 
 
 class Hashed(list[str]):
-    """The passwords that were hashed, and how many of them at once."""
+    """Hashed passwords in order, and their maximum concurrency."""
 
     most_at_once = 0
 
@@ -60,7 +60,6 @@ async def status(app: AuthApp, name: str, password: str) -> int:
 
 
 async def test_basic_accepts_only_right_passwords(app: AuthApp) -> None:
-    """R96, R97."""
     assert (await app.get(basic_header("alice", "wonder:land"))).json()["subject"] == "alice"
     assert (await app.get(basic_header("bob", "Ünïcode"))).json()["subject"] == "bob"
     missing = await app.get()
@@ -82,7 +81,7 @@ async def test_basic_accepts_only_right_passwords(app: AuthApp) -> None:
 
 
 async def test_basic_hashes_each_credential_once(app: AuthApp, hashed: Hashed) -> None:
-    """R96: R6. An unknown name takes the hashing too, so that it takes as long as a known one."""
+    """An unknown name is hashed too, so it takes as long as a known one."""
     for name, password, told in (("alice", "wonder:land", 200), ("alice", "guess", 401), ("nobody", "guess", 401)):
         hashed.clear()
         for _ in range(3):
@@ -91,7 +90,7 @@ async def test_basic_hashes_each_credential_once(app: AuthApp, hashed: Hashed) -
 
 
 async def test_basic_limits_wrong_passwords_per_minute(app: AuthApp, hashed: Hashed, clock: ManualClock) -> None:
-    """R97: 88: whoever the process has not seen before is told to come back, which is no word on their password."""
+    """Above the limit, new credentials get 429 without verification; remembered ones are served."""
     assert await status(app, "alice", "wonder:land") == 200
     hashed.clear()
     floods = await asyncio.gather(*(app.get(basic_header(f"n-{n % 7}", f"guess-{n}")) for n in range(300)))
@@ -101,8 +100,8 @@ async def test_basic_limits_wrong_passwords_per_minute(app: AuthApp, hashed: Has
     assert 1 <= hashed.most_at_once <= CONCURRENT_HASHES
     refused = [answer for answer in floods if answer.status_code == 429]
     assert {answer.headers["retry-after"] for answer in refused} == {"2"}
-    assert len({answer.content for answer in refused}) == 1, "one answer to all, whoever they say they are"
-    assert "www-authenticate" not in refused[0].headers, "it is no word on the credentials"
+    assert len({answer.content for answer in refused}) == 1, "the response is the same for all names"
+    assert "www-authenticate" not in refused[0].headers, "the response does not judge the credentials"
     error = refused[0].json()["error"]
     assert (error["status"], error["details"][0]["reason"]) == ("RESOURCE_EXHAUSTED", "TOO_MANY_REQUESTS")
     assert error["details"][0]["metadata"] == {"retryAfterSeconds": "2"}
@@ -114,11 +113,11 @@ async def test_basic_limits_wrong_passwords_per_minute(app: AuthApp, hashed: Has
     hashed.clear()
     for n in range(2 * WRONG_PER_MINUTE):
         await status(app, "bob", f"again-{n}")
-    assert len(hashed) == WRONG_PER_MINUTE, "the bucket has a rim"
+    assert len(hashed) == WRONG_PER_MINUTE, "the budget has a maximum"
 
 
 async def test_basic_hashes_concurrent_credential_once(app: AuthApp, hashed: Hashed) -> None:
-    """R96: R6: a client's first requests, all at one moment, cost one hash and not a bucket of tries."""
+    """A client's concurrent first requests cost one hash and one attempt."""
     for password, told in (("wonder:land", 200), ("guess", 401)):
         hashed.clear()
         at_once = [status(app, "alice", password) for _ in range(2 * WRONG_PER_MINUTE)]
@@ -140,7 +139,7 @@ async def test_cancelled_request_keeps_shared_comparison(
     monkeypatch.setattr(PasswordHasher, "verify", slow)
     name, value = basic_header("alice", "wonder:land")
     presented = RequestCredentials.from_request([(name.encode(), value.encode())], None)
-    # A server cancels what serves a request when it gives it up; the app goes on with it.
+    # A server cancels the task of an abandoned request; the comparison continues.
     verifier = BasicVerifier(BasicUsers(lambda: dict(USERS), clock), clock)
     first, second = (asyncio.ensure_future(verifier.verify(presented)) for _ in range(2))
     while not begun.is_set():
@@ -154,7 +153,6 @@ async def test_cancelled_request_keeps_shared_comparison(
 
 
 async def test_right_passwords_cost_no_attempts(clock: ManualClock, hashed: Hashed) -> None:
-    """What is right costs no try."""
     users = {f"u-{n}": CHEAP.hash("right") for n in range(2 * WRONG_PER_MINUTE)}
     app = AuthApp(clock, users=users, basic=BasicScheme())
     assert {await status(app, name, "right") for name in users} == {200}
@@ -162,7 +160,7 @@ async def test_right_passwords_cost_no_attempts(clock: ManualClock, hashed: Hash
 
 
 async def test_changed_users_take_effect_in_five_minutes(clock: ManualClock) -> None:
-    """R96: R14: without a deployment."""
+    """No new deployment is needed."""
     users = {"alice": CHEAP.hash("old"), "bob": CHEAP.hash("b")}
     app = AuthApp(clock, users=lambda: dict(users), basic=BasicScheme())
     assert [await status(app, name, word) for name, word in (("alice", "old"), ("bob", "b"))] == [200, 200]
@@ -177,7 +175,7 @@ async def test_changed_users_take_effect_in_five_minutes(clock: ManualClock) -> 
 
 
 async def test_removed_user_with_shared_hash_is_refused(clock: ManualClock) -> None:
-    """A name is part of who somebody is, also where an operator gave two the same line."""
+    """The name counts too, even if two users have the same hash."""
     same = CHEAP.hash("same")
     users = {"first": same, "second": same}
     app = AuthApp(clock, users=lambda: dict(users), basic=BasicScheme())
@@ -188,7 +186,7 @@ async def test_removed_user_with_shared_hash_is_refused(clock: ManualClock) -> N
 
 
 async def test_unreadable_users_stay_for_a_day(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
-    """R96: a secret that somebody has spoilt lets nobody out, and nobody in for ever."""
+    """A broken secret locks out nobody at first, and preserves no users forever."""
     reads = 0
     is_broken = False
 
@@ -205,7 +203,7 @@ async def test_unreadable_users_stay_for_a_day(clock: ManualClock, caplog: pytes
     with caplog.at_level(logging.ERROR):
         for _ in range(5):
             assert await status(app, "alice", "wonder:land") == 200
-    assert reads == 2, "who calls again does not make us read again at once"
+    assert reads == 2, "repeated calls cause no immediate read"
     assert "the secret is no JSON" in caplog.text
     clock.move(31)
     assert await status(app, "alice", "wonder:land") == 200

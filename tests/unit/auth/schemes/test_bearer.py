@@ -1,4 +1,4 @@
-"""Bearer tokens: whose they are, and that nothing but a good one of the declared issuer is anybody's (R5)."""
+"""Bearer tokens: valid tokens of the issuer authenticate, others are refused."""
 
 import base64
 import hashlib
@@ -24,17 +24,14 @@ def app(issuer: Issuer, clock: ManualClock) -> AuthApp:
 
 @pytest.mark.parametrize("algorithm", ["RS256", "ES256", "EdDSA"])
 async def test_valid_token_authenticates_subject(app: AuthApp, issuer: Issuer, algorithm: str) -> None:
-    """R96."""
     issuer.add("k-2", algorithm)
     answer = await app.get_with_token(issuer.token("k-2"))
     assert (answer.status_code, answer.json()["subject"]) == (200, "alice")
-    # RFC 9110, 11.1: the scheme's name is in whatever case.
+    # RFC 9110, 11.1: the scheme's name is case-insensitive.
     assert (await app.get(("authorization", f"bEARER {issuer.token('k-2')}"))).json() == answer.json()
 
 
 async def test_owner_depends_on_issuer_and_subject(app: AuthApp, issuer: Issuer, clock: ManualClock) -> None:
-    """R96: R9."""
-
     async def owner(**claims: Any) -> str:
         found: str = (await app.get_with_token(issuer.token(**claims))).json()["owner"]
         return found
@@ -49,7 +46,7 @@ async def test_owner_depends_on_issuer_and_subject(app: AuthApp, issuer: Issuer,
 
 
 def hs256_with_the_public_key(issuer: Issuer) -> str:
-    """56: signed with what anybody can read; PyJWT itself would refuse to sign so."""
+    """Return a token signed by HMAC with the public key, which PyJWT refuses to create."""
     issuer.add("rsa", "RS256")
     pem = issuer.keys["rsa"][1].public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     return forged({"alg": "HS256", "kid": "rsa", "typ": "JWT"}, issuer.claims(), pem)
@@ -77,7 +74,7 @@ def tampered(issuer: Issuer) -> str:
 
 
 def by_an_algorithm_that_is_not_the_keys(issuer: Issuer) -> str:
-    """Signed as its key signs, and said to be signed otherwise."""
+    """Return a token with another `alg` than its key's."""
     header, claims = ({"alg": "RS256", "kid": "k-1", "typ": "JWT"}, issuer.claims())
     signed = ".".join(encoded(json.dumps(part).encode()) for part in (header, claims))
     algorithm = jwt.get_algorithm_by_name("ES256")
@@ -120,7 +117,7 @@ BAD = {
 async def test_invalid_token_is_refused(
     app: AuthApp, issuer: Issuer, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """R97: 55-60, always with the same bytes, and with nothing of the token in the log."""
+    """The responses are equal, and the log has nothing of the token."""
     caplog.set_level("DEBUG", "aion_core")
     token = BAD[kind](issuer)
     missing, wrong = await app.get(), await app.get_with_token(token)
@@ -133,7 +130,6 @@ async def test_invalid_token_is_refused(
 
 
 async def test_key_urls_in_token_are_ignored(app: AuthApp, issuer: Issuer) -> None:
-    """R97: 60."""
     with issuing() as attacker:
         attacker.add("evil", "ES256")
         _, key = attacker.keys["evil"]
@@ -154,24 +150,22 @@ async def test_token_times_have_leeway(app: AuthApp, issuer: Issuer) -> None:
 
 
 async def test_two_authorization_headers_are_refused(app: AuthApp, issuer: Issuer) -> None:
-    """R97: 62."""
     token = ("Authorization", f"Bearer {issuer.token()}")
     assert (await app.get(token)).status_code == 200
     assert (await app.get(token, token)).status_code == 401
     assert (await app.get(token, ("authorization", "Basic YTpi"))).status_code == 401
-    # As Lambda hands them on: in one.
+    # Lambda joins repeated headers.
     assert (await app.get(("Authorization", f"{token[1]},{token[1]}"))).status_code == 401
 
 
 async def test_token_in_query_is_ignored(app: AuthApp, issuer: Issuer) -> None:
-    """R97: 63; RFC 6750, 5.3."""
+    """RFC 6750, 5.3."""
     token = issuer.token()
     for path in (f"/?access_token={token}", f"/?Authorization=Bearer%20{token}", f"/?token={token}"):
         assert (await app.get(path=path)).status_code == 401
 
 
 async def test_gateway_lookalike_headers_are_ignored(app: AuthApp, issuer: Issuer) -> None:
-    """R97: 67."""
     spoofed = [
         ("X-Forwarded-User", "alice"),
         ("X-Amzn-Oidc-Identity", "alice"),
@@ -200,14 +194,13 @@ async def test_gateway_lookalike_headers_are_ignored(app: AuthApp, issuer: Issue
 async def test_token_needs_required_scopes(
     issuer: Issuer, clock: ManualClock, claims: dict[str, Any], more: dict[str, Any], status: int
 ) -> None:
-    """R97: 66."""
     app = AuthApp(clock, {"jwt": frozenset({"chat"})}, jwt=issuer_scheme(issuer, **more))
     answer = await app.get_with_token(issuer.token(**claims))
     assert answer.status_code == status
     if status == 403:
         challenge = 'Bearer realm="aion", error="insufficient_scope", scope="chat"'
         assert answer.headers["www-authenticate"] == challenge
-        # A token that is no good is not told what it lacks.
+        # The response to an invalid token names no missing scope.
         assert (await app.get_with_token(issuer.token(exp=1, **claims))).status_code == 401
 
 

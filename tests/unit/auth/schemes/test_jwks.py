@@ -1,4 +1,4 @@
-"""An issuer's keys: how often they are asked for, and what happens while they cannot be (R5)."""
+"""Keys of an issuer: the rate of requests for them, and failures of the issuer."""
 
 import asyncio
 
@@ -18,7 +18,6 @@ def app(issuer: Issuer, clock: ManualClock) -> AuthApp:
 
 
 async def test_unknown_keys_cause_two_fetches(app: AuthApp, issuer: Issuer) -> None:
-    """R97: 59."""
     tokens = [issuer.token(headers={"kid": f"unknown-{n}"}) for n in range(1000)]
     for n in range(0, 1000, 100):
         answers = await asyncio.gather(*(app.get_with_token(token) for token in tokens[n : n + 100]))
@@ -58,7 +57,6 @@ async def test_withdrawn_key_is_valid_for_ten_minutes(app: AuthApp, issuer: Issu
 async def test_known_keys_outlive_issuer_failure_one_day(
     app: AuthApp, issuer: Issuer, clock: ManualClock, down: str
 ) -> None:
-    """R97: 61."""
     assert (await app.get_with_token(issuer.token())).status_code == 200
     said = {"no JSON": b"<html>", "no set": {"keys": "k-1"}, "large": {"keys": issuer.shown, "x": "x" * 600_000}}
     if down in said:
@@ -80,12 +78,12 @@ async def test_known_keys_outlive_issuer_failure_one_day(
 
 
 async def test_missing_keys_give_service_unavailable(app: AuthApp, issuer: Issuer, clock: ManualClock) -> None:
-    """R97: 61. Whoever sends none, or one that is none, is told so."""
+    """Requests without a token of the issuer get 401."""
     issuer.status = 500
     for _ in range(20):
         answer = await app.get_with_token(issuer.token())
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
-    assert issuer.fetches() == 1, "who calls again does not make us ask again at once"
+    assert issuer.fetches() == 1, "repeated calls cause no immediate fetch"
     assert (await app.get()).status_code == 401
     assert (await app.get_with_token(issuer.token(iss="https://evil.example.com"))).status_code == 401
     issuer.status = 200
