@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from google.protobuf.descriptor import Descriptor
-
 from aion_core.web.operations import OPERATIONS
 from aion_core.web.rest import RestV03, RestV1
 from tests.protocol.dialects import RPC_V03, RestDialect, RestV03Dialect, RpcV03Dialect
@@ -44,7 +42,7 @@ OWN = {
 }
 """Values of required fields."""
 
-WHATEVER = {
+UNRELATED = {
     "tenant", "history_length", "page_size", "page_token", "status", "status_timestamp_after", "include_artifacts",
     "metadata", "extensions", "configuration", "authentication", "token",
 }  # fmt: skip
@@ -93,8 +91,8 @@ class Request:
                 sent = RpcV03Dialect().request(self.operation, params)
                 assert sent is not None
                 return "POST", "/", sent.body
-            asked = {**params, **({"tenant": tenant} if tenant else {})}
-            envelope = {"jsonrpc": "2.0", "id": 7, "method": self.operation, "params": asked}
+            params_in_tenant = {**params, **({"tenant": tenant} if tenant else {})}
+            envelope = {"jsonrpc": "2.0", "id": 7, "method": self.operation, "params": params_in_tenant}
             return "POST", "/", json.dumps(envelope).encode()
         path = self.path.replace("{tenant}", tenant)
         # v0.3 calls the task `id` in a path where v1.0 calls it `taskId`.
@@ -119,7 +117,7 @@ def requests() -> Iterator[Request]:
     """Yield every operation on every path of each version and binding."""
     fields = {
         operation.name: _fields(operation.request.DESCRIPTOR) for operation in OPERATIONS if operation.request
-    } | {name: {field: f"<{what}>" for field, what in asked.items()} for name, asked in ABOUT_CONTEXTS.items()}
+    } | {name: {field: f"<{what}>" for field, what in params.items()} for name, params in ABOUT_CONTEXTS.items()}
     for operation in OPERATIONS:
         name = operation.name
         yield Request(name, "JSON-RPC", "POST", "/", fields[name])
@@ -133,7 +131,7 @@ def requests() -> Iterator[Request]:
                 yield Request(name, "REST", method, path, fields[name], old=binding is RestV03)
 
 
-def _fields(of: Descriptor) -> dict[str, Any]:
+def _fields(of: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for each in of.fields:
         known = f"{of.name}.{each.name}"
@@ -145,7 +143,7 @@ def _fields(of: Descriptor) -> dict[str, Any]:
         elif each.message_type is not None and each.name == "message":
             found[each.json_name] = _fields(each.message_type)
         else:
-            assert each.name in WHATEVER, f"{known}: say in {__name__} whether it names what belongs to somebody."
+            assert each.name in UNRELATED, f"{known}: add the field to NAMES, OWN or UNRELATED in {__name__}."
     return found
 
 

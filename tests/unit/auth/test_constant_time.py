@@ -32,7 +32,7 @@ KNOWS_NOTHING, KNOWS = 0.25, 0.6
 """Thresholds: chance stays far below the first in one of three tries; an early end is far above the second."""
 
 
-def presented(text: str) -> RequestCredentials:
+def key_credentials(text: str) -> RequestCredentials:
     return RequestCredentials.from_request([(b"x-api-key", text.encode())], None)
 
 
@@ -49,14 +49,14 @@ async def verifying(clock: ManualClock) -> tuple[Work, Work]:
     made = make_key("alice", now=clock.now())
     await keys.add(made.record)
     verifier = ApiKeyVerifier(ApiKeyScheme(), keys)
-    first, last = (presented(text) for text in wrong_keys(made.text))
+    first, last = (key_credentials(text) for text in wrong_keys(made.text))
     return (lambda: verifier.verify(first)), (lambda: verifier.verify(last))
 
 
 async def test_wrong_keys_take_constant_time(clock: ManualClock) -> None:
     """Chance does not repeat three times."""
-    works = await verifying(clock)
-    assert min(told_apart(*works) for _ in range(3)) < KNOWS_NOTHING
+    work = await verifying(clock)
+    assert min(told_apart(*work) for _ in range(3)) < KNOWS_NOTHING
 
 
 async def test_measurement_detects_early_comparison_end(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,22 +66,22 @@ async def test_measurement_detects_early_comparison_end(clock: ManualClock, monk
         return len(one) == len(other) and all(a == b for a, b in zip(one, other, strict=True))
 
     monkeypatch.setattr(api_key, "_hash", lambda text: text)
-    monkeypatch.setattr(api_key.hmac, "compare_digest", leaks)
-    works = await verifying(clock)
-    assert max(told_apart(*works) for _ in range(3)) > KNOWS
+    monkeypatch.setattr(hmac, "compare_digest", leaks)
+    work = await verifying(clock)
+    assert max(told_apart(*work) for _ in range(3)) > KNOWS
 
 
-class Done(list[tuple[str, Any]]):
+class WorkLog(list[tuple[str, Any]]):
     """Recorded operations, in order."""
 
     def note(self, monkeypatch: pytest.MonkeyPatch, where: Any, name: str, what: Callable[..., Any]) -> None:
         original = getattr(where, name)
 
-        def noted(*given: Any, **more: Any) -> Any:
+        def recorded(*given: Any, **more: Any) -> Any:
             self.append((name, what(*given, **more)))
             return original(*given, **more)
 
-        monkeypatch.setattr(where, name, noted)
+        monkeypatch.setattr(where, name, recorded)
 
 
 async def test_all_refused_keys_cost_the_same(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,16 +94,16 @@ async def test_all_refused_keys_cost_the_same(clock: ManualClock, monkeypatch: p
     await app.keys.revoke(gone.record.id)
     clock.move(2)
     unknown = make_key("alice", now=clock.now())
-    done = Done()
-    done.note(monkeypatch, app.keys, "find", lambda _: None)
+    work_log = WorkLog()
+    work_log.note(monkeypatch, app.keys, "find", lambda _: None)
     # Patched for the whole process; no other code calls them during the test.
-    done.note(monkeypatch, hashlib, "sha256", lambda text: len(text))
-    done.note(monkeypatch, hmac, "compare_digest", lambda one, other: (len(one), len(other)))
+    work_log.note(monkeypatch, hashlib, "sha256", lambda text: len(text))
+    work_log.note(monkeypatch, hmac, "compare_digest", lambda one, other: (len(one), len(other)))
     answers = []
     for text in (*wrong_keys(live.text), gone.text, old.text, unknown.text):
-        done.clear()
+        work_log.clear()
         answer = await app.get(("X-API-Key", text))
-        assert list(done) == [("find", None), ("sha256", len(text)), ("compare_digest", (64, 64))], text
+        assert list(work_log) == [("find", None), ("sha256", len(text)), ("compare_digest", (64, 64))], text
         answers.append((answer.status_code, answer.content, answer.headers.multi_items()))
     assert answers.count(answers[0]) == len(answers)
     assert answers[0][0] == 401
@@ -112,13 +112,13 @@ async def test_all_refused_keys_cost_the_same(clock: ManualClock, monkeypatch: p
 async def test_unknown_user_costs_one_hash(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its argon2 parameters equal those of a wrong password."""
     app = AuthApp(clock, users=USERS, basic=BasicScheme())
-    done = Done()
-    done.note(monkeypatch, PasswordHasher, "verify", lambda _, hashed, __: extract_parameters(hashed))
+    work_log = WorkLog()
+    work_log.note(monkeypatch, PasswordHasher, "verify", lambda _, hashed, __: extract_parameters(hashed))
     answers = []
     for name in ("alice", "nobody"):
-        done.clear()
+        work_log.clear()
         answer = await app.get(basic_header(name, "guess"))
-        assert list(done) == [("verify", extract_parameters(USERS["alice"]))]
+        assert list(work_log) == [("verify", extract_parameters(USERS["alice"]))]
         answers.append((answer.status_code, answer.content, answer.headers.multi_items()))
     assert answers[0] == answers[1]
 
@@ -134,27 +134,27 @@ async def test_foreign_task_costs_same_table_requests(
     """Every request makes the same table requests for a foreign and an unknown id, and reads no item."""
     callers = Callers(app, issuer)  # type: ignore[arg-type]
     bobs = await callers.a_task("bob", "hello")
-    done = Done()
+    work_log = WorkLog()
     original = Calls.blocking
 
-    def noted(self: Calls, operation: str, **parameters: Any) -> Any:
-        told = original(self, operation, **parameters)
-        done.append((operation, sorted(name for name in told if name != "ResponseMetadata" and told[name])))
-        return told
+    def recorded(self: Calls, operation: str, **parameters: Any) -> Any:
+        result = original(self, operation, **parameters)
+        work_log.append((operation, sorted(name for name in result if name != "ResponseMetadata" and result[name])))
+        return result
 
-    monkeypatch.setattr(Calls, "blocking", noted)
+    monkeypatch.setattr(Calls, "blocking", recorded)
     counted = 0
     for request in (request for request in requests() if request.names("task")):
-        asked = []
+        operations = []
         for id_ in (bobs["id"], NEVER_WAS):
             method, target, body = request.to(task=id_, tenant="red")
-            done.clear()
+            work_log.clear()
             await callers.send("alice", method, target, body)
-            asked.append(list(done))
-        assert asked[0] == asked[1], request.name
-        counted += bool(asked[0])
-        assert not any("Item" in name for _, names in asked[0] for name in names), (request.name, asked)
+            operations.append(list(work_log))
+        assert operations[0] == operations[1], request.name
+        counted += bool(operations[0])
+        assert not any("Item" in name for _, names in operations[0] for name in names), (request.name, operations)
     assert counted > 20
-    done.clear()
+    work_log.clear()
     await callers.rpc("bob", "GetTask", id=bobs["id"])
-    assert any("Item" in name for _, names in done for name in names), "the owner's request reads the item"
+    assert any("Item" in name for _, names in work_log for name in names), "the owner's request reads the item"

@@ -43,7 +43,7 @@ STACK = {
 }
 
 
-def said(security: str) -> str:
+def with_security(security: str) -> str:
     return PLAIN.replace("aion:\n", f"aion:\n{security}")
 
 
@@ -76,10 +76,10 @@ def test_start_checks_policy_against_entrypoints(
 ) -> None:
     environ = {**STACK, "AION_HTTP_ENTRYPOINTS": entrypoints}
     if sentence is None:
-        deployed(tmp_path, said(security), **environ)
+        deployed(tmp_path, with_security(security), **environ)
     else:
         with pytest.raises(ConfigurationError, match=sentence):
-            deployed(tmp_path, said(security), **environ)
+            deployed(tmp_path, with_security(security), **environ)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_handler_without_authentication_does_not_start(
 ) -> None:
     """The handler module fails on import, as on Lambda."""
     config = tmp_path / "aion.yaml"
-    config.write_text(said(security))
+    config.write_text(with_security(security))
     given = {**STACK, "AION_CONFIG": str(config), "PATH": "/usr/bin:/bin", **environ}
     program = "import handlers.api; print('it is up')"
     ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, env=given)
@@ -110,7 +110,7 @@ def test_handler_without_authentication_does_not_start(
 def test_deployed_authentication_cannot_be_disabled(tmp_path: Path) -> None:
     for store in (STACK, {"AION_STORE": "memory", "AWS_LAMBDA_FUNCTION_NAME": "api"}):
         with pytest.raises(ConfigurationError, match="AION_AUTH is off, and this is a deployed function"):
-            deployed(tmp_path, said(KEY), **store, AION_AUTH="off")
+            deployed(tmp_path, with_security(KEY), **store, AION_AUTH="off")
     # SAM's local function, and a server on this machine.
     deployed(tmp_path, PLAIN, **STACK, AION_AUTH="off", AWS_SAM_LOCAL="true")
     deployed(tmp_path, PLAIN, **{**STACK, "AWS_LAMBDA_FUNCTION_NAME": ""}, AION_AUTH="off")
@@ -304,7 +304,7 @@ async def test_server_without_authentication_serves_loopback_only(
 )
 def test_scheme_libraries_are_imported_lazily(tmp_path: Path, schemes: str, loaded: set[str]) -> None:
     config = tmp_path / "aion.yaml"
-    config.write_text(said(f"  security: {{schemes: {schemes}}}\n"))
+    config.write_text(with_security(f"  security: {{schemes: {schemes}}}\n"))
     (tmp_path / "users.json").write_text("{}")
     program = "import sys, handlers.api; print(*({'jwt', 'argon2'} & set(sys.modules)))"
     environ = {
@@ -319,7 +319,7 @@ def test_scheme_libraries_are_imported_lazily(tmp_path: Path, schemes: str, load
 
 
 def test_basic_without_users_does_not_start(tmp_path: Path) -> None:
-    basic = said("  security: {schemes: {basic: {type: basic}}}\n")
+    basic = with_security("  security: {schemes: {basic: {type: basic}}}\n")
     with pytest.raises(ConfigurationError, match="AION_BASIC_USERS_SECRET, the name of the secret"):
         deployed(tmp_path, basic)
     with pytest.raises(ConfigurationError, match=r"nowhere.json \(AION_BASIC_USERS_FILE\) cannot be read"):

@@ -28,12 +28,12 @@ from langgraph.types import interrupt
 
 
 async def act(state):
-    said = state["messages"][-1].content
-    if said == "ask":
+    text = state["messages"][-1].content
+    if text == "ask":
         interrupt("really?")
-    if said == "work":
+    if text == "work":
         await asyncio.Event().wait()
-    return {"messages": [AIMessage(f"{said}, says the agent")]}
+    return {"messages": [AIMessage(f"{text}, says the agent")]}
 
 
 graph = StateGraph(MessagesState).add_node("act", act).add_edge(START, "act")
@@ -124,7 +124,7 @@ def is_unknown(answer: httpx.Response) -> bool:
     if answer.status_code == 404:
         return True
     body = answer.json() if answer.headers["content-type"] == "application/json" else {}
-    return body.get("error", {}).get("code") == -32001
+    return bool(body.get("error", {}).get("code") == -32001)
 
 
 TASKS = [request for request in REQUESTS if request.names("task")]
@@ -164,11 +164,11 @@ async def test_foreign_task_is_unknown_to_every_request(tmp_path: Path, issuer: 
         for request in TASKS:
             tenants = request.tenants
             # Callers, tasks, tenants and agents without access to the task.
-            asked = [("alice", task, tenant, "") for task in (*bobs, in_red) for tenant in tenants]
-            asked += [("bob", task, tenant, "") for task in bobs for tenant in tenants if tenant]
-            asked += [("bob", in_red, tenant, "") for tenant in tenants if tenant != "red"]
-            asked += [("bob", task, tenant, "/agents/two") for task in bobs for tenant in tenants]
-            for who, task, tenant, prefix in asked:
+            attempts = [("alice", task, tenant, "") for task in (*bobs, in_red) for tenant in tenants]
+            attempts += [("bob", task, tenant, "") for task in bobs for tenant in tenants if tenant]
+            attempts += [("bob", in_red, tenant, "") for tenant in tenants if tenant != "red"]
+            attempts += [("bob", task, tenant, "/agents/two") for task in bobs for tenant in tenants]
+            for who, task, tenant, prefix in attempts:
                 answers = []
                 for id_ in (task["id"], NEVER_WAS):
                     method, target, body = request.to(task=id_, tenant=tenant)
@@ -213,10 +213,10 @@ async def test_foreign_context_is_unknown_to_every_request(tmp_path: Path, issue
                 method, target, body = request.to(context=context_id, tenant=tenant)
                 answer = await callers.send("alice", method, target, body)
                 assert bobs["id"] not in answer.text
-                status, headers, said = without({"context": context_id}, answer)
+                status, headers, content = without({"context": context_id}, answer)
                 # Alice's new tasks and messages have other ids and times.
                 own = rb"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\d{4}-\d\d-\d\dT[\d:.]+Z?"
-                answers.append((status, headers, re.sub(own, b"<own>", said)))
+                answers.append((status, headers, re.sub(own, b"<own>", content)))
             assert answers[0] == answers[1], request.name
             assert await callers.everything("bob", bobs, tenant) == before
             await callers.rpc("bob", "CancelTask", id=bobs["id"], tenant=tenant)

@@ -86,10 +86,12 @@ async def test_tenant_of_token_excludes_other_tenants(tmp_path: Path, issuer: Is
         for path in (f"/tasks/{task}", f"/red/tasks/{task}", f"/v1/tasks/{task}"):
             assert (await client.get(path)).status_code == 200, path
         for method, params in (("GetTask", {"id": task}), ("ListTasks", {}), ("SendMessage", body["params"])):
-            asked = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "tenant": "blue"}}
-            assert (await client.post("/", json=asked)).json()["error"]["code"] == -32001, method
-            asked["params"]["tenant"] = "red"
-            assert "result" in (await client.post("/", json=asked)).json()
+            in_blue, in_red = (
+                {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "tenant": tenant}}
+                for tenant in ("blue", "red")
+            )
+            assert (await client.post("/", json=in_blue)).json()["error"]["code"] == -32001, method
+            assert "result" in (await client.post("/", json=in_red)).json()
         for path in (f"/blue/tasks/{task}", "/blue/tasks", "/blue/extendedAgentCard"):
             assert (await client.get(path)).status_code == 404, path
         assert (await client.post("/blue/message:send", json=body["params"])).status_code == 404

@@ -203,26 +203,26 @@ async def test_logs_and_queues_have_no_client_data(
     await client.rpc("GetTask", {"id": task}, authorization=f"Bearer {client.token}x")
     await client.rpc("GetTask", {"id": task}, authorization=f"Basic {planted(70)}")
     await client.rpc("GetTask", {"id": task}, **{"a2a-version": planted(71), "a2a-extensions": planted(72)})
-    said = logged.getvalue()
-    assert task in said
-    assert "Refused with -32602" in said
-    assert "RuntimeError: the agent has a fault" in said
-    assert secrets_in(said, client) == []
-    woken, told = bodies(moto, "TaskQueue"), bodies(moto, "PushQueue")
+    log_text = logged.getvalue()
+    assert task in log_text
+    assert "Refused with -32602" in log_text
+    assert "RuntimeError: the agent has a fault" in log_text
+    assert secrets_in(log_text, client) == []
+    wake_ups, notifications = bodies(moto, "TaskQueue"), bodies(moto, "PushQueue")
     # Logs of the other functions: one runs the turn, one fails to deliver the notification.
     logged.truncate(0)
     worker, delivery, soon = build_worker(), build_push(), datetime.now(UTC) + timedelta(seconds=60)
-    for body in woken:
+    for body in wake_ups:
         await worker.handle(wake_up_of(json.loads(body)["Body"]), until=soon)
-    for body in sorted({json.loads(body)["Body"] for body in told}):
+    for body in sorted({json.loads(body)["Body"] for body in notifications}):
         await delivery.answer(push_wake_up_of(body), until=soon)
-    said = logged.getvalue()
-    assert "A turn begins." in said
-    assert "A notification failed" in said
-    assert secrets_in(said, client) == []
-    assert any(CONTEXT in body for body in woken)
-    assert any(task in body for body in told)
-    assert secrets_in("\n".join([*woken, *told]), client) == []
+    log_text = logged.getvalue()
+    assert "A turn begins." in log_text
+    assert "A notification failed" in log_text
+    assert secrets_in(log_text, client) == []
+    assert any(CONTEXT in body for body in wake_ups)
+    assert any(task in body for body in notifications)
+    assert secrets_in("\n".join([*wake_ups, *notifications]), client) == []
 
 
 async def test_errors_have_no_client_data(app: ASGIApp, issuer: Issuer) -> None:

@@ -115,17 +115,17 @@ async def test_callers_without_authentication_share_limits(tmp_path: Path) -> No
     assert statuses == [200, 200, 429]
 
 
-@pytest.mark.parametrize("said", ["", "{}", "{streams_per_owner: 3}"])
+@pytest.mark.parametrize("configured", ["", "{}", "{streams_per_owner: 3}"])
 async def test_unlimited_requests_are_not_counted(
-    tmp_path: Path, issuer: Issuer, said: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, issuer: Issuer, configured: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def counts(*_: Any, **__: Any) -> Any:
         raise AssertionError("a request is counted")
 
     monkeypatch.setattr(TableRateLimits, "take", counts)
-    if "streams" not in said:
+    if "streams" not in configured:
         monkeypatch.setattr(TableRateLimits, "__init__", counts)
-    app = limited(tmp_path, issuer, said)
+    app = limited(tmp_path, issuer, configured)
     alice = asking(app, issuer, "alice")
     for _ in range(50):
         assert (await alice("GET", "/tasks")).status_code == 200
@@ -146,7 +146,7 @@ async def test_unavailable_counters_refuse_requests(
     assert answer.json()["error"]["data"][0]["reason"] == "SERVICE_UNAVAILABLE"
 
 
-STREAMS = {
+STREAMS: dict[str, tuple[str, str, Callable[[str], Any]]] = {
     "rpc": ("POST", "/", lambda id_: rpc("SubscribeToTask", id=id_)),
     "rpc 0.3": ("POST", "/", lambda id_: rpc("tasks/resubscribe", id=id_)),
     "rest": ("GET", "/tasks/{}:subscribe", lambda _: None),
@@ -172,8 +172,8 @@ async def test_stream_limit_refuses_before_start(
     alice, bob = asking(app, issuer, "alice"), asking(app, issuer, "bob")
 
     async def at_work(caller: Ask, name: str = "m-1") -> str:
-        asked = rpc("SendMessage", **message("work", name), configuration={"returnImmediately": True})
-        return str((await caller("POST", "/", asked)).json()["result"]["task"]["id"])
+        request_body = rpc("SendMessage", **message("work", name), configuration={"returnImmediately": True})
+        return str((await caller("POST", "/", request_body)).json()["result"]["task"]["id"])
 
     task = await at_work(alice)
     open_ones = [asyncio.create_task(alice("GET", f"/tasks/{task}:subscribe")) for _ in range(2)]
@@ -201,13 +201,13 @@ async def test_stream_limit_refuses_before_start(
 
 
 @pytest.mark.parametrize(
-    ("said", "sentence"),
+    ("configured", "sentence"),
     [
         ("{requests_per_minute: 0}", "aion.limits.requests_per_minute"),
         ("{streams_per_owner: 1000}", "aion.limits.streams_per_owner"),
         ("{requests: 5}", "aion.limits.requests is not a key that aion knows"),
     ],
 )
-def test_invalid_limit_is_named(tmp_path: Path, said: str, sentence: str) -> None:
+def test_invalid_limit_is_named(tmp_path: Path, configured: str, sentence: str) -> None:
     with pytest.raises(ConfigurationError, match=sentence):
-        limited(tmp_path, None, said)
+        limited(tmp_path, None, configured)

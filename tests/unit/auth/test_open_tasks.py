@@ -26,10 +26,10 @@ from langgraph.types import interrupt
 
 
 async def act(state):
-    said = state["messages"][-1].content
-    if said == "ask":
+    text = state["messages"][-1].content
+    if text == "ask":
         interrupt("really?")
-    if said == "work":
+    if text == "work":
         await asyncio.Event().wait()
     return {"messages": [AIMessage("done")]}
 
@@ -104,7 +104,7 @@ async def test_open_task_limit_covers_every_request(app: FastAPI, issuer: Issuer
         refused = await alice(method, path, body)
         assert (refused.status_code, refused.headers["Retry-After"]) == (429, "10"), (path, refused.text)
         assert "TOO_MANY_REQUESTS" in refused.text
-        assert "3 tasks that have not ended" in refused.text
+        assert "You have 3 open tasks, the maximum." in refused.text
     assert (await alice("GET", "/tasks")).json()["totalSize"] == 1
     task_of(await begin(bob, "hello", "m-1"))
     # Reads and cancellations need no room.

@@ -189,7 +189,7 @@ async def test_websocket_is_closed(app: FastAPI, on_loopback: bool) -> None:
     async def keep(message: object) -> None:
         sent.append(message)
 
-    await served({"type": "websocket", "path": "/", "headers": []}, receive, keep)  # type: ignore[arg-type]
+    await served({"type": "websocket", "path": "/", "headers": []}, receive, keep)
     assert sent == [{"type": "websocket.close", "code": 1008}]
 
 

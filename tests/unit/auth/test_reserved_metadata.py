@@ -21,13 +21,13 @@ aion:
 %s
   agents:
     helper:
-      path: asked.py:graph
+      path: echo_agent.py:graph
       skills:
         - {id: ask, name: Ask, description: Anybody may.}
         - {id: refund, name: Refund, description: Needs more., require: [{jwt: [orders.refund]}]}
 """
 
-TELLS_ITS_INBOX = """
+ECHO_INBOX = """
 import json
 from typing import Any
 
@@ -40,33 +40,33 @@ class State(MessagesState):
     a2a_inbox: Any
 
 
-def tell(state):
+def echo(state):
     inbox = state["a2a_inbox"]
-    heard = {"request": dict(inbox.metadata), "message": MessageToDict(inbox.message), "task": MessageToDict(inbox.task)}
-    return {"messages": [AIMessage(json.dumps(heard))]}
+    received = {"request": dict(inbox.metadata), "message": MessageToDict(inbox.message), "task": MessageToDict(inbox.task)}
+    return {"messages": [AIMessage(json.dumps(received))]}
 
 
-graph = StateGraph(State).add_node("tell", tell).add_edge(START, "tell")
+graph = StateGraph(State).add_node("echo", echo).add_edge(START, "echo")
 """
 
 WIDE = str.maketrans({char: chr(ord(char) + 0xFEE0) for char in string.ascii_letters + ":"})
-OURS = "aion:allowedSkills"
-READ_LIKE_OURS = [
-    OURS,
-    OURS.upper(),
-    OURS.translate(WIDE),
-    f"\N{ZERO WIDTH SPACE}{OURS}",
-    OURS.replace("i", "i\N{ZERO WIDTH JOINER}"),
-    f" {OURS}",
+RESERVED_NAME = "aion:allowedSkills"
+LOOKALIKES = [
+    RESERVED_NAME,
+    RESERVED_NAME.upper(),
+    RESERVED_NAME.translate(WIDE),
+    f"\N{ZERO WIDTH SPACE}{RESERVED_NAME}",
+    RESERVED_NAME.replace("i", "i\N{ZERO WIDTH JOINER}"),
+    f" {RESERVED_NAME}",
 ]
-ANOTHER = OURS.replace("a", "\N{CYRILLIC SMALL LETTER A}", 1)
+FREE_NAME = RESERVED_NAME.replace("a", "\N{CYRILLIC SMALL LETTER A}", 1)
 """Name with a letter of another alphabet: a different name, free for clients."""
 
 
-def lies(depth: int = 4) -> dict[str, Any]:
+def lookalike_metadata(depth: int = 4) -> dict[str, Any]:
     """Return metadata with each of the names at every depth, in objects and lists."""
-    below = {"held": lies(depth - 1), "listed": [[lies(depth - 1)]]} if depth else {}
-    return {**{name: ["refund"] for name in READ_LIKE_OURS}, ANOTHER: "kept", "own": "kept", **below}
+    below = {"held": lookalike_metadata(depth - 1), "listed": [[lookalike_metadata(depth - 1)]]} if depth else {}
+    return {**{name: ["refund"] for name in LOOKALIKES}, FREE_NAME: "kept", "own": "kept", **below}
 
 
 @pytest.mark.parametrize(
@@ -74,12 +74,12 @@ def lies(depth: int = 4) -> dict[str, Any]:
 )
 async def test_lookalikes_of_reserved_names_are_dropped(tmp_path: Path, issuer: Issuer, dialect: Dialect) -> None:
     """Covers the metadata of the request, the message and a part, at every depth."""
-    (tmp_path / "asked.py").write_text(TELLS_ITS_INBOX)
+    (tmp_path / "echo_agent.py").write_text(ECHO_INBOX)
     (tmp_path / "aion.yaml").write_text(AION_YAML % jwt_scheme(issuer).rstrip("\n"))
     environ = {"AION_STORE": "memory", "AION_CONFIG": str(tmp_path / "aion.yaml")}
-    part = {"text": "hello", "metadata": lies()}
-    message = {"messageId": "m-1", "role": "ROLE_USER", "parts": [part], "metadata": lies()}
-    params = {"message": message, "metadata": lies()}
+    part = {"text": "hello", "metadata": lookalike_metadata()}
+    message = {"messageId": "m-1", "role": "ROLE_USER", "parts": [part], "metadata": lookalike_metadata()}
+    params = {"message": message, "metadata": lookalike_metadata()}
     headers = {"Authorization": f"Bearer {issuer.token()}"}
     sent = dialect.request("SendMessage", params)
     assert sent is not None
@@ -88,17 +88,17 @@ async def test_lookalikes_of_reserved_names_are_dropped(tmp_path: Path, issuer: 
         assert answer.status_code == 200, answer.text
         listed = await client.get("/tasks?includeArtifacts=true&historyLength=9", headers=headers)
     task = listed.json()["tasks"][0]
-    heard = json.loads(task["status"]["message"]["parts"][0]["text"])
-    assert heard["request"].pop(OURS) == [], "the server permits this caller no skill"
-    kept = {ANOTHER: "kept", "own": "kept"}
-    for where in (heard["request"], heard["message"]["metadata"], heard["message"]["parts"][0]["metadata"]):
-        assert {name: where[name] for name in kept} == kept
+    received = json.loads(task["status"]["message"]["parts"][0]["text"])
+    assert received["request"].pop(RESERVED_NAME) == [], "the server permits this caller no skill"
+    own = {FREE_NAME: "kept", "own": "kept"}
+    for where in (received["request"], received["message"]["metadata"], received["message"]["parts"][0]["metadata"]):
+        assert {name: where[name] for name in own} == own
         assert where["held"]["listed"][0][0]["held"]["own"] == "kept", "the client's other data stays, at every depth"
     del task["status"]["message"]["parts"]
-    for told in (heard, task):
-        names = set(names_of(told))
+    for document in (received, task):
+        names = set(names_of(document))
         assert names & {"own", "listed"}
-        assert not names & set(READ_LIKE_OURS)
+        assert not names & set(LOOKALIKES)
 
 
 def names_of(value: Any) -> list[str]:

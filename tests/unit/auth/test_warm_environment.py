@@ -62,7 +62,7 @@ class Spy:
 @pytest.fixture
 def spy(monkeypatch: pytest.MonkeyPatch) -> Spy:
     found = Spy()
-    monkeypatch.setitem(sys.modules, "warm_spy", found)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "warm_spy", found)
     return found
 
 
@@ -92,28 +92,28 @@ class MarkedCaller:
 
     async def session(self) -> list[str]:
         """Make all kinds of requests; return their responses."""
-        said = self.mark
+        mark = self.mark
         message = {
-            "messageId": f"message-{said}",
-            "contextId": f"context-{said}",
+            "messageId": f"message-{mark}",
+            "contextId": f"context-{mark}",
             "role": "ROLE_USER",
-            "parts": [{"text": f"text-{said}"}, {"data": {"data": said}}, {"raw": "aGk=", "filename": f"file-{said}"}],
-            "metadata": {f"name-{said}": f"value-{said}"},
+            "parts": [{"text": f"text-{mark}"}, {"data": {"data": mark}}, {"raw": "aGk=", "filename": f"file-{mark}"}],
+            "metadata": {f"name-{mark}": f"value-{mark}"},
         }
-        hook = {"id": f"hook-{said}", "url": f"{HOOK}?{said}", "token": f"token-{said}"}
-        asked = {"configuration": {"taskPushNotificationConfig": hook}, "metadata": {"request": said}}
-        answers = [await self.rpc("SendMessage", message=message, **asked)]
+        hook = {"id": f"hook-{mark}", "url": f"{HOOK}?{mark}", "token": f"token-{mark}"}
+        params = {"configuration": {"taskPushNotificationConfig": hook}, "metadata": {"request": mark}}
+        answers = [await self.rpc("SendMessage", message=message, **params)]
         task = answers[0].json()["result"]["task"]
-        again = {**message, "messageId": f"message-2-{said}"}
+        again = {**message, "messageId": f"message-2-{mark}"}
         answers += [
             await self.rpc("SendStreamingMessage", message=again),
             await self.rpc("GetTask", id=task["id"]),
-            await self.rpc("GetTask", id=f"unknown-{said}"),
+            await self.rpc("GetTask", id=f"unknown-{mark}"),
             await self.rpc("ListTasks"),
             await self.rpc("GetContext", contextId=task["contextId"]),
             await self.rpc("GetContexts"),
             await self.rpc("ListTaskPushNotificationConfigs", taskId=task["id"]),
-            await self.rpc(f"Nothing{said}", **{said: said}),
+            await self.rpc(f"Nothing{mark}", **{mark: mark}),
             await self.rpc("SubscribeToTask", id=task["id"]),
             await self.rpc("CancelTask", id=task["id"]),
         ]

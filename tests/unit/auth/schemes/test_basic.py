@@ -41,13 +41,13 @@ def hashed(monkeypatch: pytest.MonkeyPatch) -> Hashed:
     found, running = Hashed(), 0
     original = PasswordHasher.verify
 
-    def counted(self: PasswordHasher, kept: str, password: str) -> bool:
+    def counted(self: PasswordHasher, stored: str, password: str) -> bool:
         nonlocal running
         running += 1
         found.append(password)
         found.most_at_once = max(found.most_at_once, running)
         try:
-            return original(self, kept, password)
+            return original(self, stored, password)
         finally:
             running -= 1
 
@@ -82,10 +82,10 @@ async def test_basic_accepts_only_right_passwords(app: AuthApp) -> None:
 
 async def test_basic_hashes_each_credential_once(app: AuthApp, hashed: Hashed) -> None:
     """An unknown name is hashed too, so it takes as long as a known one."""
-    for name, password, told in (("alice", "wonder:land", 200), ("alice", "guess", 401), ("nobody", "guess", 401)):
+    for name, password, expected in (("alice", "wonder:land", 200), ("alice", "guess", 401), ("nobody", "guess", 401)):
         hashed.clear()
         for _ in range(3):
-            assert await status(app, name, password) == told
+            assert await status(app, name, password) == expected
         assert hashed == [password]
 
 
@@ -118,10 +118,10 @@ async def test_basic_limits_wrong_passwords_per_minute(app: AuthApp, hashed: Has
 
 async def test_basic_hashes_concurrent_credential_once(app: AuthApp, hashed: Hashed) -> None:
     """A client's concurrent first requests cost one hash and one attempt."""
-    for password, told in (("wonder:land", 200), ("guess", 401)):
+    for password, expected in (("wonder:land", 200), ("guess", 401)):
         hashed.clear()
         at_once = [status(app, "alice", password) for _ in range(2 * WRONG_PER_MINUTE)]
-        assert await asyncio.gather(*at_once) == [told] * len(at_once)
+        assert await asyncio.gather(*at_once) == [expected] * len(at_once)
         assert hashed == [password]
 
 
@@ -131,17 +131,17 @@ async def test_cancelled_request_keeps_shared_comparison(
     begun, may_end = threading.Event(), threading.Event()
     counted = PasswordHasher.verify
 
-    def slow(self: PasswordHasher, kept: str, password: str) -> bool:
+    def slow(self: PasswordHasher, stored: str, password: str) -> bool:
         begun.set()
         may_end.wait(10)
-        return counted(self, kept, password)
+        return counted(self, stored, password)
 
     monkeypatch.setattr(PasswordHasher, "verify", slow)
     name, value = basic_header("alice", "wonder:land")
-    presented = RequestCredentials.from_request([(name.encode(), value.encode())], None)
+    credentials = RequestCredentials.from_request([(name.encode(), value.encode())], None)
     # A server cancels the task of an abandoned request; the comparison continues.
     verifier = BasicVerifier(BasicUsers(lambda: dict(USERS), clock), clock)
-    first, second = (asyncio.ensure_future(verifier.verify(presented)) for _ in range(2))
+    first, second = (asyncio.ensure_future(verifier.verify(credentials)) for _ in range(2))
     while not begun.is_set():
         await asyncio.sleep(0)
     first.cancel()

@@ -45,7 +45,7 @@ async def test_new_key_is_found_within_thirty_seconds(app: AuthApp, issuer: Issu
 async def test_withdrawn_key_is_valid_for_ten_minutes(app: AuthApp, issuer: Issuer, clock: ManualClock) -> None:
     token = issuer.token()
     assert (await app.get_with_token(token)).status_code == 200
-    issuer.shown.clear()
+    issuer.published_keys.clear()
     clock.move(9 * MINUTE)
     assert (await app.get_with_token(token)).status_code == 200
     assert issuer.fetches() == 1
@@ -58,21 +58,25 @@ async def test_known_keys_outlive_issuer_failure_one_day(
     app: AuthApp, issuer: Issuer, clock: ManualClock, down: str
 ) -> None:
     assert (await app.get_with_token(issuer.token())).status_code == 200
-    said = {"no JSON": b"<html>", "no set": {"keys": "k-1"}, "large": {"keys": issuer.shown, "x": "x" * 600_000}}
-    if down in said:
-        issuer.says["/jwks.json"] = said[down]
+    documents = {
+        "no JSON": b"<html>",
+        "no set": {"keys": "k-1"},
+        "large": {"keys": issuer.published_keys, "x": "x" * 600_000},
+    }
+    if down in documents:
+        issuer.documents["/jwks.json"] = documents[down]
     else:
         issuer.status = int(down)
     for hours in (1, 10, 12):
         clock.move(hours * 60 * MINUTE)
         assert (await app.get_with_token(issuer.token())).status_code == 200
         assert (await app.get_with_token(issuer.token(headers={"kid": "new"}))).status_code == 401
-    assert "/elsewhere.json" not in issuer.asked, "a redirection is not followed"
+    assert "/elsewhere.json" not in issuer.requested_paths, "a redirection is not followed"
     clock.move(2 * 60 * MINUTE)
     answer = await app.get_with_token(issuer.token())
     assert (answer.status_code, "retry-after" in answer.headers) == (503, True)
     issuer.status = 200
-    issuer.says.clear()
+    issuer.documents.clear()
     clock.move(31)
     assert (await app.get_with_token(issuer.token())).status_code == 200
 
@@ -94,16 +98,19 @@ async def test_missing_keys_give_service_unavailable(app: AuthApp, issuer: Issue
 async def test_oidc_discovery_names_the_keys(issuer: Issuer, clock: ManualClock) -> None:
     oidc = OidcScheme(issuer=issuer.url, audience=(AUDIENCE,))
     assert (await AuthApp(clock, oidc=oidc).get_with_token(issuer.token())).status_code == 200
-    assert issuer.asked == ["/.well-known/openid-configuration", "/jwks.json"]
-    for said in ({"issuer": "https://evil.example.com", "jwks_uri": f"{issuer.url}/jwks.json"}, {"issuer": issuer.url}):
-        issuer.says["/.well-known/openid-configuration"] = said
+    assert issuer.requested_paths == ["/.well-known/openid-configuration", "/jwks.json"]
+    for document in (
+        {"issuer": "https://evil.example.com", "jwks_uri": f"{issuer.url}/jwks.json"},
+        {"issuer": issuer.url},
+    ):
+        issuer.documents["/.well-known/openid-configuration"] = document
         assert (await AuthApp(clock, oidc=oidc).get_with_token(issuer.token())).status_code == 503
 
 
 async def test_unusable_keys_are_skipped(issuer: Issuer, clock: ManualClock) -> None:
     shared = {"kty": "oct", "k": "c2VjcmV0", "kid": "k-1"}
-    issuer.shown[:0] = [shared, {"kty": "??", "kid": "k-2"}, "x", {"kid": 1}]  # type: ignore[list-item]
+    issuer.published_keys[:0] = [shared, {"kty": "??", "kid": "k-2"}, "x", {"kid": 1}]  # type: ignore[list-item]
     app = AuthApp(clock, jwt=issuer_scheme(issuer))
     assert (await app.get_with_token(issuer.token())).status_code == 200
-    issuer.shown[-1]["use"] = "enc"
+    issuer.published_keys[-1]["use"] = "enc"
     assert (await AuthApp(clock, jwt=issuer_scheme(issuer)).get_with_token(issuer.token())).status_code == 401
