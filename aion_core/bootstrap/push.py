@@ -7,8 +7,8 @@ from aion_core.errors import ConfigurationError
 from aion_core.ports import Clock, TaskStore
 from aion_core.push.client import PinnedWebhookClient
 from aion_core.push.delivery import PushDelivery
-from aion_core.push.guard import Allowed
-from aion_core.push.posts import render
+from aion_core.push.payload import render
+from aion_core.push.ssrf import Allowed
 from aion_core.settings import NOWHERE, Settings
 
 

@@ -19,8 +19,8 @@ from aion_core.ports import (
     Refused,
     Unreachable,
 )
-from aion_core.push.guard import Allowed, check_url
-from aion_core.push.pinned import PinnedTransport, Resolver, look_up
+from aion_core.push.pinned_transport import PinnedTransport, Resolver, look_up
+from aion_core.push.ssrf import Allowed, check_url
 
 MAX_ANSWER_BYTES = 4096
 """How much of an answer's body is read: nothing is done with it, but a receiver may want to be rid of it."""

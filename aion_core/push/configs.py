@@ -22,8 +22,8 @@ from aion_core.ports import (
     TaskStore,
 )
 from aion_core.protocol.message_rules import is_id
-from aion_core.push.guard import Allowed
 from aion_core.push.registration import as_given, check_config, to_keep
+from aion_core.push.ssrf import Allowed
 from aion_core.tasks import page_tokens
 from aion_core.tasks.call import Call
 from aion_core.tasks.notifications import wake_delivery

@@ -40,7 +40,7 @@ from aion_core.ports import (
     WebhookClient,
 )
 from aion_core.push import schedule
-from aion_core.push.tries import Tries
+from aion_core.push.attempts import Tries
 from aion_core.tasks import heads
 from aion_core.tasks.lifecycle import milliseconds, time_of
 from aion_core.tasks.notifications import wake_delivery

@@ -14,7 +14,7 @@ from aion_core.errors import InvalidMessage, WebhookBlocked
 from aion_core.ports import PushConfig, PushEvents, PushVersion
 from aion_core.protocol.message_rules import ID_RULE, is_id
 from aion_core.push import signing
-from aion_core.push.guard import Allowed, check_url
+from aion_core.push.ssrf import Allowed, check_url
 
 MAX_VALUE_CHARACTERS = 4096
 """Of a token, or of credentials: a JWT with many claims has less."""

@@ -11,7 +11,7 @@ from aion_core.memory.table import Call, Faults, MemoryTable
 from aion_core.ports import POST_SECONDS, Delivered, Outcome, PushWakeUp
 from aion_core.ports.table import Delete
 from aion_core.push.delivery import CLAIM_SECONDS, PushDelivery
-from aion_core.push.posts import render
+from aion_core.push.payload import render
 from aion_core.stores import keys
 from tests.support import pushes
 from tests.support.clock import ManualClock

@@ -15,8 +15,8 @@ from aion_core.ports.table import Change, Key, Update
 from aion_core.push import schedule
 from aion_core.push.configs import PushRegistry
 from aion_core.push.delivery import PushDelivery
-from aion_core.push.guard import Allowed
-from aion_core.push.posts import render
+from aion_core.push.payload import render
+from aion_core.push.ssrf import Allowed
 from aion_core.stores import keys
 from aion_core.stores.task_list import TableTaskList
 from aion_core.tasks.call import Call

@@ -12,7 +12,7 @@ from aion_core.memory.queues import MemoryPushQueue
 from aion_core.ports import PushWakeUp, TurnStarted
 from aion_core.push.client import PinnedWebhookClient
 from aion_core.push.delivery import CLAIM_SECONDS, PushDelivery
-from aion_core.push.posts import render
+from aion_core.push.payload import render
 from aion_core.stores.push_configs import TablePushConfigs
 from tests.e2e.test_push import PUSH_HERE
 from tests.support.clock import ManualClock

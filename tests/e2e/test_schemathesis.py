@@ -12,7 +12,7 @@ from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 
 from aion_core.push.client import PinnedWebhookClient
-from aion_core.push.guard import Allowed
+from aion_core.push.ssrf import Allowed
 from aion_core.web.rest import RestV1
 from tests.support.agents.obedient import Obedient
 from tests.support.clock import ManualClock

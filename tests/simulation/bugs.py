@@ -1,9 +1,9 @@
 """Mistakes in the engine: turns, streams and push notifications."""
 
 from aion_core.push import schedule, tries
+from aion_core.push.attempts import Tries
+from aion_core.push.circuit_breaker import Patience
 from aion_core.push.delivery import PushDelivery
-from aion_core.push.patience import Patience
-from aion_core.push.tries import Tries
 from aion_core.stores import task_log
 from aion_core.stores.push_configs import TablePushConfigs
 from aion_core.stores.retries import FencedWrites

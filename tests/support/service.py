@@ -28,8 +28,8 @@ from aion_core.protocol.card import build_card
 from aion_core.protocol.types import AgentCard
 from aion_core.push.configs import PushRegistry
 from aion_core.push.delivery import PushDelivery
-from aion_core.push.guard import Allowed
-from aion_core.push.posts import render
+from aion_core.push.payload import render
+from aion_core.push.ssrf import Allowed
 from aion_core.stores.checkpoints import TableSaver
 from aion_core.stores.long_term_memory import TableLongTermMemory
 from aion_core.tasks.conversations import Conversations

@@ -9,8 +9,8 @@ from starlette.types import ASGIApp
 
 from aion_core.ports import Delivery, ExpiredPushTimer, PushEvents, PushWakeUp, TaskKey
 from aion_core.push.client import PinnedWebhookClient
-from aion_core.push.guard import Allowed
-from aion_core.push.pinned import Resolver, look_up
+from aion_core.push.pinned_transport import Resolver, look_up
+from aion_core.push.ssrf import Allowed
 from aion_core.tasks.sweep import Sweep
 from tests.support.agents.obedient import Obedient
 from tests.support.asgi import post

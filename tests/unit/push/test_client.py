@@ -10,7 +10,7 @@ import pytest
 
 from aion_core.ports import Blocked, Delivered, Gone, Outcome, Refused, Unreachable
 from aion_core.push.client import PinnedWebhookClient, retry_after
-from aion_core.push.guard import Allowed
+from aion_core.push.ssrf import Allowed
 from tests.support.clock import ManualClock
 from tests.support.receiver import (
     Behaviour,

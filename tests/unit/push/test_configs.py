@@ -10,8 +10,8 @@ from a2a.types.a2a_pb2 import TaskPushNotificationConfig
 
 from aion_core.ports import PushConfig, PushEvents, PushVersion
 from aion_core.push import signing
-from aion_core.push.guard import Allowed
 from aion_core.push.registration import to_keep
+from aion_core.push.ssrf import Allowed
 from aion_core.web.app import Served, build_app
 from tests.support import entrypoints
 from tests.support.receiver import Post, answers, receiving

@@ -15,7 +15,7 @@ from aion_core.ports import ContextKey, Delivered, ExpiredPushTimer, Outcome, Pu
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.push import schedule
 from aion_core.push.delivery import PushDelivery
-from aion_core.push.posts import render
+from aion_core.push.payload import render
 from aion_core.tasks import admission, sweep
 from aion_core.tasks.sweep import Sweep
 from tests.support.clock import ManualClock

@@ -7,7 +7,7 @@ from typing import Any
 
 from aion_core.clock import SystemClock
 from aion_core.push.client import PinnedWebhookClient
-from aion_core.push.guard import Allowed
+from aion_core.push.ssrf import Allowed
 from tests.support.agents.obedient import Obedient
 from tests.support.asgi import Answer, call
 from tests.support.service import parts

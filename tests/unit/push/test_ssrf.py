@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aion_core.errors import WebhookBlocked
-from aion_core.push.guard import Allowed, check_addresses, check_url, may_be_called
+from aion_core.push.ssrf import Allowed, check_addresses, check_url, may_be_called
 
 ALLOWED = Allowed.beside("https://agents.example.com/a2a")
 LOCAL = Allowed.beside("http://127.0.0.1:8000", http=True, networks=["127.0.0.0/8", "::1/128"])

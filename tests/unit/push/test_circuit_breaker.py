@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from aion_core.ports import Blocked, Delivered, Gone, Outcome, Refused, Unreachable
-from aion_core.push.patience import IN_VAIN_SECONDS, MOST_RECEIVERS, SPARED_SECONDS, STRIKES, Patience
-from aion_core.push.tries import SPARED
+from aion_core.push.attempts import SPARED
+from aion_core.push.circuit_breaker import IN_VAIN_SECONDS, MOST_RECEIVERS, SPARED_SECONDS, STRIKES, Patience
 from tests.support.receiver import Behaviour, Post, answers, receiving
 from tests.unit.push.pushing import Pushing, ids
 

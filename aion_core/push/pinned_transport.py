@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import httpx
 
-from aion_core.push.guard import Allowed, check_addresses, check_url
+from aion_core.push.ssrf import Allowed, check_addresses, check_url
 
 CONNECT_SECONDS = 10.0
 """To look the name up and to be connected, TLS included."""

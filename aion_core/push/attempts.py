@@ -21,7 +21,7 @@ from aion_core.ports import (
     WebhookClient,
 )
 from aion_core.protocol.types import Task
-from aion_core.push.patience import Patience
+from aion_core.push.circuit_breaker import Patience
 from aion_core.tasks import projection
 
 logger = logging.getLogger(__name__)
