@@ -264,7 +264,7 @@ def _check_change(change: Change) -> None:
 # ── Writes ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Outcome(NamedTuple):
+class WriteOutcome(NamedTuple):
     """The outcome of a write for its item, before anything is stored."""
 
     reason: str
@@ -275,10 +275,10 @@ class Outcome(NamedTuple):
     """The reason in words if it is INVALID."""
 
 
-def outcome(write: Write, item: Item | None, indexes: Iterable[Index] = ()) -> Outcome:
+def outcome(write: Write, item: Item | None, indexes: Iterable[Index] = ()) -> WriteOutcome:
     """Return the outcome of the write for the item with its key; None is an absent item."""
     if not holds(write.only_if, item):
-        return Outcome(CONDITION_FAILED, item)
+        return WriteOutcome(CONDITION_FAILED, item)
     try:
         match write:
             case Put(key, attributes):
@@ -286,15 +286,15 @@ def outcome(write: Write, item: Item | None, indexes: Iterable[Index] = ()) -> O
             case Update(key, change):
                 after = applied(change, key, item)
             case Delete():
-                return Outcome(FINE, None)
+                return WriteOutcome(FINE, None)
             case Check():
-                return Outcome(FINE, item)
+                return WriteOutcome(FINE, item)
         if item_size(after) > MAX_ITEM_BYTES:
             raise _invalid(f"an item has more than {MAX_ITEM_BYTES} bytes")
         _check_index_keys(after, indexes)
     except StoreError as error:
-        return Outcome(INVALID, item, error)
-    return Outcome(FINE, after)
+        return WriteOutcome(INVALID, item, error)
+    return WriteOutcome(FINE, after)
 
 
 def check_write(write: Write) -> None:

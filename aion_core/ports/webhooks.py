@@ -48,12 +48,12 @@ class Delivered:
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class WebhookGone:
     """The receiver wants nothing more at this URL (410)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class WebhookRejected:
     """The receiver answered otherwise: a redirect, which is not followed, is such an answer too."""
 
     status: int
@@ -76,12 +76,12 @@ class Blocked:
     reason: str
 
 
-Outcome = Delivered | Gone | Refused | Unreachable | Blocked
+PostOutcome = Delivered | WebhookGone | WebhookRejected | Unreachable | Blocked
 
 
 class WebhookClient(Protocol):
     """Posts to an address that a client has chosen, and so may be anybody's."""
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Outcome:
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> PostOutcome:
         """Post once, check the address first, follow nothing, and come back within POST_SECONDS; it never raises."""
         ...

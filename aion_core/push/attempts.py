@@ -10,7 +10,7 @@ from aion_core.ports import (
     Delivered,
     Notification,
     Numbered,
-    Outcome,
+    PostOutcome,
     PushVersion,
     Render,
     SpanKind,
@@ -21,7 +21,7 @@ from aion_core.ports import (
     WebhookClient,
 )
 from aion_core.protocol.types import Task
-from aion_core.push.circuit_breaker import Patience
+from aion_core.push.circuit_breaker import CircuitBreaker
 from aion_core.tasks import projection
 
 logger = logging.getLogger(__name__)
@@ -30,15 +30,15 @@ SPARED = "not tried: its host has just kept other posts of the same owner waitin
 """What went wrong with a try that was not made."""
 
 
-class Tries:
+class DeliveryAttempts:
     """Makes the tries of this process, and remembers which receivers have kept it waiting."""
 
     def __init__(self, tasks: TaskStore, webhooks: WebhookClient, render: Render, clock: Clock, traces: Traces) -> None:
         self._tasks, self._webhooks, self._render = tasks, webhooks, render
         self._clock, self._traces = clock, traces
-        self._patience = Patience()
+        self._patience = CircuitBreaker()
 
-    async def make(self, claim: Claim, entry: Numbered, *, may_be_spared: bool) -> Outcome:
+    async def make(self, claim: Claim, entry: Numbered, *, may_be_spared: bool) -> PostOutcome:
         """Post the event for the claim's config, once, and return what came of it.
 
         Where it `may_be_spared`, and others have just waited for its receiver in vain, it counts as failed unmade.

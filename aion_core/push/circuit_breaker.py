@@ -8,7 +8,7 @@ for a while. It is known by its owner too: what one client registers costs no ot
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from aion_core.ports import Delivered, Gone, Outcome
+from aion_core.ports import Delivered, WebhookGone, PostOutcome
 
 IN_VAIN_SECONDS = 5.0
 """A post that failed and took so long has kept us waiting; one that is refused at once costs nothing."""
@@ -30,7 +30,7 @@ class _Waited:
 
 
 @dataclass(slots=True)
-class Patience:
+class CircuitBreaker:
     """What this process has lived through with receivers; it forgets with the process."""
 
     _receivers: dict[tuple[str, str], _Waited] = field(default_factory=dict)
@@ -46,11 +46,11 @@ class Patience:
         waited.spared_until = now + timedelta(seconds=SPARED_SECONDS)
         return False
 
-    def note(self, owner: str, url: str, outcome: Outcome, seconds: float, now: datetime) -> None:
+    def note(self, owner: str, url: str, outcome: PostOutcome, seconds: float, now: datetime) -> None:
         """Note how a post went, and how long it took."""
         receiver = _receiver(owner, url)
         waited = self._receivers.pop(receiver, _Waited())
-        if isinstance(outcome, Delivered | Gone) or seconds < IN_VAIN_SECONDS:
+        if isinstance(outcome, Delivered | WebhookGone) or seconds < IN_VAIN_SECONDS:
             return
         waited.strikes += 1
         if waited.strikes >= STRIKES:

@@ -14,13 +14,13 @@ from aion_core.ports import (
     Blocked,
     Clock,
     Delivered,
-    Gone,
-    Outcome,
-    Refused,
+    WebhookGone,
+    PostOutcome,
+    WebhookRejected,
     Unreachable,
 )
 from aion_core.push.pinned_transport import PinnedTransport, Resolver, look_up
-from aion_core.push.ssrf import Allowed, check_url
+from aion_core.push.ssrf import WebhookPolicy, check_url
 
 MAX_ANSWER_BYTES = 4096
 """How much of an answer's body is read: nothing is done with it, but a receiver may want to be rid of it."""
@@ -48,7 +48,7 @@ class PinnedWebhookClient:
 
     def __init__(
         self,
-        allowed: Allowed,
+        allowed: WebhookPolicy,
         clock: Clock,
         *,
         resolve: Resolver = look_up,
@@ -61,7 +61,7 @@ class PinnedWebhookClient:
         self._seconds, self._answer_seconds = seconds, answer_seconds
         self._transport = PinnedTransport(allowed, resolve, tls)
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Outcome:
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> PostOutcome:
         """See `ports.WebhookClient.post`."""
         try:
             async with asyncio.timeout(self._seconds):
@@ -72,7 +72,7 @@ class PinnedWebhookClient:
             # Whatever a stranger's server makes of a connection is an answer of its kind.
             return Unreachable(_reason(error))
 
-    async def _post(self, url: str, headers: Mapping[str, str], body: bytes) -> Outcome:
+    async def _post(self, url: str, headers: Mapping[str, str], body: bytes) -> PostOutcome:
         request = httpx.Request(
             "POST",
             check_url(url, self._allowed).url,
@@ -93,8 +93,8 @@ class PinnedWebhookClient:
         if response.is_success:
             return Delivered()
         if response.status_code == _GONE:
-            return Gone()
-        return Refused(response.status_code, retry_after(response.headers.get("Retry-After", ""), self._clock.now()))
+            return WebhookGone()
+        return WebhookRejected(response.status_code, retry_after(response.headers.get("Retry-After", ""), self._clock.now()))
 
 
 def retry_after(said: str, now: datetime) -> float | None:

@@ -23,7 +23,7 @@ from aion_core.ports import (
 )
 from aion_core.protocol.message_rules import is_id
 from aion_core.push.registration import as_given, check_config, to_keep
-from aion_core.push.ssrf import Allowed
+from aion_core.push.ssrf import WebhookPolicy
 from aion_core.tasks import page_tokens
 from aion_core.tasks.call import Call
 from aion_core.tasks.notifications import wake_delivery
@@ -47,7 +47,7 @@ class PushRegistry:
         queue: PushQueue,
         tasks: TaskStore,
         task_list: TaskList,
-        allowed: Allowed,
+        allowed: WebhookPolicy,
         clock: Clock,
         *,
         events: Mapping[str, PushEvents] | None = None,

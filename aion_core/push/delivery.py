@@ -20,18 +20,18 @@ from aion_core.ports import (
     Clock,
     Delivered,
     Delivery,
-    Gone,
+    WebhookGone,
     Log,
     Metric,
     Metrics,
     NoopTraces,
     NullMetrics,
     Numbered,
-    Outcome,
+    PostOutcome,
     PushConfigs,
     PushQueue,
     PushWakeUp,
-    Refused,
+    WebhookRejected,
     Render,
     TaskKey,
     TaskStore,
@@ -40,7 +40,7 @@ from aion_core.ports import (
     WebhookClient,
 )
 from aion_core.push import schedule
-from aion_core.push.attempts import Tries
+from aion_core.push.attempts import DeliveryAttempts
 from aion_core.tasks import heads
 from aion_core.tasks.lifecycle import milliseconds, time_of
 from aion_core.tasks.notifications import wake_delivery
@@ -90,7 +90,7 @@ class PushDelivery:
         self._retry_seconds = retry_seconds
         self._metrics = metrics or NullMetrics()
         self._tasks, self._configs, self._work_queue = tasks, configs, queue
-        self._tries = Tries(tasks, webhooks, render, clock, traces or NoopTraces())
+        self._tries = DeliveryAttempts(tasks, webhooks, render, clock, traces or NoopTraces())
         self._clock, self._chance = clock, chance
 
     async def answer(self, wake_up: PushWakeUp, *, until: datetime | None = None) -> None:
@@ -222,7 +222,7 @@ class PushDelivery:
                     cursor, delivered = entry.generation, True
                     self._count_delivered(entry)
                     logger.info("A notification was delivered.", extra=_labels(claim.delivery, entry.generation))
-                case Gone():
+                case WebhookGone():
                     await self._configs.disable(claim, failure=_words(outcome))
                     logger.warning("A webhook is gone: its config is disabled.", extra=_labels(claim.delivery))
                     return
@@ -238,7 +238,7 @@ class PushDelivery:
         now = self._clock.now()
         await self._configs.settle(claim, cursor=cursor, due_at=now + timedelta(seconds=WAKE_UP_SECONDS))
 
-    async def _fail(self, claim: Claim, generation: int, outcome: Outcome) -> Claim | None:
+    async def _fail(self, claim: Claim, generation: int, outcome: PostOutcome) -> Claim | None:
         """Note that a post failed, and see to the next try; return the claim where the event is given up instead."""
         words, labels = _words(outcome), _labels(claim.delivery, generation)
         tries, retry_seconds = claim.delivery.tries, self._retry_seconds
@@ -274,11 +274,11 @@ class PushDelivery:
         return (until - self._clock.now()).total_seconds() > POST_SECONDS + LEAVE_SECONDS
 
 
-def _words(outcome: Outcome) -> str:
+def _words(outcome: PostOutcome) -> str:
     match outcome:
-        case Refused(status=status):
+        case WebhookRejected(status=status):
             return f"HTTP {status}"
-        case Gone():
+        case WebhookGone():
             return "HTTP 410"
         case Blocked(reason=reason):
             return f"blocked: {reason}"

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import httpx
 
-from aion_core.push.ssrf import Allowed, check_addresses, check_url
+from aion_core.push.ssrf import WebhookPolicy, check_addresses, check_url
 
 CONNECT_SECONDS = 10.0
 """To look the name up and to be connected, TLS included."""
@@ -36,7 +36,7 @@ class PinnedTransport(httpx.AsyncBaseTransport):
     Raises WebhookBlocked, and what httpx's own transport raises.
     """
 
-    def __init__(self, allowed: Allowed, resolve: Resolver = look_up, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, allowed: WebhookPolicy, resolve: Resolver = look_up, tls: ssl.SSLContext | None = None) -> None:
         """`tls`: whom to trust, where it is not the public authorities."""
         self._allowed, self._resolve = allowed, resolve
         self._tls = tls

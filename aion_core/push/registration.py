@@ -14,7 +14,7 @@ from aion_core.errors import InvalidMessage, WebhookBlocked
 from aion_core.ports import PushConfig, PushEvents, PushVersion
 from aion_core.protocol.message_rules import ID_RULE, is_id
 from aion_core.push import signing
-from aion_core.push.ssrf import Allowed, check_url
+from aion_core.push.ssrf import WebhookPolicy, check_url
 
 MAX_VALUE_CHARACTERS = 4096
 """Of a token, or of credentials: a JWT with many claims has less."""
@@ -37,7 +37,7 @@ _OURS = re.compile(
 """Headers that are HTTP's, a proxy's, or this server's to say."""
 
 
-def check_config(config: TaskPushNotificationConfig, allowed: Allowed, *, before: str = "") -> None:
+def check_config(config: TaskPushNotificationConfig, allowed: WebhookPolicy, *, before: str = "") -> None:
     """Raise InvalidMessage for a config that cannot be used; `before` is where in the request it stands."""
     log.keep_out(config.token, config.authentication.credentials)
     try:
@@ -103,7 +103,7 @@ def api_key_header(scheme: str, credentials: str) -> tuple[str, str] | None:
     return name.strip(), value.strip()
 
 
-def _check_url(url: str, allowed: Allowed) -> None:
+def _check_url(url: str, allowed: WebhookPolicy) -> None:
     try:
         check_url(url, allowed)
     except WebhookBlocked as error:

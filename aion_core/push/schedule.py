@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
-from aion_core.ports import Delivery, ExpiredPushTimer, Outcome, Refused
+from aion_core.ports import Delivery, ExpiredPushTimer, PostOutcome, WebhookRejected
 
 RETRY_SECONDS = (5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 36_000.0)
 """How long after each try that failed the next one follows: 28 hours in all, as Standard Webhooks advises."""
@@ -17,7 +17,7 @@ LONGEST_SECONDS = 86_400.0
 
 
 def delay(
-    tries: int, outcome: Outcome, chance: float, *, retry_seconds: Sequence[float] = RETRY_SECONDS
+    tries: int, outcome: PostOutcome, chance: float, *, retry_seconds: Sequence[float] = RETRY_SECONDS
 ) -> timedelta | None:
     """Return how long to wait after a try that failed, `tries` before it; None where it is given up.
 
@@ -26,7 +26,7 @@ def delay(
     if tries >= len(retry_seconds):
         return None
     seconds = retry_seconds[tries] * (1 + JITTER * chance)
-    if isinstance(outcome, Refused) and outcome.retry_after is not None:
+    if isinstance(outcome, WebhookRejected) and outcome.retry_after is not None:
         seconds = max(seconds, min(outcome.retry_after, LONGEST_SECONDS))
     return timedelta(seconds=seconds)
 

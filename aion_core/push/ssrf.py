@@ -67,7 +67,7 @@ _UNICAST = ipaddress.ip_network("2000::/3")
 
 
 @dataclass(frozen=True, slots=True)
-class Allowed:
+class WebhookPolicy:
     """What a deployment lets webhooks be, beyond https to public addresses, or short of it."""
 
     http: bool = False
@@ -105,7 +105,7 @@ class Allowed:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class WebhookTarget:
     """A URL that may be called, as it is called: all of it is ASCII, and nothing of it means two things."""
 
     scheme: str
@@ -128,7 +128,7 @@ class Target:
         return f"{self.scheme}://{self.authority}{self.path}"
 
 
-def check_url(url: str, allowed: Allowed) -> Target:
+def check_url(url: str, allowed: WebhookPolicy) -> WebhookTarget:
     """Return what the URL names; raises WebhookBlocked for one that may not be called, and says why.
 
     A name is only looked at: that its addresses may be called is for `check_addresses` to say.
@@ -158,7 +158,7 @@ def check_url(url: str, allowed: Allowed) -> Target:
     if not (port in allowed.ports or (allowed.http and 0 < port < 2**16)):
         ports = " or ".join(map(str, sorted(allowed.ports)))
         raise WebhookBlocked(f"its port is {port}, and may be {ports}.")
-    target = Target(scheme, host, port, path if path.startswith("/") else f"/{path}", address)
+    target = WebhookTarget(scheme, host, port, path if path.startswith("/") else f"/{path}", address)
     if (host, port) in allowed.own:
         raise WebhookBlocked("it is this service itself.")
     _check_name(target, allowed)
@@ -167,7 +167,7 @@ def check_url(url: str, allowed: Allowed) -> Target:
     return target
 
 
-def check_addresses(target: Target, addresses: Sequence[str], allowed: Allowed) -> Sequence[str]:
+def check_addresses(target: WebhookTarget, addresses: Sequence[str], allowed: WebhookPolicy) -> Sequence[str]:
     """Return the addresses, of which each may be called; raises WebhookBlocked where one may not, or there is none.
 
     One that may not be called is enough: of two that alternate, the next look-up may bring the other.
@@ -242,7 +242,7 @@ def _ascii(name: str) -> str:
         raise WebhookBlocked("its host is no internationalised name.") from None
 
 
-def _check_name(target: Target, allowed: Allowed) -> None:
+def _check_name(target: WebhookTarget, allowed: WebhookPolicy) -> None:
     host = target.host
     if allowed.hosts:
         if not any(host == name or (name.startswith(".") and host.endswith(name)) for name in allowed.hosts):

@@ -8,7 +8,7 @@ import pytest
 
 from aion_core.memory.queues import MemoryPushQueue
 from aion_core.memory.table import Call, Faults, MemoryTable
-from aion_core.ports import POST_SECONDS, Delivered, Outcome, PushWakeUp
+from aion_core.ports import POST_SECONDS, Delivered, PostOutcome, PushWakeUp
 from aion_core.ports.table import Delete
 from aion_core.push.delivery import CLAIM_SECONDS, PushDelivery
 from aion_core.push.payload import render
@@ -30,7 +30,7 @@ def push(adapter: Stack | None, clock: ManualClock) -> Pushes:
 class Fine:
     """A webhook that hears everything."""
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Outcome:
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> PostOutcome:
         """See `ports.WebhookClient.post`."""
         return Delivered()
 
@@ -79,7 +79,7 @@ class SlowWebhook:
         self.posts: list[str] = []
         self._push = push
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Outcome:
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> PostOutcome:
         """See `ports.WebhookClient.post`."""
         self.posts.append(headers["webhook-id"])
         self._push.clock.move(POST_SECONDS)

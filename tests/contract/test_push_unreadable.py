@@ -10,13 +10,13 @@ import pytest
 from a2a.types.a2a_pb2 import TaskPushNotificationConfig
 
 from aion_core.memory.queues import MemoryPushQueue
-from aion_core.ports import Delivered, Delivery, Outcome, PushVersion, PushWakeUp, TurnStarted
+from aion_core.ports import Delivered, Delivery, PostOutcome, PushVersion, PushWakeUp, TurnStarted
 from aion_core.ports.table import Change, Key, Update
 from aion_core.push import schedule
 from aion_core.push.configs import PushRegistry
 from aion_core.push.delivery import PushDelivery
 from aion_core.push.payload import render
-from aion_core.push.ssrf import Allowed
+from aion_core.push.ssrf import WebhookPolicy
 from aion_core.stores import keys
 from aion_core.stores.task_list import TableTaskList
 from aion_core.tasks.call import Call
@@ -37,7 +37,7 @@ class Heard:
     def __init__(self) -> None:
         self.ids: list[str] = []
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Outcome:
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> PostOutcome:
         """See `ports.WebhookClient.post`."""
         self.ids.append(headers["webhook-id"])
         return Delivered()
@@ -190,7 +190,7 @@ async def test_a_client_that_creates_an_unreadable_config_again_mends_it(
     await spoil(push, keys.push_key(push.key(), "bad"), "sealed")
     await delivery.answer(PushWakeUp(push.key()))
     lists = TableTaskList(push.table, push.clock)
-    allowed = Allowed.beside("https://agents.example.com")
+    allowed = WebhookPolicy.beside("https://agents.example.com")
     registry = PushRegistry(push.configs, MemoryPushQueue(push.clock), push.chat.store, lists, allowed, push.clock)
     call = Call(push.key().owner, push.chat.context.agent)
     anew = TaskPushNotificationConfig(task_id=push.key().task_id, id="bad", url="https://hooks.example.org/")

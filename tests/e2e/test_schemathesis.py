@@ -12,7 +12,7 @@ from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 
 from aion_core.push.client import PinnedWebhookClient
-from aion_core.push.ssrf import Allowed
+from aion_core.push.ssrf import WebhookPolicy
 from aion_core.web.rest import RestV1
 from tests.support.agents.obedient import Obedient
 from tests.support.clock import ManualClock
@@ -38,7 +38,7 @@ async def nowhere(host: str, port: int) -> Sequence[str]:
 def url() -> Iterator[str]:
     """An agent that takes and gives whatever media type there is."""
     clock = ManualClock()
-    allowed = Allowed.beside("http://127.0.0.1:1")
+    allowed = WebhookPolicy.beside("http://127.0.0.1:1")
     served = parts(
         Obedient(), clock=clock, webhooks=PinnedWebhookClient(allowed, clock, resolve=nowhere), allowed=allowed
     )

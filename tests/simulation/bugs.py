@@ -1,8 +1,8 @@
 """Mistakes in the engine: turns, streams and push notifications."""
 
 from aion_core.push import schedule, tries
-from aion_core.push.attempts import Tries
-from aion_core.push.circuit_breaker import Patience
+from aion_core.push.attempts import DeliveryAttempts
+from aion_core.push.circuit_breaker import CircuitBreaker
 from aion_core.push.delivery import PushDelivery
 from aion_core.stores import task_log
 from aion_core.stores.push_configs import TablePushConfigs
@@ -382,8 +382,8 @@ BUGS = [
     bug(
         "gives up what it has spared",
         "I8",
-        Edit(Tries, "make", "self._clock.now()) and may_be_spared:", "self._clock.now()):"),
-        Edit(Patience, "note", "if waited.strikes >= STRIKES:", "if True:"),
+        Edit(DeliveryAttempts, "make", "self._clock.now()) and may_be_spared:", "self._clock.now()):"),
+        Edit(CircuitBreaker, "note", "if waited.strikes >= STRIKES:", "if True:"),
         scenarios=TOLD,
     ),
     bug(

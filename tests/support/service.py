@@ -29,7 +29,7 @@ from aion_core.protocol.types import AgentCard
 from aion_core.push.configs import PushRegistry
 from aion_core.push.delivery import PushDelivery
 from aion_core.push.payload import render
-from aion_core.push.ssrf import Allowed
+from aion_core.push.ssrf import WebhookPolicy
 from aion_core.stores.checkpoints import TableSaver
 from aion_core.stores.long_term_memory import TableLongTermMemory
 from aion_core.tasks.conversations import Conversations
@@ -103,7 +103,7 @@ def parts(
     reply: ReplyAs = ReplyAs.TASK,
     answer: AnswerAs = AnswerAs.MESSAGE,
     webhooks: WebhookClient | None = None,
-    allowed: Allowed | None = None,
+    allowed: WebhookPolicy | None = None,
     push_events: PushEvents = PushEvents.STATUS,
     **options: Any,
 ) -> Parts:
@@ -136,7 +136,7 @@ def parts(
         delivery = PushDelivery(store, configs, push_queue, webhooks, render, clock, chance=lambda: 0.0)
         push_queue.answered_by(delivery.answer)
         events = {"test": push_events}
-        registry = PushRegistry(configs, push_queue, store, task_list, allowed or Allowed(), clock, events=events)
+        registry = PushRegistry(configs, push_queue, store, task_list, allowed or WebhookPolicy(), clock, events=events)
         push = Push(configs, push_queue, delivery, registry)
     history = ContextHistory(store, task_list)
     replies = {"test": reply}

@@ -10,14 +10,14 @@ from starlette.types import ASGIApp
 from aion_core.ports import Delivery, ExpiredPushTimer, PushEvents, PushWakeUp, TaskKey
 from aion_core.push.client import PinnedWebhookClient
 from aion_core.push.pinned_transport import Resolver, look_up
-from aion_core.push.ssrf import Allowed
+from aion_core.push.ssrf import WebhookPolicy
 from aion_core.tasks.sweep import Sweep
 from tests.support.agents.obedient import Obedient
 from tests.support.asgi import post
 from tests.support.clock import ManualClock
 from tests.support.service import Parts, parts
 
-LOOPBACK = Allowed.beside("http://127.0.0.1:1", http=True, networks=["127.0.0.1/32"])
+LOOPBACK = WebhookPolicy.beside("http://127.0.0.1:1", http=True, networks=["127.0.0.1/32"])
 """The one address that the configuration allows beside public ones."""
 
 
@@ -28,7 +28,7 @@ class Pushing:
         self,
         *,
         seconds: float = 5.0,
-        allowed: Allowed = LOOPBACK,
+        allowed: WebhookPolicy = LOOPBACK,
         resolve: Resolver = look_up,
         events: PushEvents = PushEvents.STATUS,
         agent: Any = None,

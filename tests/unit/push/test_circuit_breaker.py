@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from aion_core.ports import Blocked, Delivered, Gone, Outcome, Refused, Unreachable
+from aion_core.ports import Blocked, Delivered, WebhookGone, PostOutcome, WebhookRejected, Unreachable
 from aion_core.push.attempts import SPARED
-from aion_core.push.circuit_breaker import IN_VAIN_SECONDS, MOST_RECEIVERS, SPARED_SECONDS, STRIKES, Patience
+from aion_core.push.circuit_breaker import IN_VAIN_SECONDS, MOST_RECEIVERS, SPARED_SECONDS, STRIKES, CircuitBreaker
 from tests.support.receiver import Behaviour, Post, answers, receiving
 from tests.unit.push.pushing import Pushing, ids
 
@@ -16,14 +16,14 @@ HOOK = "https://Hooks.example.org/a?b"
 SILENT = Unreachable("no answer in time")
 
 
-def waits_for_nothing(patience: Patience, times: int, *, owner: str = "ann", url: str = HOOK) -> None:
+def waits_for_nothing(patience: CircuitBreaker, times: int, *, owner: str = "ann", url: str = HOOK) -> None:
     for _ in range(times):
         patience.note(owner, url, SILENT, 20.0, NOW)
 
 
 def test_a_receiver_that_was_waited_for_in_vain_is_spared_for_a_while() -> None:
     """R94: at all its paths; then one post is made, and those beside it are spared."""
-    patience = Patience()
+    patience = CircuitBreaker()
     waits_for_nothing(patience, STRIKES - 1)
     assert not patience.spares("ann", HOOK, NOW)
     waits_for_nothing(patience, 1)
@@ -40,17 +40,17 @@ def test_a_receiver_that_was_waited_for_in_vain_is_spared_for_a_while() -> None:
 )
 def test_nobody_else_is_spared_for_it(owner: str, url: str) -> None:
     """R94: neither another client's webhook at the same host, nor another host or port."""
-    patience = Patience()
+    patience = CircuitBreaker()
     waits_for_nothing(patience, STRIKES)
     assert not patience.spares(owner, url, NOW)
 
 
 @pytest.mark.parametrize(
     ("outcome", "seconds"),
-    [(Delivered(), 19.0), (Gone(), 19.0), (Refused(500), 0.1), (Unreachable("no connection"), IN_VAIN_SECONDS - 0.1), (Blocked("why"), 0.0)],
+    [(Delivered(), 19.0), (WebhookGone(), 19.0), (WebhookRejected(500), 0.1), (Unreachable("no connection"), IN_VAIN_SECONDS - 0.1), (Blocked("why"), 0.0)],
 )  # fmt: skip
-def test_what_keeps_nobody_waiting_or_is_heard_begins_the_count_anew(outcome: Outcome, seconds: float) -> None:
-    patience = Patience()
+def test_what_keeps_nobody_waiting_or_is_heard_begins_the_count_anew(outcome: PostOutcome, seconds: float) -> None:
+    patience = CircuitBreaker()
     waits_for_nothing(patience, STRIKES - 1)
     patience.note("ann", HOOK, outcome, seconds, NOW)
     waits_for_nothing(patience, STRIKES - 1)
@@ -58,7 +58,7 @@ def test_what_keeps_nobody_waiting_or_is_heard_begins_the_count_anew(outcome: Ou
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    patience = Patience()
+    patience = CircuitBreaker()
     for number in range(3 * MOST_RECEIVERS):
         waits_for_nothing(patience, 1, url=f"https://h{number}.example.org/")
     assert len(patience._receivers) == MOST_RECEIVERS

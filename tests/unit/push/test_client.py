@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from aion_core.ports import Blocked, Delivered, Gone, Outcome, Refused, Unreachable
+from aion_core.ports import Blocked, Delivered, WebhookGone, PostOutcome, WebhookRejected, Unreachable
 from aion_core.push.client import PinnedWebhookClient, retry_after
-from aion_core.push.ssrf import Allowed
+from aion_core.push.ssrf import WebhookPolicy
 from tests.support.clock import ManualClock
 from tests.support.receiver import (
     Behaviour,
@@ -26,17 +26,17 @@ from tests.support.receiver import (
 )
 from tests.support.tls import authority
 
-LOOPBACK = Allowed.beside("http://127.0.0.1:1", http=True, networks=["127.0.0.1/32"])
+LOOPBACK = WebhookPolicy.beside("http://127.0.0.1:1", http=True, networks=["127.0.0.1/32"])
 """What the development's settings allow: one address that is not public."""
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n"
 
 
-def client(allowed: Allowed = LOOPBACK, **given: Any) -> PinnedWebhookClient:
+def client(allowed: WebhookPolicy = LOOPBACK, **given: Any) -> PinnedWebhookClient:
     return PinnedWebhookClient(allowed, ManualClock(), **{"seconds": 5.0, "answer_seconds": 0.05, **given})
 
 
-async def posted(receiver: Receiver, **given: Any) -> Outcome:
+async def posted(receiver: Receiver, **given: Any) -> PostOutcome:
     return await client(**given).post(receiver.url(), {"Content-Type": "application/json", "X": "y"}, b'{"a":1}')
 
 
@@ -65,22 +65,22 @@ async def test_a_post_arrives_as_it_was_made() -> None:
     [
         (answers(200, b"thanks"), Delivered()),
         (answers(202), Delivered()),
-        (answers(410), Gone()),
-        (answers(400), Refused(400)),
-        (answers(404), Refused(404)),
-        (answers(429, Retry_After="30"), Refused(429, 30.0)),
-        (answers(503, Retry_After="soon"), Refused(503)),
-        (answers(500, b"x" * 10_000), Refused(500)),
-        (answers(304), Refused(304)),
+        (answers(410), WebhookGone()),
+        (answers(400), WebhookRejected(400)),
+        (answers(404), WebhookRejected(404)),
+        (answers(429, Retry_After="30"), WebhookRejected(429, 30.0)),
+        (answers(503, Retry_After="soon"), WebhookRejected(503)),
+        (answers(500, b"x" * 10_000), WebhookRejected(500)),
+        (answers(304), WebhookRejected(304)),
         (dies, Unreachable("the answer is no HTTP, or the connection ended before it")),
         (talks_nonsense, Unreachable("the answer is no HTTP, or the connection ended before it")),
         (drips(b"HTTP/1.1 200 OK\r\nX-Long: ", 0.001), Unreachable("no answer in time")),
         (drips(b"", 0.001), Unreachable("no answer in time")),
         (drips(OK, 0.01), Delivered()),
-        (drips(b"HTTP/1.1 500 No\r\nTransfer-Encoding: chunked\r\n\r\n", 0.01), Refused(500)),
+        (drips(b"HTTP/1.1 500 No\r\nTransfer-Encoding: chunked\r\n\r\n", 0.01), WebhookRejected(500)),
     ],
 )  # fmt: skip
-async def test_each_answer_is_told_as_what_it_is(behaviour: Behaviour, outcome: Outcome) -> None:
+async def test_each_answer_is_told_as_what_it_is(behaviour: Behaviour, outcome: PostOutcome) -> None:
     """R94: a status that has arrived is the answer, whatever becomes of its body."""
     async with receiving(behaviour) as receiver:
         # Only who waits for one that never comes is kept waiting for so long.
@@ -131,7 +131,7 @@ async def test_of_a_gigabyte_next_to_nothing_is_read() -> None:
 async def test_a_redirect_is_a_failure_and_is_not_followed(status: int) -> None:
     """R94."""
     async with receiving() as inner, receiving(redirects(status, inner.url())) as receiver:
-        assert await posted(receiver) == Refused(status)
+        assert await posted(receiver) == WebhookRejected(status)
     assert inner.connections == 0
 
 
@@ -202,7 +202,7 @@ PRIVATE = [
 async def test_a_public_name_of_an_inward_address_is_blocked_at_each_try(address: str) -> None:
     """R91: by the settings of a deployment, where the name itself says nothing of it."""
     names = Names(["93.184.215.14", address])
-    hook = client(Allowed.beside("https://agents.example.com"), resolve=names)
+    hook = client(WebhookPolicy.beside("https://agents.example.com"), resolve=names)
     for _ in range(2):
         outcome = await hook.post("https://hooks.example.org/", {}, b"{}")
         assert outcome == Blocked("its host is at an address that is not public.")
@@ -217,7 +217,7 @@ async def test_a_url_that_was_let_in_once_is_checked_at_each_post(url: str) -> N
 
 async def test_a_host_is_heard_at_its_next_address_where_the_first_is_silent() -> None:
     """R94."""
-    both = Allowed.beside("http://127.0.0.1:1", http=True, networks=["127.0.0.0/8"])
+    both = WebhookPolicy.beside("http://127.0.0.1:1", http=True, networks=["127.0.0.0/8"])
     async with receiving() as receiver:
         hook = client(both, resolve=Names(["127.0.0.9", "127.0.0.1"]))
         assert await hook.post(receiver.url(host="hooks.example.org"), {}, b"{}") == Delivered()

@@ -11,7 +11,7 @@ from a2a.types.a2a_pb2 import TaskPushNotificationConfig
 from aion_core.ports import PushConfig, PushEvents, PushVersion
 from aion_core.push import signing
 from aion_core.push.registration import to_keep
-from aion_core.push.ssrf import Allowed
+from aion_core.push.ssrf import WebhookPolicy
 from aion_core.web.app import Served, build_app
 from tests.support import entrypoints
 from tests.support.receiver import Post, answers, receiving
@@ -320,7 +320,7 @@ async def told(config: dict[str, Any]) -> Post:
 
 async def test_no_url_that_may_not_be_called_is_registered_and_no_task_is_made_of_its_message() -> None:
     """R91, R98: created, set, or with a message, in both versions."""
-    pushing = Pushing(allowed=Allowed.beside("https://agents.example.com/a2a"))
+    pushing = Pushing(allowed=WebhookPolicy.beside("https://agents.example.com/a2a"))
     task = (await pushing.send())["id"]
     for number, url in enumerate(url for urls in BAD.values() for url in urls):
         message = {"messageId": f"m-{number}", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
@@ -340,7 +340,7 @@ async def test_no_url_that_may_not_be_called_is_registered_and_no_task_is_made_o
 async def test_a_webhook_at_the_address_where_it_is_registered_is_this_service_itself() -> None:
     """R91, R98: also where nobody has configured the address, and AWS's front says it; in both versions."""
     name = "abc.lambda-url.eu-west-1.on.aws"
-    pushing = Pushing(allowed=Allowed.beside("https://agents.example.com"))
+    pushing = Pushing(allowed=WebhookPolicy.beside("https://agents.example.com"))
     task = (await pushing.send())["id"]
     pushing.app = entrypoints.function_url(pushing.app, name)
     message = {"messageId": "m-own", "role": "ROLE_USER", "parts": [{"text": "hi"}]}

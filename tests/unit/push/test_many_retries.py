@@ -11,7 +11,7 @@ from datetime import timedelta
 import pytest
 
 from aion_core.memory.queues import MemoryWorkQueue
-from aion_core.ports import ContextKey, Delivered, ExpiredPushTimer, Outcome, PushConfig, PushWakeUp, Refused, TaskKey
+from aion_core.ports import ContextKey, Delivered, ExpiredPushTimer, PostOutcome, PushConfig, PushWakeUp, WebhookRejected, TaskKey
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.push import schedule
 from aion_core.push.delivery import PushDelivery
@@ -54,11 +54,11 @@ class Receivers:
         self.tries: Counter[str] = Counter()
         self.told: dict[str, float] = {}
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Outcome:
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> PostOutcome:
         """See `ports.WebhookClient.post`."""
         self.tries[url] += 1
         if self.clock.now() < self.up_at:
-            return Refused(503)
+            return WebhookRejected(503)
         self.told.setdefault(url, (self.clock.now() - self.up_at).total_seconds())
         return Delivered()
 

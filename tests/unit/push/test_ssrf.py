@@ -9,10 +9,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aion_core.errors import WebhookBlocked
-from aion_core.push.ssrf import Allowed, check_addresses, check_url, may_be_called
+from aion_core.push.ssrf import WebhookPolicy, check_addresses, check_url, may_be_called
 
-ALLOWED = Allowed.beside("https://agents.example.com/a2a")
-LOCAL = Allowed.beside("http://127.0.0.1:8000", http=True, networks=["127.0.0.0/8", "::1/128"])
+ALLOWED = WebhookPolicy.beside("https://agents.example.com/a2a")
+LOCAL = WebhookPolicy.beside("http://127.0.0.1:8000", http=True, networks=["127.0.0.0/8", "::1/128"])
 
 GOOD = {
     "https://hooks.example.org": "https://hooks.example.org/",
@@ -178,12 +178,12 @@ def test_the_service_itself_is_no_webhook_by_whatever_name() -> None:
 def test_the_service_itself_is_known_in_either_script(base: str, url: str) -> None:
     """R91."""
     with pytest.raises(WebhookBlocked, match="itself"):
-        check_url(url, Allowed.beside(base))
+        check_url(url, WebhookPolicy.beside(base))
 
 
 def test_a_network_that_is_allowed_opens_no_way_to_a_clouds_credentials() -> None:
     """R91."""
-    wide = Allowed.beside("https://a.example.com", networks=["0.0.0.0/0", "::/0"])
+    wide = WebhookPolicy.beside("https://a.example.com", networks=["0.0.0.0/0", "::/0"])
     assert check_url("https://10.0.0.1/", wide).host == "10.0.0.1"
     for address in (
         "169.254.169.254",
@@ -200,7 +200,7 @@ def test_a_network_that_is_allowed_opens_no_way_to_a_clouds_credentials() -> Non
 
 def test_a_deployment_may_name_the_hosts_that_it_calls() -> None:
     """R91."""
-    named = Allowed.beside("https://a.example.com", hosts=["hooks.example.org", ".partner.example"], ports=[443, 9443])
+    named = WebhookPolicy.beside("https://a.example.com", hosts=["hooks.example.org", ".partner.example"], ports=[443, 9443])
     for url in ("https://hooks.example.org/", "https://HOOKS.example.org:9443/", "https://eu.partner.example/"):
         check_url(url, named)
     for url in (
