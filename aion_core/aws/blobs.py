@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from aion_core.aws.client import Calls, Missing
+from aion_core.aws.client import AwsClient, NoSuchObject
 from aion_core.errors import StoreUnavailable
 from aion_core.ports.table import WriteRefused
 
@@ -13,7 +13,7 @@ _MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+(; ?[\w.+-]+=[\w.+-]+)*", re.ASCII)
 class S3Blobs:
     """`ports.Blobs` in one bucket."""
 
-    def __init__(self, s3: Calls, *, bucket: str) -> None:
+    def __init__(self, s3: AwsClient, *, bucket: str) -> None:
         self._s3, self._bucket = s3, bucket
 
     async def put(self, name: str, content: bytes) -> None:
@@ -42,14 +42,14 @@ class S3Blobs:
         """See `ports.Blobs.get`."""
         try:
             return await self._s3.read("get_object", "Body", Bucket=self._bucket, Key=name)
-        except Missing:
+        except NoSuchObject:
             return None
 
     async def metadata(self, name: str) -> Mapping[str, str] | None:
         """See `ports.Blobs.metadata`."""
         try:
             found = await self._s3("head_object", Bucket=self._bucket, Key=name)
-        except Missing:
+        except NoSuchObject:
             return None
         metadata: dict[str, str] = found["Metadata"]
         return metadata

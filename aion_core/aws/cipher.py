@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from aion_core.aws.client import Calls
+from aion_core.aws.client import AwsClient
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import Clock
 
@@ -38,7 +38,7 @@ class _DataKey:
 class KMSCipher:
     """`ports.Cipher` under one KMS key."""
 
-    def __init__(self, kms: Calls, clock: Clock, *, key: str) -> None:
+    def __init__(self, kms: AwsClient, clock: Clock, *, key: str) -> None:
         """`key` is the KMS key's ARN, id or alias."""
         self._kms, self._clock, self._key = kms, clock, key
         self._mine: _DataKey | None = None

@@ -65,11 +65,11 @@ _REASONS = {
 }
 
 
-class Missing(Exception):
+class NoSuchObject(Exception):
     """Nothing has this name."""
 
 
-class Calls:
+class AwsClient:
     """A boto3 client whose calls can be awaited; made at the first call, from the environment, unless it is given."""
 
     def __init__(
@@ -151,5 +151,5 @@ def _error_of(operation: str, error: ClientError) -> Exception:
     if code in ("InvalidCiphertextException", "IncorrectKeyException"):
         return StoreCorrupt("What was sealed was not sealed with this deployment's key.")
     if code in ("NoSuchKey", "404"):
-        return Missing(operation)
+        return NoSuchObject(operation)
     return StoreUnavailable(text) if code in _PASSING or status >= 500 else StoreError(text)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from aion_core.aws.client import Calls
+from aion_core.aws.client import AwsClient
 from aion_core.errors import ConfigurationError
 from aion_core.ports.queues import DeadLetter
 
@@ -28,7 +28,7 @@ class QueueState:
 class SQSDeadLetters:
     """What a queue's function could not answer."""
 
-    def __init__(self, sqs: Calls, *, queue_url: str) -> None:
+    def __init__(self, sqs: AwsClient, *, queue_url: str) -> None:
         self._sqs, self._queue_url = sqs, queue_url
         self._url = ""
 
@@ -87,7 +87,7 @@ class SQSDeadLetters:
         await self._sqs("delete_message", QueueUrl=await self.url(), ReceiptHandle=letter.receipt)
 
 
-async def queue_state(sqs: Calls, url: str) -> QueueState:
+async def queue_state(sqs: AwsClient, url: str) -> QueueState:
     """Return how full the queue is, as SQS reckons it; raises StoreError."""
     names = [
         "ApproximateNumberOfMessages",

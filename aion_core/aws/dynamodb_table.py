@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aion_core.aws.client import Calls
+from aion_core.aws.client import AwsClient
 from aion_core.aws.expressions import Placeholders, decoded_item, encoded_key, write_parameters
 from aion_core.ports.schema import ENDS, ITEMS
 from aion_core.ports.table import PARTITION, SORT, Check, Condition, Index, Item, Key, Page, SingleWrite, Write
@@ -14,7 +14,7 @@ _RETURN_VALUES = {"Update": "ALL_NEW", "Delete": "ALL_OLD"}
 class DynamoDBTable:
     """`ports.table.Table` in one table of DynamoDB."""
 
-    def __init__(self, calls: Calls, *, name: str) -> None:
+    def __init__(self, calls: AwsClient, *, name: str) -> None:
         self._calls, self._name = calls, name
 
     async def get(self, key: Key) -> Item | None:

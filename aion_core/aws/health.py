@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from aion_core.aws.client import Calls
+from aion_core.aws.client import AwsClient
 from aion_core.ports.schema import BY_AGENT, BY_CONTEXT, DUE, ENDS
 
 INDEXES = {index.name: (index.partition, index.sort) for index in (DUE, BY_AGENT, BY_CONTEXT)}
 """The keys of the table's indexes."""
 
 
-async def table_problems(dynamodb: Calls, name: str) -> list[str]:
+async def table_problems(dynamodb: AwsClient, name: str) -> list[str]:
     """Return what is wrong with the table; raises StoreError where it is not there, or may not be looked at."""
     table = (await dynamodb("describe_table", TableName=name))["Table"]
     expiry = (await dynamodb("describe_time_to_live", TableName=name))["TimeToLiveDescription"]
@@ -37,45 +37,45 @@ def _of_expiry(expiry: Mapping[str, Any]) -> Iterator[str]:
         yield f"nothing in it expires: its time to live has to be the attribute {ENDS!r}"
 
 
-async def recovers(dynamodb: Calls, name: str) -> bool:
+async def recovers(dynamodb: AwsClient, name: str) -> bool:
     """Tell whether the table can be restored to a point in time; raises StoreError."""
     said = (await dynamodb("describe_continuous_backups", TableName=name))["ContinuousBackupsDescription"]
     state: str = said.get("PointInTimeRecoveryDescription", {}).get("PointInTimeRecoveryStatus", "")
     return state == "ENABLED"
 
 
-async def bucket_problems(s3: Calls, name: str) -> list[str]:
+async def bucket_problems(s3: AwsClient, name: str) -> list[str]:
     """Return what is wrong with the bucket; raises StoreError, or Missing, where it is not there."""
     await s3("head_bucket", Bucket=name)
     versions = (await s3("get_bucket_versioning", Bucket=name)).get("Status")
     return [] if versions == "Enabled" else ["it keeps no versions: what is deleted by mistake is gone"]
 
 
-async def key_state(kms: Calls, key: str) -> str:
+async def key_state(kms: AwsClient, key: str) -> str:
     """Return the state of the KMS key, `Enabled` where it may be used; raises StoreError."""
     state: str = (await kms("describe_key", KeyId=key))["KeyMetadata"]["KeyState"]
     return state
 
 
-async def parameter_is_sealed(ssm: Calls, arn: str) -> bool:
+async def parameter_is_sealed(ssm: AwsClient, arn: str) -> bool:
     """Tell whether the parameter is a SecureString; raises StoreError where it is not there."""
     # As it lies there, not opened.
     found = await ssm("get_parameter", Name=arn, WithDecryption=False)
     return bool(found["Parameter"]["Type"] == "SecureString")
 
 
-async def secret_is_deleted(secrets: Calls, arn: str) -> bool:
+async def secret_is_deleted(secrets: AwsClient, arn: str) -> bool:
     """Tell whether the secret is about to be deleted; raises StoreError where it is not there."""
     return "DeletedDate" in await secrets("describe_secret", SecretId=arn)
 
 
-async def secret_arn(secrets: Calls, name: str) -> str:
+async def secret_arn(secrets: AwsClient, name: str) -> str:
     """Return the ARN of a secret by its name or ARN; raises StoreError where it is not there."""
     arn: str = (await secrets("describe_secret", SecretId=name))["ARN"]
     return arn
 
 
-async def parameter_arn(ssm: Calls, name: str) -> str:
+async def parameter_arn(ssm: AwsClient, name: str) -> str:
     """Return the ARN of a parameter by its name or ARN; raises StoreError where it is not there."""
     # As it lies there, not opened.
     arn: str = (await ssm("get_parameter", Name=name, WithDecryption=False))["Parameter"]["ARN"]

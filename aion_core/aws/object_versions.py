@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from aion_core.aws.client import Calls
+from aion_core.aws.client import AwsClient
 from aion_core.errors import StoreError
 from aion_core.ports.erasure import ObjectVersion, VersionPage
 
@@ -11,7 +11,7 @@ from aion_core.ports.erasure import ObjectVersion, VersionPage
 class S3ObjectVersions:
     """`ports.erasure.ObjectVersions` on S3."""
 
-    def __init__(self, s3: Calls, *, bucket: str) -> None:
+    def __init__(self, s3: AwsClient, *, bucket: str) -> None:
         self._s3, self._bucket = s3, bucket
 
     async def page(self, prefix: str, *, after: Any = None) -> VersionPage:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from aion_core.ports.queues import LONGEST_DELAY, PushWakeUp, WakeUp, body_of, push_body_of
 
 if TYPE_CHECKING:
-    from aion_core.aws.client import Calls
+    from aion_core.aws.client import AwsClient
 
 
 class SQSWorkQueue:
     """`ports.WorkQueue` on one standard queue."""
 
-    def __init__(self, sqs: "Calls", *, queue_url: str) -> None:
+    def __init__(self, sqs: "AwsClient", *, queue_url: str) -> None:
         self._sqs, self._queue_url = sqs, queue_url
 
     async def enqueue(self, wake_up: WakeUp, *, delay: float = 0.0) -> None:
@@ -34,7 +34,7 @@ class SQSWorkQueue:
 class SQSPushQueue:
     """`ports.PushQueue` on one standard queue."""
 
-    def __init__(self, sqs: "Calls", *, queue_url: str) -> None:
+    def __init__(self, sqs: "AwsClient", *, queue_url: str) -> None:
         self._sqs, self._queue_url = sqs, queue_url
 
     async def enqueue(self, wake_up: PushWakeUp, *, delay: float = 0.0) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from aion_core.aws.client import Calls
+from aion_core.aws.client import AwsClient
 from aion_core.errors import ConfigurationError, StoreError
 
 OUTPUTS = {
@@ -30,7 +30,7 @@ DOMAIN = "DomainName"
 """The parameter that says where the deployment is where BaseUrl does not."""
 
 
-def read_stack(cloudformation: Calls, name: str) -> dict[str, str]:
+def read_stack(cloudformation: AwsClient, name: str) -> dict[str, str]:
     """Return the environment of the stack's functions; raises ConfigurationError where there is no such stack.
 
     Raises StoreError where CloudFormation does not say.

@@ -11,7 +11,7 @@ from google.adk.errors.input_validation_error import InputValidationError
 from google.genai import types
 
 from aion_core.aws.blobs import S3Blobs
-from aion_core.aws.client import Calls
+from aion_core.aws.client import AwsClient
 from aion_core.stores.artifacts import BlobArtifacts
 from tests.support import engines
 from tests.support.clock import ManualClock
@@ -29,7 +29,7 @@ def artifacts(
 
 
 def on_s3(stack: Stack, clock: ManualClock, client: Any = None) -> BlobArtifacts:
-    s3 = Calls("s3", ThreadPoolExecutor(8), client=client or stack.client("s3"))
+    s3 = AwsClient("s3", ThreadPoolExecutor(8), client=client or stack.client("s3"))
     return BlobArtifacts(S3Blobs(s3, bucket=stack.environment("ApiFunction")["AION_BUCKET"]), clock)
 
 

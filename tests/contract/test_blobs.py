@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aion_core.aws.blobs import S3Blobs
-from aion_core.aws.client import Calls
+from aion_core.aws.client import AwsClient
 from aion_core.errors import StoreError, StoreUnavailable
 from aion_core.ports import Blobs
 from tests.support import engines
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.each_engine
 
 def s3_blobs(stack: Stack, client: Any = None) -> S3Blobs:
     bucket = stack.environment("ApiFunction")["AION_BUCKET"]
-    return S3Blobs(Calls("s3", ThreadPoolExecutor(4), client=client or stack.client("s3")), bucket=bucket)
+    return S3Blobs(AwsClient("s3", ThreadPoolExecutor(4), client=client or stack.client("s3")), bucket=bucket)
 
 
 @pytest.fixture
@@ -176,7 +176,7 @@ async def test_a_store_that_is_gone_is_said_to_be_unavailable(
     environment = stack.environment("ApiFunction") | {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}
     for variable, value in environment.items():
         monkeypatch.setenv(variable, value)
-    blobs = S3Blobs(Calls("s3", ThreadPoolExecutor(4)), bucket=environment["AION_BUCKET"])
+    blobs = S3Blobs(AwsClient("s3", ThreadPoolExecutor(4)), bucket=environment["AION_BUCKET"])
     with pytest.raises(StoreUnavailable):
         await blobs.put(name, b"-")
     with pytest.raises(StoreUnavailable):
@@ -197,7 +197,7 @@ async def test_what_s3_cannot_do_now_it_may_do_later(stack: Stack, name: str, st
 
 
 async def test_what_s3_will_never_do_is_no_passing_fault(stack: Stack, name: str) -> None:
-    blobs = S3Blobs(Calls("s3", ThreadPoolExecutor(4), client=stack.client("s3")), bucket="no-such-bucket")
+    blobs = S3Blobs(AwsClient("s3", ThreadPoolExecutor(4), client=stack.client("s3")), bucket="no-such-bucket")
     for call in (blobs.put(name, b"-"), blobs.get(name)):
         with pytest.raises(StoreError) as error:
             await call

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aion_core.aws.cipher import KEY_LIFE, KEYS_AT_HAND, KMSCipher
-from aion_core.aws.client import Calls
+from aion_core.aws.client import AwsClient
 from aion_core.errors import StoreCorrupt, StoreError, StoreUnavailable
 from aion_core.memory.cipher import MemoryCipher
 from aion_core.ports import Cipher
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.each_engine
 
 
 def by_kms(stack: Stack, clock: ManualClock, *, client: Any = None, key: str | None = None) -> KMSCipher:
-    kms = Calls("kms", ThreadPoolExecutor(4), client=client or stack.client("kms"))
+    kms = AwsClient("kms", ThreadPoolExecutor(4), client=client or stack.client("kms"))
     return KMSCipher(kms, clock, key=key or stack.environment("TaskFunction")["AION_KMS_KEY"])
 
 

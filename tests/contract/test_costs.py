@@ -9,7 +9,7 @@ import pytest
 from a2a.types.a2a_pb2 import SendMessageConfiguration
 from uuid_utils.compat import uuid7
 
-from aion_core.aws.client import Calls
+from aion_core.aws.client import AwsClient
 from aion_core.aws.dynamodb_table import DynamoDBTable
 from aion_core.clock import SystemClock
 from aion_core.ports import ContextKey, Delta, WakeUp
@@ -32,7 +32,7 @@ class Counted:
         self.requests: Counter[str] = Counter()
         client = stack.client("dynamodb")
         client.meta.events.register("before-send.dynamodb.*", self._count)
-        calls = Calls("dynamodb", ThreadPoolExecutor(16), client=client)
+        calls = AwsClient("dynamodb", ThreadPoolExecutor(16), client=client)
         table = DynamoDBTable(calls, name=stack.environment("ApiFunction")["AION_TABLE"])
         self.store = TableTaskStore(table, stack_blobs(stack), SystemClock())
 

@@ -17,7 +17,7 @@ from langgraph.types import StreamWriter
 
 from aion.langgraph.stream import emit_message
 from aion_core.agents.langgraph.agent import LangGraphAgent
-from aion_core.aws.client import Calls
+from aion_core.aws.client import AwsClient
 from aion_core.aws.dynamodb_table import DynamoDBTable
 from aion_core.aws.object_versions import S3ObjectVersions
 from aion_core.bootstrap.operator import owner_of_key
@@ -84,10 +84,10 @@ def erasure(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Making:
 
     def make(client: Any = None, *, s3: Any = None, later: timedelta = timedelta()) -> Erasure:
         executor = ThreadPoolExecutor(16)
-        dynamodb = Calls("dynamodb", executor, client=client or stack.client("dynamodb"))
+        dynamodb = AwsClient("dynamodb", executor, client=client or stack.client("dynamodb"))
         return Erasure(
             DynamoDBTable(dynamodb, name=environ["AION_TABLE"]),
-            S3ObjectVersions(Calls("s3", executor, client=s3 or stack.client("s3")), bucket=environ["AION_BUCKET"]),
+            S3ObjectVersions(AwsClient("s3", executor, client=s3 or stack.client("s3")), bucket=environ["AION_BUCKET"]),
             Later(later),
             owner_of_key=owner_of_key,
             retention=timedelta(days=30),

@@ -19,7 +19,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph, add_messages
 from langgraph.types import Command, Interrupt, Send, StateSnapshot, interrupt
 
-from aion_core.aws.client import Calls
+from aion_core.aws.client import AwsClient
 from aion_core.aws.dynamodb_table import DynamoDBTable
 from aion_core.clock import SystemClock
 from aion_core.errors import StoreUnavailable
@@ -212,7 +212,7 @@ async def main(table: str, owner: str, fence: str, thread_id: str, at: str) -> N
     client = boto3.client("dynamodb")
     Line(client, cut_at=int(at), cut=lambda: os._exit(KILLED))
     saver = TableSaver(
-        DynamoDBTable(Calls("dynamodb", ThreadPoolExecutor(4), client=client), name=table),
+        DynamoDBTable(AwsClient("dynamodb", ThreadPoolExecutor(4), client=client), name=table),
         MemoryBlobs(),
         SystemClock(),
         fence=Fence(ContextKey(owner, "echo", "c-1"), int(fence)),

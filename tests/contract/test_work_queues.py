@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 from botocore.config import Config
 
-from aion_core.aws.client import Calls
+from aion_core.aws.client import AwsClient
 from aion_core.aws.queues import SQSWorkQueue
 from aion_core.errors import StoreError, StoreUnavailable, UnreadableWakeUp
 from aion_core.memory.queues import MemoryWorkQueue
@@ -110,7 +110,7 @@ class SQSBelfry:
     def __init__(self, stack: Stack, executor: ThreadPoolExecutor) -> None:
         self._client, self._executor = stack.client("sqs"), executor
         self.url = self._client.create_queue(QueueName=f"bells-{next(_queues)}")["QueueUrl"]
-        self.work_queue = SQSWorkQueue(Calls("sqs", executor, client=self._client), queue_url=self.url)
+        self.work_queue = SQSWorkQueue(AwsClient("sqs", executor, client=self._client), queue_url=self.url)
 
     @property
     def events(self) -> Any:
@@ -137,7 +137,7 @@ class SQSBelfry:
             aws_secret_access_key="x",
             config=Config(connect_timeout=1, retries={"total_max_attempts": 1}),
         )
-        return SQSWorkQueue(Calls("sqs", self._executor, client=nowhere), queue_url=self.url)
+        return SQSWorkQueue(AwsClient("sqs", self._executor, client=nowhere), queue_url=self.url)
 
     async def _receive(self) -> dict[str, Any]:
         return await asyncio.to_thread(self._client.receive_message, QueueUrl=self.url, MaxNumberOfMessages=10)
@@ -295,7 +295,7 @@ async def test_what_sqs_refuses_has_one_of_our_names(sqs: SQSBelfry, code: str, 
 
 async def test_a_queue_that_is_not_there_is_an_error_that_does_not_pass(stack: Stack) -> None:
     with ThreadPoolExecutor(1) as executor:
-        calls = Calls("sqs", executor, client=stack.client("sqs"))
+        calls = AwsClient("sqs", executor, client=stack.client("sqs"))
         queue = stack.environment("ApiFunction")["AION_TASK_QUEUE_URL"]
         work_queue = SQSWorkQueue(calls, queue_url=f"{queue}-nowhere")
         with pytest.raises(StoreError) as raised:

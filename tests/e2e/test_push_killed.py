@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from aion_core.aws.cipher import KMSCipher
-from aion_core.aws.client import Calls
+from aion_core.aws.client import AwsClient
 from aion_core.local.stack import LocalStack
 from aion_core.memory.queues import MemoryPushQueue
 from aion_core.ports import PushWakeUp, TurnStarted
@@ -38,7 +38,7 @@ async def test_what_a_killed_process_was_saying_is_said_again_by_another_one(
     """R94: no event is lost, none is said out of turn, and nobody waits longer than the claim of the dead."""
     environment = moto.environment("PushFunction")
     cipher = KMSCipher(
-        Calls("kms", ThreadPoolExecutor(2), client=moto.client("kms")), clock, key=environment["AION_KMS_KEY"]
+        AwsClient("kms", ThreadPoolExecutor(2), client=moto.client("kms")), clock, key=environment["AION_KMS_KEY"]
     )
     store = dynamodb_store(moto, clock, cipher=cipher)
     configs = TablePushConfigs(dynamodb_table(moto), cipher, clock)

@@ -13,7 +13,7 @@ from aion_core.cli.sentences import is_forbidden, sentence
 from aion_core.errors import AionError, ConfigurationError, StoreError
 
 if TYPE_CHECKING:
-    from aion_core.aws.client import Calls
+    from aion_core.aws.client import AwsClient
 
 DEPLOY = "Deploy the template again, with `aion deploy`."
 QUEUES = {"task queue": "AION_TASK_QUEUE_URL", "push queue": "AION_PUSH_QUEUE_URL"}
@@ -22,12 +22,12 @@ SECRETS = {"users": "AION_BASIC_USERS_SECRET", "card key": "AION_CARD_KEY_SECRET
 
 async def resources(environ: Mapping[str, str]) -> AsyncIterator[Check]:
     """Look at each resource that the environment names; one that is not named is said not to have been looked at."""
-    from aion_core.aws.client import Calls
+    from aion_core.aws.client import AwsClient
 
     with ThreadPoolExecutor(4) as executor:
 
-        def client(service: str) -> "Calls":
-            return Calls(service, executor)
+        def client(service: str) -> "AwsClient":
+            return AwsClient(service, executor)
 
         looks: list[tuple[str, str, Callable[[str], Awaitable[Check]]]] = [
             ("table", "AION_TABLE", lambda name: _table(client("dynamodb"), name)),
@@ -48,7 +48,7 @@ async def resources(environ: Mapping[str, str]) -> AsyncIterator[Check]:
 
 
 async def _looked(name: str, value: str, variable: str, look: Callable[[str], Awaitable[Check]]) -> Check:
-    from aion_core.aws.client import Missing
+    from aion_core.aws.client import NoSuchObject
 
     if not value:
         return warning(name, f"It was not looked at: nothing names it ({variable}).", "Say --stack.")
@@ -58,13 +58,13 @@ async def _looked(name: str, value: str, variable: str, look: Callable[[str], Aw
         if is_forbidden(error):
             return warning(name, f"{value}: {sentence(error)}", "Ask as somebody who may look at it.")
         return failed(name, f"{value}: {sentence(error)}", DEPLOY)
-    except Missing:
+    except NoSuchObject:
         return failed(name, f"{value} is not there.", DEPLOY)
     except AionError as error:
         return failed(name, str(error), DEPLOY)
 
 
-async def _table(dynamodb: "Calls", name: str) -> Check:
+async def _table(dynamodb: "AwsClient", name: str) -> Check:
     from aion_core.aws.health import table_problems
 
     found = await table_problems(dynamodb, name)
@@ -73,7 +73,7 @@ async def _table(dynamodb: "Calls", name: str) -> Check:
     return ok("table", f"{name} is there, with its indexes and its time to live.")
 
 
-async def _recovery(dynamodb: "Calls", name: str) -> Check:
+async def _recovery(dynamodb: "AwsClient", name: str) -> Check:
     from aion_core.aws.health import recovers
 
     if await recovers(dynamodb, name):
@@ -82,7 +82,7 @@ async def _recovery(dynamodb: "Calls", name: str) -> Check:
     return warning("table's backup", said, "Deploy the template again: it turns that on.")
 
 
-async def _bucket(s3: "Calls", name: str) -> Check:
+async def _bucket(s3: "AwsClient", name: str) -> Check:
     from aion_core.aws.health import bucket_problems
 
     found = await bucket_problems(s3, name)
@@ -91,7 +91,7 @@ async def _bucket(s3: "Calls", name: str) -> Check:
     return ok("bucket", f"{name} is there, and keeps versions.")
 
 
-async def _queue(sqs: "Calls", name: str, url: str) -> Check:
+async def _queue(sqs: "AwsClient", name: str, url: str) -> Check:
     from aion_core.aws.dead_letters import SQSDeadLetters, queue_state
 
     state = await queue_state(sqs, url)
@@ -107,7 +107,7 @@ async def _queue(sqs: "Calls", name: str, url: str) -> Check:
     return ok(name, said)
 
 
-async def _key(kms: "Calls", key: str) -> Check:
+async def _key(kms: "AwsClient", key: str) -> Check:
     from aion_core.aws.health import key_state
 
     state = await key_state(kms, key)
@@ -117,7 +117,7 @@ async def _key(kms: "Calls", key: str) -> Check:
     return ok("key", f"{key} is enabled.")
 
 
-async def _secret(secrets: "Calls", name: str, arn: str) -> Check:
+async def _secret(secrets: "AwsClient", name: str, arn: str) -> Check:
     from aion_core.aws.health import parameter_is_sealed, secret_is_deleted
 
     if ":ssm:" in arn:
@@ -131,15 +131,15 @@ async def _secret(secrets: "Calls", name: str, arn: str) -> Check:
 
 async def agent_secrets(declared: Declared, environ: Mapping[str, str]) -> AsyncIterator[Check]:
     """Look whether each secret that aion.yaml names is there, and whether the stack's roles may read it."""
-    from aion_core.aws.client import Calls
+    from aion_core.aws.client import AwsClient
 
     with ThreadPoolExecutor(1) as executor:
         for variable, source in declared.secrets.items():
-            yield await _agent_secret(Calls(source.service, executor), variable, source, declared, environ)
+            yield await _agent_secret(AwsClient(source.service, executor), variable, source, declared, environ)
 
 
 async def _agent_secret(
-    calls: "Calls", variable: str, source: SecretSource, declared: Declared, environ: Mapping[str, str]
+    calls: "AwsClient", variable: str, source: SecretSource, declared: Declared, environ: Mapping[str, str]
 ) -> Check:
     from aion_core.aws.health import parameter_arn, secret_arn
 

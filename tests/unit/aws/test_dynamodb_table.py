@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from aion_core.aws.client import Calls
+from aion_core.aws.client import AwsClient
 from aion_core.aws.dynamodb_table import DynamoDBTable
 from aion_core.local.stack import client_of
 from aion_core.ports.table import Change, Check, Delete, Exists, Key, Put, Update, Write
@@ -31,7 +31,7 @@ def table(sent: Sent) -> DynamoDBTable:
 
     client.meta.events.register("before-send", note)
     answers(client, 200, b"{}")
-    return DynamoDBTable(Calls("dynamodb", ThreadPoolExecutor(1), client=client), name="T")
+    return DynamoDBTable(AwsClient("dynamodb", ThreadPoolExecutor(1), client=client), name="T")
 
 
 @pytest.mark.parametrize(
