@@ -20,7 +20,7 @@ from aion_core.settings import Settings
 
 if TYPE_CHECKING:
     from aion_core.stores.erasure import Erasure
-    from aion_core.stores.survey import Found
+    from aion_core.stores.survey import OwnedData
 
 PASSES = 3
 """Passes of searching and deleting: a worker may write until it learns that its task is gone."""
@@ -133,7 +133,7 @@ class _Work:
 class _Report:
     """Report of the items that were found, by owner and store."""
 
-    def __init__(self, owners: Sequence[NamedOwner], found: "Found") -> None:
+    def __init__(self, owners: Sequence[NamedOwner], found: "OwnedData") -> None:
         self._found = found
         counts = Counter(row.owner for row in found.rows) + Counter(version.owner for version in found.versions)
         self._owners = [(owner, counts[owner.owner]) for owner in owners]
@@ -216,11 +216,11 @@ def _again(count: int) -> str:
     return "1 item or version is" if count == 1 else f"{count} items and versions are"
 
 
-def _turns(found: "Found") -> str:
+def _turns(found: "OwnedData") -> str:
     return "The turn of a task is" if len(found.running) == 1 else f"The turns of {len(found.running)} tasks are"
 
 
-def _count(found: "Found") -> int:
+def _count(found: "OwnedData") -> int:
     return len(found.rows) + len(found.versions) + len(found.mentions)
 
 
@@ -237,18 +237,18 @@ async def _tenants(settings: Settings) -> list[str]:
     return sorted({key.tenant for key in await build_keys(settings).all()})
 
 
-async def _find(settings: Settings, work: _Work, progress: Progress) -> "Found":
+async def _find(settings: Settings, work: _Work, progress: Progress) -> "OwnedData":
     return await _found(_erasure(settings), work, progress)
 
 
-async def _found(erasure: "Erasure", work: _Work, progress: Progress) -> "Found":
+async def _found(erasure: "Erasure", work: _Work, progress: Progress) -> "OwnedData":
     from aion_core.stores.owned import API_KEYS
 
     found = await erasure.find({owner.owner for owner in work.owners}, work.agents, progress)
     return found.without(API_KEYS) if work.keep_keys else found
 
 
-async def _delete(settings: Settings, work: _Work, found: "Found", progress: Progress) -> "Found":
+async def _delete(settings: Settings, work: _Work, found: "OwnedData", progress: Progress) -> "OwnedData":
     """Delete what was found, and what is found when it is looked for again; return what is left after that."""
     erasure, agents = _erasure(settings), work.agents | found.agents
     work = _Work(work.owners, agents, keep_keys=work.keep_keys)

@@ -14,7 +14,7 @@ from aion_core.tasks.lifecycle import state_name
 
 if TYPE_CHECKING:
     from aion_core.bootstrap.operator import Operator
-    from aion_core.stores.inspection import SeenContext
+    from aion_core.stores.inspection import ContextStatus
 
 UNREADABLE = "The log cannot be read: it has a gap, or what it holds in the bucket is gone."
 
@@ -26,7 +26,7 @@ class Seen:
     head: Head
     events: tuple[Numbered, ...] | None
     """None where they cannot be read."""
-    context: "SeenContext | None"
+    context: "ContextStatus | None"
     due_events: list[int]
     deliveries: tuple[Delivery, ...]
     now: datetime

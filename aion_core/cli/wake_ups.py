@@ -11,7 +11,7 @@ from aion_core.ports import LeaseHeld, PushWakeUp, WakeUp
 
 if TYPE_CHECKING:
     from aion_core.bootstrap.operator import Operator
-    from aion_core.stores.inspection import SeenContext
+    from aion_core.stores.inspection import ContextStatus
 
 
 class Queue(StrEnum):
@@ -62,7 +62,7 @@ async def _turn(wake_up: WakeUp, operator: "Operator") -> Explained:
     return Explained(about, now, does_something)
 
 
-def of_context(seen: "SeenContext | None", now: datetime) -> tuple[str, bool]:
+def of_context(seen: "ContextStatus | None", now: datetime) -> tuple[str, bool]:
     """Return what the context waits for, in words, and whether a bell would set something going in it. Pure."""
     from aion_core.tasks.contexts import turn_to_begin
 

@@ -19,7 +19,7 @@ B = TypeVar("B", WakeUp, PushWakeUp)
 LONGEST_DELAY = 900.0
 """As on SQS."""
 
-TRIES = 5
+MAX_RECEIVES = 5
 """How often a bell is heard before it is dead, as the template's queue has it."""
 
 FIRST_BACKOFF = 1.0
@@ -29,7 +29,7 @@ FIRST_BACKOFF = 1.0
 class _Queue(Generic[B]):
     """A queue for one process, and the function behind it."""
 
-    def __init__(self, clock: Clock, *, tries: int = TRIES) -> None:
+    def __init__(self, clock: Clock, *, tries: int = MAX_RECEIVES) -> None:
         self._clock, self._tries = clock, tries
         self._answer: Callable[[B], Awaitable[None]] = _nobody
         self._loop: asyncio.AbstractEventLoop | None = None

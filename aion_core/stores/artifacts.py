@@ -1,6 +1,6 @@
 """ADK's artifact service over blobs.
 
-A version is a blob: its bytes are the artifact's own content, its metadata is `About`.
+A version is a blob: its bytes are the artifact's own content, its metadata is `VersionInfo`.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from aion_core.errors import StoreCorrupt, StoreUnavailable
 from aion_core.ports import Blobs, Clock
 from aion_core.ports.schema import ARTIFACTS, KEPT
 from aion_core.stores import keys
-from aion_core.stores.retries import TRIES, jitter
+from aion_core.stores.retries import MAX_ATTEMPTS, jitter
 
 SAVES = 10
 """Version numbers that a save tries while others save under the same name."""
@@ -30,7 +30,7 @@ LONGEST_NAME, MOST_METADATA = 800, 1800
 """Bytes: an S3 object's name has 1024 with its folder, and its metadata 2 KB with their names."""
 
 
-class Place(NamedTuple):
+class ArtifactKey(NamedTuple):
     """The place of an artifact: a session, or its user if there is no session_id."""
 
     app_name: str
@@ -40,7 +40,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class VersionInfo:
     """The description that is stored beside a version's content."""
 
     created: float
@@ -156,7 +156,7 @@ class BlobArtifacts(BaseArtifactService):
         about = await self._about(place, number) if number >= 0 else None
         return _version(place, number, about) if about is not None else None
 
-    async def _part(self, place: Place, version: int | None) -> types.Part | None:
+    async def _part(self, place: ArtifactKey, version: int | None) -> types.Part | None:
         number = version if version is not None else max(await self._versions(place), default=-1)
         found = await self._get(place, number) if number >= 0 else None
         if found is None:
@@ -167,39 +167,39 @@ class BlobArtifacts(BaseArtifactService):
 
     # ── Blobs ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _versions(self, place: Place) -> Sequence[int]:
+    async def _versions(self, place: ArtifactKey) -> Sequence[int]:
         folder = _folder(place)
         found = [name.removeprefix(folder) for name in await self._blobs.names(folder)]
         return [int(number) for number in found if number.isascii() and number.isdecimal()]
 
-    async def _put(self, place: Place, version: int, about: About, content: bytes) -> bool:
+    async def _put(self, place: ArtifactKey, version: int, about: VersionInfo, content: bytes) -> bool:
         """Store the version if its number is free; return True if it is stored."""
         packed = base64.b64encode(json.dumps(asdict(about)).encode()).decode()
         if len(packed) > MOST_METADATA:
             raise InputValidationError("An artifact's custom_metadata may hold 1 KB of JSON, with its display name.")
         name, metadata = _folder(place) + str(version), {"about": packed, "by": str(uuid4())}
-        for attempt in range(TRIES):
+        for attempt in range(MAX_ATTEMPTS):
             try:
                 if await self._blobs.put_new(name, content, metadata, media_type=about.mime_type or ""):
                     return True
                 break
             except StoreUnavailable:
-                if attempt + 1 == TRIES:
+                if attempt + 1 == MAX_ATTEMPTS:
                     raise
                 await jitter(attempt)
         # An earlier attempt of this save, whose answer was lost, may have stored it.
         found = await self._blobs.metadata(name)
         return found is not None and found["by"] == metadata["by"]
 
-    async def _get(self, place: Place, version: int) -> tuple[About, bytes] | None:
+    async def _get(self, place: ArtifactKey, version: int) -> tuple[VersionInfo, bytes] | None:
         # A version never changes, so both reads are of the same.
         about = await self._about(place, version)
         content = await self._blobs.get(_folder(place) + str(version)) if about is not None else None
         return (about, content) if about is not None and content is not None else None
 
-    async def _about(self, place: Place, version: int) -> About | None:
+    async def _about(self, place: ArtifactKey, version: int) -> VersionInfo | None:
         metadata = await self._blobs.metadata(_folder(place) + str(version))
-        return About(**json.loads(base64.b64decode(metadata["about"]))) if metadata is not None else None
+        return VersionInfo(**json.loads(base64.b64decode(metadata["about"]))) if metadata is not None else None
 
     async def _names(self, app_name: str, user_id: str, session_id: str | None) -> Sequence[str]:
         folder = _folder_of_all(app_name, user_id, session_id)
@@ -207,7 +207,7 @@ class BlobArtifacts(BaseArtifactService):
         return [unquote(name, errors="surrogatepass") for name in names]
 
 
-def _folder(place: Place) -> str:
+def _folder(place: ArtifactKey) -> str:
     name = quote(place.filename, safe="", errors="surrogatepass").replace(".", "%2E")
     if len(name) > LONGEST_NAME:
         raise InputValidationError("The artifact's file name is too long.")
@@ -220,21 +220,21 @@ def _folder_of_all(app_name: str, user_id: str, session_id: str | None) -> str:
     return f"{ARTIFACTS}/{keys.session_thread(user_id, app_name, session_id)}/"
 
 
-def _place(app_name: str, user_id: str, filename: str, session_id: str | None) -> Place:
+def _place(app_name: str, user_id: str, filename: str, session_id: str | None) -> ArtifactKey:
     if not filename:
         raise InputValidationError("An artifact needs a file name.")
     if filename.startswith("user:"):
-        return Place(app_name, user_id, None, filename)
+        return ArtifactKey(app_name, user_id, None, filename)
     if session_id is None:
         raise InputValidationError(
             f"The artifact {filename!r} belongs to a session: give its session_id, or begin the name with 'user:'."
         )
-    return Place(app_name, user_id, session_id, filename)
+    return ArtifactKey(app_name, user_id, session_id, filename)
 
 
 def _stored(
-    part: types.Part, custom: Mapping[str, Any], place: Place, session_id: str | None, now: float
-) -> tuple[About, bytes]:
+    part: types.Part, custom: Mapping[str, Any], place: ArtifactKey, session_id: str | None, now: float
+) -> tuple[VersionInfo, bytes]:
     """Return the description and the content to store of the part; raises InputValidationError."""
     plain = part.model_dump(mode="json", by_alias=True, exclude_none=True)
     try:
@@ -245,10 +245,10 @@ def _stored(
         if part.inline_data.data is None:
             raise InputValidationError("The artifact's inline_data holds no data.")
         del plain["inlineData"]["data"]
-        return About(now, "inline", plain, part.inline_data.mime_type, custom), part.inline_data.data
+        return VersionInfo(now, "inline", plain, part.inline_data.mime_type, custom), part.inline_data.data
     if part.text is not None:
         del plain["text"]
-        return About(now, "text", plain, "text/plain", custom), part.text.encode("utf-8", "surrogatepass")
+        return VersionInfo(now, "text", plain, "text/plain", custom), part.text.encode("utf-8", "surrogatepass")
     if part.file_data is not None and part.file_data.file_uri:
         mime_type = part.file_data.mime_type
         if artifact_util.is_artifact_ref(part):
@@ -260,11 +260,11 @@ def _stored(
                 session_id=session_id,
                 remaining_depth=1,
             )
-        return About(now, "file", {}, mime_type, custom), json.dumps(plain).encode("ascii")
+        return VersionInfo(now, "file", {}, mime_type, custom), json.dumps(plain).encode("ascii")
     raise InputValidationError("An artifact has to hold text, inline_data, or file_data with a file_uri.")
 
 
-def _part_of(about: About, content: bytes) -> types.Part:
+def _part_of(about: VersionInfo, content: bytes) -> types.Part:
     """Return the part that was saved; raises StoreCorrupt if it cannot be read."""
     try:
         if about.kind == "file":
@@ -278,7 +278,7 @@ def _part_of(about: About, content: bytes) -> types.Part:
         raise StoreCorrupt("An artifact cannot be read.") from error
 
 
-def _version(place: Place, number: int, about: About) -> ArtifactVersion:
+def _version(place: ArtifactKey, number: int, about: VersionInfo) -> ArtifactVersion:
     return ArtifactVersion(
         version=number,
         canonical_uri=artifact_util.get_artifact_uri(

@@ -38,7 +38,7 @@ from aion_core.ports import Blobs, Clock
 from aion_core.ports.schema import THREADS
 from aion_core.ports.table import SORT, Change, Delete, Item, Put, Table, Update
 from aion_core.stores import keys
-from aion_core.stores.items import Payload, Payloads, Reads, Ttl
+from aion_core.stores.items import StoredPayload, Payloads, Reads, Ttl
 from aion_core.stores.retries import Fence, FencedWrites
 
 WRITES_A_PAGE = 100
@@ -247,7 +247,7 @@ class TableSaver(BaseCheckpointSaver[int]):
 
     # ── Items ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _put(self, config: RunnableConfig, checkpoint_id: str, state: Payload) -> RunnableConfig:
+    async def _put(self, config: RunnableConfig, checkpoint_id: str, state: StoredPayload) -> RunnableConfig:
         thread_id, ns, parent = _place(config)
         attributes = await self._attributes(thread_id, {"state": state})
         if parent:
@@ -257,11 +257,11 @@ class TableSaver(BaseCheckpointSaver[int]):
         return _config(thread_id, ns, checkpoint_id)
 
     async def _put_writes(
-        self, config: RunnableConfig, writes: Mapping[int, Payload], task_id: str, task_path: str
+        self, config: RunnableConfig, writes: Mapping[int, StoredPayload], task_id: str, task_path: str
     ) -> None:
         thread_id, ns, _ = _place(config)
         checkpoint_id = config["configurable"]["checkpoint_id"]
-        pages: dict[int, dict[str, Payload]] = {}
+        pages: dict[int, dict[str, StoredPayload]] = {}
         for index, write in writes.items():
             pages.setdefault(max(index, 0) // WRITES_A_PAGE, {})[_slot(index)] = write
         changes = []
@@ -320,17 +320,17 @@ class TableSaver(BaseCheckpointSaver[int]):
                 found.append((order, (task_id, payload.channel, self.serde.loads_typed(payload.serialized))))
         return [write for _, write in sorted(found, key=itemgetter(0))]
 
-    def _pack(self, value: Any, channel: str = "") -> Payload:
-        return Payload.of(self.serde.dumps_typed(value), channel)
+    def _pack(self, value: Any, channel: str = "") -> StoredPayload:
+        return StoredPayload.of(self.serde.dumps_typed(value), channel)
 
-    def _pack_writes(self, writes: Sequence[tuple[str, Any]]) -> Mapping[int, Payload]:
+    def _pack_writes(self, writes: Sequence[tuple[str, Any]]) -> Mapping[int, StoredPayload]:
         # By index: of two writes to one special channel the last counts, and an expression may set it only once.
         return {
             WRITES_IDX_MAP.get(channel, index): self._pack(value, channel)
             for index, (channel, value) in enumerate(writes)
         }
 
-    async def _attributes(self, thread_id: str, payloads: Mapping[str, Payload]) -> Item:
+    async def _attributes(self, thread_id: str, payloads: Mapping[str, StoredPayload]) -> Item:
         return await self._payloads.attributes(payloads, folder=f"{THREADS}/{thread_id}")
 
 

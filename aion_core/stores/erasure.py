@@ -20,8 +20,8 @@ from aion_core.ports import Clock
 from aion_core.ports.erasure import ErasableTable, ObjectVersions
 from aion_core.ports.table import Absent, AtMost, Both, Change, Check, Delete, Exists, Key, Update, Write, WriteRefused
 from aion_core.stores import keys, owned
-from aion_core.stores.retries import TRIES, jitter, write_unless_refused
-from aion_core.stores.survey import LEFTOVERS, Found, KeyOwner, Progress, Survey, patiently
+from aion_core.stores.retries import MAX_ATTEMPTS, jitter, write_unless_refused
+from aion_core.stores.survey import LEFTOVERS, OwnedData, KeyOwner, Progress, Survey, retry_unavailable
 
 ITEMS_AT_ONCE = 25
 """The most that one batch of DynamoDB may delete."""
@@ -56,11 +56,11 @@ class Erasure:
         self._table, self._objects, self._clock = table, objects, clock
         self._survey = Survey(table, objects, clock, owner_of_key=owner_of_key, retention=retention)
 
-    async def find(self, owners: Collection[str], agents: Collection[str], progress: Progress) -> Found:
+    async def find(self, owners: Collection[str], agents: Collection[str], progress: Progress) -> OwnedData:
         """See `Survey.find`."""
         return await self._survey.find(owners, agents, progress)
 
-    async def delete(self, found: Found, progress: Progress) -> None:
+    async def delete(self, found: OwnedData, progress: Progress) -> None:
         """Delete what was found, there or not; raises StoreError.
 
         What is written after the survey stays; a worker cannot write to a task that is gone, though it may still put
@@ -75,7 +75,7 @@ class Erasure:
         for number, versions in _counted(by_kind, VERSIONS_AT_ONCE):
             progress("versions of objects deleted", number)
             names = [(version.name, version.version_id) for version in versions]
-            await patiently(partial(self._objects.delete, names))
+            await retry_unavailable(partial(self._objects.delete, names))
         done = len(api_keys)
         ranked = sorted((row for row in own if row.store != owned.API_KEYS), key=lambda row: owned.rank_of(row.key))
         for number, rows in _counted(ranked, ITEMS_AT_ONCE):
@@ -88,7 +88,7 @@ class Erasure:
             change = Change(remove_members={"tasks": mention.texts}, only_if=Exists())
             await self._unless_gone(Update(mention.key, change))
 
-    async def _fence_off(self, found: Found) -> None:
+    async def _fence_off(self, found: OwnedData) -> None:
         """Take the contexts from whoever runs or waits in them; refuse what the workers still write to their tasks."""
         for key in found.busy:
             await self._unless_gone(Update(key, FENCE_OFF))
@@ -96,13 +96,13 @@ class Erasure:
             await self._unless_gone(Update(keys.head_key(task), RAISE_FENCE))
 
     async def _unless_gone(self, update: Update) -> None:
-        await write_unless_refused(partial(patiently, partial(self._table.write, update)))
+        await write_unless_refused(partial(retry_unavailable, partial(self._table.write, update)))
 
     async def _delete_items(self, found: Sequence[Key]) -> None:
         for _, some in _counted(found, ITEMS_AT_ONCE):
             left: Sequence[Key] = some
-            for attempt in range(TRIES):
-                left = await patiently(partial(self._table.delete_all, left))
+            for attempt in range(MAX_ATTEMPTS):
+                left = await retry_unavailable(partial(self._table.delete_all, left))
                 if not left:
                     break
                 # The table is being throttled.
@@ -120,7 +120,7 @@ class Erasure:
             has_expired = AtMost("expires", int(self._clock.now().timestamp()))
             writes = [Delete(key, only_if=Both((Exists(), has_expired)))]
         try:
-            await patiently(partial(self._table.transact, writes))
+            await retry_unavailable(partial(self._table.transact, writes))
         except WriteRefused:
             return
 

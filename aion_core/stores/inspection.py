@@ -17,7 +17,7 @@ HEAD_ATTRIBUTES = ("agent", "context_id", "state", "timestamp", "generation", "f
 
 
 @dataclass(frozen=True, slots=True)
-class SeenContext:
+class ContextStatus:
     """A context and the time of its timer."""
 
     record: ContextRecord
@@ -30,14 +30,14 @@ class Inspection:
     def __init__(self, table: Table, clock: Clock) -> None:
         self._table, self._clock, self._reads = table, clock, Reads(table, clock)
 
-    async def context(self, context: ContextKey) -> SeenContext | None:
+    async def context(self, context: ContextKey) -> ContextStatus | None:
         """Return the context, None if its item does not exist; of one that has expired, only the fence."""
         item = await self._table.get(keys.context_key(context))
         if item is None:
             return None
         record = record_of(item, int(self._clock.now().timestamp()))
         due_at = moment(item["due_at"]) if "due_at" in item and not record.expired else None
-        return SeenContext(record, due_at)
+        return ContextStatus(record, due_at)
 
     async def due_events(self, task: TaskKey) -> list[int]:
         """Return the numbers of the task's events that some webhook may not have received."""

@@ -123,7 +123,7 @@ def compress(content: bytes) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Payload:
+class StoredPayload:
     """A serialized value as it is stored: the serializer's type, the compressed bytes, and the value's channel."""
 
     type: str
@@ -147,7 +147,7 @@ class Payloads:
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
 
-    async def attributes(self, payloads: Mapping[str, Payload], *, folder: str) -> Item:
+    async def attributes(self, payloads: Mapping[str, StoredPayload], *, folder: str) -> Item:
         """Return the attributes that hold the payloads, by name; large payloads share a blob in the folder."""
         if sum(len(payload.body) for payload in payloads.values()) <= LARGE_BYTES:
             return {name: _described(payload, body=payload.body) for name, payload in payloads.items()}
@@ -161,9 +161,9 @@ class Payloads:
             at += size
         return attributes
 
-    async def of(self, item: Item) -> dict[str, Payload]:
+    async def of(self, item: Item) -> dict[str, StoredPayload]:
         """Return the item's payloads by attribute; raises StoreCorrupt if a blob is missing."""
-        payloads: dict[str, Payload] = {}
+        payloads: dict[str, StoredPayload] = {}
         blobs: dict[str, bytes] = {}
         for name, stored in item.items():
             if not isinstance(stored, dict):
@@ -175,7 +175,7 @@ class Payloads:
                 body = blobs[blob][stored["at"] : stored["at"] + stored["size"]]
             else:
                 body = stored["body"]
-            payloads[name] = Payload(stored["type"], body, stored["channel"])
+            payloads[name] = StoredPayload(stored["type"], body, stored["channel"])
         return payloads
 
     async def _content(self, blob: str) -> bytes:
@@ -185,5 +185,5 @@ class Payloads:
         return content
 
 
-def _described(payload: Payload, **where: bytes | str | int) -> Item:
+def _described(payload: StoredPayload, **where: bytes | str | int) -> Item:
     return {"type": payload.type, "channel": payload.channel, **where}

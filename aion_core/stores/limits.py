@@ -7,7 +7,7 @@ from aion_core.errors import StoreUnavailable
 from aion_core.ports import Clock, Limits, OpenStream, OpenTask
 from aion_core.ports.table import Change, Item, Key, Table, Update, WriteRefused
 from aion_core.stores import keys
-from aion_core.stores.retries import TRIES, jitter
+from aion_core.stores.retries import MAX_ATTEMPTS, jitter
 from aion_core.tasks import limits as rules
 
 
@@ -21,7 +21,7 @@ class TableRateLimits:
     async def take(self, owner: str, *, per_minute: int) -> float:
         """See `ports.RateLimits.take`. One write, two for a bucket that is not full, and a read for an empty one."""
         key = keys.requests_key(owner)
-        for _ in range(TRIES):
+        for _ in range(MAX_ATTEMPTS):
             now = self._clock.now()
             for change in rules.takes(now, per_minute):
                 if await self._is_written(key, change):
@@ -45,7 +45,7 @@ class TableRateLimits:
         key = keys.tasks_key(owner)
         expires = int((self._clock.now() + self._retention).timestamp())
         change = rules.counted(owner, task, most=most, expires=expires)
-        for _ in range(TRIES):
+        for _ in range(MAX_ATTEMPTS):
             if await self._is_written(key, change):
                 return ()
             found = rules.open_tasks(owner, await self._table.get(key))
@@ -64,7 +64,7 @@ class TableRateLimits:
     async def _change_streams(self, owner: str, plan: Callable[[Item | None, datetime], Change | None]) -> bool:
         """Make the change that `plan` returns for the open streams; return False if it returns None."""
         key = keys.streams_key(owner)
-        for attempt in range(TRIES):
+        for attempt in range(MAX_ATTEMPTS):
             change = plan(await self._table.get(key), self._clock.now())
             if change is None:
                 return False

@@ -26,7 +26,7 @@ from aion_core.ports.table import Change, Delete, Exists, Item, Put, Table, Upda
 from aion_core.push import schedule
 from aion_core.stores import keys
 from aion_core.stores.items import Reads, readable
-from aion_core.stores.retries import TRIES, TRIES_UNHEARD, Plan, commit, jitter, write_unless_refused
+from aion_core.stores.retries import MAX_ATTEMPTS, MAX_LOST_ANSWERS, TransactionPlan, commit, jitter, write_unless_refused
 from aion_core.stores.timers import PUSHES, TimerIndex, times_of
 from aion_core.tasks import deliveries, heads, timers
 from aion_core.tasks.contexts import moment
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
+class RegisteredConfig:
     """The write that stores a config, and its delivery once the write is made."""
 
     write: Put | Update
@@ -62,7 +62,7 @@ class PushItems:
 
     async def register(
         self, task: TaskKey, config: PushConfig, known: Sequence[Delivery], *, after: int, due: bool = True
-    ) -> Registered:
+    ) -> RegisteredConfig:
         """Return the write that stores the config beside those that are known; raises TooManyPushConfigs.
 
         The config receives the events after `after`. With `due` its timer is set.
@@ -75,9 +75,9 @@ class PushItems:
         sealed = await self._seal(task, config)
         key = keys.push_key(task, config.id)
         if before is not None:
-            return Registered(Update(key, self.change(before, delivery, sealed=sealed)), delivery)
+            return RegisteredConfig(Update(key, self.change(before, delivery, sealed=sealed)), delivery)
         attributes = deliveries.attributes_of(delivery, keys.push_due_shard(task))
-        return Registered(Put(key, {**attributes, "sealed": sealed, **times.ttl}), delivery)
+        return RegisteredConfig(Put(key, {**attributes, "sealed": sealed, **times.ttl}), delivery)
 
     def change(self, before: Delivery, after: Delivery, **more: bytes) -> Change:
         """Return the change of a config's item from one state of its delivery to another."""
@@ -148,18 +148,18 @@ class TablePushConfigs:
         """See `ports.PushConfigs.put`."""
         mine: set[str] = set()
 
-        async def plan(_attempt: int) -> Plan[Delivery]:
+        async def plan(_attempt: int) -> TransactionPlan[Delivery]:
             item, known = await self._reads.get(keys.head_key(task)), await self._items.known(task)
             if item is None:
                 raise TaskNotFound(task.task_id)
             stored = deliveries.find(known, config.id)
             if stored is not None and stored.revision in mine:
-                return Plan(stored)  # an earlier attempt, whose answer was lost
+                return TransactionPlan(stored)  # an earlier attempt, whose answer was lost
             head = heads.head_of(task, item)
             registered = await self._items.register(task, config, known, after=head.generation)
             mine.add(registered.delivery.revision)
             subscribed = heads.subscribed(head, heads.listening(head, config))
-            return Plan(registered.delivery, [Update(keys.head_key(task), subscribed), registered.write])
+            return TransactionPlan(registered.delivery, [Update(keys.head_key(task), subscribed), registered.write])
 
         return await commit(
             self._table, plan, busy="The task's push configs change faster than one can be added to them."
@@ -234,7 +234,7 @@ class TablePushConfigs:
 
     async def redrive(self, task: TaskKey, config_id: str) -> Delivery | None:
         """See `ports.PushConfigs.redrive`."""
-        for attempt in range(TRIES):
+        for attempt in range(MAX_ATTEMPTS):
             before = deliveries.find(await self._items.known(task), config_id)
             if before is None:
                 return None
@@ -257,7 +257,7 @@ class TablePushConfigs:
         """Store the delivery's new state; return its item, None if it has changed since `before` was read."""
         key, unheard = keys.push_key(after.task, after.config_id), 0
         update = Update(key, self._items.change(before, after))
-        for attempt in range(TRIES):
+        for attempt in range(MAX_ATTEMPTS):
             try:
                 return await self._table.write(update, returning=True)
             except WriteRefused as refused:
@@ -268,7 +268,7 @@ class TablePushConfigs:
                     return None
             except StoreUnavailable:
                 unheard += 1
-                if unheard == TRIES_UNHEARD:
+                if unheard == MAX_LOST_ANSWERS:
                     raise
             await jitter(attempt)
         raise StoreUnavailable("Too many transactions write this config at once.")

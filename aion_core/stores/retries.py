@@ -13,17 +13,17 @@ from aion_core.ports import ContextKey
 from aion_core.ports.table import Check, Equals, Table, TokenReused, Write, WriteRefused
 from aion_core.stores import keys
 
-TRIES = 8
+MAX_ATTEMPTS = 8
 """Attempts against other writers of the same items."""
 
-TRIES_UNHEARD = 3
+MAX_LOST_ANSWERS = 3
 """Attempts without an answer; boto3 makes each of them twice."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Plan(Generic[T]):
+class TransactionPlan(Generic[T]):
     """The writes of a transaction, and the outcome once they are made; without writes, the outcome as it is."""
 
     outcome: T
@@ -37,7 +37,7 @@ async def jitter(attempt: int) -> None:
     await asyncio.sleep(random.uniform(0, 0.02 * 2**attempt))  # noqa: S311  # no secret
 
 
-async def commit(table: Table, plan: Callable[[int], Awaitable[Plan[T]]], *, busy: str) -> T:
+async def commit(table: Table, plan: Callable[[int], Awaitable[TransactionPlan[T]]], *, busy: str) -> T:
     """Make the planned transaction; return its outcome.
 
     `plan` is called with the number of the attempt, from 0: after a refusal or a lost answer it reads again, finds its
@@ -46,7 +46,7 @@ async def commit(table: Table, plan: Callable[[int], Awaitable[Plan[T]]], *, bus
     """
     unheard, token = 0, ""
     before: Sequence[Write] = ()
-    for attempt in range(TRIES):
+    for attempt in range(MAX_ATTEMPTS):
         try:
             planned = await plan(attempt)
             if not planned.writes:
@@ -58,7 +58,7 @@ async def commit(table: Table, plan: Callable[[int], Awaitable[Plan[T]]], *, bus
             pass
         except StoreUnavailable:
             unheard += 1
-            if unheard == TRIES_UNHEARD:
+            if unheard == MAX_LOST_ANSWERS:
                 raise
         else:
             if planned.again:
@@ -73,7 +73,7 @@ async def write_unless_refused(make: Callable[[], Awaitable[Any]]) -> None:
 
     Raises StoreUnavailable after too many conflicts.
     """
-    for attempt in range(TRIES):
+    for attempt in range(MAX_ATTEMPTS):
         try:
             await make()
         except WriteRefused as refused:
@@ -116,7 +116,7 @@ class FencedWrites:
         """
         token = str(uuid7())
         unheard = 0
-        for attempt in range(TRIES if writes else 0):
+        for attempt in range(MAX_ATTEMPTS if writes else 0):
             try:
                 if not self._guard and len(writes) == 1 and not isinstance(writes[0], Check) and not writes[0].only_if:
                     await self._table.write(writes[0])
@@ -129,7 +129,7 @@ class FencedWrites:
                     raise
             except StoreUnavailable:
                 unheard += 1
-                if unheard == TRIES_UNHEARD:
+                if unheard == MAX_LOST_ANSWERS:
                     raise
             else:
                 return

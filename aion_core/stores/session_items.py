@@ -19,7 +19,7 @@ from aion_core.sessions.service import SessionKey
 from aion_core.sessions.state import Scoped
 from aion_core.sessions.stored import value_bytes, value_of
 from aion_core.stores import keys
-from aion_core.stores.items import Payload, Payloads, Reads, compress
+from aion_core.stores.items import StoredPayload, Payloads, Reads, compress
 from aion_core.tasks.contexts import VERSION
 
 _CONTENT = "kept"
@@ -35,7 +35,7 @@ class EncryptedItems:
     async def encrypted(self, key: Key, content: bytes, *, folder: str) -> Item:
         """Return the attribute that holds the content in the item with this key, and in no other."""
         body = await self._cipher.seal(compress(content), about=_about(key))
-        return await self._payloads.attributes({_CONTENT: Payload("sealed", body)}, folder=folder)
+        return await self._payloads.attributes({_CONTENT: StoredPayload("sealed", body)}, folder=folder)
 
     async def content(self, item: Item) -> bytes:
         """Return the content of the item; raises StoreCorrupt if it cannot be read."""

@@ -21,7 +21,7 @@ from aion_core.ports.table_semantics import item_size
 from aion_core.stores import keys, owned
 from aion_core.stores.keys import thread_id
 from aion_core.stores.owned import FOLDERS, Folder, NamedBy
-from aion_core.stores.retries import TRIES, jitter
+from aion_core.stores.retries import MAX_ATTEMPTS, jitter
 from aion_core.tasks.contexts import turn_of
 from aion_core.tasks.limits import owner_named_in
 
@@ -53,7 +53,7 @@ KeyOwner = Callable[[str, str], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class OwnedItem:
     """An item of the table that is to be deleted."""
 
     owner: str
@@ -63,7 +63,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class OwnedVersion:
     """A version of an object, or a delete marker."""
 
     owner: str
@@ -84,11 +84,11 @@ class Mention:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class OwnedData:
     """Everything that the owners have."""
 
-    rows: list[Row] = field(default_factory=list)
-    versions: list[Version] = field(default_factory=list)
+    rows: list[OwnedItem] = field(default_factory=list)
+    versions: list[OwnedVersion] = field(default_factory=list)
     mentions: list[Mention] = field(default_factory=list)
     busy: list[Key] = field(default_factory=list)
     """The contexts in which a turn runs or waits."""
@@ -99,7 +99,7 @@ class Found:
     agents: frozenset[str] = frozenset()
     """The agents under which a user's state and artifacts were looked for."""
 
-    def without(self, store: str) -> "Found":
+    def without(self, store: str) -> "OwnedData":
         """Return what was found but for one store of the table."""
         return replace(self, rows=[row for row in self.rows if row.store != store])
 
@@ -125,23 +125,23 @@ class Survey:
         self._table, self._objects, self._clock = table, objects, clock
         self._owner_of_key, self._retention = owner_of_key, retention
 
-    async def find(self, owners: Collection[str], agents: Collection[str], progress: Progress) -> Found:
+    async def find(self, owners: Collection[str], agents: Collection[str], progress: Progress) -> OwnedData:
         """Return everything that the owners have, and the leftovers of nobody.
 
         State and artifacts of a user outlive all that leads to them; `agents` are those for which they are looked for
         beside the agents of which the table holds any context. Raises StoreError.
         """
-        seen = _Seen(frozenset(owners), self._clock.now(), self._retention, self._owner_of_key)
+        seen = _ScanResult(frozenset(owners), self._clock.now(), self._retention, self._owner_of_key)
         seen.agents.update(agents)
         await asyncio.gather(*(self._scan(seen, segment, progress) for segment in range(SEGMENTS)))
-        found = Found(mentions=seen.mentions, unknown=dict(seen.unknown), agents=frozenset(seen.agents))
+        found = OwnedData(mentions=seen.mentions, unknown=dict(seen.unknown), agents=frozenset(seen.agents))
         await self._find_rows(found, seen, progress)
         await self._find_versions(found.versions, seen, progress)
         return found
 
     # ── The table ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _scan(self, seen: "_Seen", segment: int, progress: Progress) -> None:
+    async def _scan(self, seen: "_ScanResult", segment: int, progress: Progress) -> None:
         def read(after: Any) -> Awaitable[Page]:
             return self._table.scan(segment=segment, segments=SEGMENTS, after=after, attributes=READ, consistent=True)
 
@@ -150,7 +150,7 @@ class Survey:
                 seen.add(item)
             progress("items of the table read", seen.count)
 
-    async def _find_rows(self, found: Found, seen: "_Seen", progress: Progress) -> None:
+    async def _find_rows(self, found: OwnedData, seen: "_ScanResult", progress: Progress) -> None:
         async def read(partition: str, owner: str) -> None:
             kind = owned.partitions_of(partition)
             async for page in _pages(lambda after: self._table.query(partition, "", LAST, after=after)):
@@ -159,7 +159,7 @@ class Survey:
                         continue
                     key = keys.key_of(item)
                     store = kind.store_of(key.sort) if kind and owner != NOBODY else LEFTOVERS
-                    found.rows.append(Row(owner, store, key, item_size(item)))
+                    found.rows.append(OwnedItem(owner, store, key, item_size(item)))
                     if "running" in item:
                         found.running.append(TaskKey(owner, turn_of(item["running"]).task_id))
                     if "running" in item or "waiting" in item:
@@ -170,7 +170,7 @@ class Survey:
 
     # ── The bucket ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _find_versions(self, found: list[Version], seen: "_Seen", progress: Progress) -> None:
+    async def _find_versions(self, found: list[OwnedVersion], seen: "_ScanResult", progress: Progress) -> None:
         async def read(folder: Folder, prefix: str) -> None:
             async for page in self._versions(prefix):
                 add(folder, page)
@@ -180,7 +180,7 @@ class Survey:
                 owner = seen.owner_of(folder, each)
                 if owner is not None:
                     store = folder.store if owner != NOBODY else LEFTOVERS
-                    found.append(Version(owner, store, each.name, each.version_id, each.size, each.is_marker))
+                    found.append(OwnedVersion(owner, store, each.name, each.version_id, each.size, each.is_marker))
             progress("versions of objects found", len(found))
 
         async def read_all(folder: Folder) -> None:
@@ -200,14 +200,14 @@ class Survey:
         """Yield the versions and delete markers of the objects whose names begin so, a request at a time."""
         after = None
         while True:
-            page = await patiently(partial(self._objects.page, prefix, after=after))
+            page = await retry_unavailable(partial(self._objects.page, prefix, after=after))
             yield page.versions
             if page.next is None:
                 return
             after = page.next
 
 
-class _Seen:
+class _ScanResult:
     """Results of the scan: the owner of each hash, and the partitions."""
 
     def __init__(self, owners: frozenset[str], now: datetime, retention: timedelta, owner_of_key: KeyOwner) -> None:
@@ -342,12 +342,12 @@ class _Seen:
         return "expires" in item and item["expires"] <= self._now.timestamp()
 
 
-async def patiently(call: Callable[[], Awaitable[T]]) -> T:
+async def retry_unavailable(call: Callable[[], Awaitable[T]]) -> T:
     """Return the answer to the call; one that AWS throttles, or does not answer, is made again after a while.
 
     Raises WriteRefused, StoreError.
     """
-    for attempt in range(TRIES - 1):
+    for attempt in range(MAX_ATTEMPTS - 1):
         try:
             return await call()
         except StoreUnavailable:
@@ -359,7 +359,7 @@ async def _pages(read: Callable[[Any], Awaitable[Page]]) -> AsyncIterator[Page]:
     """Yield each page, which is read after the place that the one before it names."""
     after = None
     while True:
-        page = await patiently(partial(read, after))
+        page = await retry_unavailable(partial(read, after))
         yield page
         if page.next is None:
             return

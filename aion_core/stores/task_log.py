@@ -16,7 +16,7 @@ from aion_core.ports.table import LAST, SORT, Absent, AtMost, Change, Either, It
 from aion_core.protocol.types import Event, Message, StreamResponse, Task, TaskState, stream_response, unwrap
 from aion_core.stores import keys
 from aion_core.stores.items import LARGE_BYTES, Reads, readable
-from aion_core.stores.retries import TRIES, jitter
+from aion_core.stores.retries import MAX_ATTEMPTS, jitter
 from aion_core.tasks import heads
 from aion_core.tasks.contexts import VERSION, Times, milliseconds
 from aion_core.tasks.heads import NewEvent, head_of
@@ -108,7 +108,7 @@ class TaskLog:
 
         A query may see the head before the rows that are written with it, two of them at most: they come in a moment.
         """
-        for attempt in range(TRIES):
+        for attempt in range(MAX_ATTEMPTS):
             item = await self._reads.get(keys.event_key(key, generation))
             if item is not None or generation <= head.generation - 2:
                 return item

@@ -46,7 +46,7 @@ from aion_core.protocol.types import Event, Task
 from aion_core.stores import keys
 from aion_core.stores.items import Reads, readable
 from aion_core.stores.push_configs import PushItems
-from aion_core.stores.retries import Plan, commit
+from aion_core.stores.retries import TransactionPlan, commit
 from aion_core.stores.task_log import TaskLog, context_update, head_item, listing_at, message_keys_of, message_row
 from aion_core.stores.timers import TimerIndex
 from aion_core.tasks import admission, contexts, heads, transitions
@@ -95,7 +95,7 @@ class TableTaskStore:
         """See `ports.TaskStore.create`."""
         message_keys = message_keys_of(new.context, new.message_id, new.idempotency_key)
 
-        async def plan(attempt: int) -> Plan[TurnStarted | TurnQueued | ContextInUse | Duplicate | Interrupted]:
+        async def plan(attempt: int) -> TransactionPlan[TurnStarted | TurnQueued | ContextInUse | Duplicate | Interrupted]:
             times = self._times()
             # The server has just made this contextId: there is nothing to read.
             is_new = new.context_is_new and not attempt
@@ -104,14 +104,14 @@ class TableTaskStore:
             if attempt or refusal is not None or admission.is_full(record):
                 known = await self._known(message_keys)
                 if known is not None and known.task_id == new.key.task_id:
-                    return Plan(await self._created_before(new, holder))
+                    return TransactionPlan(await self._created_before(new, holder))
                 if known is not None:
-                    return Plan(known.repeated(new.content_hash))
+                    return TransactionPlan(known.repeated(new.content_hash))
             if isinstance(refusal, Interrupted):
                 drop = await self._dropped_question(new.context, record, times)
-                return drop or Plan(refusal)
+                return drop or TransactionPlan(refusal)
             if refusal is not None:
-                return Plan(refusal)
+                return TransactionPlan(refusal)
             if admission.is_full(record):
                 raise admission.too_many_wait()
             created = admission.created(new, record, holder=holder, when_busy=when_busy, times=times)
@@ -124,7 +124,7 @@ class TableTaskStore:
             ]
             if new.push is not None:
                 writes.append((await self._push.register(new.key, new.push, (), after=0, due=False)).write)
-            return Plan(created.outcome, writes)
+            return TransactionPlan(created.outcome, writes)
 
         outcome = await commit(self._table, plan, busy=BUSY)
         if isinstance(outcome, TurnStarted | TurnQueued):
@@ -137,12 +137,12 @@ class TableTaskStore:
             raise StoreCorrupt("A task that was just created is gone.")
         return admission.created_before(new, record, head, holder)
 
-    async def _dropped_question(self, context: ContextKey, record: ContextRecord, times: Times) -> Plan[Any] | None:
+    async def _dropped_question(self, context: ContextKey, record: ContextRecord, times: Times) -> TransactionPlan[Any] | None:
         """Return the plan to remove the task that requires input, if it has outlived its retention, or ended."""
         task = TaskKey(context.owner, record.interrupted or "")
         if not transitions.is_over(await self._log.head(task)):
             return None
-        return Plan(None, [self._context_update(context, transitions.dropped(record, task.task_id, times))], again=True)
+        return TransactionPlan(None, [self._context_update(context, transitions.dropped(record, task.task_id, times))], again=True)
 
     async def follow_up(
         self, follow_up: FollowUp, *, holder: str | None, when_busy: WhenBusy = WhenBusy.ENQUEUE
@@ -151,7 +151,7 @@ class TableTaskStore:
         before, context = follow_up.head, follow_up.head.context
         message_key, token = keys.message_key(context, follow_up.message_id), str(uuid7())
 
-        async def plan(attempt: int) -> Plan[TurnStarted | TurnQueued | ContextInUse | Duplicate]:
+        async def plan(attempt: int) -> TransactionPlan[TurnStarted | TurnQueued | ContextInUse | Duplicate]:
             times = self._times()
             record = await self._context(context, times)
             takes = admission.takes_over(follow_up, record, when_busy)
@@ -164,9 +164,9 @@ class TableTaskStore:
                 if known is not None and known.task_id == before.key.task_id:
                     mine = await self._followed_before(follow_up, holder)
                     if mine is not None:
-                        return Plan(mine)
+                        return TransactionPlan(mine)
                 if known is not None:
-                    return Plan(known.repeated(follow_up.content_hash))
+                    return TransactionPlan(known.repeated(follow_up.content_hash))
                 if another_runs and not attempt:
                     raise admission.context_runs_another()
                 if admission.has_gone_on(before, head, takes=takes, subscribes=follow_up.push is not None):
@@ -174,7 +174,7 @@ class TableTaskStore:
                 if another_runs:
                     raise admission.context_runs_another()
             if rejects:
-                return Plan(ContextInUse(before.key.task_id))
+                return TransactionPlan(ContextInUse(before.key.task_id))
             if is_full:
                 raise admission.too_many_wait()
             message = message_row(message_key, before.key.task_id, follow_up.content_hash, times)
@@ -185,13 +185,13 @@ class TableTaskStore:
                 writes.append(await self._log.queued_row(follow_up, times))
                 if not waits.heads:
                     writes.append(Check(keys.head_key(before.key), heads.IS_RUNNING))
-                return Plan(waits.outcome, writes)
+                return TransactionPlan(waits.outcome, writes)
             expires = await self._new_expiry(before.key, times)
             taken = admission.taken(follow_up, record, holder=holder, expires=expires, token=token, times=times)
             writes += await self._writes(context, taken, times)
             if expires is not None:
                 writes += await self._kept_longer(follow_up, record, times)
-            return Plan(taken.outcome, writes)
+            return TransactionPlan(taken.outcome, writes)
 
         outcome = await commit(self._table, plan, busy=BUSY)
         if isinstance(outcome, TurnStarted | TurnQueued):
@@ -248,26 +248,26 @@ class TableTaskStore:
     async def begin(self, context: ContextKey, *, holder: str) -> TurnStarted | LeaseHeld | None:
         """See `ports.TaskStore.begin`."""
 
-        async def plan(attempt: int) -> Plan[TurnStarted | LeaseHeld | None]:
+        async def plan(attempt: int) -> TransactionPlan[TurnStarted | LeaseHeld | None]:
             times = self._times()
             record = await self._context(context, times)
             if attempt and record.running is not None and record.holder == holder:
                 # An earlier attempt, whose answer was lost.
                 head = await self._log.head(task_of(context, record.running))
                 if head is not None:
-                    return Plan(TurnStarted(record.lease(context), head))
+                    return TransactionPlan(TurnStarted(record.lease(context), head))
             turn = transitions.due_turn(record, times)
             if turn is None and record.interrupted is not None and record.waiting:
-                return await self._dropped_question(context, record, times) or Plan(None)
+                return await self._dropped_question(context, record, times) or TransactionPlan(None)
             if not isinstance(turn, Turn):
-                return Plan(turn)
+                return TransactionPlan(turn)
             head = await self._log.head(task_of(context, turn))
             if head is None or transitions.is_over(head):
                 dropped = transitions.dropped(record, turn.task_id, times)
-                return Plan(None, [self._context_update(context, dropped)], again=True)
+                return TransactionPlan(None, [self._context_update(context, dropped)], again=True)
             queued = None if turn.asked else await self._log.queued(head.key, turn.id)
             begun = transitions.begun(context, turn, record, head, queued, holder=holder, times=times)
-            return Plan(begun.outcome, await self._writes(context, begun, times))
+            return TransactionPlan(begun.outcome, await self._writes(context, begun, times))
 
         outcome = await commit(self._table, plan, busy=BUSY)
         if isinstance(outcome, TurnStarted):
@@ -291,7 +291,7 @@ class TableTaskStore:
         """See `ports.TaskStore.append`."""
         known = replace(head, fence=lease.fence)
 
-        async def plan(attempt: int) -> Plan[Head]:
+        async def plan(attempt: int) -> TransactionPlan[Head]:
             nonlocal known
             appended = transitions.appended(lease, known, event, key=key)
             row = appended.events[0]
@@ -299,10 +299,10 @@ class TableTaskStore:
                 # The row last: if it is missing, an earlier attempt that arrives later is refused.
                 now = await self._log.head(known.key)
                 if await self._log.holds(row.task, row.generation, row.token):
-                    return Plan(appended.outcome)
+                    return TransactionPlan(appended.outcome)
                 known = transitions.still_mine(known, now)
                 appended = transitions.appended(lease, known, event, key=key)
-            return Plan(appended.outcome, await self._writes(lease.context, appended, self._times()))
+            return TransactionPlan(appended.outcome, await self._writes(lease.context, appended, self._times()))
 
         after = await commit(self._table, plan, busy=BUSY)
         self._notifier.appended(after, event)
@@ -314,7 +314,7 @@ class TableTaskStore:
         """See `ports.TaskStore.finish`."""
         ending = Ending(lease, replace(head, fence=lease.fence), event, go_on)
 
-        async def plan(attempt: int) -> Plan[TurnFinished]:
+        async def plan(attempt: int) -> TransactionPlan[TurnFinished]:
             nonlocal ending
             times = self._times()
             finished = transitions.finished_alone(ending)
@@ -323,13 +323,13 @@ class TableTaskStore:
                 if attempt:
                     now = await self._log.head(head.key)
                     if await self._log.holds(head.key, ending.after.generation, ending.token):
-                        return Plan(await self._finished_before(ending))
+                        return TransactionPlan(await self._finished_before(ending))
                     ending = replace(ending, head=transitions.still_mine(ending.head, now))
                 finished = await self._finished(ending, record, times)
             writes = await self._writes(lease.context, finished, times)
             if snapshot is not None:
                 writes.append(await self._log.snapshot_row(head.key, ending.after.generation, snapshot, times))
-            return Plan(finished.outcome, writes)
+            return TransactionPlan(finished.outcome, writes)
 
         ended = await commit(self._table, plan, busy=BUSY)
         await self._notifier.committed(ended.head)
@@ -356,16 +356,16 @@ class TableTaskStore:
     async def pause(self, lease: Lease, *, made_progress: bool, spent: bool = True) -> None:
         """See `ports.TaskStore.pause`."""
 
-        async def plan(attempt: int) -> Plan[None]:
+        async def plan(attempt: int) -> TransactionPlan[None]:
             times = self._times()
             turn, change = transitions.suspended(lease, times, made_progress=made_progress, spent=spent)
             if attempt:
                 record = await self._context(lease.context, times)
                 if (record.fence, record.running, record.holder) == (lease.fence, turn, ""):
-                    return Plan(None)  # an earlier attempt, whose answer was lost
+                    return TransactionPlan(None)  # an earlier attempt, whose answer was lost
                 if (record.fence, record.holder) != (lease.fence, lease.holder):
                     raise transitions.lost()
-            return Plan(None, [context_update(lease.context, change)])
+            return TransactionPlan(None, [context_update(lease.context, change)])
 
         await commit(self._table, plan, busy=BUSY)
         await self._notifier.settle(task_of(lease.context, lease.turn))
@@ -378,7 +378,7 @@ class TableTaskStore:
         """See `ports.TaskStore.cancel`."""
         token = str(uuid7())
 
-        async def plan(attempt: int) -> Plan[TurnFinished]:
+        async def plan(attempt: int) -> TransactionPlan[TurnFinished]:
             times = self._times()
             record = await self._context(head.context, times)
             canceled = transitions.canceled(head, event, record, token=token, times=times)
@@ -386,10 +386,10 @@ class TableTaskStore:
                 now = await self._log.head(head.key)
                 if await self._log.holds(head.key, head.generation + 1, token):
                     record, now = await self._context(head.context, times), await self._log.head(head.key)
-                    return Plan(transitions.canceled_before(head, now, event, record))
+                    return TransactionPlan(transitions.canceled_before(head, now, event, record))
                 if now != head:
                     raise admission.no_longer_asked()
-            return Plan(canceled.outcome, await self._writes(head.context, canceled, times))
+            return TransactionPlan(canceled.outcome, await self._writes(head.context, canceled, times))
 
         ended = await commit(self._table, plan, busy=BUSY)
         await self._notifier.committed(ended.head)

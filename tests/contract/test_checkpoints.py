@@ -298,7 +298,7 @@ async def test_a_refusal_has_the_name_of_what_happened(
     error: type[Exception],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(retries, "TRIES", 3)
+    monkeypatch.setattr(retries, "MAX_ATTEMPTS", 3)
     saver = table.saver(fence=fence_of(await begin(table.tasks, clock)))
     Answers(table.client, canceled(reason), times=1000)
     with pytest.raises(error) as caught:

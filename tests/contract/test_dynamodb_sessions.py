@@ -16,7 +16,7 @@ from google.genai import types
 from aion_core.errors import StoreCorrupt, StoreUnavailable
 from aion_core.ports import TurnStarted
 from aion_core.stores import keys
-from aion_core.stores.retries import TRIES_UNHEARD, Fence
+from aion_core.stores.retries import MAX_LOST_ANSWERS, Fence
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 from tests.support.savers import begin, fence_of
@@ -67,7 +67,7 @@ async def test_who_tries_again_after_no_answer_finds_what_it_has_stored(
     service = place.service()
     session = await service.create_session(**of)
     event = said("one", state={"x": 1})
-    place.lose_answers(times=TRIES_UNHEARD)
+    place.lose_answers(times=MAX_LOST_ANSWERS)
     with pytest.raises(StoreUnavailable):
         await service.append_event(session, event)
     assert texts(session) == []

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from aion_core.errors import StoreUnavailable
-from aion_core.memory.queues import TRIES, MemoryWorkQueue
+from aion_core.memory.queues import MAX_RECEIVES, MemoryWorkQueue
 from aion_core.ports import ContextKey, WakeUp
 from tests.support.clock import ManualClock
 
@@ -52,11 +52,11 @@ async def test_a_bell_that_is_never_answered_is_dead_after_its_tries(clock: Manu
     work_queue, listener = MemoryWorkQueue(clock), Listener(failures=100)
     work_queue.answered_by(listener)
     await work_queue.enqueue(WAKE_UP)
-    for _ in range(TRIES):
+    for _ in range(MAX_RECEIVES):
         await settle()
         clock.move(60)
     await work_queue.quiet()
-    assert (listener.heard, work_queue.dead) == (TRIES, [WAKE_UP])
+    assert (listener.heard, work_queue.dead) == (MAX_RECEIVES, [WAKE_UP])
 
 
 async def test_a_bell_that_fails_holds_up_no_other(clock: ManualClock) -> None:

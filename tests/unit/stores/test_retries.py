@@ -12,7 +12,7 @@ from aion_core.memory.table import Call, Faults, MemoryTable
 from aion_core.ports import ContextKey
 from aion_core.ports.table import CONFLICT, FINE, Absent, Change, Check, Exists, Key, Put, Update, Write, WriteRefused
 from aion_core.stores import keys, retries
-from aion_core.stores.retries import Fence, FencedWrites, Plan, commit, write_unless_refused
+from aion_core.stores.retries import Fence, FencedWrites, TransactionPlan, commit, write_unless_refused
 from tests.simulation.loop import SimLoop
 from tests.support.clock import ManualClock
 
@@ -55,18 +55,18 @@ def run(coroutine: Coroutine[Any, Any, T]) -> tuple[T, float]:
         loop.close()
 
 
-def planning(*plans: Plan[str]) -> tuple[Callable[[int], Awaitable[Plan[str]]], list[int]]:
+def planning(*plans: TransactionPlan[str]) -> tuple[Callable[[int], Awaitable[TransactionPlan[str]]], list[int]]:
     """A planner that returns these plans, then the last of them; and the attempts for which it was called."""
     attempts: list[int] = []
 
-    async def plan(attempt: int) -> Plan[str]:
+    async def plan(attempt: int) -> TransactionPlan[str]:
         attempts.append(attempt)
         return plans[min(len(attempts), len(plans)) - 1]
 
     return plan, attempts
 
 
-def committed(faults: Planned, *plans: Plan[str]) -> tuple[str, list[int], MemoryTable]:
+def committed(faults: Planned, *plans: TransactionPlan[str]) -> tuple[str, list[int], MemoryTable]:
     table = MemoryTable(ManualClock(), faults=faults)
     plan, attempts = planning(*plans)
     return run(commit(table, plan, busy="busy"))[0], attempts, table
@@ -80,26 +80,26 @@ def committed(faults: Planned, *plans: Plan[str]) -> tuple[str, list[int], Memor
 def test_planned_writes_are_made(writes: Sequence[Write], operation: str) -> None:
     """A single write is no transaction, which would cost twice as much."""
     faults = Planned()
-    outcome, attempts, _ = committed(faults, Plan("done", writes))
+    outcome, attempts, _ = committed(faults, TransactionPlan("done", writes))
     assert (outcome, attempts) == ("done", [0])
     assert [call.operation for call in faults.calls] == ([operation] if operation else [])
 
 
 def test_refused_writes_are_planned_anew() -> None:
     faults = Planned()
-    refused = Plan("never", [Put(A, {}, Exists()), BOTH[1]])
-    outcome, attempts, table = committed(faults, refused, refused, Plan("done", BOTH))
+    refused = TransactionPlan("never", [Put(A, {}, Exists()), BOTH[1]])
+    outcome, attempts, table = committed(faults, refused, refused, TransactionPlan("done", BOTH))
     assert (outcome, attempts) == ("done", [0, 1, 2])
     assert run(table.get(B))[0] == {"pk": "p", "sk": "b", "n": 1}
 
 
 def test_clearing_the_way_needs_another_plan() -> None:
-    outcome, attempts, _ = committed(Planned(), Plan("never", BOTH[:1], again=True), Plan("done", BOTH[1:]))
+    outcome, attempts, _ = committed(Planned(), TransactionPlan("never", BOTH[:1], again=True), TransactionPlan("done", BOTH[1:]))
     assert (outcome, attempts) == ("done", [0, 1])
 
 
 def test_clearing_the_way_does_not_wait() -> None:
-    plan, _ = planning(Plan("never", BOTH[:1], again=True), Plan("done"))
+    plan, _ = planning(TransactionPlan("never", BOTH[:1], again=True), TransactionPlan("done"))
     assert run(commit(MemoryTable(ManualClock()), plan, busy="busy")) == ("done", 0.0)
 
 
@@ -110,7 +110,7 @@ def adding(number: int) -> list[Write]:
 @pytest.mark.parametrize(("second", "counted"), [(adding(1), 1), (adding(2), 3)], ids=["same writes", "other writes"])
 def test_token_is_that_of_its_writes(second: list[Write], counted: int) -> None:
     """After a lost answer the same writes are not made twice; others have a token of their own."""
-    _, attempts, table = committed(Planned("lost"), Plan("first", adding(1)), Plan("second", second))
+    _, attempts, table = committed(Planned("lost"), TransactionPlan("first", adding(1)), TransactionPlan("second", second))
     assert attempts == [0, 1]
     item, _ = run(table.get(A))
     assert item is not None
@@ -121,25 +121,25 @@ def test_token_is_that_of_its_writes(second: list[Write], counted: int) -> None:
 def test_third_lost_answer_is_raised(fault: str) -> None:
     faults = Planned(*[fault] * 9)
     with pytest.raises(StoreUnavailable, match=fault):
-        committed(faults, Plan("never", BOTH))
+        committed(faults, TransactionPlan("never", BOTH))
     assert len(faults.calls) == 3
 
 
 def test_two_lost_answers_are_not_raised() -> None:
     faults = Planned("throttled", "conflict", "throttled", "conflict")
-    assert committed(faults, Plan("done", BOTH))[1] == [0, 1, 2, 3, 4]
+    assert committed(faults, TransactionPlan("done", BOTH))[1] == [0, 1, 2, 3, 4]
 
 
 def test_eighth_refusal_is_raised() -> None:
     faults = Planned(*["conflict"] * 9)
     with pytest.raises(StoreUnavailable, match=r"^busy$"):
-        committed(faults, Plan("never", BOTH))
+        committed(faults, TransactionPlan("never", BOTH))
     assert len(faults.calls) == 8
-    assert committed(Planned(*["conflict"] * 7), Plan("done", BOTH))[1] == [*range(8)]
+    assert committed(Planned(*["conflict"] * 7), TransactionPlan("done", BOTH))[1] == [*range(8)]
 
 
 def test_refusal_waits_before_next_attempt() -> None:
-    plan, _ = planning(Plan("done", BOTH))
+    plan, _ = planning(TransactionPlan("done", BOTH))
     _, seconds = run(commit(MemoryTable(ManualClock(), faults=Planned("conflict")), plan, busy="busy"))
     assert 0 < seconds < 0.02
 
