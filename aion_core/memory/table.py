@@ -1,6 +1,6 @@
 """The table port in memory: a dict that refuses, conflicts and forgets tokens as DynamoDB documents it.
 
-A `Faults` lets it lag, throttle, lose answers and show transactions half made.
+A `TableFaults` lets it lag, throttle, lose answers and show transactions half made.
 """
 
 import threading
@@ -51,7 +51,7 @@ from aion_core.ports.table_semantics import (
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class TableCall:
     """One call of a table."""
 
     operation: str
@@ -64,7 +64,7 @@ class Call:
     """The name of the index that it queries."""
 
 
-class Faults:
+class TableFaults:
     """The faults of a table; these are none.
 
     A subclass decides what goes wrong. It owns randomness and time: the table draws nothing and never waits by itself.
@@ -75,10 +75,10 @@ class Faults:
     page_items: int | None = None
     """The most items of a page."""
 
-    def before(self, call: Call) -> None:
+    def before(self, call: TableCall) -> None:
         """Raise StoreUnavailable for a call that is throttled: nothing is done."""
 
-    def after(self, call: Call) -> None:
+    def after(self, call: TableCall) -> None:
         """Raise StoreUnavailable to lose the answer of a call that has been made."""
 
     def reasons(self, writes: Sequence[Write]) -> Sequence[str]:
@@ -107,9 +107,9 @@ class MemoryTable:
     """`ports.table.Table` in this process."""
 
     def __init__(
-        self, clock: Clock, *, indexes: Iterable[Index] = (DUE, BY_AGENT, BY_CONTEXT), faults: Faults | None = None
+        self, clock: Clock, *, indexes: Iterable[Index] = (DUE, BY_AGENT, BY_CONTEXT), faults: TableFaults | None = None
     ) -> None:
-        self._clock, self.faults = clock, faults or Faults()
+        self._clock, self.faults = clock, faults or TableFaults()
         self._indexes = {index.name: index for index in indexes}
         self._lock = threading.RLock()
         self._items: dict[Key, Item] = {}
@@ -131,7 +131,7 @@ class MemoryTable:
 
     def get_blocking(self, key: Key) -> Item | None:
         """See `ports.table.Table.get_blocking`."""
-        with self._call(Call("get", (key,))):
+        with self._call(TableCall("get", (key,))):
             check_key(key)
             item = self._in_flight[key] if key in self._in_flight else self._items.get(key)
             return None if item is None else self._shown(item)
@@ -148,7 +148,7 @@ class MemoryTable:
         keys_only: bool = False,
     ) -> Page:
         """See `ports.table.Table.query`."""
-        with self._call(Call("query", partition=partition)):
+        with self._call(TableCall("query", partition=partition)):
             check_query(partition, limit)
             sorts = self._sorts.get(partition, [])
             keys = [Key(partition, sort) for sort in sorts[bisect_left(sorts, first) : bisect_right(sorts, last)]]
@@ -170,7 +170,7 @@ class MemoryTable:
         count_only: bool = False,
     ) -> Page:
         """See `ports.table.Table.query_index`."""
-        with self._call(Call("query_index", partition=partition, index=index.name)):
+        with self._call(TableCall("query_index", partition=partition, index=index.name)):
             check_query(partition, limit)
             check_filter(index, only_if)
             if index != self._indexes.get(index.name):
@@ -190,7 +190,7 @@ class MemoryTable:
         consistent: bool = False,
     ) -> Page:
         """See `ports.table.Table.scan`."""
-        with self._call(Call("scan")):
+        with self._call(TableCall("scan")):
             if not 0 <= segment < segments:
                 raise StoreError(f"ValidationException: there is no segment {segment} of {segments}")
             keys = sorted(key for key in self._items if crc32(key.partition.encode()) % segments == segment)
@@ -231,7 +231,7 @@ class MemoryTable:
         self._write(write)
 
     def _write(self, write: SingleWrite) -> Item | None:
-        with self._call(Call("write", (write.key,))):
+        with self._call(TableCall("write", (write.key,))):
             check_write(write)
             before = self._items.get(write.key)
             [after] = self._decided((write,))
@@ -241,7 +241,7 @@ class MemoryTable:
 
     async def transact(self, writes: Sequence[Write], *, token: str = "") -> None:
         """See `ports.table.Table.transact`."""
-        call = Call("transact", tuple(write.key for write in writes))
+        call = TableCall("transact", tuple(write.key for write in writes))
         self.faults.before(call)
         with self._lock:
             check_transaction(writes, token)
@@ -383,7 +383,7 @@ class MemoryTable:
             return expired
 
     @contextmanager
-    def _call(self, call: Call) -> Iterator[None]:
+    def _call(self, call: TableCall) -> Iterator[None]:
         self.faults.before(call)
         with self._lock:
             yield

@@ -44,7 +44,7 @@ POLL_SECONDS = 0.2
 DELIVERIES_AT_ONCE = 16
 
 
-class Message(NamedTuple):
+class QueueMessage(NamedTuple):
     """A message as it was received, or parked."""
 
     id: int
@@ -106,16 +106,16 @@ class SQLiteQueue:
         values = (self.name, body, now, visible_at)
         return lambda connection: connection.execute(f"{columns} VALUES (?, ?, ?, ?, 0, '', 0)", values)
 
-    async def receive(self, limit: int) -> list[Message]:
+    async def receive(self, limit: int) -> list[QueueMessage]:
         """Return the oldest visible messages and hide them; one that was received too often is parked and logged."""
         # A write would keep others waiting, and the queue is empty most times.
         if await self.seconds_to_next() != 0.0:
             return []
         now = self._now()
 
-        def work(connection: sqlite3.Connection) -> list[Message]:
+        def work(connection: sqlite3.Connection) -> list[QueueMessage]:
             oldest = f"{_MESSAGE} WHERE queue = ? AND parked = 0 AND visible_at <= ? ORDER BY visible_at, id LIMIT ?"
-            found = [Message(*row) for row in connection.execute(oldest, (self.name, now, limit))]
+            found = [QueueMessage(*row) for row in connection.execute(oldest, (self.name, now, limit))]
             for message in found:
                 is_parked = message.receives >= MAX_RECEIVES
                 connection.execute(
@@ -149,20 +149,20 @@ class SQLiteQueue:
         [(at,)] = await self._database.read(lambda connection: connection.execute(statement, (self.name,)).fetchall())
         return None if at is None else max(0, at - self._now()) / 1000
 
-    async def prolong(self, messages: Sequence[Message]) -> None:
+    async def prolong(self, messages: Sequence[QueueMessage]) -> None:
         """Hide messages that are still being handled for the visibility timeout from now on."""
         await self._hide(messages, self._hidden_until())
 
-    async def retry(self, message: Message) -> None:
+    async def retry(self, message: QueueMessage) -> None:
         """Let the message be visible again after a while; it could not be handled."""
         await self._hide([message], self._now() + round(RETRY_SECONDS * 2 ** (message.receives - 1) * 1000))
 
-    async def _hide(self, messages: Sequence[Message], until: int) -> None:
+    async def _hide(self, messages: Sequence[QueueMessage], until: int) -> None:
         values = [(until, message.id, message.receives) for message in messages]
         change = "UPDATE messages SET visible_at = ? WHERE id = ? AND receives = ?"
         await self._database.write(lambda connection: connection.executemany(change, values))
 
-    async def delete(self, message: Message) -> None:
+    async def delete(self, message: QueueMessage) -> None:
         """Delete the message, unless it was received again: it has been handled."""
         values = message.id, message.receives
         statement = "DELETE FROM messages WHERE id = ? AND receives = ?"
@@ -178,7 +178,7 @@ class SQLiteQueue:
         )
         return [
             DeadLetter(str(message.id), message.body, datetime.fromtimestamp(message.sent_at / 1000, UTC))
-            for message in map(Message._make, rows)
+            for message in map(QueueMessage._make, rows)
         ]
 
     async def give_back(self, letters: Sequence[DeadLetter]) -> None:
@@ -217,13 +217,13 @@ class SQLiteWorkQueue:
         """See `ports.WorkQueue.enqueue_from_thread`."""
         self._queue.send_blocking(body_of(wake_up), delay=delay)
 
-    def answered_by(self, handle: Callable[[WakeUp], Awaitable[None]]) -> "Sequence[Consumer]":
+    def answered_by(self, handle: Callable[[WakeUp], Awaitable[None]]) -> "Sequence[QueueConsumer]":
         """Return the consumer that hands each message to this function, while it runs."""
 
         async def handle_text(body: str) -> None:
             await handle(wake_up_of(body))
 
-        return [Consumer(self._queue, handle_text, at_once=self._at_once)]
+        return [QueueConsumer(self._queue, handle_text, at_once=self._at_once)]
 
 
 class SQLitePushQueue:
@@ -236,16 +236,16 @@ class SQLitePushQueue:
         """See `ports.PushQueue.enqueue`."""
         await self._queue.send(push_body_of(wake_up), delay=delay)
 
-    def answered_by(self, handle: Callable[[PushWakeUp], Awaitable[None]]) -> "Sequence[Consumer]":
+    def answered_by(self, handle: Callable[[PushWakeUp], Awaitable[None]]) -> "Sequence[QueueConsumer]":
         """Return the consumer that hands each message to this function, while it runs."""
 
         async def handle_text(body: str) -> None:
             await handle(push_wake_up_of(body))
 
-        return [Consumer(self._queue, handle_text, at_once=DELIVERIES_AT_ONCE)]
+        return [QueueConsumer(self._queue, handle_text, at_once=DELIVERIES_AT_ONCE)]
 
 
-class Consumer:
+class QueueConsumer:
     """Hands each message of a queue to a function, several at once.
 
     A message is deleted when the function returns. It is visible again later when the function raises, and when this
@@ -255,7 +255,7 @@ class Consumer:
     def __init__(self, queue: SQLiteQueue, handle: Callable[[str], Awaitable[None]], *, at_once: int) -> None:
         """`handle` is given the text of the message."""
         self._queue, self._handle, self._at_once = queue, handle, at_once
-        self._handling: dict[asyncio.Task[None], Message] = {}
+        self._handling: dict[asyncio.Task[None], QueueMessage] = {}
         self._noticed = asyncio.Event()
         self._stopped = False
         self._prolonged_at = queue.clock.now()
@@ -306,7 +306,7 @@ class Consumer:
         while self._handling:
             await asyncio.wait(self._handling)
 
-    async def _work(self, message: Message) -> None:
+    async def _work(self, message: QueueMessage) -> None:
         settle = self._queue.delete
         try:
             await self._handle(message.body)

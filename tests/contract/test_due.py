@@ -319,7 +319,7 @@ async def test_message_to_expired_context_keeps_its_timer(stack: Stack, clock: M
 # ── Shards that cannot be read ────────────────────────────────────────────────────────────────────────────────────────
 
 
-class UnreadableShards(table.Faults):
+class UnreadableShards(table.TableFaults):
     """Some partitions of the timer index cannot be read."""
 
     def __init__(self, *partitions: str) -> None:

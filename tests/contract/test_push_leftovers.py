@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from aion_core.memory.queues import MemoryPushQueue
-from aion_core.memory.table import Call, Faults, MemoryTable
+from aion_core.memory.table import TableCall, TableFaults, MemoryTable
 from aion_core.ports import POST_SECONDS, Delivered, PostOutcome, PushWakeUp
 from aion_core.ports.table import Delete
 from aion_core.push.delivery import CLAIM_SECONDS, PushDelivery
@@ -60,13 +60,13 @@ async def test_what_is_due_of_a_task_that_is_gone_is_due_no_more(push: Pushes) -
     assert await push.expired_timers() == []
 
 
-class SlowLog(Faults):
+class SlowLog(TableFaults):
     """The query after a write, as that of a log after a claim, takes so long by the clock."""
 
     def __init__(self, clock: ManualClock, seconds: float) -> None:
         self._clock, self._seconds, self._has_written = clock, seconds, False
 
-    def before(self, call: Call) -> None:
+    def before(self, call: TableCall) -> None:
         if call.operation == "query" and self._has_written:
             self._clock.move(self._seconds)
         self._has_written = call.operation == "write"

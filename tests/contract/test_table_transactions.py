@@ -176,7 +176,7 @@ async def test_repeat_after_lost_answer_is_not_made_again(table: Table, key: Key
     assert await attributes(table, key) == {"n": 1}
 
 
-class FirstAnswerLost(memory.Faults):
+class FirstAnswerLost(memory.TableFaults):
     lost = False
 
     def after(self, call: memory.Call) -> None:

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from aion_core.errors import StoreError, StoreUnavailable
-from aion_core.memory.table import Call, Faults, MemoryTable
+from aion_core.memory.table import TableCall, TableFaults, MemoryTable
 from aion_core.ports.schema import DUE
 from aion_core.ports.table import (
     CONDITION_FAILED,
@@ -32,11 +32,11 @@ from tests.support.clock import ManualClock
 A, B, C = (Key("p", sort) for sort in "abc")
 
 
-class Planned(Faults):
+class Planned(TableFaults):
     """Faults that a test sets."""
 
     def __init__(self) -> None:
-        self.calls: list[Call] = []
+        self.calls: list[TableCall] = []
         self.refused: dict[Key, str] = {}
         self.down = self.answers_lost = False
         self.seen = slice(-1, None)
@@ -44,12 +44,12 @@ class Planned(Faults):
         self.released = asyncio.Event()
         self.released.set()
 
-    def before(self, call: Call) -> None:
+    def before(self, call: TableCall) -> None:
         self.calls.append(call)
         if self.down:
             raise StoreUnavailable("throttled")
 
-    def after(self, call: Call) -> None:
+    def after(self, call: TableCall) -> None:
         if self.answers_lost:
             raise StoreUnavailable("lost")
 

@@ -18,7 +18,7 @@ from aion_core.sqlite.database import Database
 from aion_core.sqlite.queues import (
     MAX_RECEIVES,
     VISIBILITY_SECONDS,
-    Consumer,
+    QueueConsumer,
     SQLiteQueue,
     SQLiteWorkQueue,
     open_queues,
@@ -36,7 +36,7 @@ class Process:
         self.file = open_queues(path)
         self.queue = SQLiteQueue(self.file, "task", clock, receiver=receiver)
         self.work_queue = SQLiteWorkQueue(self.queue, at_once=at_once)
-        self.consumer = Consumer(self.queue, self._handle, at_once=at_once)
+        self.consumer = QueueConsumer(self.queue, self._handle, at_once=at_once)
         self.handled: list[WakeUp] = []
         self.failures = 0
         self.go = asyncio.Event()

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import pytest
 
 from aion_core.errors import LeaseLost, StoreUnavailable
-from aion_core.memory.table import Call, Faults, MemoryTable
+from aion_core.memory.table import TableCall, TableFaults, MemoryTable
 from aion_core.ports import ContextKey
 from aion_core.ports.table import CONFLICT, FINE, Absent, Change, Check, Exists, Key, Put, Update, Write, WriteRefused
 from aion_core.stores import keys, retries
@@ -21,20 +21,20 @@ A, B = Key("p", "a"), Key("p", "b")
 BOTH = (Put(A, {"n": 1}), Put(B, {"n": 1}))
 
 
-class Planned(Faults):
+class Planned(TableFaults):
     """Faults of the first calls, in order: one of `fine`, `conflict`, `throttled` and `lost` for each."""
 
     def __init__(self, *faults: str) -> None:
         self._faults = list(faults)
-        self.calls: list[Call] = []
+        self.calls: list[TableCall] = []
 
-    def before(self, call: Call) -> None:
+    def before(self, call: TableCall) -> None:
         if call.operation in {"write", "transact"}:
             self.calls.append(call)
             if self._now() == "throttled":
                 raise StoreUnavailable("throttled")
 
-    def after(self, call: Call) -> None:
+    def after(self, call: TableCall) -> None:
         if call.operation in {"write", "transact"} and self._now() == "lost":
             raise StoreUnavailable("lost")
 
