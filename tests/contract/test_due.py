@@ -325,7 +325,7 @@ class UnreadableShards(table.TableFaults):
     def __init__(self, *partitions: str) -> None:
         self._partitions = partitions
 
-    def before(self, call: table.Call) -> None:
+    def before(self, call: table.TableCall) -> None:
         if call.index == DUE.name and call.partition in self._partitions:
             raise StoreError("ValidationException")
 

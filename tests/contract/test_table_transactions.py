@@ -179,7 +179,7 @@ async def test_repeat_after_lost_answer_is_not_made_again(table: Table, key: Key
 class FirstAnswerLost(memory.TableFaults):
     lost = False
 
-    def after(self, call: memory.Call) -> None:
+    def after(self, call: memory.TableCall) -> None:
         if call.operation == "transact" and not self.lost:
             self.lost = True
             raise StoreUnavailable("lost")
