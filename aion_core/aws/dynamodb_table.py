@@ -5,7 +5,7 @@ from typing import Any
 
 from aion_core.aws.client import AwsClient
 from aion_core.aws.expressions import Placeholders, decoded_item, encoded_key, write_parameters
-from aion_core.ports.schema import ENDS, ITEMS
+from aion_core.ports.schema import TTL_ATTRIBUTE, ITEMS
 from aion_core.ports.table import PARTITION, SORT, Check, Condition, Index, Item, Key, Page, SingleWrite, Write
 
 _RETURN_VALUES = {"Update": "ALL_NEW", "Delete": "ALL_OLD"}
@@ -42,7 +42,7 @@ class DynamoDBTable:
         """See `ports.table.Table.query`."""
         placeholders, options = Placeholders(), _page_options(newest_first=newest_first, limit=limit, after=after)
         if keys_only:
-            options["ProjectionExpression"] = placeholders.names((PARTITION, SORT, ENDS))
+            options["ProjectionExpression"] = placeholders.names((PARTITION, SORT, TTL_ATTRIBUTE))
         return await self._query(ITEMS, partition, first, last, placeholders, ConsistentRead=True, **options)
 
     async def query_index(

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from aion_core.aws.client import AwsClient
-from aion_core.ports.schema import BY_AGENT, BY_CONTEXT, DUE, ENDS
+from aion_core.ports.schema import BY_AGENT, BY_CONTEXT, TIMERS, TTL_ATTRIBUTE
 
-INDEXES = {index.name: (index.partition, index.sort) for index in (DUE, BY_AGENT, BY_CONTEXT)}
+INDEXES = {index.name: (index.partition, index.sort) for index in (TIMERS, BY_AGENT, BY_CONTEXT)}
 """The keys of the table's indexes."""
 
 
@@ -33,8 +33,8 @@ def _of_table(table: Mapping[str, Any]) -> Iterator[str]:
 
 def _of_expiry(expiry: Mapping[str, Any]) -> Iterator[str]:
     # ENABLING takes up to an hour.
-    if expiry.get("TimeToLiveStatus") not in ("ENABLED", "ENABLING") or expiry.get("AttributeName") != ENDS:
-        yield f"nothing in it expires: its time to live has to be the attribute {ENDS!r}"
+    if expiry.get("TimeToLiveStatus") not in ("ENABLED", "ENABLING") or expiry.get("AttributeName") != TTL_ATTRIBUTE:
+        yield f"nothing in it expires: its time to live has to be the attribute {TTL_ATTRIBUTE!r}"
 
 
 async def recovers(dynamodb: AwsClient, name: str) -> bool:

@@ -5,26 +5,26 @@ The template's policy checks (infra/gates) read this file and run none of it: ea
 
 from aion_core.ports.table import Index
 
-ENDS = "expires"
+TTL_ATTRIBUTE = "expires"
 """The TTL attribute, in seconds; DynamoDB deletes expired items late."""
 STATE = "state"
 
 ITEMS = Index(name="", partition="pk", sort="sk")
 
-DUE = Index(name="due", partition="due_shard", sort="due_at", sort_type="N")
+TIMERS = Index(name="due", partition="due_shard", sort="due_at", sort_type="N")
 """Timers: work that is to be woken at a time if it has not been done by then."""
 
-BY_AGENT = Index(name="by_agent", partition="listing_agent", sort="listing_at", copied=(STATE, ENDS))
+BY_AGENT = Index(name="by_agent", partition="listing_agent", sort="listing_at", copied=(STATE, TTL_ATTRIBUTE))
 """An owner's tasks with an agent by the time of their status; in partitions of their own, sessions and API keys."""
 
-BY_CONTEXT = Index(name="by_context", partition="listing_context", sort="listing_at", copied=(STATE, ENDS))
+BY_CONTEXT = Index(name="by_context", partition="listing_context", sort="listing_at", copied=(STATE, TTL_ATTRIBUTE))
 """The tasks of one context, by the time of their status."""
 
 TASKS = "tasks"
 THREADS = "threads"
 ARTIFACTS = "artifacts"
 SESSIONS = "sessions"
-KEPT = "kept"
+PERMANENT_FOLDER = "kept"
 """The folder of users' and apps' objects, which have no TTL."""
 
 RETENTIONS = {TASKS: 1.0, THREADS: 1.0, ARTIFACTS: 1.0, SESSIONS: 1.5}

@@ -10,7 +10,7 @@ from typing import Any
 from zlib import crc32
 
 from aion_core.ports import Clock
-from aion_core.ports.schema import BY_AGENT, BY_CONTEXT, DUE, ENDS
+from aion_core.ports.schema import BY_AGENT, BY_CONTEXT, TIMERS, TTL_ATTRIBUTE
 from aion_core.ports.table import (
     FINE,
     PARTITION,
@@ -47,7 +47,7 @@ from aion_core.sqlite.database import Database
 VERSION = 1
 """Version of the file's schema. Change it with the schema, or with the JSON of items."""
 
-KEY_AND_TTL = (PARTITION, SORT, ENDS)
+KEY_AND_TTL = (PARTITION, SORT, TTL_ATTRIBUTE)
 
 # `sort` has no type: texts and numbers keep theirs, and sort as such.
 _SCHEMA = """
@@ -61,7 +61,7 @@ CREATE TABLE tokens (token TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, made_at 
 CREATE INDEX tokens_by_age ON tokens (made_at)
 """
 
-INDEXES = (DUE, BY_AGENT, BY_CONTEXT)
+INDEXES = (TIMERS, BY_AGENT, BY_CONTEXT)
 
 CLEANING = 100
 """Number of write transactions after which expired items and tokens are deleted, and number of items deleted at once."""
@@ -257,7 +257,7 @@ def _store(connection: sqlite3.Connection, key: Key, before: Item | None, after:
     if after is None:
         connection.execute("DELETE FROM items WHERE pk = ? AND sk = ?", key)
     else:
-        expires = after.get(ENDS)
+        expires = after.get(TTL_ATTRIBUTE)
         connection.execute(
             "INSERT INTO items VALUES (?, ?, ?, ?) "
             "ON CONFLICT DO UPDATE SET item = excluded.item, expires = excluded.expires",

@@ -19,7 +19,7 @@ from google.genai import types
 
 from aion_core.errors import StoreCorrupt, StoreUnavailable
 from aion_core.ports import Blobs, Clock
-from aion_core.ports.schema import ARTIFACTS, KEPT
+from aion_core.ports.schema import ARTIFACTS, PERMANENT_FOLDER
 from aion_core.stores import keys
 from aion_core.stores.retries import MAX_ATTEMPTS, jitter
 
@@ -216,7 +216,7 @@ def _folder(place: ArtifactKey) -> str:
 
 def _folder_of_all(app_name: str, user_id: str, session_id: str | None) -> str:
     if session_id is None:
-        return f"{KEPT}/{ARTIFACTS}/{keys.user_state_partition(user_id, app_name).removeprefix('USER#')}/"
+        return f"{PERMANENT_FOLDER}/{ARTIFACTS}/{keys.user_state_partition(user_id, app_name).removeprefix('USER#')}/"
     return f"{ARTIFACTS}/{keys.session_thread(user_id, app_name, session_id)}/"
 
 

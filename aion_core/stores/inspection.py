@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from aion_core.ports import Clock, ContextKey, Delivery, Head, TaskKey
-from aion_core.ports.schema import ENDS
+from aion_core.ports.schema import TTL_ATTRIBUTE
 from aion_core.ports.table import PARTITION, SORT, Item, Table
 from aion_core.stores import keys
 from aion_core.stores.items import Reads
@@ -62,7 +62,7 @@ class Inspection:
         """Yield the living items of all tasks, with these attributes."""
         after = None
         while True:
-            page = await self._table.scan(after=after, attributes=(PARTITION, SORT, ENDS, *attributes))
+            page = await self._table.scan(after=after, attributes=(PARTITION, SORT, TTL_ATTRIBUTE, *attributes))
             for item in page.items:
                 if item[PARTITION].startswith(keys.TASKS) and self._reads.lives(item):
                     yield item

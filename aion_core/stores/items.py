@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import Blobs, Clock
-from aion_core.ports.schema import DUE, ENDS
+from aion_core.ports.schema import TIMERS, TTL_ATTRIBUTE
 from aion_core.ports.table import LAST, Index, Item, Key, Table
 from aion_core.tasks.contexts import VERSION, milliseconds
 
@@ -68,7 +68,7 @@ class Reads:
 
     async def expired_timers(self, shard: str, limit: int) -> list[Item]:
         """Return the entries of the expired timers of a shard, the longest overdue first; the index may lag."""
-        page = await self._table.query_index(DUE, shard, 0, milliseconds(self._clock.now()), limit=limit)
+        page = await self._table.query_index(TIMERS, shard, 0, milliseconds(self._clock.now()), limit=limit)
         return list(page.items)
 
     async def all_of_index(self, index: Index, partition: str, *, newest_first: bool = False) -> AsyncIterator[Item]:
@@ -84,7 +84,7 @@ class Reads:
 
     def lives(self, item: Item) -> bool:
         """True unless the item's TTL has passed: DynamoDB deletes expired items late, and one by one."""
-        return ENDS not in item or int(item[ENDS]) > self._clock.now().timestamp()
+        return TTL_ATTRIBUTE not in item or int(item[TTL_ATTRIBUTE]) > self._clock.now().timestamp()
 
 
 class Ttl:
@@ -107,7 +107,7 @@ class Ttl:
 
     def attributes(self, retentions: float = 1) -> Item:
         """Return the attributes that every item with a TTL has: its version and its TTL."""
-        return {"v": VERSION, ENDS: self.end(retentions)}
+        return {"v": VERSION, TTL_ATTRIBUTE: self.end(retentions)}
 
 
 LARGE_BYTES = 32 * 1024

@@ -124,26 +124,26 @@ def idempotency_key(owner: str, agent: str, key: str) -> Key:
     return message_key(ContextKey(owner, agent, ""), key)
 
 
-DUE_SHARDS = 16
+TIMER_SHARDS = 16
 """Over how many partitions of the index what is due is spread: one of them takes 1000 writes a second."""
 
 
-def due_shard(context: ContextKey) -> str:
+def timer_shard(context: ContextKey) -> str:
     """Return the partition of the index in which a context is due."""
-    return due_partition(crc32(context_key(context).partition.encode()) % DUE_SHARDS)
+    return timer_partition(crc32(context_key(context).partition.encode()) % TIMER_SHARDS)
 
 
-def due_partition(shard: int) -> str:
+def timer_partition(shard: int) -> str:
     """Return the index's partition of this number."""
     return f"DUE#{shard:02d}"
 
 
-def push_due_shard(task: TaskKey) -> str:
+def push_timer_shard(task: TaskKey) -> str:
     """Return the partition of the index in which a task's events and push configs are due."""
-    return push_due_partition(crc32(task_partition(task).encode()) % DUE_SHARDS)
+    return push_timer_partition(crc32(task_partition(task).encode()) % TIMER_SHARDS)
 
 
-def push_due_partition(shard: int) -> str:
+def push_timer_partition(shard: int) -> str:
     """Return the index's partition of this number: apart from the contexts', which wait for none of these."""
     return f"DUE#PUSH#{shard:02d}"
 

@@ -6,7 +6,7 @@ from contextlib import aclosing
 from datetime import datetime, timedelta
 
 from aion_core.ports import Clock, MemoryItem, MemoryScope, MemoryWrite, Namespace
-from aion_core.ports.schema import ENDS
+from aion_core.ports.schema import TTL_ATTRIBUTE
 from aion_core.ports.table import LAST, SORT, Change, Delete, Equals, Item, Table, Update, WriteRefused
 from aion_core.stores import keys
 from aion_core.stores.items import Reads, Ttl
@@ -91,13 +91,13 @@ class TableLongTermMemory:
             return Delete(key)
         values = {"v": VERSION, "body": change.value, "updated_at": now}
         if change.ttl is None:
-            return Update(key, Change(values, {"created_at": now}, remove=("ttl_ms", ENDS)))
-        values |= {"ttl_ms": int(change.ttl / timedelta(milliseconds=1)), ENDS: self._ttl.after(change.ttl)}
+            return Update(key, Change(values, {"created_at": now}, remove=("ttl_ms", TTL_ATTRIBUTE)))
+        values |= {"ttl_ms": int(change.ttl / timedelta(milliseconds=1)), TTL_ATTRIBUTE: self._ttl.after(change.ttl)}
         return Update(key, Change(values, {"created_at": now}))
 
     async def _touch(self, scope: MemoryScope, item: MemoryItem, ttl: timedelta) -> None:
         is_as_read = Equals("updated_at", item.updated_at.isoformat())
-        change = Change({ENDS: self._ttl.after(ttl)}, only_if=is_as_read)
+        change = Change({TTL_ATTRIBUTE: self._ttl.after(ttl)}, only_if=is_as_read)
         try:
             await self._table.write(Update(keys.memory_key(*scope, item.namespace, item.key), change))
         except WriteRefused:

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from urllib.parse import unquote
 
 from aion_core.ports import ContextKey
-from aion_core.ports.schema import ARTIFACTS, KEPT, SESSIONS, TASKS, THREADS
+from aion_core.ports.schema import ARTIFACTS, PERMANENT_FOLDER, SESSIONS, TASKS, THREADS
 from aion_core.ports.table import Item, Key
 from aion_core.stores import keys
 
@@ -88,8 +88,8 @@ FOLDERS = (
     Folder(f"{THREADS}/", NamedBy.THREAD, "checkpoint payloads"),
     Folder(f"{SESSIONS}/", NamedBy.SESSION, "session payloads"),
     Folder(f"{ARTIFACTS}/", NamedBy.SESSION, "artifacts"),
-    Folder(f"{KEPT}/{ARTIFACTS}/", NamedBy.USER, "user artifacts"),
-    Folder(f"{KEPT}/state/", NamedBy.USER, "user state payloads"),
+    Folder(f"{PERMANENT_FOLDER}/{ARTIFACTS}/", NamedBy.USER, "user artifacts"),
+    Folder(f"{PERMANENT_FOLDER}/state/", NamedBy.USER, "user state payloads"),
 )
 
 STORES = (*dict.fromkeys(store for each in PARTITIONS for store in each.stores.values()), *(f.store for f in FOLDERS))

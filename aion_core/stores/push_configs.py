@@ -76,14 +76,14 @@ class PushItems:
         key = keys.push_key(task, config.id)
         if before is not None:
             return RegisteredConfig(Update(key, self.change(before, delivery, sealed=sealed)), delivery)
-        attributes = deliveries.attributes_of(delivery, keys.push_due_shard(task))
+        attributes = deliveries.attributes_of(delivery, keys.push_timer_shard(task))
         return RegisteredConfig(Put(key, {**attributes, "sealed": sealed, **times.ttl}), delivery)
 
     def change(self, before: Delivery, after: Delivery, **more: bytes) -> Change:
         """Return the change of a config's item from one state of its delivery to another."""
         # A subscriber is stored as long as its task, and until it has received the events.
         expires = times_of(self._clock, self._lease, self._retention).expires
-        return deliveries.change(before, after, keys.push_due_shard(after.task), expires=expires, **more)
+        return deliveries.change(before, after, keys.push_timer_shard(after.task), expires=expires, **more)
 
     async def open(self, task: TaskKey, item: Item) -> PushConfig:
         """Return the config that the item holds; raises StoreCorrupt."""

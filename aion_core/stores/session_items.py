@@ -13,7 +13,7 @@ from typing import Any
 
 from aion_core.errors import StoreCorrupt, StoreError
 from aion_core.ports import Blobs, Cipher
-from aion_core.ports.schema import KEPT
+from aion_core.ports.schema import PERMANENT_FOLDER
 from aion_core.ports.table import LAST, Item, Key, Put
 from aion_core.sessions.service import SessionKey
 from aion_core.sessions.state import Scoped
@@ -101,7 +101,7 @@ class SharedState:
             (keys.user_state_partition(session.user_id, session.app_name), state.user),
         ]
         for partition, values in partitions:
-            folder = f"{KEPT}/state/{partition.partition('#')[2]}"
+            folder = f"{PERMANENT_FOLDER}/state/{partition.partition('#')[2]}"
             for name, value in values.items():
                 key = keys.shared_state_key(partition, name)
                 content = await self._items.encrypted(key, value_bytes([name, value]), folder=folder)

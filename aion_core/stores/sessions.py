@@ -25,7 +25,7 @@ from google.adk.events.event import Event
 
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import Blobs, Cipher, Clock
-from aion_core.ports.schema import BY_AGENT, ENDS, RETENTIONS, SESSIONS
+from aion_core.ports.schema import BY_AGENT, TTL_ATTRIBUTE, RETENTIONS, SESSIONS
 from aion_core.ports.table import (
     SORT,
     Absent,
@@ -192,11 +192,11 @@ class TableSessions(StoredSessions):
             BY_AGENT.sort: keys.listing_at(int(record.updated * 1000), thread),
         }
         # DynamoDB deletes expired items late: a new session may replace one.
-        return Put(keys.session_head_key(thread), item, only_if=Either((Absent(), AtMost(ENDS, now))))
+        return Put(keys.session_head_key(thread), item, only_if=Either((Absent(), AtMost(TTL_ATTRIBUTE, now))))
 
     def _move_head(self, thread: str, known: Revision, event: Event, *, state_changes: bool) -> Update:
         """Return the update of the head to one more event, if the session is as it was read."""
-        values: dict[str, Any] = {"revision": known.number + 1, "updated": repr(event.timestamp), ENDS: self._ttl.end()}
+        values: dict[str, Any] = {"revision": known.number + 1, "updated": repr(event.timestamp), TTL_ATTRIBUTE: self._ttl.end()}
         if state_changes:
             values["state_revision"] = known.number + 1
         if thread in self._renewed:
@@ -216,12 +216,12 @@ class TableSessions(StoredSessions):
         """Renew the items that might expire before the head."""
         pages = self._pages(thread, keys.event_sort(0), keys.SESSION_STATE)
         soon = self._ttl.end(1.25)
-        rows = [row async for page in pages for row in page if row[SORT] != keys.HEAD and row[ENDS] < soon]
+        rows = [row async for page in pages for row in page if row[SORT] != keys.HEAD and row[TTL_ATTRIBUTE] < soon]
         for start in range(0, len(rows), ROWS_AT_ONCE):
             some = rows[start : start + ROWS_AT_ONCE]
             await asyncio.gather(*map(self._items.renew_blob, some))
             # No more than the TTL: another turn may change the rest of the item meanwhile.
-            change = Change({ENDS: self._ttl.end(ROW)}, only_if=Exists())
+            change = Change({TTL_ATTRIBUTE: self._ttl.end(ROW)}, only_if=Exists())
             try:
                 await self._writes.commit(*(Update(keys.key_of(row), change) for row in some))
             except WriteRefused:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import Clock, ContextKey, Place, TaskFilter
-from aion_core.ports.schema import BY_AGENT, BY_CONTEXT, ENDS, STATE
+from aion_core.ports.schema import BY_AGENT, BY_CONTEXT, TTL_ATTRIBUTE, STATE
 from aion_core.ports.table import Absent, Both, Equals, Item, MoreThan, Page, Put, Table, WriteRefused
 from aion_core.protocol.types import TaskState
 from aion_core.stores import keys
@@ -90,7 +90,7 @@ class TableTaskList:
         first = keys.listing_at(_milliseconds_from(tasks.since) if tasks.since else 0)
         last = keys.listing_at(milliseconds(after.timestamp), after.task_id) if after else keys.LAST
         # DynamoDB deletes expired items late.
-        only_if = [MoreThan(ENDS, int(self._clock.now().timestamp()))]
+        only_if = [MoreThan(TTL_ATTRIBUTE, int(self._clock.now().timestamp()))]
         state = [Equals(STATE, TaskState.Name(tasks.state))] if tasks.state is not None else []
         limit, start = first_read, None
         while True:

@@ -162,7 +162,7 @@ class TaskLog:
         if event.request:
             row["request"] = json.dumps(event.request)
         if event.notifies:
-            row |= {"due_shard": keys.push_due_shard(event.task), "due_at": times.lease_until}
+            row |= {"due_shard": keys.push_timer_shard(event.task), "due_at": times.lease_until}
         return Put(keys.event_key(event.task, event.generation), {**row, **times.ttl})
 
     async def snapshot_row(self, task: TaskKey, generation: int, folded: Task, times: Times) -> Put:
@@ -283,7 +283,7 @@ def message_row(key: Key, task_id: str, content_hash: bytes, times: Times) -> Pu
 
 def context_update(context: ContextKey, change: Change) -> Update:
     """Return the update of the context, whose timer is in the index as long as it is set."""
-    shard = {"due_shard": keys.due_shard(context)}
+    shard = {"due_shard": keys.timer_shard(context)}
     if "due_at" in change.values:
         change = replace(change, values={**change.values, **shard})
     if "due_at" in change.defaults:

@@ -84,7 +84,7 @@ class TableTaskStore:
         self._reads = Reads(table, clock)
         self._log = TaskLog(self._reads, blobs)
         self._push = PushItems(table, cipher, clock, lease_seconds=lease_seconds, retention=retention)
-        shards = [keys.due_partition(shard) for shard in range(keys.DUE_SHARDS)]
+        shards = [keys.timer_partition(shard) for shard in range(keys.TIMER_SHARDS)]
         self._timers = TimerIndex(table, clock, shards, lease_seconds=lease_seconds)
 
     # ── Messages ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -17,10 +17,10 @@ from aion_core.tasks.contexts import Times, milliseconds, moment
 logger = logging.getLogger(__name__)
 
 
-CONTEXTS = tuple(keys.due_partition(shard) for shard in range(keys.DUE_SHARDS))
+CONTEXTS = tuple(keys.timer_partition(shard) for shard in range(keys.TIMER_SHARDS))
 """The shards of contexts."""
 
-PUSHES = tuple(keys.push_due_partition(shard) for shard in range(keys.DUE_SHARDS))
+PUSHES = tuple(keys.push_timer_partition(shard) for shard in range(keys.TIMER_SHARDS))
 """The shards of push notifications: apart from the contexts', which do not wait for these."""
 
 

@@ -28,7 +28,7 @@ def problems(deployed: Deployed) -> Iterator[str]:
             yield f"{name} is not encrypted"
         rules = [rule for rule in bucket.get("LifecycleConfiguration", {}).get("Rules", []) if _is_about_all(rule)]
         yield from _replaced(name, rules)
-        kept = f"{shape['KEPT']}/"
+        kept = f"{shape['PERMANENT_FOLDER']}/"
         for rule in rules:
             prefix = rule.get("Prefix", "")
             if _expires(rule) and (kept.startswith(prefix) or prefix.startswith(kept)):

@@ -24,8 +24,8 @@ def problems(deployed: Deployed) -> Iterator[str]:
             yield f"{name} cannot be brought back to what it was: PointInTimeRecoveryEnabled"
         if not table.get("SSESpecification", {}).get("SSEEnabled"):
             yield f"{name} is not encrypted under a key of KMS"
-        if table.get("TimeToLiveSpecification") != {"AttributeName": shape["ENDS"], "Enabled": True}:
-            yield f"{name} keeps everything for ever: TimeToLiveSpecification has to be enabled, of {shape['ENDS']}"
+        if table.get("TimeToLiveSpecification") != {"AttributeName": shape["TTL_ATTRIBUTE"], "Enabled": True}:
+            yield f"{name} keeps everything for ever: TimeToLiveSpecification has to be enabled, of {shape['TTL_ATTRIBUTE']}"
 
 
 def _indexes(name: str, table: dict[str, Any], indexes: list[dict[str, Any]]) -> Iterator[str]:

@@ -10,7 +10,7 @@ from aion_core.errors import StoreError
 from aion_core.memory import table
 from aion_core.memory.queues import MemoryPushQueue, MemoryWorkQueue
 from aion_core.ports import ExpiredTimer, TurnQueued, TurnStarted, WhenBusy
-from aion_core.ports.schema import DUE
+from aion_core.ports.schema import TIMERS
 from aion_core.stores import keys as stored_keys
 from aion_core.stores import timers
 from aion_core.tasks.sweep import Sweep
@@ -326,7 +326,7 @@ class UnreadableShards(table.TableFaults):
         self._partitions = partitions
 
     def before(self, call: table.TableCall) -> None:
-        if call.index == DUE.name and call.partition in self._partitions:
+        if call.index == TIMERS.name and call.partition in self._partitions:
             raise StoreError("ValidationException")
 
 
@@ -343,12 +343,12 @@ async def test_unreadable_timer_shard_does_not_stop_the_sweep(
         await push.configs.put(created.head.key, a_config())
     task = created.head.key
     clock.move(LEASE_SECONDS + 1)
-    unreadable = [stored_keys.due_shard(contexts[0].context), stored_keys.push_due_shard(task)]
+    unreadable = [stored_keys.timer_shard(contexts[0].context), stored_keys.push_timer_shard(task)]
     push.table.faults = UnreadableShards(*unreadable)
     work_queue, push_queue = MemoryWorkQueue(clock), MemoryPushQueue(clock)
     swept = await Sweep(push.chat.store, work_queue, push.configs, push_queue).once()
-    others = [chat for chat in contexts if stored_keys.due_shard(chat.context) not in unreadable]
-    other_tasks = [chat for chat in contexts if stored_keys.push_due_shard(chat.key("t-m-1")) not in unreadable]
+    others = [chat for chat in contexts if stored_keys.timer_shard(chat.context) not in unreadable]
+    other_tasks = [chat for chat in contexts if stored_keys.push_timer_shard(chat.key("t-m-1")) not in unreadable]
     assert 0 < len(others) < len(contexts)
     assert swept.enqueued >= len(others) + len(other_tasks)
     failed = [record for record in caplog.records if "cannot be read" in record.message]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from aion_core.errors import StoreError
-from aion_core.ports.schema import BY_AGENT, BY_CONTEXT, DUE, ENDS, STATE
+from aion_core.ports.schema import BY_AGENT, BY_CONTEXT, TIMERS, TTL_ATTRIBUTE, STATE
 from aion_core.ports.table import (
     LAST,
     Both,
@@ -34,7 +34,7 @@ async def letters(table: Table, part: str) -> str:
     """A partition with items in the order of UTF-8, which is neither that of UTF-16 nor of a language."""
     await table.transact(items_of(part, *reversed(LETTERS)))
     await table.write(Put(Key(f"{part}-other", "b"), {}))
-    await table.write(Update(Key(part, "b"), Change(values={ENDS: FAR})))
+    await table.write(Update(Key(part, "b"), Change(values={TTL_ATTRIBUTE: FAR})))
     return part
 
 
@@ -64,7 +64,7 @@ async def test_query_returns_range_in_order(
     assert all(item["a"] == item["sk"] for item in page.items)
     page = await table.query(letters, first, last, newest_first=True, keys_only=True)
     assert list(page.items) == [
-        {"pk": letters, "sk": sort, **({ENDS: FAR} if sort == "b" else {})} for sort in reversed(found)
+        {"pk": letters, "sk": sort, **({TTL_ATTRIBUTE: FAR} if sort == "b" else {})} for sort in reversed(found)
     ]
 
 
@@ -131,12 +131,12 @@ async def test_index_entry_has_keys_and_copied_attributes(table: Table, key: Key
     assert (await table.query_index(BY_CONTEXT, part, "", LAST)).items == [
         {**keys, "listing_context": part, "listing_at": "1", "state": "WORKING", "expires": FAR}
     ]
-    assert (await table.query_index(DUE, part, 0, 7)).items == [{**keys, "due_shard": part, "due_at": 7}]
+    assert (await table.query_index(TIMERS, part, 0, 7)).items == [{**keys, "due_shard": part, "due_at": 7}]
 
 
 async def test_index_follows_its_items(table: Table, part: str) -> None:
     async def due(shard: str = part) -> list[tuple[int, str]]:
-        return [(item["due_at"], item["sk"]) for item in (await table.query_index(DUE, shard, 0, 10**13)).items]
+        return [(item["due_at"], item["sk"]) for item in (await table.query_index(TIMERS, shard, 0, 10**13)).items]
 
     for sort, at in (("a", 1000), ("b", 90), ("c", 200)):
         await table.write(Put(Key(part, sort), {"due_shard": part, "due_at": at}))
@@ -158,7 +158,7 @@ async def test_index_follows_its_items(table: Table, part: str) -> None:
 async def test_query_of_index_returns_range(table: Table, part: str, first: int, last: int, found: list[int]) -> None:
     await due_items(table, part)
     for newest_first in (False, True):
-        page = await table.query_index(DUE, part, first, last, newest_first=newest_first)
+        page = await table.query_index(TIMERS, part, first, last, newest_first=newest_first)
         assert [item["due_at"] for item in page.items] == (found[::-1] if newest_first else found)
         assert page.count == len(found)
 
@@ -175,7 +175,7 @@ async def test_pages_of_index_hold_each_entry_once(table: Table, part: str, limi
     await due_items(table, part)
     found = []
     async for page in all_pages(
-        lambda after: table.query_index(DUE, part, 0, 9, limit=limit, newest_first=newest_first, after=after)
+        lambda after: table.query_index(TIMERS, part, 0, 9, limit=limit, newest_first=newest_first, after=after)
     ):
         assert len(page.items) == page.count <= limit
         found += [(item["due_at"], item["sk"]) for item in page.items]
@@ -201,7 +201,7 @@ async def test_filter_of_index_applies_after_limit(table: Table, part: str) -> N
 
     assert await counts(Equals(STATE, "DONE"), count_only=False) == [(1, 1), (1, 1), (1, 1)]
     assert await counts(Equals(STATE, "DONE"), count_only=True) == [(1, 0), (1, 0), (1, 0)]
-    assert await counts(Both((OneOf(STATE, ("DONE",)), MoreThan(ENDS, FAR + 1))), count_only=False) == [
+    assert await counts(Both((OneOf(STATE, ("DONE",)), MoreThan(TTL_ATTRIBUTE, FAR + 1))), count_only=False) == [
         (0, 0),
         (1, 1),
         (1, 1),
@@ -211,7 +211,7 @@ async def test_filter_of_index_applies_after_limit(table: Table, part: str) -> N
 
 async def test_count_of_index_without_items(table: Table, part: str) -> None:
     await due_items(table, part)
-    page = await table.query_index(DUE, part, 4, 9, count_only=True)
+    page = await table.query_index(TIMERS, part, 4, 9, count_only=True)
     assert (page.count, list(page.items), page.next) == (4, [], None)
 
 

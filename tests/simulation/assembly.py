@@ -185,7 +185,7 @@ def deterministic(world: "World") -> Iterator[None]:
     """Draw every new id and every random number of the engine from the world; set the constants of its deployment."""
     patched: list[tuple[Any, str, Any]] = [
         (turn, "SNAPSHOT_EVERY", world.deployment.snapshot_every),
-        (keys, "DUE_SHARDS", SHARDS),
+        (keys, "TIMER_SHARDS", SHARDS),
         (timers, "CONTEXTS", timers.CONTEXTS[:SHARDS]),
         (push_configs, "PUSHES", timers.PUSHES[:SHARDS]),
     ]

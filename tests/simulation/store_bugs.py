@@ -82,7 +82,7 @@ STORE_BUGS = [
     bug(
         "reads what has expired",
         "I32 I16",
-        Edit(Reads, "lives", "return ENDS not in item or", "return True or"),
+        Edit(Reads, "lives", "return TTL_ATTRIBUTE not in item or", "return True or"),
         scenarios=FORGOTTEN,
     ),
     bug(

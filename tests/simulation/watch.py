@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import ContextKey, Lease, PushConfig, TaskKey
-from aion_core.ports.schema import DUE
+from aion_core.ports.schema import TIMERS
 from aion_core.ports.table import Check, Delete, Item, Key
 from aion_core.ports.table import Write as TableWrite
 from aion_core.protocol.types import Message
@@ -67,7 +67,7 @@ class Watch:
     def follow(self, key: Key, item: Item | None) -> None:
         """Note the item as it is now; None if it was deleted."""
         self._timers.pop(key, None)
-        if item is not None and DUE.sort in item:
+        if item is not None and TIMERS.sort in item:
             self._timers[key] = item
         if key.partition.startswith("CONTEXT#"):
             context = keys.context_of(key)
@@ -141,7 +141,7 @@ class Watch:
     def promised(self) -> Iterator[str]:
         """Yield the work that the table still promises, in words."""
         for key, item in self._timers.items():
-            yield f"{key.partition} {key.sort} has a timer at {item[DUE.sort]}"
+            yield f"{key.partition} {key.sort} has a timer at {item[TIMERS.sort]}"
         for context, item in self._contexts.items():
             if "running" in item:
                 yield f"{context.context_id} runs {item['running']['id']}, whose lease nobody gave back"

@@ -8,7 +8,7 @@ import pytest
 
 from aion_core.errors import StoreError, StoreUnavailable
 from aion_core.memory.table import TableCall, TableFaults, MemoryTable
-from aion_core.ports.schema import DUE
+from aion_core.ports.schema import TIMERS
 from aion_core.ports.table import (
     CONDITION_FAILED,
     CONFLICT,
@@ -86,7 +86,7 @@ async def test_throttled_call_does_nothing(table: MemoryTable, faults: Planned) 
     for call in (
         table.get(A),
         table.query("p", "", LAST),
-        table.query_index(DUE, "p", 0, 1),
+        table.query_index(TIMERS, "p", 0, 1),
         table.scan(),
         table.write(Put(A, {})),
         table.transact([Put(A, {})]),
@@ -183,7 +183,7 @@ async def test_lagging_index_shows_chosen_versions(
     table: MemoryTable, faults: Planned, clock: ManualClock, seen: slice, old: list[str], new: list[str]
 ) -> None:
     async def due(shard: str) -> list[str]:
-        return [item["sk"] for item in (await table.query_index(DUE, shard, 0, 9)).items]
+        return [item["sk"] for item in (await table.query_index(TIMERS, shard, 0, 9)).items]
 
     faults.index_lag = timedelta(seconds=2)
     await table.write(Put(A, {"due_shard": "old", "due_at": 1}))
@@ -202,13 +202,13 @@ async def test_lagging_index_shows_deleted_and_misses_new_items(
 ) -> None:
     faults.index_lag, faults.seen = timedelta(seconds=2), slice(0, 1)
     await table.write(Put(A, {"due_shard": "s", "due_at": 1}))
-    assert (await table.query_index(DUE, "s", 0, 9)).count == 0
+    assert (await table.query_index(TIMERS, "s", 0, 9)).count == 0
     clock.move(2)
     await table.write(Delete(A))
-    assert (await table.query_index(DUE, "s", 0, 9)).count == 1
+    assert (await table.query_index(TIMERS, "s", 0, 9)).count == 1
     assert await table.get(A) is None
     faults.index_lag = timedelta(0)
-    assert (await table.query_index(DUE, "s", 0, 9)).count == 0
+    assert (await table.query_index(TIMERS, "s", 0, 9)).count == 0
 
 
 async def test_small_pages_hold_each_item_once(table: MemoryTable, faults: Planned) -> None:
@@ -222,7 +222,7 @@ async def test_small_pages_hold_each_item_once(table: MemoryTable, faults: Plann
         if (after := page.next) is None:
             break
     assert found == ["a", "b", "c"]
-    assert (await table.query_index(DUE, "s", 0, 9)).count == 1
+    assert (await table.query_index(TIMERS, "s", 0, 9)).count == 1
     assert (await table.scan()).count == 1
 
 
@@ -253,4 +253,4 @@ async def test_expired_items_are_deleted_when_told(table: MemoryTable, clock: Ma
     assert table.delete_expired(clock.now(), [B, C]) == [B]
     assert table.delete_expired(clock.now()) == [A]
     assert await sorts(table) == ["c", "d"]
-    assert (await table.query_index(DUE, "s", 0, 9)).count == 0
+    assert (await table.query_index(TIMERS, "s", 0, 9)).count == 0

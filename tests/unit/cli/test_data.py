@@ -240,4 +240,4 @@ def test_list_of_stores_has_every_partition() -> None:
 
 def test_list_of_stores_has_every_folder() -> None:
     known = {each.prefix.partition("/")[0] for each in owned.FOLDERS}
-    assert known == {*schema.RETENTIONS, schema.KEPT}
+    assert known == {*schema.RETENTIONS, schema.PERMANENT_FOLDER}

@@ -16,7 +16,7 @@ from aion_core.aws.stacks import DOMAIN, OUTPUTS, PARAMETERS, URLS
 from aion_core.bootstrap import build_app
 from aion_core.cli.checks.here import _python as python_check
 from aion_core.local.stack import LocalStack
-from aion_core.ports.schema import ENDS
+from aion_core.ports.schema import TTL_ATTRIBUTE
 from aion_core.settings import Settings
 from aion_core.template.reader import Place, Template
 from tests.support import operating
@@ -166,7 +166,7 @@ def test_a_deployments_resources_are_looked_at_and_what_is_wrong_with_each_is_sa
 def test_what_is_asked_of_the_table_is_what_the_template_makes() -> None:
     template = Template(Path("template.yaml").resolve(), Place("123456789012", "us-east-1", "https://sqs", "gate"))
     table = template.resolved("Table")
-    assert table["TimeToLiveSpecification"] == {"AttributeName": ENDS, "Enabled": True}
+    assert table["TimeToLiveSpecification"] == {"AttributeName": TTL_ATTRIBUTE, "Enabled": True}
     made = {
         each["IndexName"]: tuple(key["AttributeName"] for key in each["KeySchema"])
         for each in table["GlobalSecondaryIndexes"]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from aion_core.errors import ConfigurationError, StoreCorrupt, StoreError, StoreUnavailable
-from aion_core.ports.schema import ARTIFACTS, DUE, ENDS, KEPT
+from aion_core.ports.schema import ARTIFACTS, TIMERS, TTL_ATTRIBUTE, PERMANENT_FOLDER
 from aion_core.ports.table import Change, Delete, Key, Put, TokenReused, Update, WriteRefused
 from aion_core.sqlite.blobs import SQLiteBlobs
 from aion_core.sqlite.database import Database
@@ -55,11 +55,11 @@ def started(program: str, path: Path) -> subprocess.Popen[str]:
 
 async def test_items_survive_restart(path: Path, clock: ManualClock) -> None:
     before = SQLiteTable(path, clock)
-    await before.write(Put(KEY, {"bytes": b"\xff", DUE.partition: "D", DUE.sort: 1}))
+    await before.write(Put(KEY, {"bytes": b"\xff", TIMERS.partition: "D", TIMERS.sort: 1}))
     before.close()
     after = SQLiteTable(path, clock)
-    assert await after.get(KEY) == {"pk": "p", "sk": "s", "bytes": b"\xff", DUE.partition: "D", DUE.sort: 1}
-    assert (await after.query_index(DUE, "D", 0, 9)).count == 1
+    assert await after.get(KEY) == {"pk": "p", "sk": "s", "bytes": b"\xff", TIMERS.partition: "D", TIMERS.sort: 1}
+    assert (await after.query_index(TIMERS, "D", 0, 9)).count == 1
     after.close()
 
 
@@ -205,7 +205,7 @@ def test_failed_work_is_undone(path: Path) -> None:
 
 async def test_number_too_large_for_index_is_error(table: SQLiteTable) -> None:
     with pytest.raises(StoreError, match="OverflowError"):
-        await table.write(Put(KEY, {DUE.partition: "D", DUE.sort: 2**63}))
+        await table.write(Put(KEY, {TIMERS.partition: "D", TIMERS.sort: 2**63}))
     assert await table.get(KEY) is None
 
 
@@ -267,15 +267,15 @@ async def test_broken_file_is_corrupt(path: Path, clock: ManualClock) -> None:
 
 async def test_expired_items_are_deleted_late(table: SQLiteTable, clock: ManualClock) -> None:
     now = int(clock.now().timestamp())
-    of_index = {DUE.partition: "D", DUE.sort: 1}
-    await table.write(Put(Key("p", "early"), {ENDS: now, **of_index}))
-    await table.write(Put(Key("p", "late"), {ENDS: now + GRACE_SECONDS, **of_index}))
+    of_index = {TIMERS.partition: "D", TIMERS.sort: 1}
+    await table.write(Put(Key("p", "early"), {TTL_ATTRIBUTE: now, **of_index}))
+    await table.write(Put(Key("p", "late"), {TTL_ATTRIBUTE: now + GRACE_SECONDS, **of_index}))
     await table.write(Put(Key("p", "never"), of_index))
 
     async def keys() -> list[str]:
         for n in range(CLEANING):
             await table.write(Put(Key("other", str(n)), {}))
-        assert (await table.query_index(DUE, "D", 1, 1)).count == (await table.query("p", "a", "z")).count
+        assert (await table.query_index(TIMERS, "D", 1, 1)).count == (await table.query("p", "a", "z")).count
         return [item["sk"] for item in (await table.query("p", "a", "z")).items]
 
     clock.move(GRACE_SECONDS - 1)
@@ -289,11 +289,11 @@ async def test_expired_items_are_deleted_late(table: SQLiteTable, clock: ManualC
 async def test_blobs_of_folders_with_retention_are_deleted(path: Path, clock: ManualClock) -> None:
     blobs = SQLiteBlobs(path, clock, retention=timedelta(days=7))
     await blobs.put(f"{ARTIFACTS}/a", b"1")
-    await blobs.put(f"{KEPT}/a", b"2")
+    await blobs.put(f"{PERMANENT_FOLDER}/a", b"2")
     for days, left in [(21, b"1"), (1, None)]:
         clock.move(timedelta(days=days).total_seconds())
         for n in range(CLEANING):
-            await blobs.put(f"{KEPT}/{n}", b"")
+            await blobs.put(f"{PERMANENT_FOLDER}/{n}", b"")
         assert await blobs.get(f"{ARTIFACTS}/a") == left
-    assert await blobs.get(f"{KEPT}/a") == b"2"
+    assert await blobs.get(f"{PERMANENT_FOLDER}/a") == b"2"
     blobs.close()
