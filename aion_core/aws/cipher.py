@@ -46,19 +46,19 @@ class KMSCipher:
         self._asking: WeakValueDictionary[tuple[int, bytes], asyncio.Lock] = WeakValueDictionary()
         """Whoever asks KMS for a data key, by that; a session's events are opened all at once, and most under one."""
 
-    async def seal(self, content: bytes, *, about: str) -> bytes:
+    async def encrypt(self, content: bytes, *, about: str) -> bytes:
         """See `ports.Cipher.seal`."""
         mine = await self._data_key()
         nonce = os.urandom(_NONCE)
         head = _VERSION + len(mine.wrapped).to_bytes(2, "big") + mine.wrapped
         return head + nonce + mine.key.encrypt(nonce, content, about.encode())
 
-    async def open(self, sealed: bytes, *, about: str) -> bytes:
+    async def decrypt(self, encrypted: bytes, *, about: str) -> bytes:
         """See `ports.Cipher.open`."""
-        if sealed[:1] != _VERSION:
+        if encrypted[:1] != _VERSION:
             raise StoreCorrupt("What was sealed is of a version that cannot be read.")
-        end = 3 + int.from_bytes(sealed[1:3], "big")
-        wrapped, nonce, ciphertext = sealed[3:end], sealed[end : end + _NONCE], sealed[end + _NONCE :]
+        end = 3 + int.from_bytes(encrypted[1:3], "big")
+        wrapped, nonce, ciphertext = encrypted[3:end], encrypted[end : end + _NONCE], encrypted[end + _NONCE :]
         try:
             return (await self._unwrapped(wrapped)).decrypt(nonce, ciphertext, about.encode())
         except (InvalidTag, ValueError) as error:

@@ -5,7 +5,7 @@ from typing import Any
 
 from aion_core.aws.client import AwsClient
 from aion_core.aws.expressions import Placeholders, decoded_item, encoded_key, write_parameters
-from aion_core.ports.schema import TTL_ATTRIBUTE, ITEMS
+from aion_core.ports.schema import ITEMS, TTL_ATTRIBUTE
 from aion_core.ports.table import PARTITION, SORT, Check, Condition, Index, Item, Key, Page, SingleWrite, Write
 
 _RETURN_VALUES = {"Update": "ALL_NEW", "Delete": "ALL_OLD"}

@@ -95,7 +95,7 @@ def _background(settings: Settings, stores: Stores, worker: Worker, clock: Clock
         cast("LocalQueue[WakeUp]", stores.work_queue),
         cast("LocalQueue[PushWakeUp]", stores.push.queue),
     )
-    background.consumers = [*turns.answered_by(run_turn), *deliveries.answered_by(deliver)]
+    background.consumers = [*turns.handled_by(run_turn), *deliveries.handled_by(deliver)]
     return background
 
 

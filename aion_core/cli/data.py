@@ -163,7 +163,7 @@ class _Report:
         for store, *numbers in (("STORE", "ITEMS", "VERSIONS", "BYTES"), *rows):
             click.echo(f"{store:<24}" + "".join(f"{number:>16}" for number in numbers))
 
-    def document(self, left: "Found | None") -> dict[str, Any]:
+    def document(self, left: "OwnedData | None") -> dict[str, Any]:
         """Return it for a program."""
         return {
             "owners": [

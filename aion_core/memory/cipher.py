@@ -17,14 +17,14 @@ class MemoryCipher:
         """Without a `key` a new one is made, which ends with the process."""
         self._key = AESGCM(key or AESGCM.generate_key(256))
 
-    async def seal(self, content: bytes, *, about: str) -> bytes:
+    async def encrypt(self, content: bytes, *, about: str) -> bytes:
         """See `ports.Cipher.seal`."""
         nonce = os.urandom(_NONCE)
         return nonce + self._key.encrypt(nonce, content, about.encode())
 
-    async def open(self, sealed: bytes, *, about: str) -> bytes:
+    async def decrypt(self, encrypted: bytes, *, about: str) -> bytes:
         """See `ports.Cipher.open`."""
         try:
-            return self._key.decrypt(sealed[:_NONCE], sealed[_NONCE:], about.encode())
+            return self._key.decrypt(encrypted[:_NONCE], encrypted[_NONCE:], about.encode())
         except (InvalidTag, ValueError) as error:
             raise StoreCorrupt("What was sealed cannot be read: it was changed, or is of another thing.") from error

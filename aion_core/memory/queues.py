@@ -40,7 +40,7 @@ class _Queue(Generic[B]):
         self.dead: list[B] = []
         """The bells that were heard as often as they may be, and never answered."""
 
-    def answered_by(self, answer: Callable[[B], Awaitable[None]]) -> Sequence[Any]:
+    def handled_by(self, answer: Callable[[B], Awaitable[None]]) -> Sequence[Any]:
         """Let each bell be answered so, without a consumer; an error is logged, and the bell is answered again later."""
         self._answer = answer
         return ()

@@ -107,7 +107,11 @@ class MemoryTable:
     """`ports.table.Table` in this process."""
 
     def __init__(
-        self, clock: Clock, *, indexes: Iterable[Index] = (TIMERS, BY_AGENT, BY_CONTEXT), faults: TableFaults | None = None
+        self,
+        clock: Clock,
+        *,
+        indexes: Iterable[Index] = (TIMERS, BY_AGENT, BY_CONTEXT),
+        faults: TableFaults | None = None,
     ) -> None:
         self._clock, self.faults = clock, faults or TableFaults()
         self._indexes = {index.name: index for index in indexes}
@@ -153,7 +157,9 @@ class MemoryTable:
             sorts = self._sorts.get(partition, [])
             keys = [Key(partition, sort) for sort in sorts[bisect_left(sorts, first) : bisect_right(sorts, last)]]
             found, following = self._page(keys, self._items.__getitem__, after, limit, newest_first)
-            items = [self._shown(self._items[key], (PARTITION, SORT, TTL_ATTRIBUTE) if keys_only else ()) for key in found]
+            items = [
+                self._shown(self._items[key], (PARTITION, SORT, TTL_ATTRIBUTE) if keys_only else ()) for key in found
+            ]
             return Page(items, len(items), following)
 
     async def query_index(
@@ -371,7 +377,9 @@ class MemoryTable:
             return sorted(
                 key
                 for key, item in self._items.items()
-                if type(item.get(TTL_ATTRIBUTE)) is int and item[TTL_ATTRIBUTE] < now.timestamp() and key not in self._in_flight
+                if type(item.get(TTL_ATTRIBUTE)) is int
+                and item[TTL_ATTRIBUTE] < now.timestamp()
+                and key not in self._in_flight
             )
 
     def delete_expired(self, now: datetime, keys: Iterable[Key] | None = None) -> list[Key]:

@@ -1,22 +1,22 @@
-"""How credentials are kept from whoever may read a store but not use its key."""
+"""Encryption of stored credentials."""
 
 from typing import Protocol
 
 
 class Cipher(Protocol):
-    """Seals bytes so that only a holder of the deployment's key can read them, and notices what was moved or changed."""
+    """Authenticated encryption under the deployment's key: a reader of the store alone cannot decrypt."""
 
-    async def seal(self, content: bytes, *, about: str) -> bytes:
-        """Return the content sealed, each time anew; `about` says what it is of, such as the key of its item.
+    async def encrypt(self, content: bytes, *, about: str) -> bytes:
+        """Return the encrypted content, different each time; `about` binds it to its place, such as its item's key.
 
         May raise StoreUnavailable.
         """
         ...
 
-    async def open(self, sealed: bytes, *, about: str) -> bytes:
-        """Return what was sealed about this very thing.
+    async def decrypt(self, encrypted: bytes, *, about: str) -> bytes:
+        """Return the content that was encrypted with the same `about`.
 
-        Raises StoreCorrupt where the bytes were changed, or sealed about another thing or under a key that is not this
-        deployment's; StoreUnavailable where the key cannot be asked for just now.
+        Raises StoreCorrupt if the bytes were changed, moved to another place, or encrypted under another deployment's
+        key; raises StoreUnavailable if the key service does not answer.
         """
         ...

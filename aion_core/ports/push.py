@@ -161,7 +161,7 @@ class PushConfigs(Protocol):
         """
         ...
 
-    async def bury(self, claim: Claim, *, cursor: int, failure: str, until: datetime) -> Claim:
+    async def give_up(self, claim: Claim, *, cursor: int, failure: str, until: datetime) -> Claim:
         """Count event `cursor` as a dead letter, move the cursor past it, and renew the claim; `tries` stays as it is.
 
         Raises ClaimLost as `advance` does.
@@ -176,7 +176,7 @@ class PushConfigs(Protocol):
         """Remove the event's timer: every webhook has passed it. A repeat changes nothing."""
         ...
 
-    async def nobody_listens(self, head: Head) -> None:
+    async def unsubscribe(self, head: Head) -> None:
         """Note that the task has no config any more, unless one was stored since `head` was read."""
         ...
 

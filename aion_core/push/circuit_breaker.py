@@ -8,7 +8,7 @@ for a while. It is known by its owner too: what one client registers costs no ot
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from aion_core.ports import Delivered, WebhookGone, PostOutcome
+from aion_core.ports import Delivered, PostOutcome, WebhookGone
 
 IN_VAIN_SECONDS = 5.0
 """A post that failed and took so long has kept us waiting; one that is refused at once costs nothing."""

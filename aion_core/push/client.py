@@ -14,10 +14,10 @@ from aion_core.ports import (
     Blocked,
     Clock,
     Delivered,
-    WebhookGone,
     PostOutcome,
-    WebhookRejected,
     Unreachable,
+    WebhookGone,
+    WebhookRejected,
 )
 from aion_core.push.pinned_transport import PinnedTransport, Resolver, look_up
 from aion_core.push.ssrf import WebhookPolicy, check_url
@@ -94,7 +94,9 @@ class PinnedWebhookClient:
             return Delivered()
         if response.status_code == _GONE:
             return WebhookGone()
-        return WebhookRejected(response.status_code, retry_after(response.headers.get("Retry-After", ""), self._clock.now()))
+        return WebhookRejected(
+            response.status_code, retry_after(response.headers.get("Retry-After", ""), self._clock.now())
+        )
 
 
 def retry_after(said: str, now: datetime) -> float | None:

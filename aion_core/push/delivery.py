@@ -20,7 +20,6 @@ from aion_core.ports import (
     Clock,
     Delivered,
     Delivery,
-    WebhookGone,
     Log,
     Metric,
     Metrics,
@@ -31,13 +30,14 @@ from aion_core.ports import (
     PushConfigs,
     PushQueue,
     PushWakeUp,
-    WebhookRejected,
     Render,
     TaskKey,
     TaskStore,
     Traces,
     Unreachable,
     WebhookClient,
+    WebhookGone,
+    WebhookRejected,
 )
 from aion_core.push import schedule
 from aion_core.push.attempts import DeliveryAttempts
@@ -114,7 +114,7 @@ class PushDelivery:
             if not ready:
                 await self._settle(task, deliveries, walked)
                 if not deliveries and head.push_events is not None:
-                    await self._configs.nobody_listens(head)
+                    await self._configs.unsubscribe(head)
                 if not number:
                     await self._enqueue_retry(task, deliveries, now)
                 return
@@ -246,7 +246,7 @@ class PushDelivery:
         if wait is None:
             self._metrics.count(Metric.PUSH_GIVEN_UP)
             logger.error("A notification is given up: %s", words, extra=labels)
-            return await self._configs.bury(claim, cursor=generation, failure=words, until=self._claimed_until())
+            return await self._configs.give_up(claim, cursor=generation, failure=words, until=self._claimed_until())
         self._metrics.count(Metric.PUSH_RETRIES)
         logger.warning("A notification failed: %s", words, extra=labels)
         next_at = self._clock.now() + wait

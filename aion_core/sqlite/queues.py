@@ -217,7 +217,7 @@ class SQLiteWorkQueue:
         """See `ports.WorkQueue.enqueue_from_thread`."""
         self._queue.send_blocking(body_of(wake_up), delay=delay)
 
-    def answered_by(self, handle: Callable[[WakeUp], Awaitable[None]]) -> "Sequence[QueueConsumer]":
+    def handled_by(self, handle: Callable[[WakeUp], Awaitable[None]]) -> "Sequence[QueueConsumer]":
         """Return the consumer that hands each message to this function, while it runs."""
 
         async def handle_text(body: str) -> None:
@@ -236,7 +236,7 @@ class SQLitePushQueue:
         """See `ports.PushQueue.enqueue`."""
         await self._queue.send(push_body_of(wake_up), delay=delay)
 
-    def answered_by(self, handle: Callable[[PushWakeUp], Awaitable[None]]) -> "Sequence[QueueConsumer]":
+    def handled_by(self, handle: Callable[[PushWakeUp], Awaitable[None]]) -> "Sequence[QueueConsumer]":
         """Return the consumer that hands each message to this function, while it runs."""
 
         async def handle_text(body: str) -> None:

@@ -38,7 +38,7 @@ from aion_core.ports import Blobs, Clock
 from aion_core.ports.schema import THREADS
 from aion_core.ports.table import SORT, Change, Delete, Item, Put, Table, Update
 from aion_core.stores import keys
-from aion_core.stores.items import StoredPayload, Payloads, Reads, Ttl
+from aion_core.stores.items import Payloads, Reads, StoredPayload, Ttl
 from aion_core.stores.retries import Fence, FencedWrites
 
 WRITES_A_PAGE = 100

@@ -21,7 +21,7 @@ from aion_core.ports.erasure import ErasableTable, ObjectVersions
 from aion_core.ports.table import Absent, AtMost, Both, Change, Check, Delete, Exists, Key, Update, Write, WriteRefused
 from aion_core.stores import keys, owned
 from aion_core.stores.retries import MAX_ATTEMPTS, jitter, write_unless_refused
-from aion_core.stores.survey import LEFTOVERS, OwnedData, KeyOwner, Progress, Survey, retry_unavailable
+from aion_core.stores.survey import LEFTOVERS, KeyOwner, OwnedData, Progress, Survey, retry_unavailable
 
 ITEMS_AT_ONCE = 25
 """The most that one batch of DynamoDB may delete."""

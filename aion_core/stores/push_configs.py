@@ -26,7 +26,14 @@ from aion_core.ports.table import Change, Delete, Exists, Item, Put, Table, Upda
 from aion_core.push import schedule
 from aion_core.stores import keys
 from aion_core.stores.items import Reads, readable
-from aion_core.stores.retries import MAX_ATTEMPTS, MAX_LOST_ANSWERS, TransactionPlan, commit, jitter, write_unless_refused
+from aion_core.stores.retries import (
+    MAX_ATTEMPTS,
+    MAX_LOST_ANSWERS,
+    TransactionPlan,
+    commit,
+    jitter,
+    write_unless_refused,
+)
 from aion_core.stores.timers import PUSHES, TimerIndex, times_of
 from aion_core.tasks import deliveries, heads, timers
 from aion_core.tasks.contexts import moment
@@ -90,7 +97,7 @@ class PushItems:
         config_id = keys.push_config_of(item["sk"])
         with readable("A push config"):
             sealed = item["sealed"]
-        opened = await self._with_cipher().open(sealed, about=_about(task, config_id))
+        opened = await self._with_cipher().decrypt(sealed, about=_about(task, config_id))
         with readable("A push config"):
             fields = json.loads(opened)
             return PushConfig(
@@ -117,7 +124,7 @@ class PushItems:
             "version": config.version,
             "events": config.events,
         }
-        return await self._with_cipher().seal(json.dumps(fields).encode(), about=_about(task, config.id))
+        return await self._with_cipher().encrypt(json.dumps(fields).encode(), about=_about(task, config.id))
 
     def _with_cipher(self) -> Cipher:
         if self._cipher is None:
@@ -214,8 +221,8 @@ class TablePushConfigs:
         """See `ports.PushConfigs.fail`."""
         await self._change(claim, deliveries.failed(claim.delivery, failure, next_at, due_at))
 
-    async def bury(self, claim: Claim, *, cursor: int, failure: str, until: datetime) -> Claim:
-        """See `ports.PushConfigs.bury`."""
+    async def give_up(self, claim: Claim, *, cursor: int, failure: str, until: datetime) -> Claim:
+        """See `ports.PushConfigs.give_up`."""
         return await self._change(claim, deliveries.buried(claim.delivery, cursor, failure, until))
 
     async def disable(self, claim: Claim, *, failure: str) -> None:
@@ -227,8 +234,8 @@ class TablePushConfigs:
         # Refused if the event has expired.
         await self._write(Update(keys.event_key(task, generation), Change(remove=timers.NO_TIMER, only_if=Exists())))
 
-    async def nobody_listens(self, head: Head) -> None:
-        """See `ports.PushConfigs.nobody_listens`."""
+    async def unsubscribe(self, head: Head) -> None:
+        """See `ports.PushConfigs.unsubscribe`."""
         # Refused if there is a new subscriber, or the task has expired.
         await self._write(Update(keys.head_key(head.key), heads.without_subscribers(head, heads.deserted(head))))
 

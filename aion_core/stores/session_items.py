@@ -19,7 +19,7 @@ from aion_core.sessions.service import SessionKey
 from aion_core.sessions.state import Scoped
 from aion_core.sessions.stored import value_bytes, value_of
 from aion_core.stores import keys
-from aion_core.stores.items import StoredPayload, Payloads, Reads, compress
+from aion_core.stores.items import Payloads, Reads, StoredPayload, compress
 from aion_core.tasks.contexts import VERSION
 
 _CONTENT = "kept"
@@ -34,7 +34,7 @@ class EncryptedItems:
 
     async def encrypted(self, key: Key, content: bytes, *, folder: str) -> Item:
         """Return the attribute that holds the content in the item with this key, and in no other."""
-        body = await self._cipher.seal(compress(content), about=_about(key))
+        body = await self._cipher.encrypt(compress(content), about=_about(key))
         return await self._payloads.attributes({_CONTENT: StoredPayload("sealed", body)}, folder=folder)
 
     async def content(self, item: Item) -> bytes:
@@ -42,7 +42,7 @@ class EncryptedItems:
         payload = (await self._payloads.of(item)).get(_CONTENT)
         if payload is None:
             raise StoreCorrupt("An item of a session has no content.")
-        return zlib.decompress(await self._cipher.open(payload.body, about=_about(keys.key_of(item))))
+        return zlib.decompress(await self._cipher.decrypt(payload.body, about=_about(keys.key_of(item))))
 
     async def contents(self, found: Iterable[Item]) -> list[bytes]:
         """Return the contents of the items, in their order."""

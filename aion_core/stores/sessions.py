@@ -25,7 +25,7 @@ from google.adk.events.event import Event
 
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import Blobs, Cipher, Clock
-from aion_core.ports.schema import BY_AGENT, TTL_ATTRIBUTE, RETENTIONS, SESSIONS
+from aion_core.ports.schema import BY_AGENT, RETENTIONS, SESSIONS, TTL_ATTRIBUTE
 from aion_core.ports.table import (
     SORT,
     Absent,
@@ -196,7 +196,11 @@ class TableSessions(StoredSessions):
 
     def _move_head(self, thread: str, known: Revision, event: Event, *, state_changes: bool) -> Update:
         """Return the update of the head to one more event, if the session is as it was read."""
-        values: dict[str, Any] = {"revision": known.number + 1, "updated": repr(event.timestamp), TTL_ATTRIBUTE: self._ttl.end()}
+        values: dict[str, Any] = {
+            "revision": known.number + 1,
+            "updated": repr(event.timestamp),
+            TTL_ATTRIBUTE: self._ttl.end(),
+        }
         if state_changes:
             values["state_revision"] = known.number + 1
         if thread in self._renewed:

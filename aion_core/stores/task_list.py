@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import Clock, ContextKey, Place, TaskFilter
-from aion_core.ports.schema import BY_AGENT, BY_CONTEXT, TTL_ATTRIBUTE, STATE
+from aion_core.ports.schema import BY_AGENT, BY_CONTEXT, STATE, TTL_ATTRIBUTE
 from aion_core.ports.table import Absent, Both, Equals, Item, MoreThan, Page, Put, Table, WriteRefused
 from aion_core.protocol.types import TaskState
 from aion_core.stores import keys

@@ -95,7 +95,9 @@ class TableTaskStore:
         """See `ports.TaskStore.create`."""
         message_keys = message_keys_of(new.context, new.message_id, new.idempotency_key)
 
-        async def plan(attempt: int) -> TransactionPlan[TurnStarted | TurnQueued | ContextInUse | Duplicate | Interrupted]:
+        async def plan(
+            attempt: int,
+        ) -> TransactionPlan[TurnStarted | TurnQueued | ContextInUse | Duplicate | Interrupted]:
             times = self._times()
             # The server has just made this contextId: there is nothing to read.
             is_new = new.context_is_new and not attempt
@@ -137,12 +139,16 @@ class TableTaskStore:
             raise StoreCorrupt("A task that was just created is gone.")
         return admission.created_before(new, record, head, holder)
 
-    async def _dropped_question(self, context: ContextKey, record: ContextRecord, times: Times) -> TransactionPlan[Any] | None:
+    async def _dropped_question(
+        self, context: ContextKey, record: ContextRecord, times: Times
+    ) -> TransactionPlan[Any] | None:
         """Return the plan to remove the task that requires input, if it has outlived its retention, or ended."""
         task = TaskKey(context.owner, record.interrupted or "")
         if not transitions.is_over(await self._log.head(task)):
             return None
-        return TransactionPlan(None, [self._context_update(context, transitions.dropped(record, task.task_id, times))], again=True)
+        return TransactionPlan(
+            None, [self._context_update(context, transitions.dropped(record, task.task_id, times))], again=True
+        )
 
     async def follow_up(
         self, follow_up: FollowUp, *, holder: str | None, when_busy: WhenBusy = WhenBusy.ENQUEUE

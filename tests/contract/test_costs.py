@@ -105,7 +105,7 @@ async def test_a_send_that_does_not_wait_costs_one_request_before_its_answer(sta
     """R21: the transaction that keeps the task, and then the bell, which is the queue's."""
     counted = Counted(stack)
     made = parts(talking(1), counted.store)
-    made.work_queue.answered_by(_nobody)
+    made.work_queue.handled_by(_nobody)
     send = SendMessageRequest(
         message=request().message, configuration=SendMessageConfiguration(return_immediately=True)
     )

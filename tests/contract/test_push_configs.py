@@ -215,7 +215,7 @@ async def test_where_the_last_config_is_gone_nothing_is_due_any_more(push: Pushe
     await push.configs.delete(push.key(), "p-1")
     before = await push.chat.head("t-m-1")
     for _ in range(2):
-        await push.configs.nobody_listens(before)
+        await push.configs.unsubscribe(before)
     for generation in (1, 2):
         await push.configs.clear(push.key(), generation)
     head = await push.chat.store.append(begun.lease, begun.head, push.chat.says(begun.head))
@@ -234,7 +234,7 @@ async def test_who_has_begun_to_listen_meanwhile_is_not_forgotten(push: Pushes) 
     before = await push.chat.head("t-m-1")
     await push.configs.clear(push.key(), 2)
     await push.configs.put(push.key(), a_config("p-2"))
-    await push.configs.nobody_listens(before)
+    await push.configs.unsubscribe(before)
     await push.chat.store.append(begun.lease, begun.head, push.chat.says(begun.head))
     assert await push.due_events() == {3}
 
@@ -242,7 +242,7 @@ async def test_who_has_begun_to_listen_meanwhile_is_not_forgotten(push: Pushes) 
 async def test_that_nobody_listens_to_a_task_that_is_not_there_leaves_nothing(push: Pushes) -> None:
     head = (await starts(push)).head
     gone = replace(head, key=push.key("t-never"), push_epoch=1)
-    await push.configs.nobody_listens(gone)
+    await push.configs.unsubscribe(gone)
     assert await push.chat.store.head(gone.key) is None
 
 
@@ -268,8 +268,8 @@ async def fail(push: Pushes, claim: Any) -> None:
     await push.configs.fail(claim, failure="no", next_at=push.clock.now(), due_at=push.clock.now())
 
 
-async def bury(push: Pushes, claim: Any) -> None:
-    await push.configs.bury(claim, cursor=2, failure="no", until=push.clock.now())
+async def give_up(push: Pushes, claim: Any) -> None:
+    await push.configs.give_up(claim, cursor=2, failure="no", until=push.clock.now())
 
 
 async def advance(push: Pushes, claim: Any) -> None:
@@ -283,7 +283,7 @@ async def disable(push: Pushes, claim: Any) -> None:
 @pytest.mark.parametrize(
     ("act", "how"),
     [
-        *((act, "deleted") for act in (settle, fail, bury, advance, disable)),
+        *((act, "deleted") for act in (settle, fail, give_up, advance, disable)),
         *((settle, how) for how in ("replaced", "another's", "deleted and made anew")),
     ],
 )
@@ -356,8 +356,8 @@ async def test_what_is_given_up_is_counted_and_may_be_driven_again(push: Pushes)
     await starts(push, a_config())
     now = push.clock.now()
     await push.configs.fail(await push.claimed(), failure="HTTP 500", next_at=now, due_at=now)
-    claim = await push.configs.bury(await push.claimed(), cursor=2, failure="HTTP 503", until=now)
-    claim = await push.configs.bury(claim, cursor=3, failure="HTTP 503", until=now)
+    claim = await push.configs.give_up(await push.claimed(), cursor=2, failure="HTTP 503", until=now)
+    claim = await push.configs.give_up(claim, cursor=3, failure="HTTP 503", until=now)
     await push.configs.settle(claim, cursor=3)
     after = await push.delivery()
     assert (after.cursor, after.dead, after.dead_from, after.tries, after.failure) == (3, 2, 2, 1, "HTTP 503")
@@ -373,7 +373,7 @@ async def test_what_was_given_up_may_be_driven_again_to_the_config_in_its_place(
     await starts(push, a_config())
     until = push.clock.now()
     await push.configs.settle(
-        await push.configs.bury(await push.claimed(), cursor=2, failure="HTTP 404", until=until), cursor=3
+        await push.configs.give_up(await push.claimed(), cursor=2, failure="HTTP 404", until=until), cursor=3
     )
     await push.configs.put(push.key(), a_config(url="https://hooks.test/right"))
     after = await push.delivery()

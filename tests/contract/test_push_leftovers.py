@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from aion_core.memory.queues import MemoryPushQueue
-from aion_core.memory.table import TableCall, TableFaults, MemoryTable
+from aion_core.memory.table import MemoryTable, TableCall, TableFaults
 from aion_core.ports import POST_SECONDS, Delivered, PostOutcome, PushWakeUp
 from aion_core.ports.table import Delete
 from aion_core.push.delivery import CLAIM_SECONDS, PushDelivery

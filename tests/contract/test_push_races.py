@@ -145,7 +145,7 @@ async def test_whoever_records_as_it_is_found_that_nobody_listens_any_more_hears
     await here.configs.put(here.key(), a_config())
     await here.configs.delete(here.key(), "p-1")
     known = await here.chat.head("t-m-1")
-    tasks.meanwhile(lambda: there.configs.nobody_listens(known))
+    tasks.meanwhile(lambda: there.configs.unsubscribe(known))
     head = await here.chat.store.append(turn.lease, known, here.chat.says(known))
     assert (head.generation, head.push_events) == (3, None)
     assert await here.due_events() == set()

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from aion_core.errors import StoreError
-from aion_core.ports.schema import BY_AGENT, BY_CONTEXT, TIMERS, TTL_ATTRIBUTE, STATE
+from aion_core.ports.schema import BY_AGENT, BY_CONTEXT, STATE, TIMERS, TTL_ATTRIBUTE
 from aion_core.ports.table import (
     LAST,
     Both,

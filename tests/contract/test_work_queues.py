@@ -53,7 +53,7 @@ class MemoryBelfry:
     def __init__(self, clock: ManualClock) -> None:
         self.work_queue, self._clock = MemoryWorkQueue(clock), clock
         self._heard: list[WakeUp] = []
-        self.work_queue.answered_by(self._hear)
+        self.work_queue.handled_by(self._hear)
         self.work_queue.open()
 
     async def heard(self) -> list[WakeUp]:

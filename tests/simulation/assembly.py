@@ -44,11 +44,11 @@ PUSH_OPERATIONS = {
     "delete": "register",
     "claim": "push_claim",
     "clear": "push_clear",
-    "nobody_listens": "push_clear",
+    "unsubscribe": "push_clear",
     "claim_expired": "push_sweep",
     "overdue": "push_overdue",
     "deliveries": "push_read",
-    **dict.fromkeys(("advance", "settle", "fail", "bury", "disable"), "push_move"),
+    **dict.fromkeys(("advance", "settle", "fail", "give_up", "disable"), "push_move"),
 }
 """Names of the operations of push configs in the kinds of side effect."""
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from aion_core.ports import POST_SECONDS, Delivered, WebhookGone, PushEvents
+from aion_core.ports import POST_SECONDS, Delivered, PushEvents, WebhookGone
 from aion_core.protocol.types import TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 from tests.simulation import assembly
 from tests.simulation.facts import is_undisturbed

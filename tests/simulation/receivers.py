@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aion_core.ports import Delivered, WebhookGone, PostOutcome, WebhookRejected, Unreachable
+from aion_core.ports import Delivered, PostOutcome, Unreachable, WebhookGone, WebhookRejected
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

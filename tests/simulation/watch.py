@@ -100,7 +100,7 @@ class Watch:
         history, task, config_id = self._history, keys.task_of(key), keys.push_config_of(key.sort)
         if is_deleted:
             history.deleted[task, config_id] = at
-        elif operation.method in ("claim", "advance", "bury"):
+        elif operation.method in ("claim", "advance", "give_up"):
             history.claims[process.name, task, config_id] = at
         elif operation.method in ("create", "follow_up", "put"):
             # A config that is replaced goes on where it was.

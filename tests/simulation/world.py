@@ -387,7 +387,7 @@ class World:
             history.claimed_pushes.append(first.task)
             if not history.faults and not history.deaths and self.receiver is fine:
                 history.surprises.append(f"I16: {process.name} had to wake {first}, and nothing had gone wrong.")
-        elif made.method == "bury" and made.options["failure"] == assembly.SPARED:
+        elif made.method == "give_up" and made.options["failure"] == assembly.SPARED:
             history.surprises.append(f"I8: {process.name} gave up what it had not tried: {result.delivery}.")
         elif made.method == "fail" and made.options["failure"] == assembly.SPARED:
             history.spared[first.delivery.task, first.delivery.config_id] += 1

@@ -134,7 +134,7 @@ def parts(
     if webhooks is not None:
         configs = MemoryPushConfigs(tasks, clock)
         delivery = PushDelivery(store, configs, push_queue, webhooks, render, clock, chance=lambda: 0.0)
-        push_queue.answered_by(delivery.answer)
+        push_queue.handled_by(delivery.answer)
         events = {"test": push_events}
         registry = PushRegistry(configs, push_queue, store, task_list, allowed or WebhookPolicy(), clock, events=events)
         push = Push(configs, push_queue, delivery, registry)
@@ -151,7 +151,7 @@ def parts(
         **options,
     )
     worker = Worker(store, runner, work_queue, clock)
-    work_queue.answered_by(worker.answer)
+    work_queue.handled_by(worker.answer)
     policies = {"test": double_texting}
     service = TaskService(
         store, worker, work_queue, clock, double_texting=policies, blocking_wait=blocking_wait, replies=replies

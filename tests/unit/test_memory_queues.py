@@ -35,7 +35,7 @@ async def test_a_bell_that_was_not_answered_is_heard_again_later_each_time(
     clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     work_queue, listener = MemoryWorkQueue(clock), Listener(failures=2)
-    work_queue.answered_by(listener)
+    work_queue.handled_by(listener)
     await work_queue.enqueue(WAKE_UP)
     await settle()
     for seconds, heard in ((0.9, 1), (0.2, 2), (1.9, 2), (0.2, 3), (3600, 3)):
@@ -50,7 +50,7 @@ async def test_a_bell_that_was_not_answered_is_heard_again_later_each_time(
 
 async def test_a_bell_that_is_never_answered_is_dead_after_its_tries(clock: ManualClock) -> None:
     work_queue, listener = MemoryWorkQueue(clock), Listener(failures=100)
-    work_queue.answered_by(listener)
+    work_queue.handled_by(listener)
     await work_queue.enqueue(WAKE_UP)
     for _ in range(MAX_RECEIVES):
         await settle()
@@ -68,7 +68,7 @@ async def test_a_bell_that_fails_holds_up_no_other(clock: ManualClock) -> None:
             raise ValueError
         heard.append(wake_up)
 
-    work_queue.answered_by(answer)
+    work_queue.handled_by(answer)
     await work_queue.enqueue(WAKE_UP)
     await work_queue.enqueue(WakeUp(WAKE_UP.context, 1))
     await settle()
@@ -86,7 +86,7 @@ async def test_it_is_quiet_when_everything_is_answered_and_what_the_answers_rang
         if len(heard) < 3:
             await work_queue.enqueue(WakeUp(WAKE_UP.context, len(heard)))
 
-    work_queue.answered_by(answer)
+    work_queue.handled_by(answer)
     await work_queue.quiet()
     await work_queue.enqueue(WAKE_UP)
     await work_queue.quiet()
@@ -95,7 +95,7 @@ async def test_it_is_quiet_when_everything_is_answered_and_what_the_answers_rang
 
 async def test_it_is_not_quiet_while_a_thread_has_just_rung(clock: ManualClock) -> None:
     work_queue, listener = MemoryWorkQueue(clock), Listener()
-    work_queue.answered_by(listener)
+    work_queue.handled_by(listener)
     work_queue.open()
     thread = threading.Thread(target=work_queue.enqueue_from_thread, args=(WAKE_UP,))
     thread.start()
@@ -106,7 +106,7 @@ async def test_it_is_not_quiet_while_a_thread_has_just_rung(clock: ManualClock) 
 
 async def test_closed_bells_are_heard_no_more(clock: ManualClock) -> None:
     work_queue, listener = MemoryWorkQueue(clock), Listener()
-    work_queue.answered_by(listener)
+    work_queue.handled_by(listener)
     await work_queue.enqueue(WAKE_UP, delay=10)
     await asyncio.to_thread(work_queue.enqueue_from_thread, WAKE_UP, delay=10)
     work_queue.close()
@@ -117,7 +117,7 @@ async def test_closed_bells_are_heard_no_more(clock: ManualClock) -> None:
 
 def test_what_a_thread_has_rung_before_there_is_an_event_loop_is_heard_when_there_is_one(clock: ManualClock) -> None:
     work_queue, listener = MemoryWorkQueue(clock), Listener()
-    work_queue.answered_by(listener)
+    work_queue.handled_by(listener)
     work_queue.enqueue_from_thread(WAKE_UP)
 
     async def enqueue() -> None:

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from aion_core.errors import StoreError, StoreUnavailable
-from aion_core.memory.table import TableCall, TableFaults, MemoryTable
+from aion_core.memory.table import MemoryTable, TableCall, TableFaults
 from aion_core.ports.schema import TIMERS
 from aion_core.ports.table import (
     CONDITION_FAILED,

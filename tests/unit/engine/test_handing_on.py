@@ -42,7 +42,7 @@ async def let_all_end(made: Parts, call: Call, clock: ManualClock) -> None:
 
 def with_invocations(made: Parts, clock: ManualClock) -> None:
     """Let each bell be answered by a process that ends after 15 minutes."""
-    made.work_queue.answered_by(lambda wake_up: made.worker.answer(wake_up, until=clock.now() + INVOCATION))
+    made.work_queue.handled_by(lambda wake_up: made.worker.answer(wake_up, until=clock.now() + INVOCATION))
 
 
 async def test_a_job_of_forty_minutes_has_one_log_and_no_step_runs_twice() -> None:
@@ -174,7 +174,7 @@ async def test_stopping_process_hands_its_turn_on_and_ends_its_streams() -> None
     async def hear(wake_up: WakeUp) -> None:
         work_queue.append(wake_up)
 
-    made.work_queue.answered_by(hear)
+    made.work_queue.handled_by(hear)
     began = clock.now()
     stopping.now.set()
     for work in list(call.work):

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from aion_core.ports import Blocked, Delivered, WebhookGone, PostOutcome, WebhookRejected, Unreachable
+from aion_core.ports import Blocked, Delivered, PostOutcome, Unreachable, WebhookGone, WebhookRejected
 from aion_core.push.attempts import SPARED
 from aion_core.push.circuit_breaker import IN_VAIN_SECONDS, MOST_RECEIVERS, SPARED_SECONDS, STRIKES, CircuitBreaker
 from tests.support.receiver import Behaviour, Post, answers, receiving

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aion_core.ports import Blocked, Delivered, WebhookGone, PostOutcome, WebhookRejected, Unreachable
+from aion_core.ports import Blocked, Delivered, PostOutcome, Unreachable, WebhookGone, WebhookRejected
 from aion_core.push.client import PinnedWebhookClient, retry_after
 from aion_core.push.ssrf import WebhookPolicy
 from tests.support.clock import ManualClock

@@ -11,7 +11,16 @@ from datetime import timedelta
 import pytest
 
 from aion_core.memory.queues import MemoryWorkQueue
-from aion_core.ports import ContextKey, Delivered, ExpiredPushTimer, PostOutcome, PushConfig, PushWakeUp, WebhookRejected, TaskKey
+from aion_core.ports import (
+    ContextKey,
+    Delivered,
+    ExpiredPushTimer,
+    PostOutcome,
+    PushConfig,
+    PushWakeUp,
+    TaskKey,
+    WebhookRejected,
+)
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.push import schedule
 from aion_core.push.delivery import PushDelivery

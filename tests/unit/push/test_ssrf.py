@@ -200,7 +200,9 @@ def test_a_network_that_is_allowed_opens_no_way_to_a_clouds_credentials() -> Non
 
 def test_a_deployment_may_name_the_hosts_that_it_calls() -> None:
     """R91."""
-    named = WebhookPolicy.beside("https://a.example.com", hosts=["hooks.example.org", ".partner.example"], ports=[443, 9443])
+    named = WebhookPolicy.beside(
+        "https://a.example.com", hosts=["hooks.example.org", ".partner.example"], ports=[443, 9443]
+    )
     for url in ("https://hooks.example.org/", "https://HOOKS.example.org:9443/", "https://eu.partner.example/"):
         check_url(url, named)
     for url in (

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from aion_core.errors import ConfigurationError, StoreCorrupt, StoreError, StoreUnavailable
-from aion_core.ports.schema import ARTIFACTS, TIMERS, TTL_ATTRIBUTE, PERMANENT_FOLDER
+from aion_core.ports.schema import ARTIFACTS, PERMANENT_FOLDER, TIMERS, TTL_ATTRIBUTE
 from aion_core.ports.table import Change, Delete, Key, Put, TokenReused, Update, WriteRefused
 from aion_core.sqlite.blobs import SQLiteBlobs
 from aion_core.sqlite.database import Database

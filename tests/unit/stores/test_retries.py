@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import pytest
 
 from aion_core.errors import LeaseLost, StoreUnavailable
-from aion_core.memory.table import TableCall, TableFaults, MemoryTable
+from aion_core.memory.table import MemoryTable, TableCall, TableFaults
 from aion_core.ports import ContextKey
 from aion_core.ports.table import CONFLICT, FINE, Absent, Change, Check, Exists, Key, Put, Update, Write, WriteRefused
 from aion_core.stores import keys, retries
@@ -94,7 +94,9 @@ def test_refused_writes_are_planned_anew() -> None:
 
 
 def test_clearing_the_way_needs_another_plan() -> None:
-    outcome, attempts, _ = committed(Planned(), TransactionPlan("never", BOTH[:1], again=True), TransactionPlan("done", BOTH[1:]))
+    outcome, attempts, _ = committed(
+        Planned(), TransactionPlan("never", BOTH[:1], again=True), TransactionPlan("done", BOTH[1:])
+    )
     assert (outcome, attempts) == ("done", [0, 1])
 
 
@@ -110,7 +112,9 @@ def adding(number: int) -> list[Write]:
 @pytest.mark.parametrize(("second", "counted"), [(adding(1), 1), (adding(2), 3)], ids=["same writes", "other writes"])
 def test_token_is_that_of_its_writes(second: list[Write], counted: int) -> None:
     """After a lost answer the same writes are not made twice; others have a token of their own."""
-    _, attempts, table = committed(Planned("lost"), TransactionPlan("first", adding(1)), TransactionPlan("second", second))
+    _, attempts, table = committed(
+        Planned("lost"), TransactionPlan("first", adding(1)), TransactionPlan("second", second)
+    )
     assert attempts == [0, 1]
     item, _ = run(table.get(A))
     assert item is not None
