@@ -26,7 +26,7 @@ from aion_core.tasks import projection
 
 logger = logging.getLogger(__name__)
 
-SPARED = "not tried: its host has just kept other posts of the same owner waiting"
+SKIPPED = "not tried: its host has just kept other posts of the same owner waiting"
 """What went wrong with a try that was not made."""
 
 
@@ -38,18 +38,18 @@ class DeliveryAttempts:
         self._clock, self._traces = clock, traces
         self._patience = CircuitBreaker()
 
-    async def make(self, claim: Claim, entry: Numbered, *, may_be_spared: bool) -> PostOutcome:
+    async def make(self, claim: Claim, entry: Numbered, *, may_be_skipped: bool) -> PostOutcome:
         """Post the event for the claim's config, once, and return what came of it.
 
-        Where it `may_be_spared`, and others have just waited for its receiver in vain, it counts as failed unmade.
+        Where it `may_be_skipped`, and others have just waited for its receiver in vain, it counts as failed unmade.
         Raises StoreUnavailable where the task that a v0.3 receiver is told cannot be read now.
         """
         task = claim.delivery.task
         config = claim.config
         if config is None:
             return Unreachable("what is kept of the config cannot be read")
-        if self._patience.spares(task.owner, config.url, self._clock.now()) and may_be_spared:
-            return Unreachable(SPARED)
+        if self._patience.is_open(task.owner, config.url, self._clock.now()) and may_be_skipped:
+            return Unreachable(SKIPPED)
         try:
             snapshot = await self._snapshot(task, entry) if config.version is PushVersion.V03 else None
             notification = Notification(

@@ -10,23 +10,23 @@ from datetime import datetime, timedelta
 
 from aion_core.ports import Delivered, PostOutcome, WebhookGone
 
-IN_VAIN_SECONDS = 5.0
+SLOW_SECONDS = 5.0
 """A post that failed and took so long has kept us waiting; one that is refused at once costs nothing."""
 
-STRIKES = 3
+FAILURES_TO_OPEN = 3
 """After so many in a row the next ones are spared."""
 
-SPARED_SECONDS = 120.0
+OPEN_SECONDS = 120.0
 """For so long; then one is made, by which the receiver may show that it is well again."""
 
-MOST_RECEIVERS = 1000
+MAX_RECEIVERS = 1000
 """How many are remembered, those that were heard of last."""
 
 
 @dataclass(slots=True)
 class _Waited:
-    strikes: int = 0
-    spared_until: datetime | None = None
+    failures: int = 0
+    open_until: datetime | None = None
 
 
 @dataclass(slots=True)
@@ -35,27 +35,27 @@ class CircuitBreaker:
 
     _receivers: dict[tuple[str, str], _Waited] = field(default_factory=dict)
 
-    def spares(self, owner: str, url: str, now: datetime) -> bool:
+    def is_open(self, owner: str, url: str, now: datetime) -> bool:
         """Tell whether a try is to be spared; where it is not, and was until now, it is the one that is made."""
         waited = self._receivers.get(_receiver(owner, url))
-        if waited is None or waited.spared_until is None:
+        if waited is None or waited.open_until is None:
             return False
-        if now < waited.spared_until:
+        if now < waited.open_until:
             return True
         # One at a time: those beside it, or behind it, are spared until it is known how it went.
-        waited.spared_until = now + timedelta(seconds=SPARED_SECONDS)
+        waited.open_until = now + timedelta(seconds=OPEN_SECONDS)
         return False
 
     def note(self, owner: str, url: str, outcome: PostOutcome, seconds: float, now: datetime) -> None:
         """Note how a post went, and how long it took."""
         receiver = _receiver(owner, url)
         waited = self._receivers.pop(receiver, _Waited())
-        if isinstance(outcome, Delivered | WebhookGone) or seconds < IN_VAIN_SECONDS:
+        if isinstance(outcome, Delivered | WebhookGone) or seconds < SLOW_SECONDS:
             return
-        waited.strikes += 1
-        if waited.strikes >= STRIKES:
-            waited.spared_until = now + timedelta(seconds=SPARED_SECONDS)
-        while len(self._receivers) >= MOST_RECEIVERS:
+        waited.failures += 1
+        if waited.failures >= FAILURES_TO_OPEN:
+            waited.open_until = now + timedelta(seconds=OPEN_SECONDS)
+        while len(self._receivers) >= MAX_RECEIVERS:
             del self._receivers[next(iter(self._receivers))]
         self._receivers[receiver] = waited
 

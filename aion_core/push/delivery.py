@@ -216,7 +216,7 @@ class PushDelivery:
                 return
             # Nothing is given up but by a try that was made.
             is_last = claim.delivery.tries >= len(self._retry_seconds)
-            outcome = await self._tries.make(claim, entry, may_be_spared=not is_last)
+            outcome = await self._tries.make(claim, entry, may_be_skipped=not is_last)
             match outcome:
                 case Delivered():
                     cursor, delivered = entry.generation, True

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from aion_core.memory.metrics import MemoryMetrics
 from aion_core.ports import Notification, PushConfig, PushWakeUp, TaskKey, WakeUp, WebhookRequest
-from aion_core.push.attempts import SPARED as SPARED
+from aion_core.push.attempts import SKIPPED as SKIPPED
 from aion_core.push.delivery import PushDelivery
 from aion_core.stores import keys, push_configs, timers
 from aion_core.stores.limits import TableRateLimits

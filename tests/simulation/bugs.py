@@ -317,9 +317,9 @@ BUGS = [
         Edit(
             PushDelivery,
             "_post_all",
-            "outcome = await self._tries.make(claim, entry, may_be_spared=not is_last)",
+            "outcome = await self._tries.make(claim, entry, may_be_skipped=not is_last)",
             "claim = await self._configs.advance(claim, cursor=entry.generation, until=self._claimed_until()); "
-            "outcome = await self._tries.make(claim, entry, may_be_spared=not is_last)",
+            "outcome = await self._tries.make(claim, entry, may_be_skipped=not is_last)",
         ),
         scenarios=TOLD,
         aims=tuple(Aim(Fault.CRASH_BEFORE, "webhook.post", number) for number in range(1, 4)),
@@ -380,10 +380,10 @@ BUGS = [
         scenarios=TOLD,
     ),
     bug(
-        "gives up what it has spared",
+        "gives up an event by an attempt that was skipped",
         "I8",
-        Edit(DeliveryAttempts, "make", "self._clock.now()) and may_be_spared:", "self._clock.now()):"),
-        Edit(CircuitBreaker, "note", "if waited.strikes >= STRIKES:", "if True:"),
+        Edit(DeliveryAttempts, "make", "self._clock.now()) and may_be_skipped:", "self._clock.now()):"),
+        Edit(CircuitBreaker, "record", "if circuit.failures >= FAILURES_TO_OPEN:", "if True:"),
         scenarios=TOLD,
     ),
     bug(

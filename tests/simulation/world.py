@@ -387,9 +387,9 @@ class World:
             history.claimed_pushes.append(first.task)
             if not history.faults and not history.deaths and self.receiver is fine:
                 history.surprises.append(f"I16: {process.name} had to wake {first}, and nothing had gone wrong.")
-        elif made.method == "give_up" and made.options["failure"] == assembly.SPARED:
+        elif made.method == "give_up" and made.options["failure"] == assembly.SKIPPED:
             history.surprises.append(f"I8: {process.name} gave up what it had not tried: {result.delivery}.")
-        elif made.method == "fail" and made.options["failure"] == assembly.SPARED:
+        elif made.method == "fail" and made.options["failure"] == assembly.SKIPPED:
             history.spared[first.delivery.task, first.delivery.config_id] += 1
 
     def lease_taken(self, process: Process) -> None:

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from aion_core.ports import Blocked, Delivered, PostOutcome, Unreachable, WebhookGone, WebhookRejected
-from aion_core.push.attempts import SPARED
-from aion_core.push.circuit_breaker import IN_VAIN_SECONDS, MOST_RECEIVERS, SPARED_SECONDS, STRIKES, CircuitBreaker
+from aion_core.push.attempts import SKIPPED
+from aion_core.push.circuit_breaker import FAILURES_TO_OPEN, MAX_RECEIVERS, OPEN_SECONDS, SLOW_SECONDS, CircuitBreaker
 from tests.support.receiver import Behaviour, Post, answers, receiving
 from tests.unit.push.pushing import Pushing, ids
 
@@ -24,14 +24,14 @@ def waits_for_nothing(patience: CircuitBreaker, times: int, *, owner: str = "ann
 def test_a_receiver_that_was_waited_for_in_vain_is_spared_for_a_while() -> None:
     """R94: at all its paths; then one post is made, and those beside it are spared."""
     patience = CircuitBreaker()
-    waits_for_nothing(patience, STRIKES - 1)
-    assert not patience.spares("ann", HOOK, NOW)
+    waits_for_nothing(patience, FAILURES_TO_OPEN - 1)
+    assert not patience.is_open("ann", HOOK, NOW)
     waits_for_nothing(patience, 1)
-    assert patience.spares("ann", "https://hooks.example.org/another", NOW)
-    later = NOW + timedelta(seconds=SPARED_SECONDS)
-    assert [patience.spares("ann", HOOK, later) for _ in range(3)] == [False, True, True]
+    assert patience.is_open("ann", "https://hooks.example.org/another", NOW)
+    later = NOW + timedelta(seconds=OPEN_SECONDS)
+    assert [patience.is_open("ann", HOOK, later) for _ in range(3)] == [False, True, True]
     patience.note("ann", HOOK, Delivered(), 0.1, later)
-    assert not patience.spares("ann", HOOK, later)
+    assert not patience.is_open("ann", HOOK, later)
 
 
 @pytest.mark.parametrize(
@@ -41,27 +41,27 @@ def test_a_receiver_that_was_waited_for_in_vain_is_spared_for_a_while() -> None:
 def test_nobody_else_is_spared_for_it(owner: str, url: str) -> None:
     """R94: neither another client's webhook at the same host, nor another host or port."""
     patience = CircuitBreaker()
-    waits_for_nothing(patience, STRIKES)
-    assert not patience.spares(owner, url, NOW)
+    waits_for_nothing(patience, FAILURES_TO_OPEN)
+    assert not patience.is_open(owner, url, NOW)
 
 
 @pytest.mark.parametrize(
     ("outcome", "seconds"),
-    [(Delivered(), 19.0), (WebhookGone(), 19.0), (WebhookRejected(500), 0.1), (Unreachable("no connection"), IN_VAIN_SECONDS - 0.1), (Blocked("why"), 0.0)],
+    [(Delivered(), 19.0), (WebhookGone(), 19.0), (WebhookRejected(500), 0.1), (Unreachable("no connection"), SLOW_SECONDS - 0.1), (Blocked("why"), 0.0)],
 )  # fmt: skip
 def test_what_keeps_nobody_waiting_or_is_heard_begins_the_count_anew(outcome: PostOutcome, seconds: float) -> None:
     patience = CircuitBreaker()
-    waits_for_nothing(patience, STRIKES - 1)
+    waits_for_nothing(patience, FAILURES_TO_OPEN - 1)
     patience.note("ann", HOOK, outcome, seconds, NOW)
-    waits_for_nothing(patience, STRIKES - 1)
-    assert not patience.spares("ann", HOOK, NOW)
+    waits_for_nothing(patience, FAILURES_TO_OPEN - 1)
+    assert not patience.is_open("ann", HOOK, NOW)
 
 
 def test_what_is_remembered_is_bounded() -> None:
     patience = CircuitBreaker()
-    for number in range(3 * MOST_RECEIVERS):
+    for number in range(3 * MAX_RECEIVERS):
         waits_for_nothing(patience, 1, url=f"https://h{number}.example.org/")
-    assert len(patience._receivers) == MOST_RECEIVERS
+    assert len(patience._receivers) == MAX_RECEIVERS
 
 
 def hangs(pushing: list[Pushing], seconds: float = 20.0) -> Behaviour:
@@ -81,13 +81,13 @@ async def test_a_receiver_that_hangs_with_many_tasks_is_tried_a_few_times_and_ke
         pushing = Pushing()
         made.append(pushing)
         tasks = []
-        for number in range(4 * STRIKES):
+        for number in range(4 * FAILURES_TO_OPEN):
             tasks.append(await pushing.send({"id": "p", "url": hung.url(f"/{number}")}, f"{number}"))
             await pushing.rests(tasks[-1], lambda delivery: delivery.tries >= 1)
         # Those that had begun before it was known, earlier tasks' second tries, are made.
         in_vain = len(hung.posts)
-        assert STRIKES <= in_vain < 2 * STRIKES
-        assert {state.failure for state in await pushing.state(tasks[-1])} == {SPARED}
+        assert FAILURES_TO_OPEN <= in_vain < 2 * FAILURES_TO_OPEN
+        assert {state.failure for state in await pushing.state(tasks[-1])} == {SKIPPED}
         task = await pushing.send({"id": "p", "url": other.url()}, "other")
         await pushing.rests(task, lambda delivery: delivery.cursor == 3)
         assert other.ids == ids(task, 2, 3)
@@ -112,7 +112,7 @@ async def test_nothing_is_given_up_without_a_last_try_that_was_made() -> None:
         # Each post moves the clock, so that a second try may follow before anybody looks.
         state = await pushing.rests(task, lambda delivery: delivery.tries >= 1)
         while state.next_at is not None:
-            for number in range(STRIKES):
+            for number in range(FAILURES_TO_OPEN):
                 more = await pushing.send({"id": "p", "url": hung.url()}, f"{state.tries}-{number}")
                 await pushing.rests(more, lambda delivery: delivery.tries >= 1)
             before, tries = len(hung.posts), state.tries
