@@ -114,9 +114,9 @@ def build_erasure(settings: Settings) -> "Erasure":
         table = SQLiteTable(settings.sqlite_folder / TABLE_FILE, clock)
         objects = SQLiteObjectVersions(SQLiteBlobs(settings.sqlite_folder / BLOBS_FILE, clock, retention=retention))
     else:
+        from aion_core.aws.blobs import S3ObjectVersions
         from aion_core.aws.client import WORKERS, AwsClient
         from aion_core.aws.dynamodb_table import DynamoDBTable
-        from aion_core.aws.object_versions import S3ObjectVersions
 
         executor = ThreadPoolExecutor(WORKERS)
         table = DynamoDBTable(AwsClient("dynamodb", executor), name=settings.table)

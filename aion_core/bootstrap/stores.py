@@ -144,7 +144,7 @@ def _on_aws(settings: Settings, clock: Clock) -> Resources:
 
 
 def _in_files(settings: Settings, clock: Clock) -> Resources:
-    from aion_core.memory.cipher import MemoryCipher
+    from aion_core.memory.services import MemoryCipher
     from aion_core.sqlite.blobs import SQLiteBlobs
     from aion_core.sqlite.queues import SQLitePushQueue, SQLiteQueue, SQLiteWorkQueue, open_queues
     from aion_core.sqlite.table import SQLiteTable
@@ -184,9 +184,8 @@ def local_key(file: Path) -> bytes:
 
 
 def _in_memory(settings: Settings, clock: Clock) -> Resources:
-    from aion_core.memory.blobs import MemoryBlobs
-    from aion_core.memory.cipher import MemoryCipher
     from aion_core.memory.queues import MemoryPushQueue, MemoryWorkQueue
+    from aion_core.memory.services import MemoryBlobs, MemoryCipher
     from aion_core.memory.table import MemoryTable
 
     return Resources(MemoryTable(clock), MemoryBlobs(), MemoryWorkQueue(clock), MemoryPushQueue(clock), MemoryCipher())

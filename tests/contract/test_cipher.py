@@ -10,7 +10,7 @@ import pytest
 from aion_core.aws.cipher import KEY_LIFE, KEYS_AT_HAND, KMSCipher
 from aion_core.aws.client import AwsClient
 from aion_core.errors import StoreCorrupt, StoreError, StoreUnavailable
-from aion_core.memory.cipher import MemoryCipher
+from aion_core.memory.services import MemoryCipher
 from aion_core.ports import Cipher
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack

@@ -17,9 +17,9 @@ from langgraph.types import StreamWriter
 
 from aion.langgraph.stream import emit_message
 from aion_core.agents.langgraph.agent import LangGraphAgent
+from aion_core.aws.blobs import S3ObjectVersions
 from aion_core.aws.client import AwsClient
 from aion_core.aws.dynamodb_table import DynamoDBTable
-from aion_core.aws.object_versions import S3ObjectVersions
 from aion_core.bootstrap.operator import owner_of_key
 from aion_core.clock import SystemClock
 from aion_core.memory.queues import MemoryWorkQueue

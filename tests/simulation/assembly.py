@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from aion_core.memory.metrics import MemoryMetrics
+from aion_core.memory.services import MemoryMetrics
 from aion_core.ports import Notification, PushConfig, PushWakeUp, TaskKey, WakeUp, WebhookRequest
 from aion_core.push.attempts import SKIPPED as SKIPPED
 from aion_core.push.delivery import PushDelivery

@@ -8,8 +8,7 @@ from random import Random
 from typing import Any
 
 from aion_core.errors import StoreUnavailable
-from aion_core.memory.blobs import MemoryBlobs
-from aion_core.memory.cipher import MemoryCipher
+from aion_core.memory.services import MemoryBlobs, MemoryCipher
 from aion_core.memory.table import MemoryTable
 from aion_core.ports import ContextKey, PushWakeUp, TaskKey, TurnRequest, WakeUp
 from aion_core.ports.table_semantics import TOKEN_LIFE

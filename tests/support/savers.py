@@ -10,7 +10,7 @@ from botocore.exceptions import EndpointConnectionError
 
 from aion_core.aws.client import AwsClient
 from aion_core.aws.dynamodb_table import DynamoDBTable
-from aion_core.memory.blobs import MemoryBlobs
+from aion_core.memory.services import MemoryBlobs
 from aion_core.ports import Blobs, Clock, ContextKey, TaskStore, TurnStarted
 from aion_core.ports.table import Table
 from aion_core.protocol.types import Message, Part, Role

@@ -10,8 +10,8 @@ from fastapi import FastAPI
 
 from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.clock import SystemClock
-from aion_core.memory.blobs import MemoryBlobs
 from aion_core.memory.queues import MemoryPushQueue, MemoryWorkQueue
+from aion_core.memory.services import MemoryBlobs
 from aion_core.ports import (
     Agent,
     AnswerAs,

@@ -13,7 +13,7 @@ from aion_core.aws.blobs import S3Blobs
 from aion_core.aws.cipher import KMSCipher
 from aion_core.aws.client import AwsClient
 from aion_core.aws.dynamodb_table import DynamoDBTable
-from aion_core.memory.blobs import MemoryBlobs
+from aion_core.memory.services import MemoryBlobs
 from aion_core.ports import Blobs, Cipher, Clock, TaskStore
 from aion_core.ports.table import Table
 from aion_core.stores.sessions import TableSessions

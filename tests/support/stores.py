@@ -9,8 +9,7 @@ from aion_core.aws.client import AwsClient
 from aion_core.aws.dynamodb_table import DynamoDBTable
 from aion_core.clock import SystemClock
 from aion_core.local.stack import LocalStack
-from aion_core.memory.blobs import MemoryBlobs
-from aion_core.memory.cipher import MemoryCipher
+from aion_core.memory.services import MemoryBlobs, MemoryCipher
 from aion_core.memory.table import MemoryTable
 from aion_core.ports import Clock, TaskKey
 from aion_core.ports.table import Table

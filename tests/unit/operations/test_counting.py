@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from aion_core.memory.metrics import MemoryMetrics
 from aion_core.memory.queues import MemoryPushQueue, MemoryWorkQueue
+from aion_core.memory.services import MemoryMetrics
 from aion_core.ports import Chunk, Emission, Metric, Paused, Reply, TurnRequest, TurnStarted
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.tasks.sweep import Sweep

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 import pytest
 
 from aion_core.errors import StoreUnavailable
-from aion_core.memory.blobs import MemoryBlobs
+from aion_core.memory.services import MemoryBlobs
 from aion_core.memory.table import MemoryTable
 from aion_core.ports import (
     ContextInUse,
