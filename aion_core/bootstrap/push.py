@@ -41,7 +41,7 @@ def push_delivery(
 
 def allowed(settings: Settings) -> WebhookPolicy:
     """Return which addresses a webhook may have."""
-    return WebhookPolicy.beside(
+    return WebhookPolicy.for_service(
         settings.base_url or NOWHERE,
         http=settings.push_http,
         ports=settings.push_ports,

@@ -1,8 +1,8 @@
-"""Which webhook may be called: its URL, and the addresses that its name has. Pure.
+"""SSRF protection: checks of webhook URLs and of their hosts' addresses. Pure.
 
-Security rules R1 and R2. A webhook's URL is a stranger's word: whoever registers one chooses where this deployment's
-own network posts to. So what may be called is said, and the rest is refused. A URL is checked when it is registered
-and at each try; the addresses of its name at each try, by whoever then connects to the very address that was checked.
+A client chooses the URL, and this deployment's network sends the request. Only URLs and addresses on an allow list are
+called. The URL is checked at its registration and at each attempt; the addresses at each attempt, by the transport that
+connects to them.
 """
 
 import ipaddress
@@ -25,17 +25,17 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^#]*)(?:#.*)?")
 _HOST_AND_PORT = re.compile(r"(\[[^\]]*\]|[^:]*)(?::([0-9]{1,5}))?")
 _LABEL = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
-"""The last label of what a resolver reads as an IPv4 address, in whatever way it is written (WHATWG URL, 3.5)."""
+"""Last label of an IPv4 address in any notation accepted by resolvers (WHATWG URL, 3.5)."""
 
-_INWARD = frozenset(
+_PRIVATE_DOMAINS = frozenset(
     {"localhost", "localdomain", "local", "internal", "intranet", "lan", "home", "corp", "onion", "arpa"}
 )
-"""Last labels of names that are no public host's."""
+"""Last labels of names without a public host."""
 
-_NEVER: tuple[Network, ...] = tuple(
+_ALWAYS_BLOCKED: tuple[Network, ...] = tuple(
     ipaddress.ip_network(network)
     for network in (
-        # Where clouds keep an instance's, a container's or a function's own credentials.
+        # Metadata services of clouds, with the credentials of instances, containers and functions.
         "169.254.0.0/16",
         "fe80::/10",
         "fd00:ec2::/32",
@@ -46,12 +46,12 @@ _NEVER: tuple[Network, ...] = tuple(
         "::/128",
     )
 )
-"""What no setting allows."""
+"""Networks that no setting allows."""
 
 _NOT_PUBLIC: tuple[Network, ...] = tuple(
     ipaddress.ip_network(network)
     for network in (
-        # Python calls these global, or has done so until lately.
+        # Global to Python, or to its recent versions.
         "192.88.99.0/24",
         "2001::/32",  # Teredo, with an IPv4 address inside
         "2001:10::/28",
@@ -63,25 +63,25 @@ _NOT_PUBLIC: tuple[Network, ...] = tuple(
 )
 
 _UNICAST = ipaddress.ip_network("2000::/3")
-"""All of IPv6 that is anybody's on the internet: no mapped or translated IPv4 address, nothing of a site or a link."""
+"""Global unicast IPv6: without mapped or translated IPv4 addresses, sites and links."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookPolicy:
-    """What a deployment lets webhooks be, beyond https to public addresses, or short of it."""
+    """Deployment's rules for webhooks; by default https to public addresses."""
 
     http: bool = False
-    """Whether http may be spoken too, and to any port: for development."""
+    """True to allow http and any port, for development."""
     ports: frozenset[int] = frozenset({443, 8443})
     hosts: frozenset[str] = frozenset()
-    """Where some are named, only these names may be called: a name that begins with a dot stands for all below it."""
+    """The only allowed hosts, unless empty; a leading dot allows all subdomains."""
     networks: tuple[Network, ...] = ()
-    """Addresses that may be called though they are not public, such as those of a VPC."""
+    """Allowed networks besides public addresses, such as a VPC's."""
     own: frozenset[tuple[str, int]] = frozenset()
-    """Hosts and ports of this very service: a webhook there would be a loop."""
+    """Hosts and ports of this service: a webhook there would be a loop."""
 
     @classmethod
-    def beside(
+    def for_service(
         cls,
         base_url: str,
         *,
@@ -90,7 +90,7 @@ class WebhookPolicy:
         hosts: Sequence[str] = (),
         networks: Sequence[str] = (),
     ) -> Self:
-        """Return what a service allows that is reached at `base_url`; raises ValueError for what is no network."""
+        """Return the policy of the service at `base_url`; raises ValueError for an invalid network."""
         return cls(
             http=http,
             ports=frozenset(ports) or cls().ports,
@@ -99,78 +99,78 @@ class WebhookPolicy:
             own=frozenset({_host_and_port(base_url)}),
         )
 
-    def and_beside(self, base_url: str) -> Self:
-        """Return what a service allows that is reached at this URL too; "" is none."""
+    def excluding(self, base_url: str) -> Self:
+        """Return the policy of a service with this additional URL; "" changes nothing."""
         return replace(self, own=self.own | {_host_and_port(base_url)}) if base_url else self
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookTarget:
-    """A URL that may be called, as it is called: all of it is ASCII, and nothing of it means two things."""
+    """Allowed URL in its normal form: ASCII, and unambiguous for every parser."""
 
     scheme: str
     host: str
     port: int
     path: str
-    """With its query."""
+    """Path and query."""
     address: Address | None = None
-    """Where the URL names an address instead of a host."""
+    """The host's address if the URL contains one instead of a name."""
 
     @property
     def authority(self) -> str:
-        """The host as a URL and the Host header have it."""
+        """Host and port as in the URL and the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
     @property
     def url(self) -> str:
-        """The whole of it."""
+        """The complete URL."""
         return f"{self.scheme}://{self.authority}{self.path}"
 
 
-def check_url(url: str, allowed: WebhookPolicy) -> WebhookTarget:
-    """Return what the URL names; raises WebhookBlocked for one that may not be called, and says why.
+def check_url(url: str, policy: WebhookPolicy) -> WebhookTarget:
+    """Return the target of the URL; raises WebhookBlocked with the reason if the policy does not allow it.
 
-    A name is only looked at: that its addresses may be called is for `check_addresses` to say.
+    A name is not looked up here: `check_addresses` checks its addresses.
     """
     if not url:
-        raise WebhookBlocked("it is missing: it is where notifications are to be posted to.")
+        raise WebhookBlocked("it is missing; notifications are posted to it.")
     if len(url) > MAX_URL_CHARACTERS:
-        raise WebhookBlocked(f"it has {len(url)} characters, and may have {MAX_URL_CHARACTERS}.")
+        raise WebhookBlocked(f"it has {len(url)} characters; the limit is {MAX_URL_CHARACTERS}.")
     if any(not character.isprintable() or character in ' \\"<>^`{|}' for character in url):
-        # Each of these is read in more than one way, or left out by some who read it.
-        raise WebhookBlocked("it holds a character that no URL has as it is: percent-encode it.")
+        # URL parsers disagree about these characters.
+        raise WebhookBlocked("it contains a character that is not allowed in URLs: percent-encode it.")
     whole = _URL.fullmatch(url)
     if whole is None:
-        raise WebhookBlocked("it is no absolute URL, such as https://example.com/webhook.")
+        raise WebhookBlocked("it is not an absolute URL such as https://example.com/webhook.")
     scheme, authority, path = whole[1].lower(), whole[2], whole[3]
-    if scheme != "https" and not (allowed.http and scheme == "http"):
-        raise WebhookBlocked("it has to begin with https://.")
+    if scheme != "https" and not (policy.http and scheme == "http"):
+        raise WebhookBlocked("it must begin with https://.")
     if not path.isascii():
         raise WebhookBlocked("its path or query is not ASCII: percent-encode it.")
     if "@" in authority:
-        raise WebhookBlocked("it holds a user name: say by `authentication` how the webhook knows this server.")
-    said = _HOST_AND_PORT.fullmatch(authority)
-    if said is None:
+        raise WebhookBlocked("it contains a user name: put the credentials into `authentication`.")
+    match = _HOST_AND_PORT.fullmatch(authority)
+    if match is None:
         raise WebhookBlocked("its host or its port cannot be read.")
-    host, address = _host(said[1])
-    port = int(said[2]) if said[2] else _DEFAULT_PORTS[scheme]
-    if not (port in allowed.ports or (allowed.http and 0 < port < 2**16)):
-        ports = " or ".join(map(str, sorted(allowed.ports)))
-        raise WebhookBlocked(f"its port is {port}, and may be {ports}.")
+    host, address = _host(match[1])
+    port = int(match[2]) if match[2] else _DEFAULT_PORTS[scheme]
+    if not (port in policy.ports or (policy.http and 0 < port < 2**16)):
+        ports = " or ".join(map(str, sorted(policy.ports)))
+        raise WebhookBlocked(f"its port is {port}; allowed is {ports}.")
     target = WebhookTarget(scheme, host, port, path if path.startswith("/") else f"/{path}", address)
-    if (host, port) in allowed.own:
+    if (host, port) in policy.own:
         raise WebhookBlocked("it is this service itself.")
-    _check_name(target, allowed)
+    _check_name(target, policy)
     if address is not None:
-        check_addresses(target, [host], allowed)
+        check_addresses(target, [host], policy)
     return target
 
 
-def check_addresses(target: WebhookTarget, addresses: Sequence[str], allowed: WebhookPolicy) -> Sequence[str]:
-    """Return the addresses, of which each may be called; raises WebhookBlocked where one may not, or there is none.
+def check_addresses(target: WebhookTarget, addresses: Sequence[str], policy: WebhookPolicy) -> Sequence[str]:
+    """Return the addresses if the policy allows each; raises WebhookBlocked for a blocked one, and without addresses.
 
-    One that may not be called is enough: of two that alternate, the next look-up may bring the other.
+    One blocked address is enough: DNS answers may alternate between two addresses.
     """
     checked = []
     for written in addresses:
@@ -178,7 +178,7 @@ def check_addresses(target: WebhookTarget, addresses: Sequence[str], allowed: We
             address = ipaddress.ip_address(written)
         except ValueError:
             raise WebhookBlocked("its host has an address that cannot be read.") from None
-        if not may_be_called(address, allowed.networks) or (str(address), target.port) in allowed.own:
+        if not is_allowed_address(address, policy.networks) or (str(address), target.port) in policy.own:
             raise WebhookBlocked("its host is at an address that is not public.")
         checked.append(str(address))
     if not checked:
@@ -186,68 +186,68 @@ def check_addresses(target: WebhookTarget, addresses: Sequence[str], allowed: We
     return checked
 
 
-def may_be_called(address: Address, networks: Sequence[Network] = ()) -> bool:
-    """Tell whether the address is public, or in one of these networks."""
-    if getattr(address, "scope_id", None) or any(address in network for network in _NEVER):
+def is_allowed_address(address: Address, networks: Sequence[Network] = ()) -> bool:
+    """Return True if the address is public, or in one of these networks."""
+    if getattr(address, "scope_id", None) or any(address in network for network in _ALWAYS_BLOCKED):
         return False
     if any(address in network for network in networks):
         return True
     if isinstance(address, ipaddress.IPv6Address) and address not in _UNICAST:
         return False
-    # A group is called global too.
+    # Python calls multicast groups global too.
     return address.is_global and not address.is_multicast and not any(address in network for network in _NOT_PUBLIC)
 
 
 def _host_and_port(base_url: str) -> tuple[str, int]:
     scheme, _, rest = base_url.partition("://")
-    said = _HOST_AND_PORT.match(rest.partition("/")[0])
-    host, port = said.groups() if said else ("", None)
+    match = _HOST_AND_PORT.match(rest.partition("/")[0])
+    host, port = match.groups() if match else ("", None)
     with suppress(WebhookBlocked):
         host = _host(host)[0]
     return host, int(port) if port else _DEFAULT_PORTS.get(scheme.lower(), 0)
 
 
 def _host(written: str) -> tuple[str, Address | None]:
-    """Return the host, and its address where it is one, in the one way that each is written."""
+    """Return the host in its normal form, and its address if it is one."""
     if written.startswith("["):
         try:
             inner = ipaddress.IPv6Address(written[1:-1])
         except ValueError:
-            raise WebhookBlocked("its host is no IPv6 address.") from None
+            raise WebhookBlocked("its host is not an IPv6 address.") from None
         if inner.scope_id:
-            raise WebhookBlocked("its address has a zone, and so is of one link only.")
+            raise WebhookBlocked("its address has a zone: it is valid on one link only.")
         return str(inner), inner
     name = written.lower() if written.isascii() else _ascii(written)
     if name.endswith("."):
-        raise WebhookBlocked("its host ends with a dot: leave the dot out.")
+        raise WebhookBlocked("its host ends with a dot: remove the dot.")
     labels = name.split(".")
     if _NUMBER.fullmatch(labels[-1]):
         try:
             address = ipaddress.IPv4Address(name)
         except ValueError:
-            raise WebhookBlocked("its host is an address that is not written as four decimal numbers.") from None
+            raise WebhookBlocked("its host is an IPv4 address, but not in the form of four decimal numbers.") from None
         return str(address), address
     if len(name) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
-        raise WebhookBlocked("its host is no host's name.")
+        raise WebhookBlocked("its host is not a valid host name.")
     return name, None
 
 
 def _ascii(name: str) -> str:
-    # Only for names that need it: its tables take their time to load.
+    # Imported for such names only: its tables load slowly.
     import idna
 
     try:
         return idna.encode(name, uts46=True, std3_rules=True, transitional=False).decode()
     except idna.IDNAError:
-        raise WebhookBlocked("its host is no internationalised name.") from None
+        raise WebhookBlocked("its host is not a valid internationalised name.") from None
 
 
-def _check_name(target: WebhookTarget, allowed: WebhookPolicy) -> None:
+def _check_name(target: WebhookTarget, policy: WebhookPolicy) -> None:
     host = target.host
-    if allowed.hosts:
-        if not any(host == name or (name.startswith(".") and host.endswith(name)) for name in allowed.hosts):
-            raise WebhookBlocked("its host is none of those that this deployment calls.")
+    if policy.hosts:
+        if not any(host == name or (name.startswith(".") and host.endswith(name)) for name in policy.hosts):
+            raise WebhookBlocked("its host is not in the list of allowed hosts.")
         return
     labels = host.split(".")
-    if target.address is None and not allowed.http and (len(labels) == 1 or labels[-1] in _INWARD):
-        raise WebhookBlocked("its host is no public one.")
+    if target.address is None and not policy.http and (len(labels) == 1 or labels[-1] in _PRIVATE_DOMAINS):
+        raise WebhookBlocked("its host is not public.")

@@ -55,7 +55,7 @@ async def test_what_is_due_of_a_task_that_is_gone_is_due_no_more(push: Pushes) -
     assert len(await push.expired_timers()) == 2
     work_queue = MemoryPushQueue(push.clock)
     delivery = PushDelivery(push.chat.store, push.configs, work_queue, Fine(), render, push.clock)
-    await delivery.answer(PushWakeUp(push.key(), 2))
+    await delivery.deliver(PushWakeUp(push.key(), 2))
     push.clock.move(10 * LEASE_SECONDS)
     assert await push.expired_timers() == []
 
@@ -90,7 +90,7 @@ class SlowWebhook:
 
 async def deliver(push: Pushes, webhook: SlowWebhook) -> None:
     work_queue = MemoryPushQueue(push.clock)
-    await PushDelivery(push.chat.store, push.configs, work_queue, webhook, render, push.clock).answer(
+    await PushDelivery(push.chat.store, push.configs, work_queue, webhook, render, push.clock).deliver(
         PushWakeUp(push.key())
     )
 

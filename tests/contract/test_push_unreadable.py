@@ -88,7 +88,7 @@ async def until_given_up(push: Pushes, delivery: PushDelivery) -> list[Delivery]
     """Answer a bell at each time at which a try is due, until none is: how the bad config stood after each."""
     states = []
     for _ in range(TRIES + 2):
-        await delivery.answer(PushWakeUp(push.key(), 2))
+        await delivery.deliver(PushWakeUp(push.key(), 2))
         states.append(await push.delivery("bad"))
         if states[-1].next_at is None:
             return states
@@ -132,7 +132,7 @@ async def test_a_config_whose_key_is_gone_goes_through_the_schedule_and_ends_dea
     # Once its key is there again, an operator has it posted.
     await restore(push, keys.push_key(push.key(), "bad"), "sealed", held)
     await push.configs.redrive(push.key(), "bad")
-    await delivery.answer(PushWakeUp(push.key()))
+    await delivery.deliver(PushWakeUp(push.key()))
     assert heard.by("bad") == [2, 3]
 
 
@@ -166,7 +166,7 @@ async def test_a_log_of_which_nothing_can_be_read_keeps_nobody_at_work_for_ever(
     assert (last.cursor, last.dead, last.due_at) == (3, 3, None)
     push.clock.move(100_000)
     for expired_timers in await push.expired_timers():
-        await delivery.answer(PushWakeUp(expired_timers.task, expired_timers.generation))
+        await delivery.deliver(PushWakeUp(expired_timers.task, expired_timers.generation))
     assert (await push.delivery("bad")).dead == 3
 
 
@@ -177,7 +177,7 @@ async def test_a_task_that_cannot_be_read_for_a_receiver_of_v03_is_counted_too(
     await told_of_a_task(push, version=PushVersion.V03)
     await push.configs.settle(await push.claimed("bad"), cursor=2, due_at=push.clock.now())
     await spoil(push, keys.event_key(push.key(), 1), "event")
-    await delivery.answer(PushWakeUp(push.key()))
+    await delivery.deliver(PushWakeUp(push.key()))
     state = await push.delivery("bad")
     assert (state.tries, state.failure, state.claimed_until) == (1, "it cannot be made", None)
     assert heard.by("good") == [3]
@@ -188,12 +188,12 @@ async def test_a_client_that_creates_an_unreadable_config_again_mends_it(
 ) -> None:
     await told_of_a_task(push)
     await spoil(push, keys.push_key(push.key(), "bad"), "sealed")
-    await delivery.answer(PushWakeUp(push.key()))
+    await delivery.deliver(PushWakeUp(push.key()))
     lists = TableTaskList(push.table, push.clock)
-    allowed = WebhookPolicy.beside("https://agents.example.com")
+    allowed = WebhookPolicy.for_service("https://agents.example.com")
     registry = PushRegistry(push.configs, MemoryPushQueue(push.clock), push.chat.store, lists, allowed, push.clock)
     call = Call(push.key().owner, push.chat.context.agent)
     anew = TaskPushNotificationConfig(task_id=push.key().task_id, id="bad", url="https://hooks.example.org/")
     assert (await registry.create(call, anew, PushVersion.V1)).token.startswith("whsec_")
-    await delivery.answer(PushWakeUp(push.key()))
+    await delivery.deliver(PushWakeUp(push.key()))
     assert heard.by("bad") == [2, 3]

@@ -28,7 +28,7 @@ import asyncio, sys
 from aion_core.bootstrap import build_push
 from aion_core.ports import PushWakeUp, TaskKey
 from aion_core.settings import Settings
-asyncio.run(build_push(Settings.from_environ()).answer(PushWakeUp(TaskKey(sys.argv[1], sys.argv[2]), 2)))
+asyncio.run(build_push(Settings.from_environ()).deliver(PushWakeUp(TaskKey(sys.argv[1], sys.argv[2]), 2)))
 """
 
 
@@ -60,7 +60,7 @@ async def test_what_a_killed_process_was_saying_is_said_again_by_another_one(
         assert before.cursor == 2
         webhooks = PinnedWebhookClient(LOOPBACK, clock)
         delivery = PushDelivery(store, configs, MemoryPushQueue(clock), webhooks, render, clock)
-        await delivery.answer(PushWakeUp(task, 3))
+        await delivery.deliver(PushWakeUp(task, 3))
         assert len(receiver.posts) == 2, "the dead one's right to post holds for a while"
         clock.move(CLAIM_SECONDS + 10)
         expired_timers = [each for each in await configs.expired_timers(limit=1000) if each.task == task]
@@ -68,7 +68,7 @@ async def test_what_a_killed_process_was_saying_is_said_again_by_another_one(
         for each in expired_timers:
             # The first of them has settled the others.
             if await configs.claim_expired(each):
-                await delivery.answer(PushWakeUp(task, each.generation))
+                await delivery.deliver(PushWakeUp(task, each.generation))
         clock.move(86_400)
         assert [each for each in await configs.expired_timers(limit=1000) if each.task == task] == []
         never.set()

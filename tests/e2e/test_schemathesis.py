@@ -38,7 +38,7 @@ async def nowhere(host: str, port: int) -> Sequence[str]:
 def url() -> Iterator[str]:
     """An agent that takes and gives whatever media type there is."""
     clock = ManualClock()
-    allowed = WebhookPolicy.beside("http://127.0.0.1:1")
+    allowed = WebhookPolicy.for_service("http://127.0.0.1:1")
     served = parts(
         Obedient(), clock=clock, webhooks=PinnedWebhookClient(allowed, clock, resolve=nowhere), allowed=allowed
     )

@@ -171,7 +171,7 @@ def back(call: Call, last_heard: str) -> Call:
 def hear(process: "Process", wake_up: WakeUp | PushWakeUp) -> Awaitable[Any]:
     """Do as the function does that a wake-up message has started."""
     if isinstance(wake_up, PushWakeUp):
-        return process.parts.delivery.answer(wake_up, until=process.deadline)
+        return process.parts.delivery.deliver(wake_up, until=process.deadline)
     return process.parts.worker.answer(wake_up, until=process.deadline)
 
 

@@ -317,9 +317,9 @@ BUGS = [
         Edit(
             PushDelivery,
             "_post_all",
-            "outcome = await self._tries.make(claim, entry, may_be_skipped=not is_last)",
+            "outcome = await self._attempts.make(claim, entry, may_be_skipped=not is_last)",
             "claim = await self._configs.advance(claim, cursor=entry.generation, until=self._claimed_until()); "
-            "outcome = await self._tries.make(claim, entry, may_be_skipped=not is_last)",
+            "outcome = await self._attempts.make(claim, entry, may_be_skipped=not is_last)",
         ),
         scenarios=TOLD,
         aims=tuple(Aim(Fault.CRASH_BEFORE, "webhook.post", number) for number in range(1, 4)),
@@ -390,7 +390,7 @@ BUGS = [
         "forgets who begins to listen as it is found that nobody does",
         "I8",
         Edit(heads, "without_subscribers", 'Equals("push_epoch", head.push_epoch)', 'Exists("push_epoch")'),
-        Edit(PushDelivery, "answer", "if not deliveries and head.push_events is not None:", "if True:"),
+        Edit(PushDelivery, "deliver", "if not deliveries and head.push_events is not None:", "if True:"),
         scenarios=LISTENS_LATE,
     ),
     bug(

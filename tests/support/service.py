@@ -134,7 +134,7 @@ def parts(
     if webhooks is not None:
         configs = MemoryPushConfigs(tasks, clock)
         delivery = PushDelivery(store, configs, push_queue, webhooks, render, clock, chance=lambda: 0.0)
-        push_queue.handled_by(delivery.answer)
+        push_queue.handled_by(delivery.deliver)
         events = {"test": push_events}
         registry = PushRegistry(configs, push_queue, store, task_list, allowed or WebhookPolicy(), clock, events=events)
         push = Push(configs, push_queue, delivery, registry)

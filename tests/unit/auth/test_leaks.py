@@ -215,7 +215,7 @@ async def test_what_a_client_sends_is_in_no_log_and_no_queue(
     for body in woken:
         await worker.answer(wake_up_of(json.loads(body)["Body"]), until=soon)
     for body in sorted({json.loads(body)["Body"] for body in told}):
-        await delivery.answer(push_wake_up_of(body), until=soon)
+        await delivery.deliver(push_wake_up_of(body), until=soon)
     said = logged.getvalue()
     assert "A turn begins." in said
     assert "A notification failed" in said

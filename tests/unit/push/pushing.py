@@ -17,7 +17,7 @@ from tests.support.asgi import post
 from tests.support.clock import ManualClock
 from tests.support.service import Parts, parts
 
-LOOPBACK = WebhookPolicy.beside("http://127.0.0.1:1", http=True, networks=["127.0.0.1/32"])
+LOOPBACK = WebhookPolicy.for_service("http://127.0.0.1:1", http=True, networks=["127.0.0.1/32"])
 """The one address that the configuration allows beside public ones."""
 
 
@@ -34,7 +34,7 @@ class Pushing:
         agent: Any = None,
     ) -> None:
         self.clock, self.agent = ManualClock(), agent or Obedient()
-        webhooks = PinnedWebhookClient(allowed, self.clock, resolve=resolve, seconds=seconds, answer_seconds=0.05)
+        webhooks = PinnedWebhookClient(allowed, self.clock, resolve=resolve, seconds=seconds, body_seconds=0.05)
         self.parts: Parts = parts(self.agent, clock=self.clock, webhooks=webhooks, allowed=allowed, push_events=events)
         self.app: ASGIApp = self.parts.app()
 
@@ -59,7 +59,7 @@ class Pushing:
     async def later(self, seconds: float, task: dict[str, Any]) -> None:
         """Let time pass; what is due then is looked after, as the sweep would see to it."""
         self.clock.move(seconds)
-        await self.parts.push.delivery.answer(PushWakeUp(TaskKey("anonymous", task["id"])))  # type: ignore[union-attr]
+        await self.parts.push.delivery.deliver(PushWakeUp(TaskKey("anonymous", task["id"])))  # type: ignore[union-attr]
 
     async def expired_timers(self) -> Sequence[ExpiredPushTimer]:
         """What somebody would have to look after, in a day from now."""

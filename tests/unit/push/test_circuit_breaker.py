@@ -16,22 +16,22 @@ HOOK = "https://Hooks.example.org/a?b"
 SILENT = Unreachable("no answer in time")
 
 
-def waits_for_nothing(patience: CircuitBreaker, times: int, *, owner: str = "ann", url: str = HOOK) -> None:
+def waits_for_nothing(breaker: CircuitBreaker, times: int, *, owner: str = "ann", url: str = HOOK) -> None:
     for _ in range(times):
-        patience.note(owner, url, SILENT, 20.0, NOW)
+        breaker.record(owner, url, SILENT, 20.0, NOW)
 
 
 def test_a_receiver_that_was_waited_for_in_vain_is_spared_for_a_while() -> None:
     """R94: at all its paths; then one post is made, and those beside it are spared."""
-    patience = CircuitBreaker()
-    waits_for_nothing(patience, FAILURES_TO_OPEN - 1)
-    assert not patience.is_open("ann", HOOK, NOW)
-    waits_for_nothing(patience, 1)
-    assert patience.is_open("ann", "https://hooks.example.org/another", NOW)
+    breaker = CircuitBreaker()
+    waits_for_nothing(breaker, FAILURES_TO_OPEN - 1)
+    assert not breaker.is_open("ann", HOOK, NOW)
+    waits_for_nothing(breaker, 1)
+    assert breaker.is_open("ann", "https://hooks.example.org/another", NOW)
     later = NOW + timedelta(seconds=OPEN_SECONDS)
-    assert [patience.is_open("ann", HOOK, later) for _ in range(3)] == [False, True, True]
-    patience.note("ann", HOOK, Delivered(), 0.1, later)
-    assert not patience.is_open("ann", HOOK, later)
+    assert [breaker.is_open("ann", HOOK, later) for _ in range(3)] == [False, True, True]
+    breaker.record("ann", HOOK, Delivered(), 0.1, later)
+    assert not breaker.is_open("ann", HOOK, later)
 
 
 @pytest.mark.parametrize(
@@ -40,9 +40,9 @@ def test_a_receiver_that_was_waited_for_in_vain_is_spared_for_a_while() -> None:
 )
 def test_nobody_else_is_spared_for_it(owner: str, url: str) -> None:
     """R94: neither another client's webhook at the same host, nor another host or port."""
-    patience = CircuitBreaker()
-    waits_for_nothing(patience, FAILURES_TO_OPEN)
-    assert not patience.is_open(owner, url, NOW)
+    breaker = CircuitBreaker()
+    waits_for_nothing(breaker, FAILURES_TO_OPEN)
+    assert not breaker.is_open(owner, url, NOW)
 
 
 @pytest.mark.parametrize(
@@ -50,18 +50,18 @@ def test_nobody_else_is_spared_for_it(owner: str, url: str) -> None:
     [(Delivered(), 19.0), (WebhookGone(), 19.0), (WebhookRejected(500), 0.1), (Unreachable("no connection"), SLOW_SECONDS - 0.1), (Blocked("why"), 0.0)],
 )  # fmt: skip
 def test_what_keeps_nobody_waiting_or_is_heard_begins_the_count_anew(outcome: PostOutcome, seconds: float) -> None:
-    patience = CircuitBreaker()
-    waits_for_nothing(patience, FAILURES_TO_OPEN - 1)
-    patience.note("ann", HOOK, outcome, seconds, NOW)
-    waits_for_nothing(patience, FAILURES_TO_OPEN - 1)
-    assert not patience.is_open("ann", HOOK, NOW)
+    breaker = CircuitBreaker()
+    waits_for_nothing(breaker, FAILURES_TO_OPEN - 1)
+    breaker.record("ann", HOOK, outcome, seconds, NOW)
+    waits_for_nothing(breaker, FAILURES_TO_OPEN - 1)
+    assert not breaker.is_open("ann", HOOK, NOW)
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    patience = CircuitBreaker()
+    breaker = CircuitBreaker()
     for number in range(3 * MAX_RECEIVERS):
-        waits_for_nothing(patience, 1, url=f"https://h{number}.example.org/")
-    assert len(patience._receivers) == MAX_RECEIVERS
+        waits_for_nothing(breaker, 1, url=f"https://h{number}.example.org/")
+    assert len(breaker._circuits) == MAX_RECEIVERS
 
 
 def hangs(pushing: list[Pushing], seconds: float = 20.0) -> Behaviour:

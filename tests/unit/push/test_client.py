@@ -26,14 +26,14 @@ from tests.support.receiver import (
 )
 from tests.support.tls import authority
 
-LOOPBACK = WebhookPolicy.beside("http://127.0.0.1:1", http=True, networks=["127.0.0.1/32"])
+LOOPBACK = WebhookPolicy.for_service("http://127.0.0.1:1", http=True, networks=["127.0.0.1/32"])
 """What the development's settings allow: one address that is not public."""
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n"
 
 
 def client(allowed: WebhookPolicy = LOOPBACK, **given: Any) -> PinnedWebhookClient:
-    return PinnedWebhookClient(allowed, ManualClock(), **{"seconds": 5.0, "answer_seconds": 0.05, **given})
+    return PinnedWebhookClient(allowed, ManualClock(), **{"seconds": 5.0, "body_seconds": 0.05, **given})
 
 
 async def posted(receiver: Receiver, **given: Any) -> PostOutcome:
@@ -72,8 +72,8 @@ async def test_a_post_arrives_as_it_was_made() -> None:
         (answers(503, Retry_After="soon"), WebhookRejected(503)),
         (answers(500, b"x" * 10_000), WebhookRejected(500)),
         (answers(304), WebhookRejected(304)),
-        (dies, Unreachable("the answer is no HTTP, or the connection ended before it")),
-        (talks_nonsense, Unreachable("the answer is no HTTP, or the connection ended before it")),
+        (dies, Unreachable("the answer is not HTTP, or the connection ended before it")),
+        (talks_nonsense, Unreachable("the answer is not HTTP, or the connection ended before it")),
         (drips(b"HTTP/1.1 200 OK\r\nX-Long: ", 0.001), Unreachable("no answer in time")),
         (drips(b"", 0.001), Unreachable("no answer in time")),
         (drips(OK, 0.01), Delivered()),
@@ -122,7 +122,7 @@ async def test_of_a_gigabyte_next_to_nothing_is_read() -> None:
     """R94."""
     written: list[int] = []
     async with receiving(floods(OK, 1024, written)) as receiver:
-        assert await posted(receiver, answer_seconds=5.0) == Delivered()
+        assert await posted(receiver, body_seconds=5.0) == Delivered()
         await asyncio.sleep(0.05)
     assert written[0] < 16 * 1024 * 1024, "what the two sockets hold, and no more"
 
@@ -202,7 +202,7 @@ PRIVATE = [
 async def test_a_public_name_of_an_inward_address_is_blocked_at_each_try(address: str) -> None:
     """R91: by the settings of a deployment, where the name itself says nothing of it."""
     names = Names(["93.184.215.14", address])
-    hook = client(WebhookPolicy.beside("https://agents.example.com"), resolve=names)
+    hook = client(WebhookPolicy.for_service("https://agents.example.com"), resolve=names)
     for _ in range(2):
         outcome = await hook.post("https://hooks.example.org/", {}, b"{}")
         assert outcome == Blocked("its host is at an address that is not public.")
@@ -217,7 +217,7 @@ async def test_a_url_that_was_let_in_once_is_checked_at_each_post(url: str) -> N
 
 async def test_a_host_is_heard_at_its_next_address_where_the_first_is_silent() -> None:
     """R94."""
-    both = WebhookPolicy.beside("http://127.0.0.1:1", http=True, networks=["127.0.0.0/8"])
+    both = WebhookPolicy.for_service("http://127.0.0.1:1", http=True, networks=["127.0.0.0/8"])
     async with receiving() as receiver:
         hook = client(both, resolve=Names(["127.0.0.9", "127.0.0.1"]))
         assert await hook.post(receiver.url(host="hooks.example.org"), {}, b"{}") == Delivered()

@@ -10,14 +10,14 @@ from a2a.types.a2a_pb2 import TaskPushNotificationConfig
 
 from aion_core.ports import PushConfig, PushEvents, PushVersion
 from aion_core.push import signing
-from aion_core.push.registration import to_keep
+from aion_core.push.registration import stored_config
 from aion_core.push.ssrf import WebhookPolicy
 from aion_core.web.app import Served, build_app
 from tests.support import entrypoints
 from tests.support.receiver import Post, answers, receiving
 from tests.support.service import http
 from tests.unit.push.pushing import Pushing, ids
-from tests.unit.push.test_guard import BAD
+from tests.unit.push.test_ssrf import BAD
 
 CREATE, GET, LIST, DELETE = (
     "CreateTaskPushNotificationConfig",
@@ -320,7 +320,7 @@ async def told(config: dict[str, Any]) -> Post:
 
 async def test_no_url_that_may_not_be_called_is_registered_and_no_task_is_made_of_its_message() -> None:
     """R91, R98: created, set, or with a message, in both versions."""
-    pushing = Pushing(allowed=WebhookPolicy.beside("https://agents.example.com/a2a"))
+    pushing = Pushing(allowed=WebhookPolicy.for_service("https://agents.example.com/a2a"))
     task = (await pushing.send())["id"]
     for number, url in enumerate(url for urls in BAD.values() for url in urls):
         message = {"messageId": f"m-{number}", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
@@ -340,7 +340,7 @@ async def test_no_url_that_may_not_be_called_is_registered_and_no_task_is_made_o
 async def test_a_webhook_at_the_address_where_it_is_registered_is_this_service_itself() -> None:
     """R91, R98: also where nobody has configured the address, and AWS's front says it; in both versions."""
     name = "abc.lambda-url.eu-west-1.on.aws"
-    pushing = Pushing(allowed=WebhookPolicy.beside("https://agents.example.com"))
+    pushing = Pushing(allowed=WebhookPolicy.for_service("https://agents.example.com"))
     task = (await pushing.send())["id"]
     pushing.app = entrypoints.function_url(pushing.app, name)
     message = {"messageId": "m-own", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
@@ -388,7 +388,7 @@ def test_expired_secret_does_not_return_when_a_config_is_replaced() -> None:
 
     def kept(token: str, days: float, before: PushConfig | None = None) -> PushConfig:
         config, at = TaskPushNotificationConfig(url=HOOK, token=token), START + timedelta(days=days)
-        return to_keep(config, "p", version=PushVersion.V1, events=PushEvents.STATUS, at=at, before=before)
+        return stored_config(config, "p", version=PushVersion.V1, events=PushEvents.STATUS, at=at, before=before)
 
     rotated = kept("new", 0, kept("leaked", 0))
     assert kept("new", 0.9, rotated).secrets == ("new", "leaked")

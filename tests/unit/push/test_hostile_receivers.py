@@ -60,8 +60,8 @@ async def test_a_receiver_hears_each_event_once_in_order_and_signed() -> None:
     [
         (answers(500), "HTTP 500"),
         (answers(400), "HTTP 400"),
-        (dies, "the answer is no HTTP, or the connection ended before it"),
-        (talks_nonsense, "the answer is no HTTP, or the connection ended before it"),
+        (dies, "the answer is not HTTP, or the connection ended before it"),
+        (talks_nonsense, "the answer is not HTTP, or the connection ended before it"),
         (drips(b"HTTP/1.1 200 OK\r\nX-Slow: ", 0.05), "no answer in time"),
         (drips(b"", 0.05), "no answer in time"),
     ],

@@ -101,7 +101,7 @@ class Deployment:
         self.clock.move(60)
         swept = await self.sweep.once(at_once=0, pushes_at_once=self.pushes_at_once)
         for wake_up in self.queue.heard():
-            await self.delivery.answer(wake_up)
+            await self.delivery.deliver(wake_up)
         return swept.enqueued
 
 

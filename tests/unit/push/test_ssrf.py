@@ -9,10 +9,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aion_core.errors import WebhookBlocked
-from aion_core.push.ssrf import WebhookPolicy, check_addresses, check_url, may_be_called
+from aion_core.push.ssrf import WebhookPolicy, check_addresses, check_url, is_allowed_address
 
-ALLOWED = WebhookPolicy.beside("https://agents.example.com/a2a")
-LOCAL = WebhookPolicy.beside("http://127.0.0.1:8000", http=True, networks=["127.0.0.0/8", "::1/128"])
+ALLOWED = WebhookPolicy.for_service("https://agents.example.com/a2a")
+LOCAL = WebhookPolicy.for_service("http://127.0.0.1:8000", http=True, networks=["127.0.0.0/8", "::1/128"])
 
 GOOD = {
     "https://hooks.example.org": "https://hooks.example.org/",
@@ -116,7 +116,7 @@ def test_of_any_text_what_is_let_through_is_read_alike_by_who_connects(url: str)
     # The C library takes it for an address: then so has the guard.
     assert target.address is not None
     assert target.address.packed == address
-    assert may_be_called(target.address)
+    assert is_allowed_address(target.address)
 
 
 @given(st.ip_addresses())
@@ -125,7 +125,7 @@ def test_no_address_is_called_that_is_not_of_the_internet(
     address: ipaddress.IPv4Address | ipaddress.IPv6Address,
 ) -> None:
     """R91."""
-    if may_be_called(address):
+    if is_allowed_address(address):
         assert address.is_global
         assert not any((address.is_private, address.is_multicast, address.is_reserved, address.is_link_local))
         if isinstance(address, ipaddress.IPv6Address):
@@ -178,12 +178,12 @@ def test_the_service_itself_is_no_webhook_by_whatever_name() -> None:
 def test_the_service_itself_is_known_in_either_script(base: str, url: str) -> None:
     """R91."""
     with pytest.raises(WebhookBlocked, match="itself"):
-        check_url(url, WebhookPolicy.beside(base))
+        check_url(url, WebhookPolicy.for_service(base))
 
 
 def test_a_network_that_is_allowed_opens_no_way_to_a_clouds_credentials() -> None:
     """R91."""
-    wide = WebhookPolicy.beside("https://a.example.com", networks=["0.0.0.0/0", "::/0"])
+    wide = WebhookPolicy.for_service("https://a.example.com", networks=["0.0.0.0/0", "::/0"])
     assert check_url("https://10.0.0.1/", wide).host == "10.0.0.1"
     for address in (
         "169.254.169.254",
@@ -200,7 +200,7 @@ def test_a_network_that_is_allowed_opens_no_way_to_a_clouds_credentials() -> Non
 
 def test_a_deployment_may_name_the_hosts_that_it_calls() -> None:
     """R91."""
-    named = WebhookPolicy.beside(
+    named = WebhookPolicy.for_service(
         "https://a.example.com", hosts=["hooks.example.org", ".partner.example"], ports=[443, 9443]
     )
     for url in ("https://hooks.example.org/", "https://HOOKS.example.org:9443/", "https://eu.partner.example/"):

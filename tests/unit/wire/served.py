@@ -13,7 +13,7 @@ from tests.support.asgi import Answer, call
 from tests.support.service import parts
 from tests.unit.wire.dialects import Dialect, Rpc, Sent
 
-ALLOWED = WebhookPolicy.beside("https://agents.example.com")
+ALLOWED = WebhookPolicy.for_service("https://agents.example.com")
 
 
 async def _nobody(host: str, port: int) -> Sequence[str]:
