@@ -135,7 +135,7 @@ class TaskLog:
 
     async def queued(self, task: TaskKey, turn_id: str) -> QueuedMessage:
         """Return the message that waits for its task under the turn; an empty one if it is gone, or cannot be read."""
-        item = await self._reads.get(keys.asked_key(task, turn_id))
+        item = await self._reads.get(keys.queued_message_key(task, turn_id))
         try:
             packed = await self._unpacked("asked", item) if item is not None else None
             if item is not None and packed is not None:
@@ -176,7 +176,7 @@ class TaskLog:
         row = await self._payload(task, f"{turn.id}-asked", "asked", follow_up.asked.SerializeToString())
         if follow_up.request:
             row["request"] = json.dumps(follow_up.request)
-        return Put(keys.asked_key(task, turn.id), {**row, **times.ttl})
+        return Put(keys.queued_message_key(task, turn.id), {**row, **times.ttl})
 
     def delta_row(self, task: TaskKey, batch: DeltaBatch, times: Times) -> Put:
         """Return the write of a batch of chunks, which expires within the hour."""

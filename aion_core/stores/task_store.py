@@ -232,7 +232,7 @@ class TableTaskStore:
         if task.history:
             writes.append(Update(keys.message_key(head.context, task.history[0].message_id), longer))
         waiting = [turn for turn in record.waiting if turn.task_id == head.key.task_id and not turn.asked]
-        return writes + [Update(keys.asked_key(head.key, turn.id), longer) for turn in waiting]
+        return writes + [Update(keys.queued_message_key(head.key, turn.id), longer) for turn in waiting]
 
     async def known(
         self, context: ContextKey, message_id: str, content_hash: bytes, *, idempotency_key: str = ""
@@ -448,7 +448,7 @@ class TableTaskStore:
             writes.append(Update(keys.head_key(move.after.key), change))
         writes += [await self._log.event_row(event, times) for event in transition.events]
         if transition.taken_in is not None:
-            writes.append(Delete(keys.asked_key(*transition.taken_in)))
+            writes.append(Delete(keys.queued_message_key(*transition.taken_in)))
         return writes
 
     def _context_update(self, context: ContextKey, transition: Transition[Any]) -> Update:
