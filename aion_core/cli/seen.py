@@ -27,7 +27,7 @@ class Seen:
     events: tuple[Numbered, ...] | None
     """None where they cannot be read."""
     context: "ContextStatus | None"
-    due_events: list[int]
+    events_with_timers: list[int]
     deliveries: tuple[Delivery, ...]
     now: datetime
     content: bool
@@ -46,7 +46,7 @@ class Seen:
             "fence": head.fence,
             "events": [self._event(each) for each in self.events] if self.events is not None else None,
             "atWork": self._context(),
-            "toBePosted": self.due_events,
+            "toBePosted": self.events_with_timers,
             "webhooks": [_delivery(each) for each in self.deliveries],
         }
 
@@ -64,8 +64,8 @@ class Seen:
         }
         told = [f"{name:12}{value}" for name, value in lines.items()]
         told += ["", "log:", *(self._event_lines() if self.events is not None else [f"  {UNREADABLE}"])]
-        if self.due_events:
-            told += ["", f"to be posted: events {', '.join(map(str, self.due_events))}"]
+        if self.events_with_timers:
+            told += ["", f"to be posted: events {', '.join(map(str, self.events_with_timers))}"]
         for each in self.deliveries:
             said = _delivery(each)
             told += ["", f"webhook {each.config_id}:", *(f"  {name:10}{value}" for name, value in said.items())]
@@ -128,7 +128,7 @@ async def see(operator: "Operator", head: Head, *, content: bool) -> Seen:
         head,
         events,
         await operator.inspection.context(head.context),
-        await operator.inspection.due_events(head.key),
+        await operator.inspection.events_with_timers(head.key),
         tuple(await operator.push_configs.deliveries(head.key)) if operator.push_configs is not None else (),
         operator.clock.now(),
         content,

@@ -281,9 +281,7 @@ def _part_of(info: VersionInfo, content: bytes) -> types.Part:
 def _version(key: ArtifactKey, number: int, info: VersionInfo) -> ArtifactVersion:
     return ArtifactVersion(
         version=number,
-        canonical_uri=artifact_util.get_artifact_uri(
-            key.app_name, key.user_id, key.filename, number, key.session_id
-        ),
+        canonical_uri=artifact_util.get_artifact_uri(key.app_name, key.user_id, key.filename, number, key.session_id),
         custom_metadata=dict(info.custom),
         create_time=info.created,
         mime_type=info.mime_type,

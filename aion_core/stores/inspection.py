@@ -1,4 +1,4 @@
-"""Reads for operators: contexts with their timers, and tasks and deliveries that only a scan can find."""
+"""Reads for operators: contexts with their timers, and scans for tasks and deliveries."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -18,20 +18,20 @@ HEAD_ATTRIBUTES = ("agent", "context_id", "state", "timestamp", "generation", "f
 
 @dataclass(frozen=True, slots=True)
 class ContextStatus:
-    """A context and the time of its timer."""
+    """Context and the time of its timer."""
 
     record: ContextRecord
     due_at: datetime | None
 
 
 class Inspection:
-    """Reads of one table that return no secret."""
+    """Reads of one table, without secrets."""
 
     def __init__(self, table: Table, clock: Clock) -> None:
         self._table, self._clock, self._reads = table, clock, Reads(table, clock)
 
     async def context(self, context: ContextKey) -> ContextStatus | None:
-        """Return the context, None if its item does not exist; of one that has expired, only the fence."""
+        """Return the context, None if it does not exist; an expired one has only its fence."""
         item = await self._table.get(keys.context_key(context))
         if item is None:
             return None
@@ -39,27 +39,27 @@ class Inspection:
         due_at = moment(item["due_at"]) if "due_at" in item and not record.expired else None
         return ContextStatus(record, due_at)
 
-    async def due_events(self, task: TaskKey) -> list[int]:
-        """Return the numbers of the task's events that some webhook may not have received."""
+    async def events_with_timers(self, task: TaskKey) -> list[int]:
+        """Return the numbers of the task's events with timers: some webhook may not have received them."""
         first, last = keys.event_sort(0), keys.event_sort(9_999_999_999)
         found = await self._reads.query(keys.task_partition(task), first, last)
         return [int(item[SORT].split("#")[1]) for item in found if "due_at" in item]
 
     async def tasks(self, task_id: str = "") -> AsyncIterator[Head]:
-        """Yield the heads of all tasks, or of those with this id, of any owner; scans the whole table."""
+        """Yield the heads of all tasks, or of those with this id; scans the whole table."""
         async for item in self._scan(HEAD_ATTRIBUTES):
             if item[SORT] == keys.HEAD and task_id in ("", keys.task_of(keys.key_of(item)).task_id):
                 yield heads.head_of(keys.task_of(keys.key_of(item)), item)
 
     async def deliveries(self, task_id: str = "") -> AsyncIterator[Delivery]:
-        """Yield the delivery of each push config of the tasks with this id, or of all; scans the whole table."""
+        """Yield the deliveries of all tasks, or of those with this id; scans the whole table."""
         async for item in self._scan(deliveries.ATTRIBUTES):
             task = keys.task_of(keys.key_of(item))
             if item[SORT].startswith(keys.push_sort("")) and task_id in ("", task.task_id):
                 yield delivery_of(task, item)
 
     async def _scan(self, attributes: tuple[str, ...]) -> AsyncIterator[Item]:
-        """Yield the living items of all tasks, with these attributes."""
+        """Yield all items of tasks with these attributes, without expired ones."""
         after = None
         while True:
             page = await self._table.scan(after=after, attributes=(PARTITION, SORT, TTL_ATTRIBUTE, *attributes))

@@ -114,7 +114,7 @@ async def test_a_config_that_is_replaced_goes_on_where_it_stood(push: Pushes) ->
 async def test_a_config_that_comes_with_a_new_task_hears_of_all_its_events(push: Pushes) -> None:
     await starts(push, a_config())
     assert (await push.delivery()).cursor == 0
-    assert await push.due_events() == {2}, "its status, and not the task as it was made"
+    assert await push.events_with_timers() == {2}, "its status, and not the task as it was made"
 
 
 async def test_a_message_that_is_known_keeps_no_config(push: Pushes) -> None:
@@ -131,9 +131,9 @@ async def test_a_config_that_comes_with_an_answer_hears_of_what_follows(push: Pu
     outcome = await push.chat.store.follow_up(more, holder="holder-2")
     assert isinstance(outcome, TurnStarted)
     assert (await push.delivery()).after == head.generation
-    assert await push.due_events() == {head.generation + 1}
+    assert await push.events_with_timers() == {head.generation + 1}
     await push.chat.ends(outcome)
-    assert await push.due_events() == {head.generation + 1, head.generation + 2}
+    assert await push.events_with_timers() == {head.generation + 1, head.generation + 2}
 
 
 async def test_a_config_that_comes_with_a_message_to_a_task_at_work_hears_of_what_follows(push: Pushes) -> None:
@@ -144,7 +144,7 @@ async def test_a_config_that_comes_with_a_message_to_a_task_at_work_hears_of_wha
     assert isinstance(await push.chat.store.follow_up(more, holder="holder-2"), TurnQueued)
     await push.chat.ends(replace(begun, head=head), push.chat.says(head).status.state)
     assert (await push.delivery()).after == 3
-    assert await push.due_events() == {4}
+    assert await push.events_with_timers() == {4}
 
 
 @pytest.mark.parametrize("at_work", [True, False])
@@ -172,7 +172,7 @@ async def test_a_message_that_is_not_to_wait_keeps_no_config(push: Pushes) -> No
 
 async def test_nothing_is_due_where_nobody_listens(push: Pushes) -> None:
     await push.chat.ends(await starts(push))
-    assert await push.due_events() == set()
+    assert await push.events_with_timers() == set()
 
 
 @pytest.mark.parametrize(
@@ -185,13 +185,13 @@ async def test_what_is_due_is_what_some_config_asks_for(push: Pushes, events: Pu
     artifact = TaskArtifactUpdateEvent(artifact=Artifact(artifact_id="a", parts=[Part(text="thing")]))
     head = await push.chat.store.append(begun.lease, begun.head, artifact)
     await push.chat.store.finish(begun.lease, head, push.chat.says(head, INPUT_REQUIRED))
-    assert await push.due_events() == due
+    assert await push.events_with_timers() == due
 
 
 async def test_a_canceled_task_tells_who_listens(push: Pushes) -> None:
     await starts(push, a_config())
     await push.chat.cancels("t-m-1")
-    assert await push.due_events() == {2, 3}
+    assert await push.events_with_timers() == {2, 3}
 
 
 async def test_a_message_that_waited_tells_who_listens_when_it_is_taken_in(push: Pushes) -> None:
@@ -199,14 +199,14 @@ async def test_a_message_that_waited_tells_who_listens_when_it_is_taken_in(push:
     await push.chat.queues("t-m-1", "m-2")
     await push.chat.ends(begun, begun.head.state)
     assert (await push.chat.begins()).head.generation == 4
-    assert await push.due_events() == {2, 3, 4}
+    assert await push.events_with_timers() == {2, 3, 4}
 
 
 async def test_what_is_cleared_is_due_no_more_and_may_be_cleared_again(push: Pushes) -> None:
     await starts(push, a_config())
     for _ in range(2):
         await push.configs.clear(push.key(), 2)
-    assert await push.due_events() == set()
+    assert await push.events_with_timers() == set()
 
 
 async def test_where_the_last_config_is_gone_nothing_is_due_any_more(push: Pushes) -> None:
@@ -221,11 +221,11 @@ async def test_where_the_last_config_is_gone_nothing_is_due_any_more(push: Pushe
     head = await push.chat.store.append(begun.lease, begun.head, push.chat.says(begun.head))
     assert head.push_events is None
     assert head.push_epoch > before.push_epoch, "who knows only of listeners is told"
-    assert await push.due_events() == set()
+    assert await push.events_with_timers() == set()
     await push.configs.put(push.key(), a_config("p-2"))
     head = await push.chat.store.append(begun.lease, head, push.chat.says(head))
     assert (head.generation, head.push_events) == (4, PushEvents.STATUS)
-    assert await push.due_events() == {4}
+    assert await push.events_with_timers() == {4}
 
 
 async def test_who_has_begun_to_listen_meanwhile_is_not_forgotten(push: Pushes) -> None:
@@ -236,7 +236,7 @@ async def test_who_has_begun_to_listen_meanwhile_is_not_forgotten(push: Pushes) 
     await push.configs.put(push.key(), a_config("p-2"))
     await push.configs.unsubscribe(before)
     await push.chat.store.append(begun.lease, begun.head, push.chat.says(begun.head))
-    assert await push.due_events() == {3}
+    assert await push.events_with_timers() == {3}
 
 
 async def test_that_nobody_listens_to_a_task_that_is_not_there_leaves_nothing(push: Pushes) -> None:

@@ -71,7 +71,7 @@ async def test_whoever_records_tells_who_begins_to_listen_just_now(
 ) -> None:
     turn = await here.chat.starts("m-1")
     tasks.meanwhile(listens(there))
-    assert await act(here, turn) == await here.due_events()
+    assert await act(here, turn) == await here.events_with_timers()
 
 
 @pytest.mark.parametrize("go_on", [True, False])
@@ -82,7 +82,7 @@ async def test_whoever_ends_a_turn_before_others_tells_who_begins_to_listen_just
     await there.chat.waits("m-2")
     tasks.meanwhile(listens(there), nth=2)
     await here.chat.ends(turn, COMPLETED, go_on=go_on)
-    assert await here.due_events() == {3}
+    assert await here.events_with_timers() == {3}
 
 
 async def test_whoever_goes_on_with_the_same_task_tells_who_begins_to_listen_just_now(
@@ -92,7 +92,7 @@ async def test_whoever_goes_on_with_the_same_task_tells_who_begins_to_listen_jus
     await there.chat.queues("t-m-1", "m-2")
     tasks.meanwhile(listens(there))
     await here.chat.ends(turn, WORKING, go_on=True)
-    assert await here.due_events() == {3, 4}
+    assert await here.events_with_timers() == {3, 4}
 
 
 async def test_a_message_that_is_taken_in_is_told_to_who_begins_to_listen_just_now(
@@ -103,7 +103,7 @@ async def test_a_message_that_is_taken_in_is_told_to_who_begins_to_listen_just_n
     await here.chat.ends(turn, WORKING)
     tasks.meanwhile(listens(there))
     assert (await here.chat.begins()).head.generation == 4
-    assert await here.due_events() == {4}
+    assert await here.events_with_timers() == {4}
 
 
 async def test_who_cancels_as_somebody_begins_to_listen_reads_the_task_again(
@@ -114,7 +114,7 @@ async def test_who_cancels_as_somebody_begins_to_listen_reads_the_task_again(
     with pytest.raises(LeaseLost):
         await here.chat.cancels("t-m-1")
     await here.chat.cancels("t-m-1")
-    assert await here.due_events() == {3}
+    assert await here.events_with_timers() == {3}
 
 
 async def test_who_answers_as_somebody_begins_to_listen_reads_the_task_again(
@@ -148,7 +148,7 @@ async def test_whoever_records_as_it_is_found_that_nobody_listens_any_more_hears
     tasks.meanwhile(lambda: there.configs.unsubscribe(known))
     head = await here.chat.store.append(turn.lease, known, here.chat.says(known))
     assert (head.generation, head.push_events) == (3, None)
-    assert await here.due_events() == set()
+    assert await here.events_with_timers() == set()
 
 
 # ── Somebody else registers, delivers or sweeps ───────────────────────────────────────────────────────────────────────

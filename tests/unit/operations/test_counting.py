@@ -118,7 +118,7 @@ async def test_a_retry_that_the_sweep_is_there_for_is_nothing_that_it_finds(cloc
     sweep = Sweep(push.chat.store, MemoryWorkQueue(clock), push.configs, MemoryPushQueue(clock), metrics=metrics)
     clock.move(30)
     await push.chat.store.pause(begun.lease, made_progress=True)
-    for generation in await push.due_events():
+    for generation in await push.events_with_timers():
         await push.configs.clear(push.key(), generation)
     await sweep.once()
     before = metrics.total(Metric.SWEEP_FOUND), metrics.total(Metric.SWEEP_ENQUEUED)

@@ -243,7 +243,7 @@ def test_third_lost_answer_of_fenced_writes_is_raised() -> None:
 
 def test_eighth_conflict_of_fenced_writes_is_raised() -> None:
     assert count(fenced(Planned(*["conflict"] * 7), COUNT)) == 1
-    with pytest.raises(StoreUnavailable, match=r"^The context is being written by too many at once\.$"):
+    with pytest.raises(StoreUnavailable, match=r"^Too many transactions write this context at once\.$"):
         fenced(Planned(*["conflict"] * 8), COUNT)
 
 
