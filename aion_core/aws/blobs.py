@@ -1,4 +1,4 @@
-"""S3: large payloads, and the versions of objects."""
+"""S3: large payloads, and versions of objects."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ class S3Blobs:
             )
         except WriteRefused as refused:
             if refused.is_conflict:
-                raise StoreUnavailable("PutObject: another write of the object is being made.") from refused
+                raise StoreUnavailable("PutObject: another write of the object is in progress.") from refused
             return False
         return True
 

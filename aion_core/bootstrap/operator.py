@@ -88,7 +88,7 @@ def build_dead_letters(settings: Settings, queue: str) -> DeadLetters:
 
         return SQLiteQueue(open_queues(settings.sqlite_folder / QUEUES_FILE), queue, SystemClock())
     from aion_core.aws.client import AwsClient
-    from aion_core.aws.dead_letters import SQSDeadLetters
+    from aion_core.aws.queues import SQSDeadLetters
 
     url = settings.task_queue_url if queue == "task" else settings.push_queue_url
     return SQSDeadLetters(AwsClient("sqs", ThreadPoolExecutor(1)), queue_url=url)

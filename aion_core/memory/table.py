@@ -15,7 +15,7 @@ from zlib import crc32
 
 from aion_core.errors import StoreError, StoreUnavailable
 from aion_core.ports import Clock
-from aion_core.ports.schema import BY_AGENT, BY_CONTEXT, TIMERS, TTL_ATTRIBUTE
+from aion_core.ports.schema import INDEXES, TTL_ATTRIBUTE
 from aion_core.ports.table import (
     CONFLICT,
     FINE,
@@ -110,7 +110,7 @@ class MemoryTable:
         self,
         clock: Clock,
         *,
-        indexes: Iterable[Index] = (TIMERS, BY_AGENT, BY_CONTEXT),
+        indexes: Iterable[Index] = INDEXES,
         faults: TableFaults | None = None,
     ) -> None:
         self._clock, self.faults = clock, faults or TableFaults()

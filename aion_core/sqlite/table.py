@@ -10,7 +10,7 @@ from typing import Any
 from zlib import crc32
 
 from aion_core.ports import Clock
-from aion_core.ports.schema import BY_AGENT, BY_CONTEXT, TIMERS, TTL_ATTRIBUTE
+from aion_core.ports.schema import INDEXES, TTL_ATTRIBUTE
 from aion_core.ports.table import (
     FINE,
     PARTITION,
@@ -60,8 +60,6 @@ CREATE TABLE entries (
 CREATE TABLE tokens (token TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, made_at REAL NOT NULL) WITHOUT ROWID;
 CREATE INDEX tokens_by_age ON tokens (made_at)
 """
-
-INDEXES = (TIMERS, BY_AGENT, BY_CONTEXT)
 
 CLEANING = 100
 """Number of write transactions after which expired items and tokens are deleted, and number of items deleted at once."""

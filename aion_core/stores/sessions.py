@@ -4,8 +4,8 @@ Each transaction of a session checks the fence of the CONTEXT:
 
     _make      put SESSION/HEAD and STATE                    the session exists
     _append    put SESSION/EVENT#n, update HEAD, put STATE   one more event, if HEAD is at n - 1
-               put USER/STATE#…, APP/STATE#…                 its changes of the shared state, an item a value
-    _delete    delete HEAD and STATE, then the events        the session does not exist, then its events are gone
+               put USER/STATE#…, APP/STATE#…                 its changes of the shared state, one item for each value
+    _delete    delete HEAD and STATE, then the events        first the session is deleted, then its events
 
 HEAD is small, since each append rewrites it. STATE is written after changes of the session's own state.
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aion_core.aws.cipher import KEY_LIFE, KEYS_AT_HAND, KMSCipher
+from aion_core.aws.cipher import CACHED_KEYS, KEY_LIFE, KMSCipher
 from aion_core.aws.client import AwsClient
 from aion_core.errors import StoreCorrupt, StoreError, StoreUnavailable
 from aion_core.memory.services import MemoryCipher
@@ -90,10 +90,10 @@ async def test_kms_is_asked_once_an_hour_and_once_for_each_data_key(stack: Stack
 async def test_only_so_many_data_keys_are_remembered(stack: Stack, clock: ManualClock) -> None:
     cipher = by_kms(stack, clock)
     first = await cipher.encrypt(b"token", about="a place")
-    for _ in range(KEYS_AT_HAND):
+    for _ in range(CACHED_KEYS):
         clock.move(KEY_LIFE.total_seconds())
         await cipher.encrypt(b"token", about="a place")
-    assert len(cipher._at_hand) == KEYS_AT_HAND
+    assert len(cipher._cache) == CACHED_KEYS
     assert await cipher.decrypt(first, about="a place") == b"token"
 
 

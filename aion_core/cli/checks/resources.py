@@ -92,7 +92,7 @@ async def _bucket(s3: "AwsClient", name: str) -> Check:
 
 
 async def _queue(sqs: "AwsClient", name: str, url: str) -> Check:
-    from aion_core.aws.dead_letters import SQSDeadLetters, queue_state
+    from aion_core.aws.queues import SQSDeadLetters, queue_state
 
     state = await queue_state(sqs, url)
     letters = SQSDeadLetters(sqs, queue_url=url)
@@ -118,10 +118,10 @@ async def _key(kms: "AwsClient", key: str) -> Check:
 
 
 async def _secret(secrets: "AwsClient", name: str, arn: str) -> Check:
-    from aion_core.aws.health import parameter_is_sealed, secret_is_deleted
+    from aion_core.aws.health import parameter_is_encrypted, secret_is_deleted
 
     if ":ssm:" in arn:
-        if await parameter_is_sealed(secrets, arn):
+        if await parameter_is_encrypted(secrets, arn):
             return ok(name, f"{arn} is there.")
         return warning(name, f"{arn} is no SecureString: it lies there in the clear.", "Put it anew as a SecureString.")
     if await secret_is_deleted(secrets, arn):

@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 import uvicorn
 
-from aion_core.aws.health import INDEXES
 from aion_core.aws.stacks import DOMAIN, OUTPUTS, PARAMETERS, URLS
 from aion_core.bootstrap import build_app
 from aion_core.cli.checks.here import _python as python_check
 from aion_core.local.stack import LocalStack
-from aion_core.ports.schema import TTL_ATTRIBUTE
+from aion_core.ports.schema import INDEXES, TTL_ATTRIBUTE
 from aion_core.settings import Settings
 from aion_core.template.reader import Place, Template
 from tests.support import operating
@@ -171,7 +170,7 @@ def test_what_is_asked_of_the_table_is_what_the_template_makes() -> None:
         each["IndexName"]: tuple(key["AttributeName"] for key in each["KeySchema"])
         for each in table["GlobalSecondaryIndexes"]
     }
-    assert made == INDEXES
+    assert made == {index.name: (index.partition, index.sort) for index in INDEXES}
 
 
 def test_what_a_stack_is_asked_for_it_has() -> None:

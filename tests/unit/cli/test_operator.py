@@ -32,7 +32,7 @@ def test_a_stack_that_is_not_aions_is_said(moto: LocalStack) -> None:
     body = '{"Resources": {"Any": {"Type": "AWS::SQS::Queue"}}}'
     moto.client("cloudformation").create_stack(StackName="foreign", TemplateBody=body)
     failed = operating.runs(operating.environ_of(moto))("key", "list", "--stack", "foreign")
-    assert "is none of aion's" in operating.refusal(failed)
+    assert "is not an aion deployment" in operating.refusal(failed)
 
 
 def test_where_aws_is_and_who_asks_may_be_said_by_options(moto: LocalStack, tmp_path: Path) -> None:
