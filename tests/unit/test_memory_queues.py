@@ -44,7 +44,7 @@ async def test_a_bell_that_was_not_answered_is_heard_again_later_each_time(
         assert listener.heard == heard
     await work_queue.quiet()
     assert work_queue.dead == []
-    assert caplog.text.count("A bell was not answered.") == 2
+    assert caplog.text.count("A wake-up message was not handled.") == 2
     assert "not now" in caplog.text
 
 
@@ -126,12 +126,12 @@ def test_what_a_thread_has_rung_before_there_is_an_event_loop_is_heard_when_ther
 
     asyncio.run(enqueue())
     assert listener.heard == 2
-    with pytest.raises(StoreUnavailable, match="event loop that hears the bells is closed"):
+    with pytest.raises(StoreUnavailable, match="event loop is closed"):
         work_queue.enqueue_from_thread(WAKE_UP)
 
 
 async def test_bells_that_nobody_answers_are_dead_in_the_end(clock: ManualClock) -> None:
-    work_queue = MemoryWorkQueue(clock, tries=1)
+    work_queue = MemoryWorkQueue(clock, max_receives=1)
     await work_queue.enqueue(WAKE_UP)
     await work_queue.quiet()
     assert work_queue.dead == [WAKE_UP]

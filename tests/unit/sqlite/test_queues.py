@@ -106,7 +106,7 @@ async def test_message_that_always_fails_is_parked(
         await one.turn()
         clock.move(3600)
     assert one.failures == 100 - MAX_RECEIVES
-    assert "could not be handled 5 times, and is parked" in caplog.text
+    assert "failed 5 times and is parked" in caplog.text
     (letter,) = await other.queue.read(10)
     assert wake_up_of(letter.body) == WAKE_UP
     await other.queue.send_again(letter)
