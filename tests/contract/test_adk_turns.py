@@ -38,7 +38,7 @@ def process(place: SessionPlace, clock: ManualClock, agent: BaseAgent) -> Parts:
     return parts(adapted(agent), place.tasks, clock, blocking_wait=1e9)
 
 
-async def test_a_conversation_goes_on_in_another_process(place: SessionPlace, clock: ManualClock) -> None:
+async def test_conversation_continues_in_another_process(place: SessionPlace, clock: ManualClock) -> None:
     """R43, R87: state, events and what was asked; the outbox is not in the state."""
     context = new_owner()
 
@@ -64,7 +64,7 @@ async def test_a_conversation_goes_on_in_another_process(place: SessionPlace, cl
     assert "model: I noted it." in texts(second.seen[0])
 
 
-async def test_questions_wait_in_the_session_until_another_process_takes_the_answer(
+async def test_another_process_resumes_interrupted_session(
     place: SessionPlace, clock: ManualClock
 ) -> None:
     """Section 3: within a sequence, a confirmation and a long-running tool."""
@@ -107,7 +107,7 @@ async def test_questions_wait_in_the_session_until_another_process_takes_the_ans
     assert (said(task), history(task)[-1], paid) == ("Done.", "Approved.", [5])
 
 
-async def test_a_late_workers_session_write_is_refused(place: SessionPlace, clock: ManualClock) -> None:
+async def test_late_workers_session_write_is_refused(place: SessionPlace, clock: ManualClock) -> None:
     """Fixed decision 6: what it does after its task was canceled is not in the next turn's session."""
     context = new_owner()
     running, go, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()

@@ -25,7 +25,7 @@ def record(clock: ManualClock, principal: str = "alice", **more: object) -> KeyR
     return replace(made, created=made.created.replace(microsecond=made.created.microsecond // 1000 * 1000))
 
 
-async def test_a_key_is_found_by_its_id_as_it_was_added(keys: ApiKeys, clock: ManualClock) -> None:
+async def test_key_is_found_by_id(keys: ApiKeys, clock: ManualClock) -> None:
     """R96."""
     plain = record(clock)
     expires = clock.now().replace(microsecond=0) + timedelta(days=1)
@@ -44,7 +44,7 @@ async def test_a_key_is_found_by_its_id_as_it_was_added(keys: ApiKeys, clock: Ma
     assert await keys.find("a" * 16) is None
 
 
-async def test_an_id_is_one_keys(keys: ApiKeys, clock: ManualClock) -> None:
+async def test_id_is_unique(keys: ApiKeys, clock: ManualClock) -> None:
     first = record(clock)
     await keys.add(first)
     with pytest.raises(StoreError):
@@ -52,7 +52,7 @@ async def test_an_id_is_one_keys(keys: ApiKeys, clock: ManualClock) -> None:
     assert await keys.find(first.id) == first
 
 
-async def test_a_revoked_key_is_gone_at_once(keys: ApiKeys, clock: ManualClock) -> None:
+async def test_revoked_key_is_deleted_at_once(keys: ApiKeys, clock: ManualClock) -> None:
     key, other = record(clock), record(clock)
     await keys.add(key)
     await keys.add(other)
@@ -62,7 +62,7 @@ async def test_a_revoked_key_is_gone_at_once(keys: ApiKeys, clock: ManualClock) 
     assert await keys.find(other.id) == other
 
 
-async def test_an_expired_key_is_gone(keys: ApiKeys, clock: ManualClock) -> None:
+async def test_expired_key_is_not_found(keys: ApiKeys, clock: ManualClock) -> None:
     key = record(clock, expires=clock.now() + timedelta(hours=1))
     await keys.add(key)
     clock.move(3598)
@@ -72,7 +72,7 @@ async def test_an_expired_key_is_gone(keys: ApiKeys, clock: ManualClock) -> None
     assert key.id not in {found.id for found in await keys.all()}
 
 
-async def test_keys_are_listed_the_newest_first(keys: ApiKeys, clock: ManualClock) -> None:
+async def test_keys_are_listed_newest_first(keys: ApiKeys, clock: ManualClock) -> None:
     made = []
     for principal in ("alice", "bob", "carol"):
         made.append(record(clock, principal))

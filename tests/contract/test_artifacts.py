@@ -43,7 +43,7 @@ def a_file(data: bytes = b"\x00\xff", mime_type: str = "image/png") -> types.Par
     return types.Part(inline_data=types.Blob(data=data, mime_type=mime_type, display_name="a picture"))
 
 
-async def test_versions_count_from_0_and_each_can_be_loaded(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
+async def test_versions_count_from_zero(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
     parts = [a_file(bytes([n])) for n in range(12)]
     saved = [await artifacts.save_artifact(**of, filename="a.png", artifact=part) for part in parts]
     assert saved == list(range(12)) == await artifacts.list_versions(**of, filename="a.png")
@@ -64,20 +64,20 @@ async def test_versions_count_from_0_and_each_can_be_loaded(artifacts: BlobArtif
     ],
     ids=["text", "no text", "no bytes", "odd type", "elsewhere", "signed"],
 )
-async def test_what_is_saved_is_loaded_as_it_was(
+async def test_saved_part_is_loaded_unchanged(
     artifacts: BlobArtifacts, of: dict[str, Any], part: types.Part
 ) -> None:
     await artifacts.save_artifact(**of, filename="a", artifact=part)
     assert await artifacts.load_artifact(**of, filename="a") == part
 
 
-async def test_a_part_may_come_as_a_dict(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
+async def test_part_may_be_a_dict(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
     await artifacts.save_artifact(**of, filename="a", artifact={"inlineData": {"data": "AP8=", "mimeType": "a/b"}})
     loaded = await artifacts.load_artifact(**of, filename="a")
     assert loaded == types.Part(inline_data=types.Blob(data=b"\x00\xff", mime_type="a/b"))
 
 
-async def test_what_is_not_there_is_none(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
+async def test_missing_artifact_is_none(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
     assert await artifacts.load_artifact(**of, filename="a") is None
     await artifacts.save_artifact(**of, filename="a", artifact=a_file())
     assert await artifacts.load_artifact(**of, filename="a", version=1) is None
@@ -89,7 +89,7 @@ async def test_what_is_not_there_is_none(artifacts: BlobArtifacts, of: dict[str,
     await artifacts.delete_artifact(**of, filename="b")
 
 
-async def test_a_users_artifacts_are_in_each_of_its_sessions_and_in_no_others(
+async def test_users_artifacts_are_in_all_its_sessions(
     artifacts: BlobArtifacts, of: dict[str, Any]
 ) -> None:
     here = a_file(b"here")
@@ -110,19 +110,19 @@ async def test_a_users_artifacts_are_in_each_of_its_sessions_and_in_no_others(
 
 
 @pytest.mark.parametrize("name", ["..", ".", "a b+c?d#e%2F", "日本語", "user", "/", "x/../y", "0"])
-async def test_a_file_may_be_called_whatever(artifacts: BlobArtifacts, of: dict[str, Any], name: str) -> None:
+async def test_file_may_have_any_name(artifacts: BlobArtifacts, of: dict[str, Any], name: str) -> None:
     await artifacts.save_artifact(**of, filename=name, artifact=a_file(name.encode()))
     assert await artifacts.list_artifact_keys(**of) == [name]
     assert await artifacts.load_artifact(**of, filename=name) == a_file(name.encode())
 
 
-async def test_a_session_may_be_called_user(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
+async def test_session_may_have_name_user(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
     """The name by which ADK's own services tell the user's artifacts from a session's."""
     await artifacts.save_artifact(**{**of, "session_id": "user"}, filename="a", artifact=a_file())
     assert await artifacts.list_artifact_keys(**of) == []
 
 
-async def test_what_is_deleted_begins_again(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
+async def test_artifact_after_deletion_starts_at_zero(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
     for name in ("a", "a", "ab", "a/b"):
         await artifacts.save_artifact(**of, filename=name, artifact=a_file())
     await artifacts.delete_artifact(**of, filename="a")
@@ -131,7 +131,7 @@ async def test_what_is_deleted_begins_again(artifacts: BlobArtifacts, of: dict[s
     assert await artifacts.save_artifact(**of, filename="a", artifact=a_file()) == 0
 
 
-async def test_saves_at_the_same_instant_get_versions_of_their_own(
+async def test_concurrent_saves_get_different_versions(
     artifacts: BlobArtifacts, of: dict[str, Any]
 ) -> None:
     parts = [a_file(bytes([n])) for n in range(5)]
@@ -142,7 +142,7 @@ async def test_saves_at_the_same_instant_get_versions_of_their_own(
 
 
 @pytest.mark.exact_times
-async def test_each_version_says_what_it_is(artifacts: BlobArtifacts, of: dict[str, Any], clock: ManualClock) -> None:
+async def test_each_version_has_a_description(artifacts: BlobArtifacts, of: dict[str, Any], clock: ManualClock) -> None:
     metadata = {"from": "tool", "n": [1, None]}
     await artifacts.save_artifact(**of, filename="a", artifact=a_file(), custom_metadata=metadata)
     first = clock.now().timestamp()
@@ -155,7 +155,7 @@ async def test_each_version_says_what_it_is(artifacts: BlobArtifacts, of: dict[s
     assert await artifacts.get_artifact_version(**of, filename="a", version=0) == one
 
 
-async def test_a_reference_is_followed_within_its_user_and_session(
+async def test_reference_is_followed_within_user_and_session(
     artifacts: BlobArtifacts, of: dict[str, Any]
 ) -> None:
     await artifacts.save_artifact(**of, filename="a", artifact=a_file(b"v0"))
@@ -169,7 +169,7 @@ async def test_a_reference_is_followed_within_its_user_and_session(
             await artifacts.save_artifact(**foreign, filename="b", artifact=refers(first.canonical_uri))
 
 
-async def test_references_in_a_circle_are_refused(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
+async def test_circular_references_are_refused(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
     await artifacts.save_artifact(**of, filename="a", artifact=a_file())
     itself = await artifacts.get_artifact_version(**of, filename="a")
     assert itself is not None
@@ -183,7 +183,7 @@ def refers(uri: str) -> types.Part:
     return types.Part(file_data=types.FileData(file_uri=uri))
 
 
-async def test_what_a_rewound_session_took_back_is_not_there(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
+async def test_artifact_removed_by_rewind_is_missing(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
     await artifacts.save_artifact(**of, filename="a", artifact=a_file())
     gone = types.Part(inline_data=types.Blob(mime_type="application/octet-stream", data=b""))
     await artifacts.save_artifact(**of, filename="a", artifact=gone)
@@ -203,7 +203,7 @@ async def test_what_a_rewound_session_took_back_is_not_there(artifacts: BlobArti
     ],
     ids=["no name", "no session", "nothing", "no data", "no reference", "no JSON"],
 )
-async def test_what_cannot_be_kept_is_refused(
+async def test_invalid_part_is_refused(
     artifacts: BlobArtifacts, of: dict[str, Any], change: dict[str, Any], part: types.Part
 ) -> None:
     with pytest.raises(InputValidationError):
@@ -211,7 +211,7 @@ async def test_what_cannot_be_kept_is_refused(
     assert await artifacts.list_artifact_keys(**of) == []
 
 
-async def test_save_that_meets_another_is_tried_again(stack: Stack, clock: ManualClock, of: dict[str, Any]) -> None:
+async def test_conflicting_save_is_retried(stack: Stack, clock: ManualClock, of: dict[str, Any]) -> None:
     client, conflicts = stack.client("s3"), [1, 1]
 
     def conflict(**_: Any) -> Any:
@@ -226,7 +226,7 @@ async def test_save_that_meets_another_is_tried_again(stack: Stack, clock: Manua
     assert conflicts == []
 
 
-async def test_a_save_whose_answer_is_lost_is_one_version(stack: Stack, clock: ManualClock, of: dict[str, Any]) -> None:
+async def test_save_with_lost_answer_is_one_version(stack: Stack, clock: ManualClock, of: dict[str, Any]) -> None:
     client = stack.client("s3")
     lost = iter([True])
 
@@ -243,7 +243,7 @@ async def test_a_save_whose_answer_is_lost_is_one_version(stack: Stack, clock: M
 
 
 @pytest.mark.parametrize("of_what", ["name", "metadata"])
-async def test_what_is_too_long_for_s3_is_refused_with_a_sentence(
+async def test_names_too_long_for_s3_are_refused(
     stack: Stack, clock: ManualClock, of: dict[str, Any], of_what: str
 ) -> None:
     long = {"filename": "é" * 400} if of_what == "name" else {"filename": "a", "custom_metadata": {"x": "y" * 2000}}

@@ -29,23 +29,23 @@ def cipher(adapter: Stack | None, clock: ManualClock) -> Cipher:
 
 
 @pytest.mark.parametrize("content", [b"", b"token", bytes(range(256)) * 4000])
-async def test_what_is_sealed_is_opened(cipher: Cipher, content: bytes) -> None:
+async def test_encrypted_content_is_decrypted(cipher: Cipher, content: bytes) -> None:
     encrypted = await cipher.encrypt(content, about="a place")
     assert await cipher.decrypt(encrypted, about="a place") == content
     assert not content or content not in encrypted
 
 
-async def test_the_same_is_never_sealed_twice_alike(cipher: Cipher) -> None:
+async def test_encryption_is_randomised(cipher: Cipher) -> None:
     assert len({await cipher.encrypt(b"token", about="a place") for _ in range(50)}) == 50
 
 
-async def test_what_is_sealed_about_one_thing_is_not_opened_as_another(cipher: Cipher) -> None:
+async def test_moved_ciphertext_is_corrupt(cipher: Cipher) -> None:
     encrypted = await cipher.encrypt(b"token", about="mine")
     with pytest.raises(StoreCorrupt):
         await cipher.decrypt(encrypted, about="theirs")
 
 
-async def test_what_was_changed_is_not_opened(cipher: Cipher) -> None:
+async def test_changed_ciphertext_is_corrupt(cipher: Cipher) -> None:
     encrypted = await cipher.encrypt(b"token", about="a place")
     for place in (-1, -len(b"token") - 20, len(encrypted) // 2, 0):
         changed = bytearray(encrypted)
@@ -58,19 +58,19 @@ async def test_what_was_changed_is_not_opened(cipher: Cipher) -> None:
             await cipher.decrypt(cut, about="a place")
 
 
-async def test_another_process_opens_what_was_sealed(stack: Stack, clock: ManualClock) -> None:
+async def test_another_process_decrypts(stack: Stack, clock: ManualClock) -> None:
     encrypted = await by_kms(stack, clock).encrypt(b"token", about="a place")
     assert await by_kms(stack, clock).decrypt(encrypted, about="a place") == b"token"
 
 
-async def test_under_another_key_nothing_is_opened(stack: Stack, clock: ManualClock) -> None:
+async def test_other_kms_key_does_not_decrypt(stack: Stack, clock: ManualClock) -> None:
     encrypted = await by_kms(stack, clock).encrypt(b"token", about="a place")
     other = stack.client("kms").create_key()["KeyMetadata"]["Arn"]
     with pytest.raises(StoreError):
         await by_kms(stack, clock, key=other).decrypt(encrypted, about="a place")
 
 
-async def test_kms_is_asked_once_an_hour_and_once_for_each_data_key(stack: Stack, clock: ManualClock) -> None:
+async def test_kms_requests_are_few(stack: Stack, clock: ManualClock) -> None:
     asked: Counter[str] = Counter()
     client = stack.client("kms")
     client.meta.events.register("before-call.kms", lambda model, **_: asked.update([model.name]))
@@ -87,7 +87,7 @@ async def test_kms_is_asked_once_an_hour_and_once_for_each_data_key(stack: Stack
     assert asked == {"GenerateDataKey": 2, "Decrypt": 2}
 
 
-async def test_only_so_many_data_keys_are_remembered(stack: Stack, clock: ManualClock) -> None:
+async def test_data_key_cache_is_bounded(stack: Stack, clock: ManualClock) -> None:
     cipher = by_kms(stack, clock)
     first = await cipher.encrypt(b"token", about="a place")
     for _ in range(CACHED_KEYS):
@@ -97,7 +97,7 @@ async def test_only_so_many_data_keys_are_remembered(stack: Stack, clock: Manual
     assert await cipher.decrypt(first, about="a place") == b"token"
 
 
-async def test_a_key_that_cannot_be_asked_for_just_now_is_unavailable(clock: ManualClock, stack: Stack) -> None:
+async def test_transient_kms_error_is_unavailable(clock: ManualClock, stack: Stack) -> None:
     client = stack.client("kms")
 
     class Response:
@@ -117,7 +117,7 @@ async def test_a_key_that_cannot_be_asked_for_just_now_is_unavailable(clock: Man
         await by_kms(stack, clock, client=client).encrypt(b"token", about="a place")
 
 
-def test_two_batches_at_once_in_one_process_open_and_seal(stack: Stack, clock: ManualClock) -> None:
+def test_cipher_works_on_two_event_loops(stack: Stack, clock: ManualClock) -> None:
     """Each in an event loop of its own, as two invocations of a function are that one process stands in for."""
     cipher = by_kms(stack, clock)
 

@@ -39,7 +39,7 @@ CANCELED = "TransactionCanceledException"
         (400, CANCELED, ("None", "ItemCollectionSizeLimitExceeded"), StoreError),
     ],
 )
-async def test_an_error_has_the_name_of_what_happened(
+async def test_aws_error_raises_matching_error(
     status: int, code: str, reasons: tuple[str, ...], error: type[Exception]
 ) -> None:
     client = client_of("dynamodb", "http://127.0.0.1:9")
@@ -53,7 +53,7 @@ async def test_an_error_has_the_name_of_what_happened(
     assert set(reasons) <= set(str(caught.value).replace(",", "").split())
 
 
-async def test_a_request_that_is_none_will_never_be_done() -> None:
+async def test_invalid_request_is_store_error() -> None:
     calls = AwsClient("dynamodb", ThreadPoolExecutor(1), client=client_of("dynamodb", "http://127.0.0.1:9"))
     with pytest.raises(StoreError) as caught:
         await calls("put_item", TableName="Table", Item={"pk": "not an attribute"})

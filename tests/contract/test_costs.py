@@ -52,7 +52,7 @@ def request(**message: str) -> SendMessageRequest:
 
 @pytest.mark.long
 @pytest.mark.parametrize(("a_second", "at_most"), [(0, 20), (60, 75)], ids=["in one burst", "60 chunks a second"])
-async def test_the_log_of_a_thousand_chunks(stack: Stack, a_second: float, at_most: float) -> None:
+async def test_requests_of_thousand_chunks(stack: Stack, a_second: float, at_most: float) -> None:
     counted = Counted(stack)
     service = parts(talking(1000, a_second), counted.store).service
     call = Call(new_owner(), "test")
@@ -72,7 +72,7 @@ async def test_the_log_of_a_thousand_chunks(stack: Stack, a_second: float, at_mo
 
 
 @pytest.mark.parametrize(("context_id", "at_most"), [("", 2), ("given", 3)])
-async def test_a_blocking_send_of_one_short_turn(stack: Stack, context_id: str, at_most: int) -> None:
+async def test_requests_of_blocking_send(stack: Stack, context_id: str, at_most: int) -> None:
     counted = Counted(stack)
     service = parts(talking(1), counted.store).service
     task = await service.send(Call(new_owner(), "test"), request(context_id=context_id))
@@ -81,7 +81,7 @@ async def test_a_blocking_send_of_one_short_turn(stack: Stack, context_id: str, 
     assert sum(counted.requests.values()) - deltas <= at_most
 
 
-async def test_a_bell_that_finds_nothing_to_do_costs_at_most_two_requests(stack: Stack) -> None:
+async def test_needless_wake_up_costs_two_requests(stack: Stack) -> None:
     """In a context that nobody knows, one at rest, one that asks, and one whose turn is alive."""
     counted = Counted(stack)
     made = parts(talking(1), counted.store)
@@ -101,7 +101,7 @@ async def test_a_bell_that_finds_nothing_to_do_costs_at_most_two_requests(stack:
     await sending
 
 
-async def test_a_send_that_does_not_wait_costs_one_request_before_its_answer(stack: Stack) -> None:
+async def test_nonblocking_send_costs_one_request(stack: Stack) -> None:
     """R21: the transaction that keeps the task, and then the bell, which is the queue's."""
     counted = Counted(stack)
     made = parts(talking(1), counted.store)
@@ -117,7 +117,7 @@ async def _nobody(wake_up: WakeUp) -> None:
     """Hears it, and does nothing."""
 
 
-async def test_an_event_costs_the_same_however_long_the_task_is(stack: Stack) -> None:
+async def test_event_cost_is_independent_of_task_length(stack: Stack) -> None:
     """The bytes written for the last of many events are those of the first: nothing rewrites the task."""
     sizes: dict[int, int] = {}
     counted = Counted(stack)

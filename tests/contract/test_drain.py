@@ -62,7 +62,7 @@ HANDOFFS = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("graph", GRAPHS)
-async def test_a_turn_that_drains_at_every_step_ends_as_if_it_had_not(
+async def test_turn_drained_at_every_step_ends_alike(
     graph: str, savers: Savers, clock: ManualClock
 ) -> None:
     """D7, R52: every node runs once, everything is said once, and the answer is the same."""
@@ -88,7 +88,7 @@ def spoken(conversation: Conversation) -> list[str]:
     return sorted(texts.values())
 
 
-async def test_one_message_of_the_client_is_in_the_state_whatever_the_hops(clock: ManualClock) -> None:
+async def test_client_message_is_in_state_once(clock: ManualClock) -> None:
     """R49, R52."""
     savers, seen = memory_savers(clock), list[Any]()
 
@@ -110,7 +110,7 @@ async def test_one_message_of_the_client_is_in_the_state_whatever_the_hops(clock
 
 
 @pytest.mark.parametrize("name", ["four_nodes", "streaming", "streaming_within", "with_outbox"])
-async def test_a_graph_with_a_checkpointer_of_its_own_is_drained_too(name: str, clock: ManualClock) -> None:
+async def test_graph_with_own_checkpointer_is_drained(name: str, clock: ManualClock) -> None:
     """R81, D7."""
     savers, own = memory_savers(clock), InMemorySaver()
     right, _ = await held(name, savers, clock, Work())
@@ -125,7 +125,7 @@ async def test_a_graph_with_a_checkpointer_of_its_own_is_drained_too(name: str, 
     assert conversation.told == right.told
 
 
-async def test_a_graph_that_keeps_nothing_is_not_drained(clock: ManualClock) -> None:
+async def test_graph_without_checkpointer_is_not_drained(clock: ManualClock) -> None:
     work = Work(drains=True)
     conversation = Conversation.of(await begin(memory_savers(clock).tasks, clock))
 
@@ -145,7 +145,7 @@ async def test_a_graph_that_keeps_nothing_is_not_drained(clock: ManualClock) -> 
     assert work.drain.is_set()
 
 
-async def test_a_drain_that_comes_first_runs_nothing(clock: ManualClock) -> None:
+async def test_drain_before_start_runs_no_node(clock: ManualClock) -> None:
     savers, work = memory_savers(clock), Work()
     conversation = Conversation.of(await begin(savers.tasks, clock))
     work.drain.set()

@@ -45,7 +45,7 @@ async def a_fence(place: DynamoDBSessionPlace, clock: ManualClock) -> Fence:
 
 
 @pytest.mark.parametrize("fenced", [True, False], ids=["in a turn", "outside"])
-async def test_what_is_not_heard_to_be_stored_is_stored_once(
+async def test_write_with_lost_answer_is_stored_once(
     place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, str], fenced: bool
 ) -> None:
     service = place.service(fence=await a_fence(place, clock) if fenced else None)
@@ -61,7 +61,7 @@ async def test_what_is_not_heard_to_be_stored_is_stored_once(
     assert found.state == {"x": 2, "user:y": 1}
 
 
-async def test_who_tries_again_after_no_answer_finds_what_it_has_stored(
+async def test_retry_after_lost_answer_finds_own_write(
     place: DynamoDBSessionPlace, of: dict[str, str]
 ) -> None:
     service = place.service()
@@ -80,7 +80,7 @@ async def test_who_tries_again_after_no_answer_finds_what_it_has_stored(
     assert found.state == {"x": 1, "y": 1}
 
 
-async def test_another_event_in_the_place_of_ones_own_is_not_taken_for_it(
+async def test_other_event_is_not_taken_for_own(
     place: DynamoDBSessionPlace, of: dict[str, str]
 ) -> None:
     mine = await place.service().create_session(**of)
@@ -93,7 +93,7 @@ async def test_another_event_in_the_place_of_ones_own_is_not_taken_for_it(
         await place.service().create_session(**of)
 
 
-async def test_a_history_with_a_gap_is_no_session(place: DynamoDBSessionPlace, of: dict[str, str]) -> None:
+async def test_session_with_missing_event_is_corrupt(place: DynamoDBSessionPlace, of: dict[str, str]) -> None:
     """No shorter history is passed off as the session."""
     service = place.service()
     session = await service.create_session(**of, state={"x": 1})
@@ -106,7 +106,7 @@ async def test_a_history_with_a_gap_is_no_session(place: DynamoDBSessionPlace, o
 
 
 @pytest.mark.parametrize("missing", ["EVENT#0000000002", "STATE"])
-async def test_a_read_that_sees_half_of_an_append_reads_again(
+async def test_partial_append_is_read_again(
     place: DynamoDBSessionPlace, of: dict[str, str], missing: str
 ) -> None:
     """A query, unlike a transaction, may meet another transaction halfway."""
@@ -128,7 +128,7 @@ async def test_a_read_that_sees_half_of_an_append_reads_again(
     assert found.state == {"n": 1}
 
 
-async def test_what_a_cut_deletion_has_left_is_of_no_later_session(
+async def test_leftover_events_do_not_join_new_session(
     place: DynamoDBSessionPlace, of: dict[str, str]
 ) -> None:
     service = place.service()
@@ -163,7 +163,7 @@ def thread_of(session: Session) -> str:
 TOKEN = "ya29.a-users-access-token"
 
 
-async def test_a_users_access_token_is_nowhere_to_be_read(place: DynamoDBSessionPlace, of: dict[str, str]) -> None:
+async def test_access_token_is_encrypted_everywhere(place: DynamoDBSessionPlace, of: dict[str, str]) -> None:
     """In an answer to a request for credentials, in state of each scope, and in what a tool says; small and large."""
     credential = AuthCredential(auth_type=AuthCredentialTypes.OAUTH2, oauth2=OAuth2Auth(access_token=TOKEN))
     noise = random.Random(1).randbytes(40_000).hex()
@@ -199,7 +199,7 @@ def unpacked(content: bytes) -> bytes:
     return content
 
 
-async def test_what_is_moved_to_another_place_cannot_be_read_there(
+async def test_moved_content_is_corrupt(
     place: DynamoDBSessionPlace, of: dict[str, str]
 ) -> None:
     service = place.service()
@@ -213,7 +213,7 @@ async def test_what_is_moved_to_another_place_cannot_be_read_there(
         await place.service().get_session(app_name=theirs.app_name, user_id=theirs.user_id, session_id=theirs.id)
 
 
-async def test_a_large_shared_value_that_is_replaced_leaves_nothing(
+async def test_replaced_shared_value_deletes_its_blob(
     place: DynamoDBSessionPlace, of: dict[str, str]
 ) -> None:
     large = random.Random(1).randbytes(40_000).hex()
@@ -232,7 +232,7 @@ async def test_a_large_shared_value_that_is_replaced_leaves_nothing(
 # ── For how long ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_session_that_has_expired_is_not_there_and_may_be_made_again(
+async def test_expired_session_may_be_created_again(
     place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, str]
 ) -> None:
     service = place.service(retention=RETENTION)
@@ -248,7 +248,7 @@ async def test_a_session_that_has_expired_is_not_there_and_may_be_made_again(
     assert (new.events, new.state) == ([], {"user:y": 1, "app:z": 1})
 
 
-async def test_a_session_that_is_used_loses_nothing_with_time(
+async def test_used_session_keeps_all_events(
     place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, str]
 ) -> None:
     """Each row outlives the head, and each object is written again while it is younger than the bucket lets it be."""
@@ -279,7 +279,7 @@ async def test_a_session_that_is_used_loses_nothing_with_time(
             assert int(head["expires"]["N"]) <= at + 1.5 * RETENTION.total_seconds()
 
 
-async def test_what_is_renewed_is_not_renewed_again_soon(
+async def test_renewal_is_not_repeated_soon(
     place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, str]
 ) -> None:
     fence = await a_fence(place, clock)
@@ -298,7 +298,7 @@ async def test_what_is_renewed_is_not_renewed_again_soon(
     assert len(writes) == 3
 
 
-async def test_a_session_that_is_deleted_while_it_is_renewed_stays_deleted(
+async def test_session_deleted_during_renewal_stays_deleted(
     place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, str]
 ) -> None:
     fence = await a_fence(place, clock)
@@ -316,7 +316,7 @@ async def test_a_session_that_is_deleted_while_it_is_renewed_stays_deleted(
     assert rows_of(place, session) == []
 
 
-async def test_outside_of_a_turn_nothing_is_renewed(
+async def test_read_outside_turn_renews_nothing(
     place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, str]
 ) -> None:
     session = await place.service(retention=RETENTION).create_session(**of, state={"x": 1})
@@ -326,7 +326,7 @@ async def test_outside_of_a_turn_nothing_is_renewed(
     assert rows_of(place, session) == before
 
 
-async def test_the_next_holder_reads_what_the_last_one_wrote(
+async def test_next_holder_reads_last_write(
     place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, str]
 ) -> None:
     begun = await begin(place.tasks, clock)

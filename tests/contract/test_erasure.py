@@ -193,7 +193,7 @@ async def test_killed_deletion_is_resumed(stack: Stack, erasure: Making) -> None
     assert of_person(alice, bucket_versions(stack)) == []
 
 
-async def test_late_worker_writes_nothing_that_stays(stack: Stack, erasure: Making, clock: ManualClock) -> None:
+async def test_late_workers_writes_are_deleted(stack: Stack, erasure: Making, clock: ManualClock) -> None:
     """What it does by its old lease is refused; an object that it has put before that is found by the next survey."""
     savers = DynamoDBSavers(stack, clock)
     chat = Conversation(savers.tasks, clock)
@@ -290,7 +290,7 @@ async def test_throttled_batch_is_finished(stack: Stack, erasure: Making, clock:
     assert chat.context.owner not in repr(table_items(stack))
 
 
-async def test_unknown_partition_is_named(stack: Stack, delete: Delete) -> None:
+async def test_unknown_partition_is_reported(stack: Stack, delete: Delete) -> None:
     """What another version has put there may be the owner's: nothing is deleted, and nobody is told that all is."""
     client, table = stack.client("dynamodb"), stack.environment("ApiFunction")["AION_TABLE"]
     key = {"pk": {"S": "NOVEL#1"}, "sk": {"S": "HEAD"}}
@@ -302,7 +302,7 @@ async def test_unknown_partition_is_named(stack: Stack, delete: Delete) -> None:
     assert "does not know (1 NOVEL#…)" in operating.refusal(failed)
 
 
-async def test_policy_in_runbook_is_enough(stack: Stack, erasure: Making, clock: ManualClock) -> None:
+async def test_policy_in_runbook_suffices(stack: Stack, erasure: Making, clock: ManualClock) -> None:
     chat = Conversation(dynamodb_store(stack, clock), clock)
     await chat.starts(text="x" * 40_000)
     client, s3 = stack.client("dynamodb"), stack.client("s3")

@@ -72,7 +72,7 @@ async def frozen(*args: Any, **options: Any) -> AsyncGenerator[NoHeartbeat, None
     yield NoHeartbeat()
 
 
-async def test_a_late_workers_log_and_checkpoints_are_refused(stack: Stack) -> None:
+async def test_late_workers_log_and_checkpoints_are_refused(stack: Stack) -> None:
     """The other's answer stays, and the next turn's model sees what the client saw."""
     clock = ManualClock()
     savers = DynamoDBSavers(stack, clock)

@@ -35,7 +35,7 @@ class Fine:
         return Delivered()
 
 
-async def test_what_has_expired_stands_in_the_way_of_no_sweep(push: Pushes) -> None:
+async def test_expired_items_do_not_block_sweep(push: Pushes) -> None:
     """DynamoDB deletes what has expired days later: until then it would be the longest overdue, each time."""
     await push.chat.store.create(replace(push.chat.message("m-1"), push=a_config()), holder="holder-1")
     push.clock.move(31 * DAY)
@@ -45,7 +45,7 @@ async def test_what_has_expired_stands_in_the_way_of_no_sweep(push: Pushes) -> N
     assert await push.expired_timers() == []
 
 
-async def test_what_is_due_of_a_task_that_is_gone_is_due_no_more(push: Pushes) -> None:
+async def test_timers_of_expired_task_are_cleared(push: Pushes) -> None:
     """A config that failed lives longer than a task whose last message came long before."""
     await push.chat.store.create(replace(push.chat.message("m-1"), push=a_config()), holder="holder-1")
     until = push.clock.now() + timedelta(seconds=2)
@@ -95,7 +95,7 @@ async def deliver(push: Pushes, webhook: SlowWebhook) -> None:
     )
 
 
-async def test_claim_outlasts_a_post_after_a_slow_read_of_the_log(clock: ManualClock) -> None:
+async def test_claim_outlasts_post_after_slow_read(clock: ManualClock) -> None:
     """No other process posts the same notification meanwhile."""
     push = pushes.on_table(None, clock)
     assert isinstance(push.table, MemoryTable)

@@ -96,7 +96,7 @@ async def until_given_up(push: Pushes, delivery: PushDelivery) -> list[Delivery]
     raise AssertionError(states)
 
 
-async def test_a_config_that_cannot_be_read_is_claimed_as_such(push: Pushes) -> None:
+async def test_unreadable_config_is_claimed_without_config(push: Pushes) -> None:
     await told_of_a_task(push)
     await spoil(push, keys.push_key(push.key(), "bad"), "sealed")
     assert (await push.claimed("bad")).config is None
@@ -105,13 +105,13 @@ async def test_a_config_that_cannot_be_read_is_claimed_as_such(push: Pushes) -> 
     assert good.id == "good"
 
 
-async def test_config_without_its_content_is_claimed_without_config(push: Pushes) -> None:
+async def test_empty_config_is_claimed_without_config(push: Pushes) -> None:
     await told_of_a_task(push)
     await push.table.write(Update(keys.push_key(push.key(), "bad"), Change(remove=("sealed",))))
     assert (await push.claimed("bad")).config is None
 
 
-async def test_a_config_whose_key_is_gone_goes_through_the_schedule_and_ends_dead(
+async def test_config_without_key_exhausts_the_schedule(
     push: Pushes, delivery: PushDelivery, heard: Heard, caplog: pytest.LogCaptureFixture
 ) -> None:
     """R94: the task's other config is told at once, the tries are counted, and in the end nothing is due any more."""
@@ -136,7 +136,7 @@ async def test_a_config_whose_key_is_gone_goes_through_the_schedule_and_ends_dea
     assert heard.by("bad") == [2, 3]
 
 
-async def test_what_cannot_be_read_of_a_log_is_given_up_and_what_follows_is_told(
+async def test_unreadable_events_are_given_up(
     push: Pushes, delivery: PushDelivery, heard: Heard
 ) -> None:
     """R94: event by event, so that what can be read is told."""
@@ -154,7 +154,7 @@ async def test_what_cannot_be_read_of_a_log_is_given_up_and_what_follows_is_told
     assert await push.expired_timers() == []
 
 
-async def test_a_log_of_which_nothing_can_be_read_keeps_nobody_at_work_for_ever(
+async def test_unreadable_log_is_given_up(
     push: Pushes, delivery: PushDelivery, heard: Heard
 ) -> None:
     """R94."""
@@ -170,7 +170,7 @@ async def test_a_log_of_which_nothing_can_be_read_keeps_nobody_at_work_for_ever(
     assert (await push.delivery("bad")).dead == 3
 
 
-async def test_a_task_that_cannot_be_read_for_a_receiver_of_v03_is_counted_too(
+async def test_unreadable_task_counts_v03_attempts(
     push: Pushes, delivery: PushDelivery, heard: Heard
 ) -> None:
     """R94: what v0.3 posts is the whole task, whose beginning is gone."""
@@ -183,7 +183,7 @@ async def test_a_task_that_cannot_be_read_for_a_receiver_of_v03_is_counted_too(
     assert heard.by("good") == [3]
 
 
-async def test_a_client_that_creates_an_unreadable_config_again_mends_it(
+async def test_unreadable_config_may_be_replaced(
     push: Pushes, delivery: PushDelivery, heard: Heard
 ) -> None:
     await told_of_a_task(push)

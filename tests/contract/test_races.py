@@ -49,7 +49,7 @@ def faults(here: Conversation) -> Faults:
 # ── A new message ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_context_that_is_taken_meanwhile_is_waited_for(
+async def test_turn_in_taken_context_is_queued(
     here: Conversation, there: Conversation, faults: Faults
 ) -> None:
     others = faults.meanwhile(lambda: there.starts("m-2"))
@@ -59,7 +59,7 @@ async def test_a_context_that_is_taken_meanwhile_is_waited_for(
     assert here.store.holds(others[0].lease)
 
 
-async def test_a_whole_turn_between_read_and_write_is_a_turn_of_its_own(
+async def test_turn_after_whole_concurrent_turn_begins(
     here: Conversation, there: Conversation, faults: Faults
 ) -> None:
     await here.ends(await here.starts("m-1"))
@@ -71,7 +71,7 @@ async def test_a_whole_turn_between_read_and_write_is_a_turn_of_its_own(
     assert (await here.starts("m-3")).lease.fence == 3, "no fence is given out twice"
 
 
-async def test_nobody_overtakes_who_begins_to_wait_just_now(
+async def test_new_turn_does_not_overtake_queued_one(
     here: Conversation, there: Conversation, faults: Faults
 ) -> None:
     await here.ends(await here.starts("m-1"))
@@ -80,7 +80,7 @@ async def test_nobody_overtakes_who_begins_to_wait_just_now(
     assert (await here.begins()).head.key.task_id == "t-m-2"
 
 
-async def test_what_was_busy_and_is_free_meanwhile_is_taken(
+async def test_turn_begins_in_context_freed_meanwhile(
     here: Conversation, there: Conversation, faults: Faults
 ) -> None:
     turn = await here.starts("m-1")
@@ -89,7 +89,7 @@ async def test_what_was_busy_and_is_free_meanwhile_is_taken(
 
 
 @pytest.mark.parametrize("holder", ["holder-3", None])
-async def test_a_message_that_meets_a_question_waits_for_nobody(
+async def test_new_task_in_interrupted_context_is_refused(
     here: Conversation, there: Conversation, faults: Faults, holder: str | None
 ) -> None:
     turn = await here.starts("m-1")
@@ -101,7 +101,7 @@ async def test_a_message_that_meets_a_question_waits_for_nobody(
 
 
 @pytest.mark.parametrize("by", ["one that runs", "one that waits", "a question"])
-async def test_a_message_that_is_not_to_queue_does_not_though_the_context_was_free(
+async def test_rejecting_message_in_taken_context_is_refused(
     here: Conversation, there: Conversation, faults: Faults, by: str
 ) -> None:
     await here.ends(await here.starts("m-1"))
@@ -120,7 +120,7 @@ async def test_a_message_that_is_not_to_queue_does_not_though_the_context_was_fr
     assert await here.store.head(here.key("t-m-3")) is None
 
 
-async def test_a_fence_that_is_raised_while_the_context_expires_is_not_given_out_again(
+async def test_fence_of_expired_context_is_not_reused(
     here: Conversation, stack: Stack, faults: Faults
 ) -> None:
     """The clocks of two processes are never quite the same."""
@@ -133,7 +133,7 @@ async def test_a_fence_that_is_raised_while_the_context_expires_is_not_given_out
 
 
 @pytest.mark.parametrize("holder", ["holder-3", None])
-async def test_who_waits_in_a_context_as_it_expires_is_not_forgotten(
+async def test_queued_turn_in_expiring_context_is_kept(
     here: Conversation, stack: Stack, faults: Faults, holder: str | None
 ) -> None:
     behind = ManualClock()
@@ -151,7 +151,7 @@ async def test_who_waits_in_a_context_as_it_expires_is_not_forgotten(
 
 
 @pytest.mark.parametrize("has_ended", [False, True])
-async def test_an_answer_meets_a_conversation_that_has_begun_anew(
+async def test_answer_in_renewed_context_is_refused(
     here: Conversation, there: Conversation, faults: Faults, has_ended: bool
 ) -> None:
     answer = await here.more(await here.asks("m-1"), "answer")
@@ -167,7 +167,7 @@ async def test_an_answer_meets_a_conversation_that_has_begun_anew(
         await here.store.follow_up(answer, holder="holder-1")
 
 
-async def test_an_answer_takes_the_fence_after_that_of_who_was_canceled_meanwhile(
+async def test_answer_gets_fence_after_canceled_turn(
     here: Conversation, there: Conversation, faults: Faults
 ) -> None:
     turn = await here.starts("m-1")
@@ -180,7 +180,7 @@ async def test_an_answer_takes_the_fence_after_that_of_who_was_canceled_meanwhil
 
 
 @pytest.mark.parametrize("holder", ["holder-3", None])
-async def test_who_takes_a_turn_over_meanwhile_is_interrupted_too(
+async def test_new_holder_of_turn_is_interrupted(
     here: Conversation, there: Conversation, faults: Faults, holder: str | None
 ) -> None:
     turn = await here.starts("m-1")
@@ -193,7 +193,7 @@ async def test_who_takes_a_turn_over_meanwhile_is_interrupted_too(
         await there.store.append(heirs[0].lease, heirs[0].head, here.says(turn.head))
 
 
-async def test_a_message_to_what_waits_that_meets_a_question_wakes_nobody(
+async def test_message_meeting_interrupt_sets_no_timer(
     here: Conversation, there: Conversation, faults: Faults
 ) -> None:
     turn = await here.starts("m-1")
@@ -204,7 +204,7 @@ async def test_a_message_to_what_waits_that_meets_a_question_wakes_nobody(
     assert not await here.is_expired()
 
 
-async def test_one_message_too_many_behind_a_question_is_refused(here: Conversation) -> None:
+async def test_message_to_full_interrupted_context_is_refused(here: Conversation) -> None:
     turn = await here.starts("m-1")
     await here.waits("m-2")
     for number in range(MAX_WAITING - 1):
@@ -217,7 +217,7 @@ async def test_one_message_too_many_behind_a_question_is_refused(here: Conversat
 # ── A turn begins ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_turn_is_not_begun_twice_when_two_read_the_same_context(
+async def test_turn_is_begun_once_by_two_processes(
     here: Conversation, there: Conversation, faults: Faults
 ) -> None:
     await here.waits("m-1")
@@ -228,7 +228,7 @@ async def test_a_turn_is_not_begun_twice_when_two_read_the_same_context(
     await here.comes_to_rest()
 
 
-async def test_a_lease_that_is_renewed_meanwhile_is_not_taken_over(
+async def test_lease_renewed_meanwhile_is_not_taken(
     here: Conversation, there: Conversation, faults: Faults
 ) -> None:
     turn = await here.starts("m-1")
@@ -239,7 +239,7 @@ async def test_a_lease_that_is_renewed_meanwhile_is_not_taken_over(
     assert (await here.ends(turn)).head.generation == 3
 
 
-async def test_a_turn_whose_task_is_deleted_meanwhile_is_not_begun(
+async def test_turn_of_deleted_task_is_not_begun(
     here: Conversation, stack: Stack, faults: Faults
 ) -> None:
     await here.waits("m-1")
@@ -257,7 +257,7 @@ async def test_a_turn_whose_task_is_deleted_meanwhile_is_not_begun(
     await here.starts("m-2")
 
 
-async def test_a_message_that_is_taken_in_finds_the_next_number_whatever_its_task_still_says(
+async def test_begun_message_gets_next_event_number(
     here: Conversation, there: Conversation, faults: Faults
 ) -> None:
     """Who has ended a turn has its fence until somebody begins the next."""
@@ -276,7 +276,7 @@ async def test_a_message_that_is_taken_in_finds_the_next_number_whatever_its_tas
 # ── A turn ends ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_message_that_comes_as_a_turn_ends_is_not_forgotten(
+async def test_message_during_finish_is_kept(
     here: Conversation, there: Conversation, faults: Faults
 ) -> None:
     turn = await here.starts("m-1")
@@ -286,7 +286,7 @@ async def test_a_message_that_comes_as_a_turn_ends_is_not_forgotten(
 
 
 @pytest.mark.parametrize("go_on", [False, True])
-async def test_a_message_that_comes_as_a_task_ends_before_others_keeps_it_from_ending(
+async def test_message_during_finish_keeps_task_open(
     here: Conversation, there: Conversation, faults: Faults, go_on: bool
 ) -> None:
     turn = await here.starts("m-1")
@@ -299,7 +299,7 @@ async def test_a_message_that_comes_as_a_task_ends_before_others_keeps_it_from_e
 
 
 @pytest.mark.parametrize("go_on", [False, True])
-async def test_whose_head_is_not_the_newest_does_not_go_on(here: Conversation, go_on: bool) -> None:
+async def test_finish_with_outdated_head_is_refused(here: Conversation, go_on: bool) -> None:
     turn = await here.starts("m-1")
     await here.queues("t-m-1", "m-2")
     head = await here.store.append(turn.lease, turn.head, here.says(turn.head))
@@ -312,7 +312,7 @@ async def test_whose_head_is_not_the_newest_does_not_go_on(here: Conversation, g
 # ── A task is canceled ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_message_that_comes_as_another_is_canceled_waits_on(
+async def test_message_during_cancel_stays_queued(
     here: Conversation, there: Conversation, faults: Faults
 ) -> None:
     await here.starts("m-1")
@@ -321,7 +321,7 @@ async def test_a_message_that_comes_as_another_is_canceled_waits_on(
     assert (await here.begins()).head.key.task_id == "t-m-2"
 
 
-async def test_a_message_that_joins_the_line_as_another_is_canceled_waits_on(
+async def test_queued_message_during_cancel_stays_queued(
     here: Conversation, there: Conversation, faults: Faults
 ) -> None:
     await here.starts("m-1")
@@ -332,7 +332,7 @@ async def test_a_message_that_joins_the_line_as_another_is_canceled_waits_on(
     assert (await here.begins()).head.key.task_id == "t-m-3"
 
 
-async def test_who_takes_a_turn_over_as_one_that_waits_is_canceled_keeps_its_lease(
+async def test_lease_acquired_during_cancel_is_kept(
     here: Conversation, there: Conversation, faults: Faults
 ) -> None:
     await here.starts("m-1")
@@ -346,7 +346,7 @@ async def test_who_takes_a_turn_over_as_one_that_waits_is_canceled_keeps_its_lea
 # ── What is overdue ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_what_is_claimed_meanwhile_is_not_claimed_again(
+async def test_context_claimed_meanwhile_is_not_claimed(
     here: Conversation, there: Conversation, faults: Faults
 ) -> None:
     await here.waits("m-1")

@@ -61,7 +61,7 @@ async def read(place: SessionPlace, like: Session, **config: object) -> Session 
     )
 
 
-async def test_what_is_appended_is_there_for_the_next_turn(place: SessionPlace, app: str, user: str) -> None:
+async def test_next_turn_reads_appended_events(place: SessionPlace, app: str, user: str) -> None:
     service = place.service()
     session = await service.create_session(app_name=app, user_id=user, session_id="c-1", state={"x": 1})
     for text in ("one", "two", "three"):
@@ -75,11 +75,11 @@ async def test_what_is_appended_is_there_for_the_next_turn(place: SessionPlace, 
     assert found.events == session.events
 
 
-async def test_there_is_no_session_before_it_is_created(service: StoredSessions, app: str, user: str) -> None:
+async def test_session_is_missing_before_creation(service: StoredSessions, app: str, user: str) -> None:
     assert await service.get_session(app_name=app, user_id=user, session_id="c-1") is None
 
 
-async def test_a_session_is_created_once(place: SessionPlace, app: str, user: str) -> None:
+async def test_session_is_created_once(place: SessionPlace, app: str, user: str) -> None:
     first = await place.service().create_session(app_name=app, user_id=user, session_id="c-1", state={"x": 1})
     with pytest.raises(AlreadyExistsError):
         await place.service().create_session(app_name=app, user_id=user, session_id="c-1", state={"x": 2, "user:y": 2})
@@ -88,7 +88,7 @@ async def test_a_session_is_created_once(place: SessionPlace, app: str, user: st
     assert found.state == {"x": 1}
 
 
-async def test_what_was_read_before_another_wrote_is_refused(place: SessionPlace, app: str, user: str) -> None:
+async def test_append_to_outdated_session_is_refused(place: SessionPlace, app: str, user: str) -> None:
     first = await place.service().create_session(app_name=app, user_id=user, session_id="c-1")
     service = place.service()
     late = await service.get_session(app_name=app, user_id=user, session_id="c-1")
@@ -103,7 +103,7 @@ async def test_what_was_read_before_another_wrote_is_refused(place: SessionPlace
     assert found.state == {}
 
 
-async def test_a_late_workers_write_is_refused(place: SessionPlace, clock: ManualClock, app: str, user: str) -> None:
+async def test_late_workers_append_is_refused(place: SessionPlace, clock: ManualClock, app: str, user: str) -> None:
     begun = await begin(place.tasks, clock)
     late = place.service(fence=fence_of(begun))
     session = await late.create_session(app_name=app, user_id=user, session_id="c-1")
@@ -124,7 +124,7 @@ async def test_a_late_workers_write_is_refused(place: SessionPlace, clock: Manua
     assert texts(await read(place, session)) == ["one", "two"]
 
 
-async def test_branches_that_append_at_the_same_instant_lose_nothing(place: SessionPlace, app: str, user: str) -> None:
+async def test_concurrent_appends_lose_nothing(place: SessionPlace, app: str, user: str) -> None:
     service = place.service()
     session = await service.create_session(app_name=app, user_id=user, session_id="c-1")
     names = [f"branch {n}" for n in range(5)]
@@ -136,7 +136,7 @@ async def test_branches_that_append_at_the_same_instant_lose_nothing(place: Sess
     assert len(found.state) == 5
 
 
-async def test_a_session_that_is_deleted_takes_no_more_events(place: SessionPlace, app: str, user: str) -> None:
+async def test_deleted_session_takes_no_events(place: SessionPlace, app: str, user: str) -> None:
     service = place.service()
     session = await service.create_session(app_name=app, user_id=user, session_id="c-1", state={"x": 1, "user:y": 2})
     await service.append_event(session, said("one"))
@@ -151,7 +151,7 @@ async def test_a_session_that_is_deleted_takes_no_more_events(place: SessionPlac
 # ── State ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_each_scope_reaches_as_far_as_its_prefix_says(place: SessionPlace, app: str, user: str) -> None:
+async def test_state_scope_follows_prefix(place: SessionPlace, app: str, user: str) -> None:
     service = place.service()
     state = {"app:a": 1, "user:u": 2, "s": 3, "temp:t": 4}
     session = await service.create_session(app_name=app, user_id=user, session_id="c-1", state=state)
@@ -171,7 +171,7 @@ async def test_each_scope_reaches_as_far_as_its_prefix_says(place: SessionPlace,
     assert elsewhere.state == {}
 
 
-async def test_two_sessions_that_write_shared_state_at_once_lose_nothing(
+async def test_concurrent_shared_state_writes_lose_nothing(
     place: SessionPlace, app: str, user: str
 ) -> None:
     services = [place.service() for _ in range(5)]
@@ -187,7 +187,7 @@ async def test_two_sessions_that_write_shared_state_at_once_lose_nothing(
     assert found.state == {f"{scope}:{n}": n for scope in ("user", "app") for n in range(5)}
 
 
-async def test_state_is_kept_as_plain_data(place: SessionPlace, app: str, user: str) -> None:
+async def test_state_is_stored_as_plain_data(place: SessionPlace, app: str, user: str) -> None:
     service = place.service()
     session = await service.create_session(
         app_name=app, user_id=user, session_id="c-1", state={"n": [1.5, {"x": None}]}
@@ -206,7 +206,7 @@ async def test_state_is_kept_as_plain_data(place: SessionPlace, app: str, user: 
     }
 
 
-async def test_what_cannot_be_kept_is_refused_and_leaves_nothing(place: SessionPlace, app: str, user: str) -> None:
+async def test_invalid_state_is_refused_and_stores_nothing(place: SessionPlace, app: str, user: str) -> None:
     service = place.service()
     session = await service.create_session(app_name=app, user_id=user, session_id="c-1")
     for event in (said("x", state={"x": b"\xff"}), said("x", output=object())):
@@ -216,7 +216,7 @@ async def test_what_cannot_be_kept_is_refused_and_leaves_nothing(place: SessionP
     assert texts(await read(place, session)) == ["y"]
 
 
-async def test_the_store_shares_nothing_with_who_reads_it(place: SessionPlace, app: str, user: str) -> None:
+async def test_store_and_reader_share_no_objects(place: SessionPlace, app: str, user: str) -> None:
     service = place.service()
     session = await service.create_session(
         app_name=app, user_id=user, session_id="c-1", state={"x": [1], "user:x": [1], "app:x": [1]}
@@ -231,7 +231,7 @@ async def test_the_store_shares_nothing_with_who_reads_it(place: SessionPlace, a
 # ── Events ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_partial_event_is_not_stored(place: SessionPlace, app: str, user: str) -> None:
+async def test_partial_event_is_not_stored(place: SessionPlace, app: str, user: str) -> None:
     service = place.service()
     session = await service.create_session(app_name=app, user_id=user, session_id="c-1")
     event = said("del", partial=True, state={"x": 1, "temp:y": 1})
@@ -242,7 +242,7 @@ async def test_a_partial_event_is_not_stored(place: SessionPlace, app: str, user
     assert (found.events, found.state) == ([], {})
 
 
-async def test_all_that_a_resumed_run_looks_at_comes_back(place: SessionPlace, app: str, user: str) -> None:
+async def test_event_fields_of_resumed_run_survive(place: SessionPlace, app: str, user: str) -> None:
     asks = AuthConfig(
         auth_scheme=OAuth2(
             flows=OAuthFlows(
@@ -299,7 +299,7 @@ async def test_all_that_a_resumed_run_looks_at_comes_back(place: SessionPlace, a
     assert found.events[0].actions.requested_auth_configs["call-1"] == asks
 
 
-async def test_as_many_events_are_read_as_are_asked_for(place: SessionPlace, app: str, user: str) -> None:
+async def test_number_of_events_is_limited(place: SessionPlace, app: str, user: str) -> None:
     service = place.service()
     session = await service.create_session(app_name=app, user_id=user, session_id="c-1")
     for n in range(6):
@@ -319,7 +319,7 @@ async def test_as_many_events_are_read_as_are_asked_for(place: SessionPlace, app
     assert await asked(num_recent_events=4, after_timestamp=14.0) == "45"
 
 
-async def test_who_has_read_but_a_part_may_append(place: SessionPlace, app: str, user: str) -> None:
+async def test_append_after_partial_read_succeeds(place: SessionPlace, app: str, user: str) -> None:
     first = await place.service().create_session(app_name=app, user_id=user, session_id="c-1", state={"x": 1})
     await place.service().append_event(first, said("one"))
     part = await read(place, first, num_recent_events=0)
@@ -331,7 +331,7 @@ async def test_who_has_read_but_a_part_may_append(place: SessionPlace, app: str,
     assert found.state == {"x": 1, "y": 2}
 
 
-async def test_an_event_that_comes_again_is_stored_once(place: SessionPlace, app: str, user: str) -> None:
+async def test_repeated_event_is_stored_once(place: SessionPlace, app: str, user: str) -> None:
     session = await place.service().create_session(app_name=app, user_id=user, session_id="c-1")
     before = session.model_copy(deep=True)
     event = said("one", state={"x": 1})
@@ -349,7 +349,7 @@ async def test_an_event_that_comes_again_is_stored_once(place: SessionPlace, app
     assert found.state == {"x": 1}
 
 
-async def test_a_session_object_made_by_hand_has_to_hold_the_last_event(
+async def test_append_to_handmade_session_needs_last_event(
     place: SessionPlace, app: str, user: str
 ) -> None:
     stored = await place.service().create_session(app_name=app, user_id=user, session_id="c-1")
@@ -364,7 +364,7 @@ async def test_a_session_object_made_by_hand_has_to_hold_the_last_event(
         await place.service().append_event(Session(id="c-2", app_name=app, user_id=user), said("x"))
 
 
-async def test_a_session_that_is_made_again_is_another(place: SessionPlace, app: str, user: str) -> None:
+async def test_recreated_session_is_another(place: SessionPlace, app: str, user: str) -> None:
     service = place.service()
     old = await service.create_session(app_name=app, user_id=user, session_id="c-1", state={"x": 1})
     await service.append_event(old, said("old"))
@@ -382,7 +382,7 @@ async def test_a_session_that_is_made_again_is_another(place: SessionPlace, app:
 # ── Lists ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_users_sessions_are_listed_by_their_last_change(place: SessionPlace, app: str, user: str) -> None:
+async def test_sessions_are_listed_by_last_change(place: SessionPlace, app: str, user: str) -> None:
     service = place.service()
     assert (await service.list_sessions(app_name=app, user_id=user)).sessions == []
     for name in ("c-1", "c-2", "c-3"):
@@ -405,13 +405,13 @@ async def test_sessions_are_not_listed_across_users(service: StoredSessions, app
         await service.list_sessions(app_name=app)
 
 
-async def test_a_session_without_an_id_gets_one(place: SessionPlace, app: str, user: str) -> None:
+async def test_session_without_id_gets_one(place: SessionPlace, app: str, user: str) -> None:
     sessions = [await place.service().create_session(app_name=app, user_id=user) for _ in range(2)]
     assert len({session.id for session in sessions} - {""}) == 2
     assert [await read(place, session) is not None for session in sessions] == [True, True]
 
 
-async def test_whose_session_it_is_is_in_its_name(place: SessionPlace, app: str) -> None:
+async def test_sessions_of_similar_names_are_isolated(place: SessionPlace, app: str) -> None:
     """However the names are spelled: none of these is another."""
     names = [("a#b", "c"), ("a", "b#c"), ("a\0b", "c"), ("a", "b\0c")]
     for user, name in names:
@@ -425,7 +425,7 @@ async def test_whose_session_it_is_is_in_its_name(place: SessionPlace, app: str)
 # ── Of any size ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_what_is_larger_than_an_item_is_kept(place: SessionPlace, app: str, user: str) -> None:
+async def test_content_larger_than_item_is_stored(place: SessionPlace, app: str, user: str) -> None:
     large = random.Random(1).randbytes(450_000).hex()
     service = place.service()
     session = await service.create_session(
@@ -440,7 +440,7 @@ async def test_what_is_larger_than_an_item_is_kept(place: SessionPlace, app: str
     assert found.state == {"x": large, "y": large, "user:x": large + "v", "app:y": 1}
 
 
-async def test_more_shared_values_than_a_transaction_holds_are_kept(place: SessionPlace, app: str, user: str) -> None:
+async def test_many_shared_values_are_stored(place: SessionPlace, app: str, user: str) -> None:
     service = place.service()
     many = {f"user:{n}": n for n in range(60)} | {f"app:{n}": n for n in range(50)}
     session = await service.create_session(app_name=app, user_id=user, session_id="c-1")
@@ -450,7 +450,7 @@ async def test_more_shared_values_than_a_transaction_holds_are_kept(place: Sessi
     assert found.state == many
 
 
-async def test_a_long_history_is_read_whole(place: SessionPlace, app: str, user: str) -> None:
+async def test_long_history_is_read_completely(place: SessionPlace, app: str, user: str) -> None:
     noise = random.Random(2)
     service = place.service()
     session = await service.create_session(app_name=app, user_id=user, session_id="c-1")

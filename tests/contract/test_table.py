@@ -244,13 +244,13 @@ async def test_invalid_change_is_refused(table: Table, key: Key, case: str, chan
 # ── Single writes ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_write_returns_item_only_if_asked(table: Table, key: Key) -> None:
+async def test_write_returns_item_on_request(table: Table, key: Key) -> None:
     assert await table.write(Put(key, {"a": 1}), returning=True) is None
     assert await table.write(Update(key, Change(add={"a": 1}))) is None
     assert await table.write(Delete(key)) is None
 
 
-async def test_delete_returns_item_as_found(table: Table, key: Key) -> None:
+async def test_delete_returns_deleted_item(table: Table, key: Key) -> None:
     await table.write(Put(key, {"a": [1]}))
     assert await table.write(Delete(key), returning=True) == {"pk": key.partition, "sk": key.sort, "a": [1]}
     assert await table.get(key) is None
@@ -275,7 +275,7 @@ async def test_refused_write_changes_nothing(table: Table, key: Key) -> None:
 @pytest.mark.parametrize(
     ("partition", "sort"), [("", "s"), ("p", ""), ("p" * 2049, "s"), ("p", "s" * 1025), ("ä" * 1025, "s")]
 )
-async def test_key_that_no_item_can_have_is_refused(
+async def test_invalid_key_is_refused(
     table: Table, engine: str, partition: str, sort: str, write: str
 ) -> None:
     skip_deviation(engine, "keys")

@@ -70,7 +70,7 @@ async def test_query_returns_range_in_order(
 
 @pytest.mark.parametrize("newest_first", [False, True])
 @pytest.mark.parametrize("limit", [1, 3, len(LETTERS)])
-async def test_pages_of_query_hold_each_item_once(table: Table, letters: str, limit: int, newest_first: bool) -> None:
+async def test_pages_of_query_contain_each_item_once(table: Table, letters: str, limit: int, newest_first: bool) -> None:
     pages = all_pages(
         lambda after: table.query(letters, "Z", LAST, limit=limit, newest_first=newest_first, after=after)
     )
@@ -91,7 +91,7 @@ async def test_page_continues_after_its_last_item_is_deleted(table: Table, lette
     assert [item["sk"] for item in following.items] == ["aa", "b"]
 
 
-async def test_page_holds_at_most_one_megabyte(table: Table, part: str) -> None:
+async def test_page_has_at_most_one_megabyte(table: Table, part: str) -> None:
     for number in range(4):
         await table.write(Put(Key(part, str(number)), {"a": "x" * 300 * KB}))
     pages = [page async for page in all_pages(lambda after: table.query(part, "0", "9", after=after, keys_only=True))]
@@ -170,7 +170,7 @@ async def due_items(table: Table, part: str) -> None:
 
 @pytest.mark.parametrize("newest_first", [False, True])
 @pytest.mark.parametrize("limit", [1, 2, 5])
-async def test_pages_of_index_hold_each_entry_once(table: Table, part: str, limit: int, newest_first: bool) -> None:
+async def test_pages_of_index_contain_each_entry_once(table: Table, part: str, limit: int, newest_first: bool) -> None:
     """Three entries have the same sort key."""
     await due_items(table, part)
     found = []

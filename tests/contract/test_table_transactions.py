@@ -54,7 +54,7 @@ async def test_transaction_makes_all_writes(table: Table, part: str) -> None:
     assert [item["a"] for item in (await table.query(part, " ", LAST)).items] == [2, 3]
 
 
-async def test_refused_transaction_names_each_failed_condition(table: Table, part: str) -> None:
+async def test_refused_transaction_reports_each_failed_condition(table: Table, part: str) -> None:
     await table.transact(items_of(part, "a", "b"))
     with pytest.raises(WriteRefused) as refused:
         await table.transact(

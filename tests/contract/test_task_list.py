@@ -91,7 +91,7 @@ def on_table(stack: Stack | None, clock: ManualClock) -> Kept:
 # ── Order and pages ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_tasks_are_listed_by_their_last_status_newest_first_and_ties_by_their_ids(kept: Kept) -> None:
+async def test_tasks_are_sorted_by_status_time_and_id(kept: Kept) -> None:
     first = await kept.add("t-1", 1)
     await kept.add("t-3", 2)
     await kept.add("t-4", 2)
@@ -103,7 +103,7 @@ async def test_tasks_are_listed_by_their_last_status_newest_first_and_ties_by_th
     assert await kept.ids() == ["t-1", "t-4", "t-3", "t-2"]
 
 
-async def test_a_place_says_when_the_status_changed_to_the_millisecond(kept: Kept) -> None:
+async def test_cursor_has_status_time_in_milliseconds(kept: Kept) -> None:
     key = await kept.add("t-1", 1.0019)
     head = await kept.store.head(key)
     assert head is not None
@@ -112,13 +112,13 @@ async def test_a_place_says_when_the_status_changed_to_the_millisecond(kept: Kep
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 8])
-async def test_pages_hold_each_task_once(kept: Kept, limit: int) -> None:
+async def test_pages_contain_each_task_once(kept: Kept, limit: int) -> None:
     for number in range(7):
         await kept.add(f"t-{number}", number // 3)
     assert await kept.all_pages(kept.mine, limit) == [f"t-{number}" for number in range(6, -1, -1)]
 
 
-async def test_a_page_begins_after_a_place_where_no_task_stands_any_more(kept: Kept) -> None:
+async def test_page_begins_after_position_of_moved_task(kept: Kept) -> None:
     tasks = [await kept.add(f"t-{number}", number) for number in range(4)]
     place = (await kept.tasks.page(kept.mine, after=None, limit=2))[-1]
     assert place.task_id == "t-2"
@@ -130,7 +130,7 @@ async def test_a_page_begins_after_a_place_where_no_task_stands_any_more(kept: K
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_no_task_is_seen_twice_while_tasks_change_between_pages(kept: Kept, seed: int) -> None:
+async def test_changing_task_is_listed_once(kept: Kept, seed: int) -> None:
     chance = random.Random(seed)  # no secret
     now, moved = 100.0, set[str]()
     tasks = [await kept.add(f"t-{number:02d}", chance.randrange(50)) for number in range(24)]
@@ -166,7 +166,7 @@ async def test_no_task_is_seen_twice_while_tasks_change_between_pages(kept: Kept
         (("a", "b", "c/d é"), ("a", "b/c", "d é")),
     ],
 )
-async def test_owners_agents_and_contexts_cannot_be_taken_for_one_another(
+async def test_owners_agents_and_contexts_are_isolated(
     kept: Kept, one: tuple[str, str, str], other: tuple[str, str, str]
 ) -> None:
     owner = new_owner()
@@ -180,7 +180,7 @@ async def test_owners_agents_and_contexts_cannot_be_taken_for_one_another(
         assert await kept.tasks.count(tasks) == await kept.tasks.count(in_context) == 1
 
 
-async def test_a_context_is_listed_by_itself_and_an_unknown_one_is_empty(kept: Kept) -> None:
+async def test_context_filter_lists_its_tasks(kept: Kept) -> None:
     context = ContextKey(kept.mine.owner, kept.mine.agent, "shared")
     for number in range(3):
         await kept.add(f"in-{number}", number, of=context)
@@ -198,7 +198,7 @@ async def test_a_context_is_listed_by_itself_and_an_unknown_one_is_empty(kept: K
 
 
 @pytest.mark.parametrize("limit", [1, 3, 100])
-async def test_a_state_is_found_however_far_apart_its_tasks_are(
+async def test_state_filter_finds_rare_states(
     kept: Kept, limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(task_list, "READ", 4)
@@ -229,7 +229,7 @@ async def test_a_state_is_found_however_far_apart_its_tasks_are(
         (-DAY * 365 * 100, ["t-3", "t-2", "t-1"]),
     ],
 )
-async def test_since_takes_in_the_time_itself(kept: Kept, since: float, expected: list[str]) -> None:
+async def test_since_includes_the_time_itself(kept: Kept, since: float, expected: list[str]) -> None:
     for number in (1, 2, 3):
         await kept.add(f"t-{number}", number)
     tasks = replace(kept.mine, since=at(since))
@@ -239,7 +239,7 @@ async def test_since_takes_in_the_time_itself(kept: Kept, since: float, expected
     assert await kept.ids(tasks, after=Place(at(1), "t-1")) == []
 
 
-async def test_no_query_asks_from_later_to_earlier(stack: Stack, clock: ManualClock) -> None:
+async def test_query_range_is_never_reversed(stack: Stack, clock: ManualClock) -> None:
     """DynamoDB refuses one whose bounds are the wrong way round; the emulators do not."""
     kept = on_table(stack, clock)
     await kept.add("t-1", 1)
@@ -256,7 +256,7 @@ async def test_no_query_asks_from_later_to_earlier(stack: Stack, clock: ManualCl
     assert all(first <= last for first, last in asked)
 
 
-async def test_what_is_counted_is_what_the_pages_hold(kept: Kept) -> None:
+async def test_count_equals_number_of_listed_tasks(kept: Kept) -> None:
     context = ContextKey(kept.mine.owner, kept.mine.agent, "shared")
     for number in range(20):
         key = await kept.add(f"t-{number:02d}", number, of=context if number % 2 else None)
@@ -276,7 +276,7 @@ async def test_what_is_counted_is_what_the_pages_hold(kept: Kept) -> None:
 # ── The secret ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_the_secret_is_random_and_stays(kept: Kept) -> None:
+async def test_secret_is_random_and_permanent(kept: Kept) -> None:
     secret = await kept.tasks.secret()
     assert len(secret) >= 32
     assert len(set(secret)) > 8
@@ -296,13 +296,13 @@ async def stored_secret(kept: Kept) -> bytes:
     return secret
 
 
-async def test_of_many_that_make_the_secret_at_once_one_is_heard(kept: Kept, clock: ManualClock) -> None:
+async def test_concurrent_creations_agree_on_one_secret(kept: Kept, clock: ManualClock) -> None:
     await without_secret(kept)
     secrets = await asyncio.gather(*(TableTaskList(kept.table, clock).secret() for _ in range(12)))
     assert set(secrets) == {await stored_secret(kept)}
 
 
-async def test_a_secret_that_another_makes_meanwhile_is_taken(stack: Stack, clock: ManualClock) -> None:
+async def test_secret_created_meanwhile_is_used(stack: Stack, clock: ManualClock) -> None:
     mine, other = await without_secret(on_table(stack, clock)), on_table(stack, clock)
     others: list[bytes] = []
 
@@ -314,7 +314,7 @@ async def test_a_secret_that_another_makes_meanwhile_is_taken(stack: Stack, cloc
     assert [await mine.tasks.secret()] == others == [await stored_secret(other)]
 
 
-async def test_a_secret_whose_making_went_unheard_is_read(stack: Stack, clock: ManualClock) -> None:
+async def test_secret_with_lost_answer_is_read(stack: Stack, clock: ManualClock) -> None:
     mine = await without_secret(on_table(stack, clock))
     lost: list[bool] = []
 
@@ -332,7 +332,7 @@ async def test_a_secret_whose_making_went_unheard_is_read(stack: Stack, clock: M
 # ── What has expired ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_what_has_expired_is_not_listed_though_dynamodb_has_yet_to_delete_it(
+async def test_expired_tasks_are_not_listed(
     kept: Kept, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(task_list, "READ", 2)
@@ -394,7 +394,7 @@ async def listed(lister: TaskLister, kept: Kept, **request: Any) -> list[str]:
     return [task.id for task in answer.tasks]
 
 
-async def test_a_task_that_has_moved_since_is_on_the_first_page_as_it_is_now(
+async def test_lagging_entry_returns_current_task(
     lagging: tuple[Kept, Lag, TaskLister],
 ) -> None:
     kept, lag, lister = lagging
@@ -405,7 +405,7 @@ async def test_a_task_that_has_moved_since_is_on_the_first_page_as_it_is_now(
     assert await listed(lister, kept) == ["t-1", "t-3", "t-2", "t-0"]
 
 
-async def test_a_task_whose_state_has_changed_since_is_not_listed_by_the_old_one(
+async def test_lagging_entry_with_old_state_is_skipped(
     lagging: tuple[Kept, Lag, TaskLister],
 ) -> None:
     kept, lag, lister = lagging
@@ -416,7 +416,7 @@ async def test_a_task_whose_state_has_changed_since_is_not_listed_by_the_old_one
     assert await listed(lister, kept, status=WORKING) == ["t-2", "t-0"]
 
 
-async def test_a_task_that_is_gone_is_left_out(lagging: tuple[Kept, Lag, TaskLister]) -> None:
+async def test_deleted_task_is_skipped(lagging: tuple[Kept, Lag, TaskLister]) -> None:
     kept, lag, lister = lagging
     tasks = [await kept.add(f"t-{number}", number) for number in range(3)]
     await listed(lister, kept)
@@ -426,7 +426,7 @@ async def test_a_task_that_is_gone_is_left_out(lagging: tuple[Kept, Lag, TaskLis
     assert await listed(lister, kept) == ["t-0"], "nor is one listed whose log has a gap"
 
 
-async def test_a_task_that_was_on_an_earlier_page_is_not_listed_again_at_its_old_place(
+async def test_lagging_entry_of_moved_task_is_skipped(
     lagging: tuple[Kept, Lag, TaskLister],
 ) -> None:
     kept, lag, lister = lagging
@@ -443,7 +443,7 @@ async def test_a_task_that_was_on_an_earlier_page_is_not_listed_again_at_its_old
     assert answer.next_page_token == ""
 
 
-async def test_a_page_is_filled_with_what_follows_those_that_are_gone(kept: Kept) -> None:
+async def test_page_is_filled_after_deleted_tasks(kept: Kept) -> None:
     lister = TaskLister(kept.store, kept.tasks)
     tasks = [await kept.add(f"t-{number:02d}", number) for number in range(20)]
     for number in (19, 18, 17, *range(1, 14)):
@@ -463,7 +463,7 @@ async def test_a_page_is_filled_with_what_follows_those_that_are_gone(kept: Kept
     assert not token
 
 
-async def test_an_entry_at_both_places_is_one_task(stack: Stack, clock: ManualClock) -> None:
+async def test_task_with_two_entries_is_listed_once(stack: Stack, clock: ManualClock) -> None:
     """An index puts the new entry before it has taken the old one away."""
     kept = on_table(stack, clock)
     tasks = [await kept.add(f"t-{number}", number) for number in range(3)]

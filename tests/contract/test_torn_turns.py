@@ -147,7 +147,7 @@ async def swept(
 
 
 @pytest.mark.parametrize(("name", "last_first"), [*((name, False) for name in GRAPHS), ("asking_side_by_side", True)])
-async def test_a_turn_that_is_cut_off_before_any_of_its_writes_ends_right(
+async def test_turn_cut_before_any_write_ends_alike(
     name: str, last_first: bool, clock: ManualClock
 ) -> None:
     """R52, R79, D7."""
@@ -169,7 +169,7 @@ async def test_a_turn_that_is_cut_off_before_any_of_its_writes_ends_right(
 @pytest.mark.long
 # What asks is cut at each of its requests to DynamoDB in test_torn_writes.py too.
 @pytest.mark.parametrize("name", ["replying", pytest.param("asking_within", marks=pytest.mark.deep)])
-async def test_a_turn_on_dynamodb_that_is_cut_off_before_any_of_its_writes_ends_right(
+async def test_turn_cut_before_any_dynamodb_write(
     name: str, stack: Stack, clock: ManualClock
 ) -> None:
     """R52, R79, D7."""

@@ -137,7 +137,7 @@ async def right() -> Any:
 
 
 @pytest.mark.long
-async def test_a_turn_cut_off_before_any_of_its_requests_ends_right(
+async def test_turn_cut_before_any_request_ends_alike(
     stack: Stack, clock: ManualClock, right: Any
 ) -> None:
     savers, others = DynamoDBSavers(stack, clock), DynamoDBSavers(stack, clock)
@@ -187,7 +187,7 @@ async def cut_off(
 
 
 @pytest.mark.long
-async def test_a_process_that_dies_leaves_a_turn_that_ends_right(stack: Stack, clock: ManualClock, right: Any) -> None:
+async def test_turn_of_killed_process_ends_alike(stack: Stack, clock: ManualClock, right: Any) -> None:
     savers = DynamoDBSavers(stack, clock)
     killed = await asyncio.gather(*(die(stack, savers, clock, at) for at in (6, 17, 28)))
     for begun, config in killed:

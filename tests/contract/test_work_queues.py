@@ -179,18 +179,18 @@ async def until_heard(belfry: Belfry, number: int = 1) -> list[WakeUp]:
 # --- Both ---
 
 
-async def test_a_bell_is_heard_and_says_where_it_rings(belfry: Belfry) -> None:
+async def test_message_arrives_with_its_context(belfry: Belfry) -> None:
     await belfry.work_queue.enqueue(WAKE_UP)
     assert await until_heard(belfry) == [WAKE_UP]
 
 
-async def test_a_bell_for_any_turn_names_none(belfry: Belfry) -> None:
+async def test_message_may_have_no_fence(belfry: Belfry) -> None:
     await belfry.work_queue.enqueue(WakeUp(WAKE_UP.context))
     assert await until_heard(belfry) == [WakeUp(WAKE_UP.context)]
 
 
 @pytest.mark.parametrize("from_thread", [False, True])
-async def test_a_bell_is_not_heard_before_its_delay_is_over(belfry: Belfry, from_thread: bool) -> None:
+async def test_delayed_message_arrives_after_its_delay(belfry: Belfry, from_thread: bool) -> None:
     if from_thread:
         await asyncio.to_thread(belfry.work_queue.enqueue_from_thread, WAKE_UP, delay=1.2)
     else:
@@ -202,7 +202,7 @@ async def test_a_bell_is_not_heard_before_its_delay_is_over(belfry: Belfry, from
     assert await until_heard(belfry) == [WAKE_UP]
 
 
-async def test_a_thread_rings_while_the_event_loop_is_blocked(belfry: Belfry) -> None:
+async def test_thread_enqueues_during_blocked_event_loop(belfry: Belfry) -> None:
     """The lease's own thread rings, and an agent may block the loop."""
     with ThreadPoolExecutor(1) as threads:
         threads.submit(belfry.work_queue.enqueue_from_thread, WAKE_UP).result(PATIENCE)
@@ -225,27 +225,27 @@ async def test_a_thread_rings_while_the_event_loop_is_blocked(belfry: Belfry) ->
     ],
     ids=ascii,
 )
-async def test_ids_may_hold_any_character(belfry: Belfry, odd: str) -> None:
+async def test_ids_may_have_any_character(belfry: Belfry, odd: str) -> None:
     wake_up = WakeUp(ContextKey(odd, f"{odd}-agent", f"{odd}-context"), 7)
     await belfry.work_queue.enqueue(wake_up)
     assert await until_heard(belfry) == [wake_up]
 
 
-async def test_of_three_bells_at_once_each_is_heard(belfry: Belfry) -> None:
+async def test_concurrent_messages_all_arrive(belfry: Belfry) -> None:
     three = [WakeUp(WAKE_UP.context, n) for n in range(3)]
     await asyncio.gather(*(belfry.work_queue.enqueue(wake_up) for wake_up in three))
     heard = await until_heard(belfry, 3)
     assert sorted(wake_up.fence for wake_up in heard) == [0, 1, 2]
 
 
-async def test_the_same_bell_rung_twice_is_heard_twice(belfry: Belfry) -> None:
+async def test_repeated_message_arrives_twice(belfry: Belfry) -> None:
     """What was swallowed as a repeat might have been the one that mattered."""
     await belfry.work_queue.enqueue(WAKE_UP)
     await belfry.work_queue.enqueue(WAKE_UP)
     assert await until_heard(belfry, 2) == [WAKE_UP, WAKE_UP]
 
 
-async def test_a_queue_that_cannot_be_reached_is_told(belfry: Belfry) -> None:
+async def test_unreachable_queue_is_unavailable(belfry: Belfry) -> None:
     work_queue = belfry.cut_off()
     with pytest.raises(StoreUnavailable):
         await work_queue.enqueue(WAKE_UP)
@@ -259,7 +259,7 @@ async def test_a_queue_that_cannot_be_reached_is_told(belfry: Belfry) -> None:
 @pytest.mark.parametrize(
     ("delay", "seconds"), [(0, 0), (-1, 0), (0.1, 1), (30, 30), (29.2, 30), (899.5, 900), (900, 900), (1e9, 900)]
 )
-async def test_a_delay_is_whole_seconds_and_15_minutes_at_most(sqs: SQSBelfry, delay: float, seconds: int) -> None:
+async def test_sqs_delay_is_rounded_and_limited(sqs: SQSBelfry, delay: float, seconds: int) -> None:
     sent: list[int] = []
     sqs.events.register(
         "provide-client-params.sqs.SendMessage", lambda params, **_: sent.append(params["DelaySeconds"])
@@ -281,7 +281,7 @@ async def test_a_delay_is_whole_seconds_and_15_minutes_at_most(sqs: SQSBelfry, d
         ("InvalidMessageContents", StoreError),
     ],
 )
-async def test_what_sqs_refuses_has_one_of_our_names(sqs: SQSBelfry, code: str, error: type[StoreError]) -> None:
+async def test_sqs_error_raises_matching_error(sqs: SQSBelfry, code: str, error: type[StoreError]) -> None:
     class Answer:
         status_code = 400
 
@@ -293,7 +293,7 @@ async def test_what_sqs_refuses_has_one_of_our_names(sqs: SQSBelfry, code: str, 
     assert type(raised.value) is error
 
 
-async def test_a_queue_that_is_not_there_is_an_error_that_does_not_pass(stack: Stack) -> None:
+async def test_missing_queue_is_permanent_error(stack: Stack) -> None:
     with ThreadPoolExecutor(1) as executor:
         calls = AwsClient("sqs", executor, client=stack.client("sqs"))
         queue = stack.environment("ApiFunction")["AION_TASK_QUEUE_URL"]
@@ -303,11 +303,11 @@ async def test_a_queue_that_is_not_there_is_an_error_that_does_not_pass(stack: S
     assert type(raised.value) is StoreError
 
 
-def test_a_message_holds_ids_and_the_version_only() -> None:
+def test_message_has_ids_and_version_only() -> None:
     assert body_of(WAKE_UP) == '{"v":1,"owner":"owner","agent":"echo","context_id":"c-1","fence":1}'
 
 
-def test_what_a_later_version_adds_is_no_matter() -> None:
+def test_unknown_fields_are_ignored() -> None:
     assert wake_up_of(body_of(WAKE_UP).replace("{", '{"new":[1],')) == WAKE_UP
 
 
@@ -326,6 +326,6 @@ def test_what_a_later_version_adds_is_no_matter() -> None:
         (body_of(WAKE_UP).replace('"fence":1', '"fence":null'), "does not say"),
     ],
 )
-def test_a_message_that_is_no_bell_is_refused_with_the_reason(body: str, told: str) -> None:
+def test_invalid_message_is_refused_with_reason(body: str, told: str) -> None:
     with pytest.raises(UnreadableWakeUp, match=told):
         wake_up_of(body)

@@ -31,7 +31,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_bell_that_was_not_answered_is_heard_again_later_each_time(
+async def test_failed_message_is_retried_with_backoff(
     clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     work_queue, listener = MemoryWorkQueue(clock), Listener(failures=2)
@@ -48,7 +48,7 @@ async def test_a_bell_that_was_not_answered_is_heard_again_later_each_time(
     assert "not now" in caplog.text
 
 
-async def test_a_bell_that_is_never_answered_is_dead_after_its_tries(clock: ManualClock) -> None:
+async def test_message_is_dead_after_last_receive(clock: ManualClock) -> None:
     work_queue, listener = MemoryWorkQueue(clock), Listener(failures=100)
     work_queue.handled_by(listener)
     await work_queue.enqueue(WAKE_UP)
@@ -59,7 +59,7 @@ async def test_a_bell_that_is_never_answered_is_dead_after_its_tries(clock: Manu
     assert (listener.heard, work_queue.dead) == (MAX_RECEIVES, [WAKE_UP])
 
 
-async def test_a_bell_that_fails_holds_up_no_other(clock: ManualClock) -> None:
+async def test_failing_message_delays_no_other(clock: ManualClock) -> None:
     work_queue = MemoryWorkQueue(clock)
     heard: list[WakeUp] = []
 
@@ -76,7 +76,7 @@ async def test_a_bell_that_fails_holds_up_no_other(clock: ManualClock) -> None:
     work_queue.close()
 
 
-async def test_it_is_quiet_when_everything_is_answered_and_what_the_answers_rang_too(clock: ManualClock) -> None:
+async def test_quiet_waits_for_messages_of_handlers(clock: ManualClock) -> None:
     work_queue = MemoryWorkQueue(clock)
     heard: list[int] = []
 
@@ -93,7 +93,7 @@ async def test_it_is_quiet_when_everything_is_answered_and_what_the_answers_rang
     assert heard == [0, 1, 2]
 
 
-async def test_it_is_not_quiet_while_a_thread_has_just_rung(clock: ManualClock) -> None:
+async def test_quiet_waits_for_messages_of_threads(clock: ManualClock) -> None:
     work_queue, listener = MemoryWorkQueue(clock), Listener()
     work_queue.handled_by(listener)
     work_queue.open()
@@ -104,7 +104,7 @@ async def test_it_is_not_quiet_while_a_thread_has_just_rung(clock: ManualClock) 
     assert listener.heard == 1
 
 
-async def test_closed_bells_are_heard_no_more(clock: ManualClock) -> None:
+async def test_closed_queue_handles_no_message(clock: ManualClock) -> None:
     work_queue, listener = MemoryWorkQueue(clock), Listener()
     work_queue.handled_by(listener)
     await work_queue.enqueue(WAKE_UP, delay=10)
@@ -115,7 +115,7 @@ async def test_closed_bells_are_heard_no_more(clock: ManualClock) -> None:
     assert listener.heard == 0
 
 
-def test_what_a_thread_has_rung_before_there_is_an_event_loop_is_heard_when_there_is_one(clock: ManualClock) -> None:
+def test_message_of_thread_waits_for_event_loop(clock: ManualClock) -> None:
     work_queue, listener = MemoryWorkQueue(clock), Listener()
     work_queue.handled_by(listener)
     work_queue.enqueue_from_thread(WAKE_UP)
@@ -130,7 +130,7 @@ def test_what_a_thread_has_rung_before_there_is_an_event_loop_is_heard_when_ther
         work_queue.enqueue_from_thread(WAKE_UP)
 
 
-async def test_bells_that_nobody_answers_are_dead_in_the_end(clock: ManualClock) -> None:
+async def test_messages_without_handler_are_dead(clock: ManualClock) -> None:
     work_queue = MemoryWorkQueue(clock, max_receives=1)
     await work_queue.enqueue(WAKE_UP)
     await work_queue.quiet()

@@ -97,7 +97,7 @@ async def test_throttled_call_does_nothing(table: MemoryTable, faults: Planned) 
     assert table.items() == []
 
 
-async def test_lost_answer_leaves_write_made(table: MemoryTable, faults: Planned) -> None:
+async def test_write_is_made_although_answer_is_lost(table: MemoryTable, faults: Planned) -> None:
     faults.answers_lost = True
     with pytest.raises(StoreUnavailable):
         await table.write(Put(A, {}))
@@ -116,7 +116,7 @@ async def test_throttled_item_makes_transaction_unavailable(table: MemoryTable, 
     assert await sorts(table) == ["a"]
 
 
-async def test_conflict_is_reported_beside_failed_conditions(table: MemoryTable, faults: Planned) -> None:
+async def test_conflict_is_reported_with_failed_conditions(table: MemoryTable, faults: Planned) -> None:
     faults.refused[A] = CONFLICT
     with pytest.raises(WriteRefused) as refused:
         await table.transact([Put(A, {}), Put(B, {})])
@@ -136,7 +136,7 @@ async def test_conflict_is_reported_beside_failed_conditions(table: MemoryTable,
     assert table.items() == []
 
 
-async def test_half_made_transaction_is_seen_by_queries_only(table: MemoryTable, faults: Planned) -> None:
+async def test_partial_transaction_is_visible_to_queries_only(table: MemoryTable, faults: Planned) -> None:
     await table.transact([Put(A, {"n": 1}), Put(B, {"n": 1})])
     faults.midway.clear()
     faults.released.clear()
@@ -158,7 +158,7 @@ async def test_half_made_transaction_is_seen_by_queries_only(table: MemoryTable,
     assert [item["n"] for item in table.items()] == [2, 2]
 
 
-async def test_transaction_of_cancelled_caller_is_made_whole(table: MemoryTable, faults: Planned) -> None:
+async def test_transaction_of_cancelled_caller_is_completed(table: MemoryTable, faults: Planned) -> None:
     faults.released.clear()
     transaction = asyncio.create_task(table.transact([Put(A, {}), Put(B, {}), Put(C, {})]))
     await faults.midway.wait()
@@ -197,7 +197,7 @@ async def test_lagging_index_shows_chosen_versions(
     assert (await due("old"), await due("new")) == ([], ["a"])
 
 
-async def test_lagging_index_shows_deleted_and_misses_new_items(
+async def test_lagging_index_misses_recent_changes(
     table: MemoryTable, faults: Planned, clock: ManualClock
 ) -> None:
     faults.index_lag, faults.seen = timedelta(seconds=2), slice(0, 1)
@@ -211,7 +211,7 @@ async def test_lagging_index_shows_deleted_and_misses_new_items(
     assert (await table.query_index(TIMERS, "s", 0, 9)).count == 0
 
 
-async def test_small_pages_hold_each_item_once(table: MemoryTable, faults: Planned) -> None:
+async def test_small_pages_contain_each_item_once(table: MemoryTable, faults: Planned) -> None:
     await table.transact([Put(key, {"due_shard": "s", "due_at": 1}) for key in (A, B, C)])
     faults.page_items = 1
     found, after = [], None
@@ -226,7 +226,7 @@ async def test_small_pages_hold_each_item_once(table: MemoryTable, faults: Plann
     assert (await table.scan()).count == 1
 
 
-async def test_read_shows_what_fault_makes_of_item(table: MemoryTable) -> None:
+async def test_fault_changes_item_of_read(table: MemoryTable) -> None:
     key = Key("p", "unreadable")
     await table.write(Put(key, {"v": 1}))
     assert [item and item["v"] for item in (await table.get(key), *(await table.query("p", "", LAST)).items)] == [
@@ -236,7 +236,7 @@ async def test_read_shows_what_fault_makes_of_item(table: MemoryTable) -> None:
     assert table.items() == [{"pk": "p", "sk": "unreadable", "v": 1}]
 
 
-async def test_expired_items_are_deleted_when_told(table: MemoryTable, clock: ManualClock) -> None:
+async def test_delete_expired_deletes_expired_items(table: MemoryTable, clock: ManualClock) -> None:
     now = int(clock.now().timestamp())
     await table.transact(
         [

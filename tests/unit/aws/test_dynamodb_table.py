@@ -71,7 +71,7 @@ async def test_write_asks_for_item_if_wanted(
     assert sent[0][1].get("ReturnValues") == values
 
 
-async def test_blocking_calls_send_the_same_requests(table: DynamoDBTable, sent: Sent) -> None:
+async def test_blocking_calls_send_same_requests(table: DynamoDBTable, sent: Sent) -> None:
     assert await table.get(KEY) is None
     assert table.get_blocking(KEY) is None
     await table.write(Put(KEY, {"a": 1}))

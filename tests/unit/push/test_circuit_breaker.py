@@ -21,7 +21,7 @@ def waits_for_nothing(breaker: CircuitBreaker, times: int, *, owner: str = "ann"
         breaker.record(owner, url, SILENT, 20.0, NOW)
 
 
-def test_a_receiver_that_was_waited_for_in_vain_is_spared_for_a_while() -> None:
+def test_slow_failures_open_circuit_for_a_while() -> None:
     """R94: at all its paths; then one post is made, and those beside it are spared."""
     breaker = CircuitBreaker()
     waits_for_nothing(breaker, FAILURES_TO_OPEN - 1)
@@ -38,7 +38,7 @@ def test_a_receiver_that_was_waited_for_in_vain_is_spared_for_a_while() -> None:
     ("owner", "url"),
     [("bob", HOOK), ("ann", "https://other.example.org/a?b"), ("ann", "https://hooks.example.org:8443/a?b")],
 )
-def test_nobody_else_is_spared_for_it(owner: str, url: str) -> None:
+def test_circuit_of_other_receivers_stays_closed(owner: str, url: str) -> None:
     """R94: neither another client's webhook at the same host, nor another host or port."""
     breaker = CircuitBreaker()
     waits_for_nothing(breaker, FAILURES_TO_OPEN)
@@ -49,7 +49,7 @@ def test_nobody_else_is_spared_for_it(owner: str, url: str) -> None:
     ("outcome", "seconds"),
     [(Delivered(), 19.0), (WebhookGone(), 19.0), (WebhookRejected(500), 0.1), (Unreachable("no connection"), SLOW_SECONDS - 0.1), (Blocked("why"), 0.0)],
 )  # fmt: skip
-def test_what_keeps_nobody_waiting_or_is_heard_begins_the_count_anew(outcome: PostOutcome, seconds: float) -> None:
+def test_success_or_fast_failure_resets_count(outcome: PostOutcome, seconds: float) -> None:
     breaker = CircuitBreaker()
     waits_for_nothing(breaker, FAILURES_TO_OPEN - 1)
     breaker.record("ann", HOOK, outcome, seconds, NOW)
@@ -57,7 +57,7 @@ def test_what_keeps_nobody_waiting_or_is_heard_begins_the_count_anew(outcome: Po
     assert not breaker.is_open("ann", HOOK, NOW)
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_number_of_circuits_is_bounded() -> None:
     breaker = CircuitBreaker()
     for number in range(3 * MAX_RECEIVERS):
         waits_for_nothing(breaker, 1, url=f"https://h{number}.example.org/")
@@ -73,7 +73,7 @@ def hangs(pushing: list[Pushing], seconds: float = 20.0) -> Behaviour:
     return behave
 
 
-async def test_a_receiver_that_hangs_with_many_tasks_is_tried_a_few_times_and_keeps_nobody_else_waiting() -> None:
+async def test_hanging_receiver_delays_no_other_receiver() -> None:
     """R94: the tries that are spared are counted, the last one is made, and each event is told in the end."""
     made: list[Pushing] = []
     well = answers(200)
@@ -102,7 +102,7 @@ async def test_a_receiver_that_hangs_with_many_tasks_is_tried_a_few_times_and_ke
         assert len(hung.posts) == in_vain + len(heard)
 
 
-async def test_nothing_is_given_up_without_a_last_try_that_was_made() -> None:
+async def test_last_attempt_is_made_with_open_circuit() -> None:
     """R94: though its host has just kept others waiting."""
     made: list[Pushing] = []
     async with receiving(hangs(made)) as hung:

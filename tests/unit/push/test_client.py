@@ -40,7 +40,7 @@ async def posted(receiver: Receiver, **given: Any) -> PostOutcome:
     return await client(**given).post(receiver.url(), {"Content-Type": "application/json", "X": "y"}, b'{"a":1}')
 
 
-async def test_a_post_arrives_as_it_was_made() -> None:
+async def test_post_arrives_unchanged() -> None:
     """R94."""
     async with receiving(answers(204)) as receiver:
         assert await client().post(receiver.url("/a%20b?c=d&e"), {"X-Mine": "1"}, b"\x00body") == Delivered()
@@ -80,7 +80,7 @@ async def test_a_post_arrives_as_it_was_made() -> None:
         (drips(b"HTTP/1.1 500 No\r\nTransfer-Encoding: chunked\r\n\r\n", 0.01), WebhookRejected(500)),
     ],
 )  # fmt: skip
-async def test_each_answer_is_told_as_what_it_is(behaviour: Behaviour, outcome: PostOutcome) -> None:
+async def test_post_returns_outcome_of_answer(behaviour: Behaviour, outcome: PostOutcome) -> None:
     """R94: a status that has arrived is the answer, whatever becomes of its body."""
     async with receiving(behaviour) as receiver:
         # Only who waits for one that never comes is kept waiting for so long.
@@ -89,7 +89,7 @@ async def test_each_answer_is_told_as_what_it_is(behaviour: Behaviour, outcome: 
     assert len(receiver.posts) == 1
 
 
-async def test_a_receiver_that_never_answers_is_left() -> None:
+async def test_post_without_answer_times_out() -> None:
     """R94."""
     release = asyncio.Event()
     async with receiving(holds(release)) as receiver:
@@ -97,7 +97,7 @@ async def test_a_receiver_that_never_answers_is_left() -> None:
         release.set()
 
 
-async def test_a_receiver_that_does_not_take_the_body_is_left() -> None:
+async def test_post_with_unread_body_times_out() -> None:
     """R94."""
 
     async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -111,14 +111,14 @@ async def test_a_receiver_that_does_not_take_the_body_is_left() -> None:
     assert outcome == Unreachable("no answer in time")
 
 
-async def test_nobody_listens() -> None:
+async def test_closed_port_is_unreachable() -> None:
     """R94."""
     async with receiving() as receiver:
         pass
     assert await posted(receiver) == Unreachable("no connection")
 
 
-async def test_of_a_gigabyte_next_to_nothing_is_read() -> None:
+async def test_only_start_of_large_body_is_read() -> None:
     """R94."""
     written: list[int] = []
     async with receiving(floods(OK, 1024, written)) as receiver:
@@ -128,14 +128,14 @@ async def test_of_a_gigabyte_next_to_nothing_is_read() -> None:
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_a_redirect_is_a_failure_and_is_not_followed(status: int) -> None:
+async def test_redirect_is_failure_and_not_followed(status: int) -> None:
     """R94."""
     async with receiving() as inner, receiving(redirects(status, inner.url())) as receiver:
         assert await posted(receiver) == WebhookRejected(status)
     assert inner.connections == 0
 
 
-async def test_nothing_that_one_answer_says_is_remembered_at_the_next_post() -> None:
+async def test_posts_share_no_state() -> None:
     """R93: no cookie, no connection."""
     async with receiving(answers(200, Set_Cookie="a=b; Path=/", Connection="keep-alive")) as receiver:
         same = client()
@@ -145,7 +145,7 @@ async def test_nothing_that_one_answer_says_is_remembered_at_the_next_post() -> 
     assert "cookie" not in receiver.posts[1].headers
 
 
-async def test_the_environment_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_environment_has_no_effect(monkeypatch: pytest.MonkeyPatch) -> None:
     """R93: neither its proxies nor its credentials."""
     async with receiving() as proxy, receiving() as receiver:
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
@@ -169,7 +169,7 @@ class Names:
         return answer
 
 
-async def test_a_name_is_looked_up_once_and_the_address_that_was_checked_is_connected_to() -> None:
+async def test_name_is_resolved_once() -> None:
     """R91: a name that is another's a moment later is of no use."""
     names = Names(["127.0.0.1"], ["169.254.169.254"])
     async with receiving() as receiver:
@@ -184,7 +184,7 @@ async def test_a_name_is_looked_up_once_and_the_address_that_was_checked_is_conn
 
 
 @pytest.mark.parametrize("addresses", [["127.0.0.1", "10.0.0.1"], ["10.0.0.1", "127.0.0.1"], ["127.0.0.1", "::ffff:127.0.0.1"], ["127.0.0.2"], ["::1"], []])  # fmt: skip
-async def test_one_address_that_may_not_be_called_is_enough_to_call_none(addresses: list[str]) -> None:
+async def test_one_blocked_address_blocks_the_host(addresses: list[str]) -> None:
     """R91."""
     async with receiving() as receiver:
         outcome = await client(resolve=Names(addresses)).post(receiver.url(host="hooks.example.org"), {}, b"{}")
@@ -199,7 +199,7 @@ PRIVATE = [
 
 
 @pytest.mark.parametrize("address", PRIVATE)
-async def test_a_public_name_of_an_inward_address_is_blocked_at_each_try(address: str) -> None:
+async def test_public_name_of_private_address_is_blocked(address: str) -> None:
     """R91: by the settings of a deployment, where the name itself says nothing of it."""
     names = Names(["93.184.215.14", address])
     hook = client(WebhookPolicy.for_service("https://agents.example.com"), resolve=names)
@@ -210,12 +210,12 @@ async def test_a_public_name_of_an_inward_address_is_blocked_at_each_try(address
 
 
 @pytest.mark.parametrize("url", ["http://169.254.169.254/latest/", "http://[::ffff:127.0.0.1]/", "http://10.0.0.1/", "ftp://127.0.0.1/", "http://127.0.0.1:1/", "nonsense"])  # fmt: skip
-async def test_a_url_that_was_let_in_once_is_checked_at_each_post(url: str) -> None:
+async def test_url_is_checked_at_each_post(url: str) -> None:
     """R91: settings may have become stricter."""
     assert isinstance(await client().post(url, {}, b"{}"), Blocked)
 
 
-async def test_a_host_is_heard_at_its_next_address_where_the_first_is_silent() -> None:
+async def test_next_address_is_tried_after_connection_failure() -> None:
     """R94."""
     both = WebhookPolicy.for_service("http://127.0.0.1:1", http=True, networks=["127.0.0.0/8"])
     async with receiving() as receiver:
@@ -223,14 +223,14 @@ async def test_a_host_is_heard_at_its_next_address_where_the_first_is_silent() -
         assert await hook.post(receiver.url(host="hooks.example.org"), {}, b"{}") == Delivered()
 
 
-async def test_a_name_that_nobody_knows_is_a_failure_like_another() -> None:
+async def test_unknown_name_is_unreachable() -> None:
     """R94."""
     hook = client(resolve=Names(OSError("no such name")))
     assert await hook.post("http://hooks.example.org/", {}, b"{}") == Unreachable("no connection")
     assert isinstance(await client().post("http://localhost:1/", {}, b"{}"), Unreachable | Blocked)
 
 
-async def test_tls_is_verified_for_the_name_and_not_for_the_address() -> None:
+async def test_tls_is_verified_for_the_name() -> None:
     """R93."""
     server, trusting = authority("hooks.example.org")
     stranger, _ = authority("hooks.example.org")
@@ -250,14 +250,14 @@ async def test_tls_is_verified_for_the_name_and_not_for_the_address() -> None:
     assert isinstance(server, ssl.SSLContext)
 
 
-async def test_a_header_that_is_two_is_not_posted() -> None:
+async def test_header_with_line_break_is_not_posted() -> None:
     """R93: whatever has let it in."""
     async with receiving() as receiver:
         assert isinstance(await client().post(receiver.url(), {"A": "b\r\nC: d"}, b"{}"), Unreachable)
     assert receiver.posts == []
 
 
-def test_retry_after_is_seconds_or_a_date() -> None:
+def test_retry_after_is_seconds_or_date() -> None:
     now = datetime(2026, 1, 31, 12, tzinfo=UTC)
     assert retry_after("120", now) == 120.0
     assert retry_after("Sat, 31 Jan 2026 12:01:00 GMT", now) == 60.0

@@ -41,7 +41,7 @@ def old_send(text: str = "hi", config: dict[str, Any] | None = None, **message: 
     }
 
 
-async def test_a_config_is_read_back_by_its_owner_as_it_was_given() -> None:
+async def test_owner_reads_config_as_registered() -> None:
     """R15, R16, R91, R92."""
     pushing = Pushing()
     task = (await pushing.send())["id"]
@@ -62,7 +62,7 @@ async def test_a_config_is_read_back_by_its_owner_as_it_was_given() -> None:
     assert await pushing.rpc(LIST_OLD, {"id": task}) == [as_old]
 
 
-async def test_who_names_no_id_or_token_gets_one() -> None:
+async def test_config_without_id_and_token_gets_both() -> None:
     """R92: several configs of one task each have an id of their own, and a key to verify by."""
     pushing = Pushing()
     task = (await pushing.send())["id"]
@@ -75,7 +75,7 @@ async def test_who_names_no_id_or_token_gets_one() -> None:
     assert made[0]["token"] != made[1]["token"]
 
 
-async def test_a_config_of_v03_that_names_no_id_is_the_tasks_own() -> None:
+async def test_v03_config_without_id_is_the_tasks_own() -> None:
     """R15, R16, R92: set again it is replaced, and read without its id it is found."""
     pushing = Pushing()
     task = (await pushing.rpc("message/send", old_send(config={"url": HOOK, "token": "one"})))["id"]
@@ -90,7 +90,7 @@ async def test_a_config_of_v03_that_names_no_id_is_the_tasks_own() -> None:
     assert (await pushing.rpc(GET_OLD, {"id": task}))["pushNotificationConfig"]["id"] == "another"
 
 
-async def test_a_config_that_the_task_has_not_is_told_from_a_task_that_there_is_not() -> None:
+async def test_unknown_config_and_unknown_task_differ() -> None:
     """R92: by the same code, and a sentence that helps; in both versions."""
     pushing = Pushing()
     task = (await pushing.send())["id"]
@@ -104,7 +104,7 @@ async def test_a_config_that_the_task_has_not_is_told_from_a_task_that_there_is_
     assert "no task" in (await pushing.rpc(GET, {"taskId": "nope", "id": "p"}))["message"]
 
 
-async def test_one_of_its_id_takes_its_place_and_keeps_its_key() -> None:
+async def test_replaced_config_keeps_its_key() -> None:
     """R92: who registers again without a token has not changed it."""
     pushing = Pushing()
     task = (await pushing.send())["id"]
@@ -117,7 +117,7 @@ async def test_one_of_its_id_takes_its_place_and_keeps_its_key() -> None:
     assert signing.is_key((await pushing.rpc(CREATE, {"taskId": task, "id": "p", "url": HOOK}))["token"])
 
 
-async def test_a_task_has_ten_configs_and_no_more() -> None:
+async def test_task_has_at_most_ten_configs() -> None:
     """R91: the eleventh is refused, by whichever way it comes; the place of one that is there may be taken."""
     pushing = Pushing()
     task = (await pushing.send(None, "ask"))["id"]
@@ -133,7 +133,7 @@ async def test_a_task_has_ten_configs_and_no_more() -> None:
     assert len((await pushing.rpc(LIST, {"taskId": task}))["configs"]) == 10
 
 
-async def test_the_list_comes_in_pages_whose_tokens_are_good_for_it_alone() -> None:
+async def test_list_has_pages_with_own_tokens() -> None:
     """R92: sorted by id, each once."""
     pushing = Pushing()
     task, other = (await pushing.send())["id"], (await pushing.send(None, "other"))["id"]
@@ -158,7 +158,7 @@ async def test_the_list_comes_in_pages_whose_tokens_are_good_for_it_alone() -> N
     assert (await pushing.rpc("ListTasks", {"pageToken": token}))["code"] == PARAMS
 
 
-async def test_the_configs_of_a_strangers_task_are_as_unknown_as_the_task() -> None:
+async def test_configs_of_other_owners_task_are_unknown() -> None:
     """R92: the very same answer, and nothing is changed."""
     pushing = Pushing()
     task = (await pushing.send())["id"]
@@ -176,7 +176,7 @@ async def test_the_configs_of_a_strangers_task_are_as_unknown_as_the_task() -> N
     assert await pushing.rpc(GET, {"taskId": task, "id": "p"}) == kept
 
 
-async def test_the_configs_of_another_agents_task_are_as_unknown() -> None:
+async def test_configs_of_other_agents_task_are_unknown() -> None:
     """R92: though both agents are the caller's, and one store holds their tasks."""
     made = Pushing().parts
     assert made.push is not None
@@ -196,7 +196,7 @@ async def test_the_configs_of_another_agents_task_are_as_unknown() -> None:
         assert "result" in await rpc("test", CREATE, {"taskId": task, "url": HOOK})
 
 
-async def test_the_config_of_a_refused_message_is_not_kept() -> None:
+async def test_config_of_refused_message_is_not_stored() -> None:
     """R91, R95: nothing is kept of a message to a task that has ended."""
     pushing = Pushing()
     task = await pushing.send()
@@ -207,7 +207,7 @@ async def test_the_config_of_a_refused_message_is_not_kept() -> None:
 
 
 @pytest.mark.parametrize("method", ["SendMessage", "SendStreamingMessage", "message/send", "message/stream"])
-async def test_a_config_comes_with_a_message_in_each_version(method: str) -> None:
+async def test_message_registers_config_in_each_version(method: str) -> None:
     """R24, R91: it hears of its task from the first event on."""
     async with receiving(answers(200)) as receiver:
         pushing = Pushing(events=PushEvents.ALL)
@@ -223,7 +223,7 @@ async def test_a_config_comes_with_a_message_in_each_version(method: str) -> Non
     assert receiver.ids == ids(task, 1, 2, 3)
 
 
-async def test_a_config_that_comes_late_hears_what_comes_after_it() -> None:
+async def test_late_config_receives_later_events() -> None:
     """R91, R94: by its place in the log, not by the clock; with an answer, inline, for the same task."""
     async with receiving(answers(200)) as late, receiving(answers(200)) as later:
         pushing = Pushing()
@@ -247,7 +247,7 @@ async def test_a_config_that_comes_late_hears_what_comes_after_it() -> None:
         (PushEvents.ALL, ["task", "statusUpdate", "statusUpdate"]),
     ],
 )
-async def test_which_events_are_told_is_the_agents_to_say(events: PushEvents, kinds: list[str]) -> None:
+async def test_agent_chooses_the_notified_events(events: PushEvents, kinds: list[str]) -> None:
     """R94."""
     async with receiving(answers(200)) as receiver:
         pushing = Pushing(events=events)
@@ -268,7 +268,7 @@ async def test_which_events_are_told_is_the_agents_to_say(events: PushEvents, ki
         ({"scheme": "Bearer"}, None),
     ],
 )
-async def test_the_webhook_knows_us_by_what_its_client_said(
+async def test_post_has_registered_credentials(
     authentication: Any, header: tuple[str, str] | None
 ) -> None:
     """R92, R93."""
@@ -279,7 +279,7 @@ async def test_the_webhook_knows_us_by_what_its_client_said(
     )
 
 
-async def test_a_key_is_never_sent_and_every_post_is_signed() -> None:
+async def test_every_post_is_signed_without_the_key() -> None:
     """R93: by the token, whatever it is; a plain one is also sent, as it always was."""
     key = signing.new_token()
     keyed, plain, made = await told({"token": key}), await told({"token": "plain"}), await told({})
@@ -291,7 +291,7 @@ async def test_a_key_is_never_sent_and_every_post_is_signed() -> None:
     assert plain.headers["x-a2a-notification-token"] == "plain"
 
 
-async def test_each_version_is_told_in_its_own_words() -> None:
+async def test_body_follows_protocol_version() -> None:
     """R94: v1.0's event as application/a2a+json; v0.3's task, as its SDKs post and read it."""
     post = await told({})
     assert (post.headers["content-type"], post.headers["a2a-version"]) == ("application/a2a+json", "1.0")
@@ -318,7 +318,7 @@ async def told(config: dict[str, Any]) -> Post:
     return receiver.posts[-1]
 
 
-async def test_no_url_that_may_not_be_called_is_registered_and_no_task_is_made_of_its_message() -> None:
+async def test_blocked_url_is_not_registered() -> None:
     """R91, R98: created, set, or with a message, in both versions."""
     pushing = Pushing(allowed=WebhookPolicy.for_service("https://agents.example.com/a2a"))
     task = (await pushing.send())["id"]
@@ -337,7 +337,7 @@ async def test_no_url_that_may_not_be_called_is_registered_and_no_task_is_made_o
     assert (await pushing.rpc("ListTasks", {}))["totalSize"] == 1
 
 
-async def test_a_webhook_at_the_address_where_it_is_registered_is_this_service_itself() -> None:
+async def test_webhook_at_own_address_is_refused() -> None:
     """R91, R98: also where nobody has configured the address, and AWS's front says it; in both versions."""
     name = "abc.lambda-url.eu-west-1.on.aws"
     pushing = Pushing(allowed=WebhookPolicy.for_service("https://agents.example.com"))
@@ -356,7 +356,7 @@ async def test_a_webhook_at_the_address_where_it_is_registered_is_this_service_i
     assert (await pushing.rpc(CREATE, {"taskId": task, "id": "p", "url": other}))["url"] == other
 
 
-async def test_nothing_secret_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_secret_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """R93: neither of what is kept nor of what is refused or fails."""
     caplog.set_level("DEBUG")
     secrets = ("s3cret-token", "s3cret-credentials", "s3cret-query")
@@ -372,7 +372,7 @@ async def test_nothing_secret_is_logged(caplog: pytest.LogCaptureFixture) -> Non
         assert secret not in caplog.text
 
 
-async def test_a_config_whose_bell_is_lost_is_kept_and_its_client_is_told_so() -> None:
+async def test_config_is_stored_if_queue_fails() -> None:
     """R91: refused, its client would create it again, under another id, and hear everything twice."""
     pushing = Pushing()
     task = (await pushing.send())["id"]
@@ -383,7 +383,7 @@ async def test_a_config_whose_bell_is_lost_is_kept_and_its_client_is_told_so() -
     assert (await pushing.rpc(LIST, {"taskId": task}))["configs"] == [created]
 
 
-def test_expired_secret_does_not_return_when_a_config_is_replaced() -> None:
+def test_expired_secret_stays_expired_after_replacement() -> None:
     """A leaked token that was rotated away signs nothing any more."""
 
     def kept(token: str, days: float, before: PushConfig | None = None) -> PushConfig:

@@ -41,7 +41,7 @@ def config(receiver: Receiver, **more: object) -> dict[str, object]:
     return {"id": "p", "url": receiver.url(), "token": SECRET, **more}
 
 
-async def test_a_receiver_hears_each_event_once_in_order_and_signed() -> None:
+async def test_events_arrive_once_in_order_and_signed() -> None:
     """R91, R94."""
     async with receiving(OK) as receiver:
         pushing = Pushing()
@@ -66,7 +66,7 @@ async def test_a_receiver_hears_each_event_once_in_order_and_signed() -> None:
         (drips(b"", 0.05), "no answer in time"),
     ],
 )  # fmt: skip
-async def test_what_was_not_heard_is_said_again_under_its_id_and_nothing_before_it(
+async def test_failed_event_is_retried_under_its_id(
     bad: Behaviour, failure: str
 ) -> None:
     """R94: n times in vain, then as ever."""
@@ -88,7 +88,7 @@ async def test_what_was_not_heard_is_said_again_under_its_id_and_nothing_before_
     assert (last.tries, last.failure, last.next_at) == (0, "", None)
 
 
-async def test_a_receiver_that_is_down_hears_everything_once_it_is_up() -> None:
+async def test_recovered_receiver_gets_all_events() -> None:
     """R94: refused connections are tries like others."""
     async with receiving(OK) as down:
         pass
@@ -114,7 +114,7 @@ async def test_a_receiver_that_is_down_hears_everything_once_it_is_up() -> None:
     ],
     ids=["one byte a second", "a gigabyte"],
 )
-async def test_an_answer_that_does_not_end_is_an_answer(behaviour: Behaviour) -> None:
+async def test_endless_body_is_an_answer(behaviour: Behaviour) -> None:
     """R94: its status is what counts, and of the rest little is read."""
     async with receiving(behaviour) as receiver:
         pushing = Pushing()
@@ -125,7 +125,7 @@ async def test_an_answer_that_does_not_end_is_an_answer(behaviour: Behaviour) ->
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
-async def test_a_redirect_is_a_failure_and_leads_nowhere(status: int) -> None:
+async def test_redirect_is_failure_without_second_request(status: int) -> None:
     """R94: not to the metadata service, and not to a neighbour."""
     async with receiving(OK) as neighbour, receiving(redirects(status, neighbour.url()), OK) as receiver:
         pushing = Pushing()
@@ -139,7 +139,7 @@ async def test_a_redirect_is_a_failure_and_leads_nowhere(status: int) -> None:
     assert neighbour.connections == 0
 
 
-async def test_a_receiver_that_is_gone_is_posted_nothing_more() -> None:
+async def test_gone_receiver_gets_no_more_posts() -> None:
     """R94: 410."""
     async with receiving(answers(410), OK) as receiver:
         pushing = Pushing()
@@ -153,7 +153,7 @@ async def test_a_receiver_that_is_gone_is_posted_nothing_more() -> None:
     assert state.due_at is None, "nobody looks after it any more"
 
 
-async def test_a_receiver_that_is_busy_is_asked_again_when_it_says_so() -> None:
+async def test_retry_after_longer_than_schedule_is_honoured() -> None:
     """R94: 429 with Retry-After, where that is longer than the schedule is."""
     async with receiving(answers(429, Retry_After="600"), OK) as receiver:
         pushing = Pushing()
@@ -170,7 +170,7 @@ async def test_a_receiver_that_is_busy_is_asked_again_when_it_says_so() -> None:
     assert receiver.ids == ids(task, 2, 2, 3)
 
 
-async def test_a_name_that_is_another_address_at_the_second_look_up_is_blocked_then() -> None:
+async def test_dns_rebinding_is_blocked() -> None:
     """R91, R94: rebinding, really tried."""
     addresses = [["127.0.0.1"], ["127.0.0.1", "10.0.0.7"], ["169.254.169.254"], ["127.0.0.1"]]
 
@@ -192,7 +192,7 @@ async def test_a_name_that_is_another_address_at_the_second_look_up_is_blocked_t
     assert receiver.ids == ids(task, 2, 2, 3)
 
 
-async def test_a_config_that_is_deleted_between_two_tries_is_posted_nothing_more() -> None:
+async def test_config_deleted_between_attempts_gets_no_post() -> None:
     """R91, R94."""
     async with receiving(answers(503), OK) as receiver:
         pushing = Pushing()
@@ -205,7 +205,7 @@ async def test_a_config_that_is_deleted_between_two_tries_is_posted_nothing_more
     assert receiver.ids == ids(task, 2)
 
 
-async def test_a_config_that_is_deleted_while_it_is_told_is_told_nothing_behind_that() -> None:
+async def test_config_deleted_during_post_gets_no_more() -> None:
     """R91, R94: what is on its way arrives; the next event is not even begun, though its turn comes at once."""
     release = asyncio.Event()
     async with receiving(holds(release), OK) as receiver:
@@ -222,7 +222,7 @@ async def test_a_config_that_is_deleted_while_it_is_told_is_told_nothing_behind_
 
 
 @pytest.mark.parametrize("how", ["deleted", "replaced"])
-async def test_a_config_that_is_deleted_as_it_is_about_to_be_told_is_told_once_more_at_the_most(how: str) -> None:
+async def test_config_deleted_after_claim_gets_one_post(how: str) -> None:
     """R91, R94: between the claim and the connection; in the place of one that is replaced, the new one is told."""
     pushing: Pushing
 
@@ -255,7 +255,7 @@ async def test_a_config_that_is_deleted_as_it_is_about_to_be_told_is_told_once_m
     assert bool(other.posts) == (how == "replaced")
 
 
-async def test_when_the_last_config_is_gone_the_task_says_no_more_for_nobody_to_hear() -> None:
+async def test_task_without_configs_sets_no_timers() -> None:
     """R94: one event finds out that nobody listens; those behind it are due to nobody, and ring no bell."""
     async with receiving(OK) as receiver:
         pushing = Pushing()
@@ -276,7 +276,7 @@ async def test_when_the_last_config_is_gone_the_task_says_no_more_for_nobody_to_
     assert receiver.posts == []
 
 
-async def test_a_secret_that_is_changed_between_two_tries_signs_beside_the_old_one() -> None:
+async def test_rotated_secret_signs_beside_the_old_one() -> None:
     """R91, R93: rotation; a receiver may know either, and an older one no more."""
     async with receiving(answers(503), OK) as receiver:
         pushing = Pushing()
@@ -296,7 +296,7 @@ async def test_a_secret_that_is_changed_between_two_tries_signs_beside_the_old_o
         assert not any(secret in str(post) for post in receiver.posts for secret in (SECRET, OTHER))
 
 
-async def test_a_day_after_its_change_the_older_secret_signs_no_more() -> None:
+async def test_old_secret_stops_signing_after_a_day() -> None:
     """R93: whatever is posted then, a try that follows earlier ones too; a repeat of the change makes it no longer."""
     async with receiving(answers(500)) as receiver:
         pushing = Pushing()
@@ -323,7 +323,7 @@ async def test_a_day_after_its_change_the_older_secret_signs_no_more() -> None:
     assert {(post.is_signed_by(OTHER), post.is_signed_by(SECRET)) for post in after} == {(True, False)}
 
 
-async def test_of_three_secrets_the_oldest_signs_no_more() -> None:
+async def test_oldest_of_three_secrets_stops_signing() -> None:
     """R93."""
     third = "whsec_" + "R0hJ" * 11
     async with receiving(answers(500)) as receiver:
@@ -338,7 +338,7 @@ async def test_of_three_secrets_the_oldest_signs_no_more() -> None:
     assert known == [[True, False, False], [True, True, False], [False, True, True]]
 
 
-async def test_what_is_never_heard_is_given_up_in_the_end_and_what_follows_is_told(
+async def test_undeliverable_event_is_given_up(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """R94: the tries are spread over more than a day, then the event is dead, alarmed, and in nobody's way."""
@@ -359,7 +359,7 @@ async def test_what_is_never_heard_is_given_up_in_the_end_and_what_follows_is_to
     assert len(fnmatch.filter(said, apart)) == 1, "it is no error of the function's, whose alarm leaves its line out"
 
 
-async def test_one_receiver_that_hangs_keeps_nothing_from_another() -> None:
+async def test_hanging_receiver_delays_no_other_config() -> None:
     """R94."""
     release = asyncio.Event()
     async with receiving(holds(release)) as hung, receiving(OK) as well:
@@ -375,7 +375,7 @@ async def test_one_receiver_that_hangs_keeps_nothing_from_another() -> None:
     assert hung.ids == ids(task, 2, 3)
 
 
-async def test_a_webhook_that_takes_its_time_costs_its_task_none() -> None:
+async def test_slow_webhook_does_not_delay_its_task() -> None:
     """R94: compared in one run with tasks that have none.
 
     By the service's clock, which stands still unless it is moved: whoever waited for a webhook would wait for ever. And
@@ -402,7 +402,7 @@ async def test_a_webhook_that_takes_its_time_costs_its_task_none() -> None:
 
 
 @pytest.mark.parametrize("method", ["SendMessage", "message/send"])
-async def test_a_long_task_that_has_ended_before_it_was_told_is_told_from_its_beginning(
+async def test_long_task_is_delivered_from_its_beginning(
     monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     """R94: who reads a long task begins with what it adds up to, and who is told of it hears every event all the same."""

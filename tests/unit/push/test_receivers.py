@@ -61,7 +61,7 @@ def example(token: str, heard: list[Any]) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("token", [SECRET, "a plain token"], ids=["a key", "a plain one"])
-async def test_the_example_hears_a_task_in_order_and_each_event_once(token: str) -> None:
+async def test_example_receives_each_event_once_in_order(token: str) -> None:
     """R91, R93, R94."""
     heard: list[Any] = []
     with example(token, heard) as url:
@@ -87,7 +87,7 @@ FORGERIES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("forgery", FORGERIES)
-async def test_the_example_takes_nothing_that_is_not_ours(forgery: str) -> None:
+async def test_example_refuses_forged_posts(forgery: str) -> None:
     """R93."""
     heard: list[Any] = []
     post = (await posts(SECRET)).posts[1]
@@ -100,7 +100,7 @@ async def test_the_example_takes_nothing_that_is_not_ours(forgery: str) -> None:
 
 
 @pytest.mark.parametrize("token", [SECRET, "a plain token"], ids=["a key", "a plain one"])
-async def test_the_guides_python_hears_each_event_once_and_no_forgery(token: str) -> None:
+async def test_guides_python_receiver_works(token: str) -> None:
     """R93, R94."""
     heard: list[Any] = []
     names: dict[str, Any] = {"__name__": "guide", "handle": heard.append}
@@ -117,7 +117,7 @@ async def test_the_guides_python_hears_each_event_once_and_no_forgery(token: str
     assert names["receive"](dict(two.headers), two.body, "another token") == 401
 
 
-async def test_what_was_given_up_and_is_driven_again_is_heard_though_later_events_were() -> None:
+async def test_redriven_event_is_accepted_after_later_ones() -> None:
     """R94: by the example and the guide alike; whoever only looked for higher numbers would answer 204, and lose it."""
     heard: list[Any] = []
     one, two = (await posts(SECRET)).posts
@@ -142,7 +142,7 @@ writeFileSync("receiver.mjs", transformSync(readFileSync(0, "utf8")).code);
 
 
 @pytest.mark.parametrize("token", [SECRET, "a plain token"], ids=["a key", "a plain one"])
-async def test_the_guides_typescript_hears_each_event_once_and_no_forgery(token: str) -> None:
+async def test_guides_typescript_receiver_works(token: str) -> None:
     """R93, R94."""
     try:
         environment = node_with(ROOT / "tests" / "support" / "webhooks")
@@ -157,7 +157,7 @@ async def test_the_guides_typescript_hears_each_event_once_and_no_forgery(token:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("token", [SECRET, "a plain token"], ids=["a key", "a plain one"])
-async def test_the_guides_go_hears_each_event_once_and_no_forgery(token: str) -> None:
+async def test_guides_go_receiver_works(token: str) -> None:
     """R93, R94."""
     folder = ROOT / "tests" / "support" / "webhooks_go"
     try:
@@ -197,7 +197,7 @@ def _path() -> str:
     return os.environ["PATH"]
 
 
-def test_the_example_says_what_it_lacks() -> None:
+def test_example_reports_missing_settings() -> None:
     example = Path(ROOT / "examples" / "webhook-receiver" / "receiver.py")
     ran = subprocess.run([sys.executable, example], env={"PATH": _path()}, capture_output=True, text=True, timeout=60)
     assert ran.returncode == 1

@@ -165,7 +165,7 @@ async def test_sixteen_writers_at_once(table: SQLiteTable) -> None:
 # ── Locks ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_reads_do_not_wait_for_writer_of_other_process(table: SQLiteTable, path: Path) -> None:
+async def test_reads_do_not_wait_for_other_process(table: SQLiteTable, path: Path) -> None:
     await table.write(Put(KEY, {"n": 1}))
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")

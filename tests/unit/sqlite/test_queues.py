@@ -232,7 +232,7 @@ async def test_two_consumers_share_a_queue(one: Process, other: Process) -> None
     assert other.handled, "each had some"
 
 
-async def test_as_many_messages_are_handled_at_once_as_allowed(path: Path, clock: ManualClock) -> None:
+async def test_consumer_limits_concurrent_handlers(path: Path, clock: ManualClock) -> None:
     process = Process(path, clock, at_once=16)
     for fence in range(40):
         await process.work_queue.enqueue(WakeUp(WAKE_UP.context, fence))
@@ -248,7 +248,7 @@ async def test_as_many_messages_are_handled_at_once_as_allowed(path: Path, clock
     process.file.close()
 
 
-async def test_running_consumer_notices_messages_of_its_own_process(one: Process) -> None:
+async def test_running_consumer_notices_own_process(one: Process) -> None:
     """The clock stands still: nothing but the message itself wakes the consumer."""
     running = asyncio.create_task(one.consumer.run())
     for _ in range(3):
@@ -263,7 +263,7 @@ async def test_running_consumer_notices_messages_of_its_own_process(one: Process
     await one.consumer.join()
 
 
-async def test_running_consumer_notices_messages_of_other_processes(
+async def test_running_consumer_notices_other_processes(
     one: Process, other: Process, clock: ManualClock
 ) -> None:
     running = asyncio.create_task(one.consumer.run())
@@ -302,7 +302,7 @@ async def test_busy_file_raises_unavailable(path: Path, one: Process, clock: Man
         impatient.send_blocking("{}")
 
 
-async def test_consumer_outlives_a_file_that_cannot_be_read(
+async def test_consumer_survives_unreadable_file(
     one: Process, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     with one.file.writing() as connection:

@@ -146,7 +146,7 @@ def test_late_append_is_in_the_log(reads: int) -> None:
 
 @pytest.mark.parametrize("reads", ARRIVALS)
 @pytest.mark.parametrize("go_on", [True, False])
-def test_late_finish_tells_of_the_next_turn(reads: int, go_on: bool) -> None:
+def test_late_finish_returns_next_turn(reads: int, go_on: bool) -> None:
     async def story(story: Story) -> TurnFinished:
         begun = await story.begin()
         await story.store.create(new_task(2), holder=None)
@@ -172,7 +172,7 @@ def test_late_finish_ends_the_turn(reads: int, state: str) -> None:
 
 
 @pytest.mark.parametrize("reads", ARRIVALS)
-def test_late_cancel_tells_of_the_next_turn(reads: int) -> None:
+def test_late_cancel_returns_next_turn(reads: int) -> None:
     async def story(story: Story) -> TurnFinished:
         begun = await story.begin()
         await story.store.create(new_task(2), holder=None)
@@ -185,7 +185,7 @@ def test_late_cancel_tells_of_the_next_turn(reads: int) -> None:
 
 
 @pytest.mark.parametrize("reads", ARRIVALS)
-def test_late_pause_leaves_the_turn_once(reads: int) -> None:
+def test_late_pause_suspends_turn_once(reads: int) -> None:
     async def story(story: Story) -> TurnStarted | LeaseHeld | None:
         begun = await story.begin()
         story.table.lose_write(reads)
@@ -198,7 +198,7 @@ def test_late_pause_leaves_the_turn_once(reads: int) -> None:
 
 
 @pytest.mark.parametrize("reads", ARRIVALS)
-def test_late_answer_has_begun(reads: int) -> None:
+def test_late_answer_has_begun_its_turn(reads: int) -> None:
     async def story(story: Story) -> TurnStarted | TurnQueued | ContextInUse | Duplicate:
         begun = await story.begin()
         await story.store.finish(begun.lease, begun.head, status("INPUT_REQUIRED"))
@@ -209,7 +209,7 @@ def test_late_answer_has_begun(reads: int) -> None:
 
 
 @pytest.mark.parametrize("reads", ARRIVALS)
-def test_late_message_to_running_task_waits(reads: int) -> None:
+def test_late_message_to_running_task_is_queued(reads: int) -> None:
     async def story(story: Story) -> TurnStarted | TurnQueued | ContextInUse | Duplicate:
         await story.begin()
         story.table.lose_write(reads)

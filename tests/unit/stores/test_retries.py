@@ -93,14 +93,14 @@ def test_refused_writes_are_planned_anew() -> None:
     assert run(table.get(B))[0] == {"pk": "p", "sk": "b", "n": 1}
 
 
-def test_clearing_the_way_needs_another_plan() -> None:
+def test_preparing_writes_need_another_plan() -> None:
     outcome, attempts, _ = committed(
         Planned(), TransactionPlan("never", BOTH[:1], again=True), TransactionPlan("done", BOTH[1:])
     )
     assert (outcome, attempts) == ("done", [0, 1])
 
 
-def test_clearing_the_way_does_not_wait() -> None:
+def test_preparing_writes_do_not_wait() -> None:
     plan, _ = planning(TransactionPlan("never", BOTH[:1], again=True), TransactionPlan("done"))
     assert run(commit(MemoryTable(ManualClock()), plan, busy="busy")) == ("done", 0.0)
 
@@ -226,7 +226,7 @@ def test_fenced_transaction_is_made_once(fault: str) -> None:
     assert len(faults.calls) == 2
 
 
-def test_each_fenced_commit_has_token_of_its_own() -> None:
+def test_each_fenced_commit_has_own_token() -> None:
     table = fenced(Planned(), COUNT)
     writes = FencedWrites(table, Fence(CONTEXT, 3))
     run(writes.commit(COUNT))
@@ -254,7 +254,7 @@ def unless_refused(faults: Planned, write: Put) -> tuple[MemoryTable, float]:
 
 
 @pytest.mark.parametrize(("faults", "calls"), [((), 1), (("conflict",), 2), (("conflict",) * 7, 8)])
-def test_conflict_of_single_write_is_tried_again(faults: tuple[str, ...], calls: int) -> None:
+def test_conflict_of_single_write_is_retried(faults: tuple[str, ...], calls: int) -> None:
     planned = Planned(*faults)
     table, seconds = unless_refused(planned, Put(A, {"n": 1}))
     assert ([item["n"] for item in table.items()], len(planned.calls)) == ([1], calls)
