@@ -1,4 +1,4 @@
-"""ADK turns over the sessions that a deployment has, in memory and on DynamoDB: what they keep is enough to go on from."""
+"""ADK turns over the deployment's sessions, in memory and on DynamoDB: stored state suffices to resume."""
 
 import asyncio
 from typing import Any
@@ -30,7 +30,7 @@ def place(adapter: Stack | None, clock: ManualClock) -> SessionPlace:
 
 
 def process(place: SessionPlace, clock: ManualClock, agent: BaseAgent) -> Parts:
-    """A process of the deployment: what it has at hand is gone with it."""
+    """Process of the deployment, with its own caches."""
 
     def adapted(agent: BaseAgent) -> AdkAgent:
         return served(agent, lambda asked: place.service(fence=Fence(asked.context, asked.fence)))
@@ -39,7 +39,7 @@ def process(place: SessionPlace, clock: ManualClock, agent: BaseAgent) -> Parts:
 
 
 async def test_conversation_continues_in_another_process(place: SessionPlace, clock: ManualClock) -> None:
-    """R43, R87: state, events and what was asked; the outbox is not in the state."""
+    """State, events and interrupts survive; the outbox is not in the state."""
     context = new_owner()
 
     def note(tool_context: ToolContext, text: str) -> str:
@@ -64,10 +64,8 @@ async def test_conversation_continues_in_another_process(place: SessionPlace, cl
     assert "model: I noted it." in texts(second.seen[0])
 
 
-async def test_another_process_resumes_interrupted_session(
-    place: SessionPlace, clock: ManualClock
-) -> None:
-    """Section 3: within a sequence, a confirmation and a long-running tool."""
+async def test_another_process_resumes_interrupted_session(place: SessionPlace, clock: ManualClock) -> None:
+    """With a sequence, a confirmation and a long-running tool."""
     paid: list[int] = []
 
     def pay(amount: int) -> str:
@@ -108,12 +106,12 @@ async def test_another_process_resumes_interrupted_session(
 
 
 async def test_late_workers_session_write_is_refused(place: SessionPlace, clock: ManualClock) -> None:
-    """Fixed decision 6: what it does after its task was canceled is not in the next turn's session."""
+    """Writes after the task's cancellation are not in the next turn's session."""
     context = new_owner()
     running, go, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def wait() -> str:
-        """Wait, whatever happens."""
+        """Wait for the event."""
         running.set()
         while not go.is_set():
             try:

@@ -1,4 +1,4 @@
-"""The contract of `ports.ApiKeys`, on each table."""
+"""Contract of `ports.ApiKeys` on each table."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -21,12 +21,11 @@ def keys(adapter: Stack | None, clock: ManualClock) -> ApiKeys:
 
 def record(clock: ManualClock, principal: str = "alice", **more: object) -> KeyRecord:
     made = make_key(principal, now=clock.now(), **more).record  # type: ignore[arg-type]
-    # The table knows milliseconds.
+    # The table stores milliseconds.
     return replace(made, created=made.created.replace(microsecond=made.created.microsecond // 1000 * 1000))
 
 
 async def test_key_is_found_by_id(keys: ApiKeys, clock: ManualClock) -> None:
-    """R96."""
     plain = record(clock)
     expires = clock.now().replace(microsecond=0) + timedelta(days=1)
     full = record(

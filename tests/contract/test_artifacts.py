@@ -1,4 +1,4 @@
-"""Contract of ADK's artifact service, over each store of blobs."""
+"""Contract of ADK's artifact service over each blob store."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -35,7 +35,7 @@ def on_s3(stack: Stack, clock: ManualClock, client: Any = None) -> BlobArtifacts
 
 @pytest.fixture
 def of() -> dict[str, Any]:
-    """A session of its own."""
+    """Return the parameters of a new session."""
     return {"app_name": "app", "user_id": new_owner(), "session_id": "c-1"}
 
 
@@ -64,9 +64,7 @@ async def test_versions_count_from_zero(artifacts: BlobArtifacts, of: dict[str, 
     ],
     ids=["text", "no text", "no bytes", "odd type", "elsewhere", "signed"],
 )
-async def test_saved_part_is_loaded_unchanged(
-    artifacts: BlobArtifacts, of: dict[str, Any], part: types.Part
-) -> None:
+async def test_saved_part_is_loaded_unchanged(artifacts: BlobArtifacts, of: dict[str, Any], part: types.Part) -> None:
     await artifacts.save_artifact(**of, filename="a", artifact=part)
     assert await artifacts.load_artifact(**of, filename="a") == part
 
@@ -89,9 +87,7 @@ async def test_missing_artifact_is_none(artifacts: BlobArtifacts, of: dict[str, 
     await artifacts.delete_artifact(**of, filename="b")
 
 
-async def test_users_artifacts_are_in_all_its_sessions(
-    artifacts: BlobArtifacts, of: dict[str, Any]
-) -> None:
+async def test_users_artifacts_are_in_all_its_sessions(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
     here = a_file(b"here")
     await artifacts.save_artifact(**of, filename="user:a/b", artifact=here)
     await artifacts.save_artifact(**of, filename="a/b", artifact=a_file(b"session"))
@@ -117,7 +113,7 @@ async def test_file_may_have_any_name(artifacts: BlobArtifacts, of: dict[str, An
 
 
 async def test_session_may_have_name_user(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
-    """The name by which ADK's own services tell the user's artifacts from a session's."""
+    """ADK's own services use this name for the artifacts of users."""
     await artifacts.save_artifact(**{**of, "session_id": "user"}, filename="a", artifact=a_file())
     assert await artifacts.list_artifact_keys(**of) == []
 
@@ -131,9 +127,7 @@ async def test_artifact_after_deletion_starts_at_zero(artifacts: BlobArtifacts, 
     assert await artifacts.save_artifact(**of, filename="a", artifact=a_file()) == 0
 
 
-async def test_concurrent_saves_get_different_versions(
-    artifacts: BlobArtifacts, of: dict[str, Any]
-) -> None:
+async def test_concurrent_saves_get_different_versions(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
     parts = [a_file(bytes([n])) for n in range(5)]
     saved = await asyncio.gather(*(artifacts.save_artifact(**of, filename="a", artifact=part) for part in parts))
     assert sorted(saved) == [0, 1, 2, 3, 4]
@@ -155,9 +149,7 @@ async def test_each_version_has_a_description(artifacts: BlobArtifacts, of: dict
     assert await artifacts.get_artifact_version(**of, filename="a", version=0) == one
 
 
-async def test_reference_is_followed_within_user_and_session(
-    artifacts: BlobArtifacts, of: dict[str, Any]
-) -> None:
+async def test_reference_is_followed_within_user_and_session(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
     await artifacts.save_artifact(**of, filename="a", artifact=a_file(b"v0"))
     await artifacts.save_artifact(**of, filename="a", artifact=a_file(b"v1"))
     first = await artifacts.get_artifact_version(**of, filename="a", version=0)
@@ -231,7 +223,7 @@ async def test_save_with_lost_answer_is_one_version(stack: Stack, clock: ManualC
     lost = iter([True])
 
     def lose(response_dict: dict[str, Any], **_: Any) -> None:
-        """The first request has arrived, and its answer is a gateway's."""
+        """Return a gateway's error after the first request has arrived."""
         if next(lost, False):
             response_dict |= {"status_code": 503, "body": b""}
 

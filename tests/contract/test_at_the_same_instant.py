@@ -1,4 +1,4 @@
-"""Two that act on one context at the same instant, many times: whatever comes of it, nothing is lost or done twice."""
+"""Two concurrent acts on one context, many times: nothing is lost or done twice."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ Act = Callable[[Conversation, TurnStarted], Awaitable[Any]]
 
 @dataclass(frozen=True)
 class Expected:
-    """A refusal that an act may meet."""
+    """Expected refusal of an act."""
 
     error: AionError
 
@@ -101,7 +101,7 @@ async def claim(chat: Conversation, turn: TurnStarted) -> Any:
     return await chat.store.claim(ExpiredTimer(chat.context, chat.clock.now()))
 
 
-# How it stands before they act.
+# The state before the acts.
 
 
 async def running(chat: Conversation) -> TurnStarted:

@@ -33,7 +33,7 @@ def blobs(adapter: Stack | None, clock: ManualClock, tmp_path: Path, request: py
 
 @pytest.fixture
 def name() -> str:
-    """A name that no other test has."""
+    """Return a new name."""
     return f"{new_owner()}/blob"
 
 
@@ -93,7 +93,7 @@ async def test_put_new_stores_under_a_deleted_name(blobs: Blobs, name: str) -> N
 
 
 async def test_names_have_the_prefix(blobs: Blobs, name: str) -> None:
-    # Wildcards of SQL and of globs are characters like others.
+    # Wildcards of SQL and globs are plain characters.
     names = [f"{name}/{end}" for end in ("a/1", "a/2", "ab/1", "a_/1", "a%/1", "a*/1", "A/1", "[a]/1", "ä/1")]
     for each in names:
         await blobs.put(each, b"-")
@@ -133,11 +133,9 @@ ODD = [
 
 
 @pytest.mark.parametrize("odd", ODD)
-async def test_name_may_have_any_characters(
-    blobs: Blobs, name: str, odd: str, request: pytest.FixtureRequest
-) -> None:
+async def test_name_may_have_any_characters(blobs: Blobs, name: str, odd: str, request: pytest.FixtureRequest) -> None:
     if "\n" in odd and request.node.callspec.params["adapter"] == "moto":
-        # Its routes are regular expressions, in which a dot stands for anything but that.
+        # Its routes are regular expressions; a dot in them does not match a line break.
         request.applymarker(pytest.mark.xfail(reason="moto finds no object whose name holds a newline", strict=True))
     name = f"{name}/{odd}"
     await blobs.put(name, odd.encode())
@@ -170,9 +168,7 @@ async def test_s3_names_include_every_page(stack: Stack, name: str) -> None:
 # ── When S3 does not do its part ──────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_unreachable_store_is_unavailable(
-    stack: Stack, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unreachable_store_is_unavailable(stack: Stack, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     environment = stack.environment("ApiFunction") | {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}
     for variable, value in environment.items():
         monkeypatch.setenv(variable, value)

@@ -1,4 +1,4 @@
-"""What `ports.TaskStore` promises of a task that is ended from outside, over each adapter."""
+"""Contract of `ports.TaskStore`: cancellation, on each adapter."""
 
 import asyncio
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Contract of the checkpoint saver, over each table."""
+"""Contract of the checkpoint saver on each table."""
 
 import asyncio
 import json
@@ -46,13 +46,13 @@ def table(stack: Stack, clock: ManualClock) -> DynamoDBSavers:
 
 @pytest.fixture
 def config() -> dict[str, Any]:
-    """A thread that no other test has."""
+    """Return the config of a new thread."""
     return {"configurable": {"thread_id": f"t-{uuid4()}", "checkpoint_ns": ""}, "metadata": {"run_id": "turn-1"}}
 
 
 @pytest.fixture
 async def begun(savers: Savers, clock: ManualClock) -> TurnStarted:
-    """A context whose lease `holder-1` has taken."""
+    """Return a context with a lease of `holder-1`."""
     return await begin(savers.tasks, clock)
 
 
@@ -61,7 +61,7 @@ class Trail(TypedDict):
 
 
 def chain(**nodes: Node) -> StateGraph[Any, Any, Any, Any]:
-    """A graph of these nodes, one after the other."""
+    """Return a graph of these nodes in sequence."""
     builder: Any = StateGraph(Trail)
     for name, node in nodes.items():
         builder.add_node(name, node)
@@ -115,7 +115,7 @@ async def conforms(make: Callable[[], BaseCheckpointSaver[Any]]) -> None:
 
 
 class Blocking(BaseCheckpointSaver[Any]):
-    """A saver by its blocking methods, as a synchronous graph calls them."""
+    """Saver with blocking methods, as called by synchronous graphs."""
 
     def __init__(self, saver: BaseCheckpointSaver[Any]) -> None:
         super().__init__(serde=saver.serde)
@@ -177,7 +177,7 @@ async def test_many_writes_are_one_request(table: DynamoDBSavers, config: Any) -
     assert line.requests == {"TransactWriteItems": 1}
     assert await pending(saver, config) == [("task-1", INTERRUPT, "?"), *(("task-1", *write) for write in many)]
     [(_, request), *_] = line.bodies
-    # DynamoDB's limits, which the emulator does not know.
+    # DynamoDB's limits; the emulator does not check them.
     for expression in (write["Update"]["UpdateExpression"] for write in request["TransactItems"]):
         assert len(expression) < 4096
         assert expression.count("if_not_exists") + expression.count("=") < 300
@@ -222,9 +222,7 @@ async def test_resumed_old_holder_changes_nothing(
     assert (after.config, after.values, after.tasks) == (ended.config, {"trail": ["a", "b", "c"]}, ())
 
 
-async def test_stale_fence_refuses_writes(
-    savers: Savers, clock: ManualClock, config: Any, begun: TurnStarted
-) -> None:
+async def test_stale_fence_refuses_writes(savers: Savers, clock: ManualClock, config: Any, begun: TurnStarted) -> None:
     stale = savers.saver(fence=fence_of(begun))
     stored = await put(stale, config, x="old")
     await stale.aput_writes(stored, [("x", 1)], "task-1")
@@ -259,9 +257,7 @@ async def test_conflict_is_retried(table: DynamoDBSavers, clock: ManualClock, co
     assert await values(saver, config) == {"x": 1}
 
 
-async def test_parallel_branches_do_not_conflict(
-    table: DynamoDBSavers, clock: ManualClock, config: Any
-) -> None:
+async def test_parallel_branches_do_not_conflict(table: DynamoDBSavers, clock: ManualClock, config: Any) -> None:
     saver = table.saver(fence=fence_of(await begin(table.tasks, clock)))
     stored = await put(saver, config)
     under_way: list[int] = []
@@ -307,7 +303,7 @@ async def test_refusal_raises_matching_error(
 
 
 def canceled(reason: str) -> bytes:
-    """DynamoDB's answer to a transaction that it cancels for its first item's sake."""
+    """Return DynamoDB's error for a refused first item."""
     return json.dumps(
         {
             "__type": "com.amazonaws.dynamodb.v20120810#TransactionCanceledException",
@@ -321,7 +317,7 @@ CONFLICT = canceled("TransactionConflict")
 
 
 class Answers:
-    """Answers a client's next transactions in DynamoDB's place."""
+    """Fake answers to a client's next transactions."""
 
     def __init__(self, client: Any, body: bytes, *, times: int) -> None:
         self.left, self._body = times, body
@@ -433,7 +429,7 @@ async def test_interrupt_in_subgraph_is_resumed(savers: Savers, config: Any) -> 
     def asks(_: Any) -> Any:
         return {"trail": [interrupt("well?")]}
 
-    # "#" parts the keys of the table, and is free to a node's name.
+    # "#" separates the parts of keys, and node names may contain it.
     inner = chain(**{"a#": leaves("a"), "a": asks}).compile()
     builder: Any = StateGraph(Trail)
     builder.add_node("sub#%graph", inner)
@@ -449,7 +445,7 @@ async def test_interrupt_in_subgraph_is_resumed(savers: Savers, config: Any) -> 
 
 
 async def history(savers: Savers, config: Any) -> AsyncGenerator[Any, None]:
-    """Every checkpoint of the thread, of whichever checkpoint_ns."""
+    """Return every checkpoint of the thread, in all namespaces."""
     anywhere = {"configurable": {"thread_id": config["configurable"]["thread_id"]}}
     async for found in savers.saver().alist(anywhere):
         yield found
@@ -530,9 +526,7 @@ async def test_large_payload_is_stored_in_s3(table: DynamoDBSavers, config: Any)
     assert [len(json.dumps(item)) < 1500 for item in found["Items"]] == [True, True]
 
 
-async def test_missing_payload_is_corrupt(
-    table: DynamoDBSavers, stack: Stack, config: Any
-) -> None:
+async def test_missing_payload_is_corrupt(table: DynamoDBSavers, stack: Stack, config: Any) -> None:
     saver = table.saver()
     await put(saver, config, large=noise(50_000))
     s3 = stack.client("s3")
@@ -545,7 +539,7 @@ async def test_missing_payload_is_corrupt(
 
 
 def noise(size: int) -> str:
-    """A text that does not get smaller."""
+    """Return an incompressible text."""
     return random.Random(size).randbytes(size).decode("latin-1")  # no secret
 
 
@@ -593,7 +587,7 @@ class Place:
 
 
 class Connection:
-    """Nothing that could be stored, but by pickle."""
+    """Object serializable by pickle only."""
 
 
 # ── Requests ──────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,4 +1,4 @@
-"""What `ports.Cipher` promises, in memory and by KMS."""
+"""Contract of `ports.Cipher`, in memory and by KMS."""
 
 import asyncio
 from collections import Counter
@@ -50,7 +50,7 @@ async def test_changed_ciphertext_is_corrupt(cipher: Cipher) -> None:
     for place in (-1, -len(b"token") - 20, len(encrypted) // 2, 0):
         changed = bytearray(encrypted)
         changed[place] ^= 1
-        # Of a data key that was changed, KMS says that it may not be used, or that it is none.
+        # KMS returns AccessDenied or InvalidCiphertext for a changed data key.
         with pytest.raises(StoreError):
             await cipher.decrypt(bytes(changed), about="a place")
     for cut in (encrypted[:-1], encrypted[: len(encrypted) // 2], encrypted[:5], encrypted[:1], b""):
@@ -118,7 +118,7 @@ async def test_transient_kms_error_is_unavailable(clock: ManualClock, stack: Sta
 
 
 def test_cipher_works_on_two_event_loops(stack: Stack, clock: ManualClock) -> None:
-    """Each in an event loop of its own, as two invocations of a function are that one process stands in for."""
+    """Each batch has its own event loop, as concurrent invocations in a test process."""
     cipher = by_kms(stack, clock)
 
     def batch(number: int) -> set[bytes]:

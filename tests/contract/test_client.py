@@ -1,4 +1,4 @@
-"""What the errors of DynamoDB are called here: what may pass, what was refused, and what will never be done."""
+"""Conversion of DynamoDB's errors: transient, refused and permanent."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""What an answer costs in requests to DynamoDB: counted by a botocore hook, not timed."""
+"""Number of DynamoDB requests of operations, counted by a botocore hook."""
 
 import asyncio
 import time
@@ -26,7 +26,7 @@ READS = {"GetItem", "Query"}
 
 
 class Counted:
-    """A store on the stack whose requests are counted, retries too."""
+    """Store with a counter of its requests, including retries."""
 
     def __init__(self, stack: Stack) -> None:
         self.requests: Counter[str] = Counter()
@@ -58,10 +58,10 @@ async def test_requests_of_thousand_chunks(stack: Stack, a_second: float, at_mos
     call = Call(new_owner(), "test")
     begun = time.monotonic()
     heard = [spoken.what async for batch in service.stream(call, request()) for spoken in batch]
-    # Batches are written by time: a machine that takes longer to say it all writes more of them.
+    # Batches are written by time: a slow machine writes more of them.
     at_most *= max(1.0, (time.monotonic() - begun) * a_second / 1000)
     print(f"1000 chunks, {a_second or 'all'} a second: {dict(counted.requests)}")
-    # The lease is renewed each ten seconds, whatever is said.
+    # The lease is renewed every ten seconds.
     assert counted.writes - counted.requests["UpdateItem"] <= at_most
     chunks = [what.text for what in heard if isinstance(what, Delta)]
     assert chunks == [*(f"word{number:04d} " for number in range(1000)), ""]
@@ -82,7 +82,7 @@ async def test_requests_of_blocking_send(stack: Stack, context_id: str, at_most:
 
 
 async def test_needless_wake_up_costs_two_requests(stack: Stack) -> None:
-    """In a context that nobody knows, one at rest, one that asks, and one whose turn is alive."""
+    """In an unknown, an idle and an interrupted context, and in one with a live turn."""
     counted = Counted(stack)
     made = parts(talking(1), counted.store)
     owner = new_owner()
@@ -102,7 +102,7 @@ async def test_needless_wake_up_costs_two_requests(stack: Stack) -> None:
 
 
 async def test_nonblocking_send_costs_one_request(stack: Stack) -> None:
-    """R21: the transaction that keeps the task, and then the bell, which is the queue's."""
+    """One transaction stores the task; the wake-up message is the queue's."""
     counted = Counted(stack)
     made = parts(talking(1), counted.store)
     made.work_queue.handled_by(_nobody)
@@ -114,11 +114,11 @@ async def test_nonblocking_send_costs_one_request(stack: Stack) -> None:
 
 
 async def _nobody(wake_up: WakeUp) -> None:
-    """Hears it, and does nothing."""
+    """Do nothing."""
 
 
 async def test_event_cost_is_independent_of_task_length(stack: Stack) -> None:
-    """The bytes written for the last of many events are those of the first: nothing rewrites the task."""
+    """The last of many events writes as many bytes as the first: no write contains the whole task."""
     sizes: dict[int, int] = {}
     counted = Counted(stack)
 

@@ -1,4 +1,4 @@
-"""A turn that is asked to drain at every step, and goes on in another process each time, ends as if it had not been."""
+"""Turns drained at every step and resumed in another process end alike."""
 
 import asyncio
 from typing import Any
@@ -20,7 +20,7 @@ def savers(adapter: Stack | None, clock: ManualClock) -> Savers:
 
 
 async def held(graph: str, savers: Savers, clock: ManualClock, work: Work) -> tuple[Conversation, int]:
-    """The conversation, held to its end, and how often it was handed on."""
+    """Run the conversation to its end; return it with its number of handoffs."""
     conversation = Conversation.of(await begin(savers.tasks, clock))
     handoffs = 0
     while True:
@@ -62,10 +62,8 @@ HANDOFFS = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("graph", GRAPHS)
-async def test_turn_drained_at_every_step_ends_alike(
-    graph: str, savers: Savers, clock: ManualClock
-) -> None:
-    """D7, R52: every node runs once, everything is said once, and the answer is the same."""
+async def test_turn_drained_at_every_step_ends_alike(graph: str, savers: Savers, clock: ManualClock) -> None:
+    """Every node runs once, every message is emitted once, and the answer is the same."""
     undrained, draining = Work(), Work(drains=True)
     right, none = await held(graph, savers, clock, undrained)
     conversation, handoffs = await held(graph, savers, clock, draining)
@@ -81,7 +79,7 @@ async def test_turn_drained_at_every_step_ends_alike(
 
 
 def spoken(conversation: Conversation) -> list[str]:
-    """The transient texts, a model call each."""
+    """Return the streamed texts of the model calls."""
     texts: dict[str, str] = {}
     for chunk in conversation.chunks:
         texts[chunk.message_id] = texts.get(chunk.message_id, "") + chunk.text
@@ -89,7 +87,6 @@ def spoken(conversation: Conversation) -> list[str]:
 
 
 async def test_client_message_is_in_state_once(clock: ManualClock) -> None:
-    """R49, R52."""
     savers, seen = memory_savers(clock), list[Any]()
 
     async def looks(state: Any) -> Any:
@@ -111,7 +108,6 @@ async def test_client_message_is_in_state_once(clock: ManualClock) -> None:
 
 @pytest.mark.parametrize("name", ["four_nodes", "streaming", "streaming_within", "with_outbox"])
 async def test_graph_with_own_checkpointer_is_drained(name: str, clock: ManualClock) -> None:
-    """R81, D7."""
     savers, own = memory_savers(clock), InMemorySaver()
     right, _ = await held(name, savers, clock, Work())
     conversation, handoffs = Conversation.of(await begin(savers.tasks, clock)), 0

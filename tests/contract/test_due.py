@@ -1,4 +1,4 @@
-"""Timers of contexts: nothing is forgotten, nobody is woken in vain; on each table."""
+"""Timers of contexts on each table: no lost work and no needless wake-ups."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -196,9 +196,7 @@ async def test_timer_expires_without_activity(chat: Conversation, steps: Steps) 
 
 
 @pytest.mark.parametrize("steps", SETTLED, ids=name)
-async def test_finished_context_has_no_timer(
-    chat: Conversation, steps: Steps
-) -> None:
+async def test_finished_context_has_no_timer(chat: Conversation, steps: Steps) -> None:
     await steps(chat)
     chat.clock.move(24 * 3600)
     assert not await chat.is_expired()
@@ -295,7 +293,7 @@ async def test_message_behind_interrupt_sets_no_timer(chat: Conversation) -> Non
 
 
 async def test_expired_context_leaves_timer_index(chat: Conversation) -> None:
-    """DynamoDB deletes it days later: until then it would be the longest overdue at each sweep."""
+    """DynamoDB deletes it days later; until then it would be the first one in each sweep."""
     await chat.waits("m-1")
     chat.clock.move(31 * 86_400)
     (found,) = [each for each in await chat.store.expired_timers(limit=MANY) if each.context == chat.context]
@@ -320,7 +318,7 @@ async def test_message_to_expired_context_keeps_its_timer(stack: Stack, clock: M
 
 
 class UnreadableShards(table.TableFaults):
-    """Some partitions of the timer index cannot be read."""
+    """Faults with unreadable partitions of the timer index."""
 
     def __init__(self, *partitions: str) -> None:
         self._partitions = partitions
@@ -330,9 +328,7 @@ class UnreadableShards(table.TableFaults):
             raise StoreError("ValidationException")
 
 
-async def test_unreadable_timer_shard_does_not_stop_sweep(
-    clock: ManualClock, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_unreadable_timer_shard_does_not_stop_sweep(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
     """Contexts and push notifications in other shards are woken; the shard's error is logged once."""
     push = pushes.on_table(None, clock)
     assert isinstance(push.table, table.MemoryTable)

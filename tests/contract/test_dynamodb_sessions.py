@@ -1,4 +1,4 @@
-"""ADK's sessions on DynamoDB: what is lost on the way, what lies in the table, and for how long."""
+"""ADK's sessions on DynamoDB: lost answers, stored items and their life."""
 
 import random
 import zlib
@@ -33,7 +33,7 @@ def place(stack: Stack, clock: ManualClock) -> DynamoDBSessionPlace:
 
 @pytest.fixture
 def of() -> dict[str, str]:
-    """A session of its own."""
+    """Return the parameters of a new session."""
     return {"app_name": f"app-of-{new_owner()}", "user_id": new_owner(), "session_id": "c-1"}
 
 
@@ -61,9 +61,7 @@ async def test_write_with_lost_answer_is_stored_once(
     assert found.state == {"x": 2, "user:y": 1}
 
 
-async def test_retry_after_lost_answer_finds_own_write(
-    place: DynamoDBSessionPlace, of: dict[str, str]
-) -> None:
+async def test_retry_after_lost_answer_finds_own_write(place: DynamoDBSessionPlace, of: dict[str, str]) -> None:
     service = place.service()
     session = await service.create_session(**of)
     event = said("one", state={"x": 1})
@@ -80,9 +78,7 @@ async def test_retry_after_lost_answer_finds_own_write(
     assert found.state == {"x": 1, "y": 1}
 
 
-async def test_other_event_is_not_taken_for_own(
-    place: DynamoDBSessionPlace, of: dict[str, str]
-) -> None:
+async def test_other_event_is_not_taken_for_own(place: DynamoDBSessionPlace, of: dict[str, str]) -> None:
     mine = await place.service().create_session(**of)
     theirs = await place.service().get_session(**of)
     assert theirs is not None
@@ -94,7 +90,7 @@ async def test_other_event_is_not_taken_for_own(
 
 
 async def test_session_with_missing_event_is_corrupt(place: DynamoDBSessionPlace, of: dict[str, str]) -> None:
-    """No shorter history is passed off as the session."""
+    """The session is not returned with a shorter history."""
     service = place.service()
     session = await service.create_session(**of, state={"x": 1})
     for n in range(3):
@@ -106,10 +102,8 @@ async def test_session_with_missing_event_is_corrupt(place: DynamoDBSessionPlace
 
 
 @pytest.mark.parametrize("missing", ["EVENT#0000000002", "STATE"])
-async def test_partial_append_is_read_again(
-    place: DynamoDBSessionPlace, of: dict[str, str], missing: str
-) -> None:
-    """A query, unlike a transaction, may meet another transaction halfway."""
+async def test_partial_append_is_read_again(place: DynamoDBSessionPlace, of: dict[str, str], missing: str) -> None:
+    """A query may see a part of a transaction."""
     service = place.service()
     session = await service.create_session(**of)
     for n in range(2):
@@ -128,9 +122,7 @@ async def test_partial_append_is_read_again(
     assert found.state == {"n": 1}
 
 
-async def test_leftover_events_do_not_join_new_session(
-    place: DynamoDBSessionPlace, of: dict[str, str]
-) -> None:
+async def test_leftover_events_do_not_join_new_session(place: DynamoDBSessionPlace, of: dict[str, str]) -> None:
     service = place.service()
     session = await service.create_session(**of, state={"x": 1})
     for n in range(3):
@@ -150,7 +142,7 @@ async def test_leftover_events_do_not_join_new_session(
 
 
 def rows_of(place: DynamoDBSessionPlace, session: Session) -> list[dict[str, Any]]:
-    """What the table holds of the session."""
+    """Return the session's items."""
     return place.rows(keys.session_partition(thread_of(session)))
 
 
@@ -164,7 +156,7 @@ TOKEN = "ya29.a-users-access-token"
 
 
 async def test_access_token_is_encrypted_everywhere(place: DynamoDBSessionPlace, of: dict[str, str]) -> None:
-    """In an answer to a request for credentials, in state of each scope, and in what a tool says; small and large."""
+    """In a credential response, in state of each scope, and in a tool's answer; small and large."""
     credential = AuthCredential(auth_type=AuthCredentialTypes.OAUTH2, oauth2=OAuth2Auth(access_token=TOKEN))
     noise = random.Random(1).randbytes(40_000).hex()
     answer = types.FunctionResponse(
@@ -199,9 +191,7 @@ def unpacked(content: bytes) -> bytes:
     return content
 
 
-async def test_moved_content_is_corrupt(
-    place: DynamoDBSessionPlace, of: dict[str, str]
-) -> None:
+async def test_moved_content_is_corrupt(place: DynamoDBSessionPlace, of: dict[str, str]) -> None:
     service = place.service()
     mine, theirs = await service.create_session(**of), await service.create_session(**{**of, "user_id": new_owner()})
     for session in (mine, theirs):
@@ -213,9 +203,7 @@ async def test_moved_content_is_corrupt(
         await place.service().get_session(app_name=theirs.app_name, user_id=theirs.user_id, session_id=theirs.id)
 
 
-async def test_replaced_shared_value_deletes_its_blob(
-    place: DynamoDBSessionPlace, of: dict[str, str]
-) -> None:
+async def test_replaced_shared_value_deletes_its_blob(place: DynamoDBSessionPlace, of: dict[str, str]) -> None:
     large = random.Random(1).randbytes(40_000).hex()
     session = await place.service().create_session(**of, state={"user:x": large})
     folder = f"kept/state/{keys.user_state_partition(of['user_id'], of['app_name']).split('#')[1]}/"
@@ -251,7 +239,7 @@ async def test_expired_session_may_be_created_again(
 async def test_used_session_keeps_all_events(
     place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, str]
 ) -> None:
-    """Each row outlives the head, and each object is written again while it is younger than the bucket lets it be."""
+    """Each item outlives the head, and each object is rewritten before the bucket's rule deletes it."""
     written: dict[str, float] = {}
     place.s3.meta.events.register(
         "provide-client-params.s3.PutObject",
@@ -275,7 +263,7 @@ async def test_used_session_keeps_all_events(
             assert int(row["expires"]["N"]) >= int(head["expires"]["N"])
         assert len(written) == 2
         for at in written.values():
-            # What the template gives the objects of sessions.
+            # The template's lifecycle rule of session objects.
             assert int(head["expires"]["N"]) <= at + 1.5 * RETENTION.total_seconds()
 
 

@@ -1,4 +1,4 @@
-"""The task log on DynamoDB when DynamoDB does not do its part: done once or not at all, and the caller knows."""
+"""Task store on DynamoDB with faults: each write is made once or not at all, and the caller knows."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ def chat(stack: Stack, clock: ManualClock) -> Conversation:
 
 @pytest.fixture
 def there(stack: Stack, clock: ManualClock, chat: Conversation) -> Conversation:
-    """The same context, in another process."""
+    """Return the same context in another process."""
     there = Conversation(dynamodb_store(stack, clock), clock, chat.context)
     there.tasks = chat.tasks
     return there
@@ -37,7 +37,7 @@ def faults(chat: Conversation) -> Faults:
 
 @dataclass(frozen=True)
 class Deed:
-    """Something a store does: how it stands before, the call, and what has to be true once it is done."""
+    """Operation of a store, with the state before and the check after it."""
 
     before: Callable[[Conversation], Awaitable[Any]]
     """Returns the call's arguments: the same, should it be made again."""
@@ -50,7 +50,7 @@ DEEDS: dict[str, Deed] = {}
 
 
 def deed(call: Callable[[Conversation, Any], Awaitable[Any]], operation: str = TRANSACT) -> Callable[[Any], Any]:
-    """Make a deed of a generator: what it yields is the call's argument, and it is sent what came of it."""
+    """Make a deed of a generator: it yields the call's argument and receives its result."""
 
     def of(steps: Any) -> Any:
         running: dict[Conversation, Any] = {}
@@ -300,9 +300,7 @@ async def test_write_with_lost_answer_is_made_once(chat: Conversation, faults: F
 
 
 @pytest.mark.parametrize("name", ["appends", "goes_on_with_another", "pauses"])
-async def test_repeated_call_finds_lost_write(
-    chat: Conversation, faults: Faults, name: str
-) -> None:
+async def test_repeated_call_finds_lost_write(chat: Conversation, faults: Faults, name: str) -> None:
     deed = DEEDS[name]
     given = await deed.before(chat)
     unreachable = lambda: faults.refuse("GetItem", code="ThrottlingException", times=2)  # noqa: E731
@@ -344,9 +342,7 @@ async def test_conflict_with_write_is_retried(
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", DEEDS)
-async def test_unavailable_store_leaves_nothing_partial(
-    chat: Conversation, faults: Faults, name: str
-) -> None:
+async def test_unavailable_store_leaves_nothing_partial(chat: Conversation, faults: Faults, name: str) -> None:
     deed = DEEDS[name]
     given = await deed.before(chat)
     faults.refuse(deed.operation, code="ThrottlingException", times=3)
@@ -400,9 +396,7 @@ async def test_conflict_of_renewal_keeps_lease(chat: Conversation, faults: Fault
 # ── Another writer was faster ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_canceled_task_takes_no_events(
-    chat: Conversation, there: Conversation, faults: Faults
-) -> None:
+async def test_canceled_task_takes_no_events(chat: Conversation, there: Conversation, faults: Faults) -> None:
     for call in (_append, _finish, _cancel, _follow_up):
         chat.tasks.clear()
         turn = await chat.starts(f"m-{call.__name__}")
@@ -422,18 +416,14 @@ async def test_canceled_task_takes_no_events(
         await chat.comes_to_rest()
 
 
-async def test_same_message_of_two_processes_is_one(
-    chat: Conversation, there: Conversation, faults: Faults
-) -> None:
+async def test_same_message_of_two_processes_is_one(chat: Conversation, there: Conversation, faults: Faults) -> None:
     faults.meanwhile(lambda: there.starts("m-1", task_id="t-there"))
     assert await chat.store.create(chat.message("m-1"), holder="holder-1") == Duplicate("t-there")
     assert await chat.store.head(chat.key("t-m-1")) is None
     await chat.comes_to_rest()
 
 
-async def test_turn_taken_over_during_pause(
-    chat: Conversation, there: Conversation, faults: Faults
-) -> None:
+async def test_turn_taken_over_during_pause(chat: Conversation, there: Conversation, faults: Faults) -> None:
     turn = await chat.starts("m-1")
     chat.clock.move(LEASE_SECONDS + 1)
     heirs = faults.meanwhile(lambda: there.begins("holder-2"), operation=UPDATE)
@@ -443,9 +433,7 @@ async def test_turn_taken_over_during_pause(
     await chat.comes_to_rest()
 
 
-async def test_next_turn_canceled_during_finish(
-    chat: Conversation, there: Conversation, faults: Faults
-) -> None:
+async def test_next_turn_canceled_during_finish(chat: Conversation, there: Conversation, faults: Faults) -> None:
     turn = await chat.starts("m-1")
     for message_id in ("m-2", "m-3"):
         await chat.waits(message_id)

@@ -1,4 +1,4 @@
-"""What `ports.TaskStore` promises of how a turn ends, or is handed on, over each adapter."""
+"""Contract of `ports.TaskStore`: finish and suspension of turns, on each adapter."""
 
 from dataclasses import replace
 
@@ -110,9 +110,7 @@ async def test_snapshot_is_of_the_ended_turn(chat: Conversation) -> None:
 
 @pytest.mark.parametrize("go_on", [False, True])
 @pytest.mark.parametrize("other_waits", [False, True])
-async def test_running_task_without_queue_cannot_finish(
-    chat: Conversation, go_on: bool, other_waits: bool
-) -> None:
+async def test_running_task_without_queue_cannot_finish(chat: Conversation, go_on: bool, other_waits: bool) -> None:
     turn = await chat.starts("m-1")
     if other_waits:
         await chat.waits("m-2")

@@ -1,4 +1,4 @@
-"""What the other tests count on an engine to refuse; where one does not, another has to."""
+"""Refusals of the engines needed by other tests; at least one engine must refuse."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +15,7 @@ Write = dict[str, Any]
 
 
 class Table:
-    """The stack's table, by plain requests."""
+    """Table of the stack with plain requests."""
 
     def __init__(self, stack: Stack) -> None:
         self.name = stack.environment("ApiFunction")["AION_TABLE"]
@@ -49,7 +49,7 @@ def table(stack: Stack) -> Table:
 
 @pytest.fixture
 def indexed(table: Table) -> Iterator[str]:
-    """Another table, with an index by a number."""
+    """Return another table with a numeric index key."""
     name = f"{table.name}-{uuid4().hex[:8]}"
     types = {"pk": "S", "sk": "S", "due": "N"}
     table.client.create_table(
@@ -71,7 +71,7 @@ def indexed(table: Table) -> Iterator[str]:
 
 @pytest.fixture
 def not_on_moto(request: pytest.FixtureRequest) -> None:
-    """What moto lets pass: that the code does it right, only the other engines can show."""
+    """Skip on moto: only other engines refuse it."""
     if request.node.callspec.params["stack"] == "moto":
         request.applymarker(pytest.mark.xfail(reason="moto does not look", strict=True))
 
@@ -163,9 +163,7 @@ def test_transaction_with_item_twice_is_refused(table: Table) -> None:
 
 
 @pytest.mark.parametrize("in_a_batch", [False, True])
-def test_delay_over_15_minutes_is_refused(
-    stack: Stack, request: pytest.FixtureRequest, in_a_batch: bool
-) -> None:
+def test_delay_over_15_minutes_is_refused(stack: Stack, request: pytest.FixtureRequest, in_a_batch: bool) -> None:
     if request.node.callspec.params["stack"] == "ministack":
         request.applymarker(pytest.mark.xfail(reason="ministack 1.5.33 takes any DelaySeconds", strict=True))
     queue, sqs = stack.environment("ApiFunction")["AION_TASK_QUEUE_URL"], stack.client("sqs")

@@ -1,4 +1,4 @@
-"""`aion data delete` over everything that two persons leave in a deployment: one of them goes, the other stays as is."""
+"""`aion data delete` with the data of two owners: one is deleted, the other is unchanged."""
 
 import asyncio
 import itertools
@@ -97,7 +97,7 @@ def erasure(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Making:
 
 
 class Later(SystemClock):
-    """The machine's clock, put forward."""
+    """System clock with an offset."""
 
     def __init__(self, by: timedelta) -> None:
         self._by = by
@@ -107,7 +107,7 @@ class Later(SystemClock):
 
 
 def in_pages(**size: int) -> Callable[..., None]:
-    """Let a request ask for so many at a time."""
+    """Limit the page size of requests."""
 
     def limit(params: dict[str, Any], **_: Any) -> None:
         params.update(size)
@@ -116,7 +116,7 @@ def in_pages(**size: int) -> Callable[..., None]:
 
 
 class Killed(Exception):
-    """The process ends here."""
+    """Simulated end of the process."""
 
 
 def killed() -> None:
@@ -124,7 +124,7 @@ def killed() -> None:
 
 
 def ignored(what: str, count: int) -> None:
-    """Progress that nobody waits for."""
+    """Ignore the progress."""
 
 
 @pytest.mark.each_engine
@@ -159,13 +159,13 @@ async def test_delete_of_tenant_leaves_principal(stack: Stack, delete: Delete) -
     assert done.exit_code == 0, (done.output, done.exception)
     left = repr(table_items(stack)), repr(bucket_versions(stack))
     assert [tenant in each for each in left] == [False, False]
-    # The principal's item of open tasks goes on without those of the tenant.
+    # The principal's item of open tasks stays, without the tenant's tasks.
     assert f"'LIMIT#{principal}'" in left[0]
     assert f"tasks/{principal}/" in left[1]
 
 
 async def test_killed_deletion_is_resumed(stack: Stack, erasure: Making) -> None:
-    """Wherever it is killed, the next survey finds what is left: the hashes follow from what is deleted last."""
+    """The next survey finds the rest after a kill at any request: items that identify hashes are deleted last."""
     alice = someone("alice")
     await lives(stack, alice)
     client, s3 = stack.client("dynamodb"), stack.client("s3")
@@ -194,7 +194,7 @@ async def test_killed_deletion_is_resumed(stack: Stack, erasure: Making) -> None
 
 
 async def test_late_workers_writes_are_deleted(stack: Stack, erasure: Making, clock: ManualClock) -> None:
-    """What it does by its old lease is refused; an object that it has put before that is found by the next survey."""
+    """Its writes under the old lease are refused; the next survey finds its earlier objects."""
     savers = DynamoDBSavers(stack, clock)
     chat = Conversation(savers.tasks, clock)
     running, go = asyncio.Event(), asyncio.Event()
@@ -233,7 +233,7 @@ async def test_late_workers_writes_are_deleted(stack: Stack, erasure: Making, cl
 
 
 async def test_leftovers_of_expired_are_deleted(stack: Stack, erasure: Making) -> None:
-    """DynamoDB deletes what names an owner before what the hashes name: that cannot be told apart any more."""
+    """DynamoDB may delete items with an owner first: the rest has no known owner."""
     alice, bob = someone("alice"), someone("bob")
     for person in (alice, bob):
         await lives(stack, person)
@@ -272,7 +272,7 @@ async def test_throttled_batch_is_finished(stack: Stack, erasure: Making, clock:
     asked: list[int] = []
 
     def throttle(model: Any, params: dict[str, Any], **_: Any) -> Any:
-        """Do all but the first of a batch, as DynamoDB does where a table is throttled."""
+        """Leave the first item of a batch unprocessed, as throttled tables do."""
         body = json.loads(params["body"])
         asked.append(len(body["RequestItems"][table]))
         if len(asked) > 1:
@@ -291,7 +291,7 @@ async def test_throttled_batch_is_finished(stack: Stack, erasure: Making, clock:
 
 
 async def test_unknown_partition_is_reported(stack: Stack, delete: Delete) -> None:
-    """What another version has put there may be the owner's: nothing is deleted, and nobody is told that all is."""
+    """Another version's items may be the owner's: the command deletes nothing and does not report success."""
     client, table = stack.client("dynamodb"), stack.environment("ApiFunction")["AION_TABLE"]
     key = {"pk": {"S": "NOVEL#1"}, "sk": {"S": "HEAD"}}
     client.put_item(TableName=table, Item=key)
@@ -308,7 +308,7 @@ async def test_policy_in_runbook_suffices(stack: Stack, erasure: Making, clock: 
     client, s3 = stack.client("dynamodb"), stack.client("s3")
     await table_of(stack, clock).write(Put(keys.session_event_key(uuid4().hex, 1), {"v": 2}))
     needed: set[str] = {
-        "dynamodb:GetItem",  # of API keys, by which tenants are found
+        "dynamodb:GetItem",  # of API keys, used to find tenants
         "cloudformation:DescribeStacks",
     }
 

@@ -1,4 +1,4 @@
-"""What `ports.TaskStore` promises of a message to a task that there is, over each adapter."""
+"""Contract of `ports.TaskStore`: messages to existing tasks, on each adapter."""
 
 import asyncio
 from dataclasses import replace
@@ -15,9 +15,7 @@ from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, Conve
 
 
 @pytest.mark.parametrize("when_busy", WhenBusy)
-async def test_answer_is_recorded_with_its_lease(
-    chat: Conversation, when_busy: WhenBusy
-) -> None:
+async def test_answer_is_recorded_with_its_lease(chat: Conversation, when_busy: WhenBusy) -> None:
     head = await chat.asks("m-1")
     follow_up = await chat.more(head, "m-2")
     turn = await chat.store.follow_up(follow_up, holder="holder-2", when_busy=when_busy)
@@ -53,7 +51,7 @@ async def test_answer_without_holder_is_first_in_queue(chat: Conversation) -> No
 
 
 async def test_queue_waits_for_the_answer(chat: Conversation) -> None:
-    """Another turn would take the question away from the graph."""
+    """Another turn would remove the interrupt from the graph."""
     turn = await chat.starts("m-1")
     await chat.waits("m-2", holder="holder-2")
     ended = await chat.ends(turn, INPUT_REQUIRED)
@@ -76,7 +74,7 @@ async def test_answer_is_accepted_with_full_queue(chat: Conversation) -> None:
 
 @pytest.mark.parametrize("holder", ["holder", None])
 async def test_repeated_answer_is_taken_once(chat: Conversation, holder: str | None) -> None:
-    """Each request gives its turn an id of its own."""
+    """Each request has a turn id of its own."""
     head = await chat.asks("m-1")
     follow_ups = [await chat.more(head, "m-2", turn_id=f"turn-{n}") for n in range(6)]
     outcomes = await asyncio.gather(*(chat.store.follow_up(each, holder=holder) for each in follow_ups))
@@ -142,9 +140,7 @@ async def test_large_answer_is_stored_whole(chat: Conversation) -> None:
 
 
 @pytest.mark.parametrize("holder", ["holder-2", None])
-async def test_queued_message_is_recorded_once(
-    chat: Conversation, holder: str | None
-) -> None:
+async def test_queued_message_is_recorded_once(chat: Conversation, holder: str | None) -> None:
     turn = await chat.starts("m-1")
     follow_up = await chat.more(turn.head, "m-2", "large " * 10_000)
     waiting = await chat.store.follow_up(follow_up, holder=holder)
@@ -254,7 +250,7 @@ async def test_known_message_to_running_task_is_duplicate(chat: Conversation, wh
     for message_id, options in (("m-2", {}), ("m-1", {"text": "hi"})):
         again = await chat.more(turn.head, message_id, turn_id="another turn", **options)
         if message_id == "m-1":
-            # What started a task named no task; its content is another.
+            # The first message had no task id, so its content hash differs.
             with pytest.raises(MessageIdReused):
                 await chat.store.follow_up(again, holder="holder-2", when_busy=when_busy)
         else:

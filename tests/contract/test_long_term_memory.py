@@ -1,4 +1,4 @@
-"""Contract of long-term memory, and of LangGraph's store over it, over each table."""
+"""Contract of long-term memory and of LangGraph's store over it, on each table."""
 
 import asyncio
 from datetime import timedelta
@@ -174,7 +174,9 @@ async def test_write_without_ttl_makes_item_lasting(
     assert (item.value, item.ttl) == ("2", None)
 
 
-async def test_touch_does_not_change_newer_items(memory: LongTermMemory, scope: MemoryScope, clock: ManualClock) -> None:
+async def test_touch_does_not_change_newer_items(
+    memory: LongTermMemory, scope: MemoryScope, clock: ManualClock
+) -> None:
     await memory.write(scope, MemoryWrite(NS, "k", "1", timedelta(minutes=10)))
     read = await memory.get(scope, NS, "k")
     assert read is not None
@@ -300,7 +302,7 @@ OPERATIONS: list[Any] = [
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=str)
 async def test_store_matches_langgraphs_own(store: OwnersStore, operation: Any) -> None:
-    """The same items, in the order of their places, whatever the order in which they were put."""
+    """The items are sorted by key, independent of the order of the puts."""
     langgraphs = InMemoryStore()
     for namespace, key, value in sorted(PEOPLE, key=lambda each: (each[0], each[1])):
         await langgraphs.aput(namespace, key, value)
@@ -311,7 +313,7 @@ async def test_store_matches_langgraphs_own(store: OwnersStore, operation: Any) 
 
 
 def _plain(result: Any) -> Any:
-    """The result without times, which are the clock's."""
+    """Return the result without times."""
     if isinstance(result, list):
         return [_plain(each) for each in result]
     if hasattr(result, "key"):
@@ -384,7 +386,7 @@ async def test_reads_renew_ttl_by_default(store: BaseStore, clock: ManualClock) 
 
 
 class Thing:
-    """No JSON is made of it."""
+    """Object without a JSON form."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What `ports.PushConfigs` promises, and the task store of who listens: on each adapter."""
+"""Contract of `ports.PushConfigs`, and of the task store's push timers, on each adapter."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -34,7 +34,7 @@ def push(adapter: Stack | None, clock: ManualClock) -> Pushes:
 
 
 async def starts(push: Pushes, config: PushConfig | None = None) -> TurnStarted:
-    """A task that runs, with the config that comes with its message."""
+    """Create a running task with the config of its message."""
     new = replace(push.chat.message("m-1"), push=config)
     begun = await push.chat.store.create(new, holder="holder-1")
     assert isinstance(begun, TurnStarted)
@@ -45,7 +45,6 @@ async def starts(push: Pushes, config: PushConfig | None = None) -> TurnStarted:
 
 
 async def test_config_is_read_as_stored(push: Pushes) -> None:
-    """R91, R92."""
     await starts(push)
     config = a_config(version=PushVersion.V03, events=PushEvents.ALL)
     await push.configs.put(push.key(), config)
@@ -139,7 +138,7 @@ async def test_config_of_answer_starts_after_it(push: Pushes) -> None:
 async def test_config_of_queued_message_starts_now(push: Pushes) -> None:
     begun = await starts(push)
     more = replace(await push.chat.more(begun.head, "m-2"), push=a_config())
-    # The task has gone on since its client has read it.
+    # The task has new events since the client's read.
     head = await push.chat.store.append(begun.lease, begun.head, push.chat.says(begun.head))
     assert isinstance(await push.chat.store.follow_up(more, holder="holder-2"), TurnQueued)
     await push.chat.ends(replace(begun, head=head), push.chat.says(head).status.state)
@@ -210,7 +209,7 @@ async def test_cleared_event_may_be_cleared_again(push: Pushes) -> None:
 
 
 async def test_unsubscribed_task_sets_no_timers(push: Pushes) -> None:
-    """Whoever records does not know it yet, and hears nothing of it; and who listens again is told of what follows."""
+    """A concurrent append still succeeds, and a new config receives later events."""
     begun = await starts(push, a_config(events=PushEvents.ALL))
     await push.configs.delete(push.key(), "p-1")
     before = await push.chat.head("t-m-1")
@@ -445,10 +444,8 @@ async def test_sweep_keeps_claim_of_delivery(push: Pushes) -> None:
     assert (await push.delivery()).due_at is None
 
 
-async def test_owners_with_many_timers_delay_no_other(
-    push: Pushes, adapter: Stack | None, clock: ManualClock
-) -> None:
-    """R94: of each owner the longest overdue first, and the owners by turns."""
+async def test_owners_with_many_timers_delay_no_other(push: Pushes, adapter: Stack | None, clock: ManualClock) -> None:
+    """The owners take turns, longest overdue first."""
     begun = await starts(push)
     for number in range(5):
         await push.configs.put(push.key(), a_config(f"p-{number}"))

@@ -1,4 +1,4 @@
-"""What is still due of notifications when it, or its task, has expired: nothing rings for it for ever."""
+"""Push timers of expired events, configs and tasks."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -28,7 +28,7 @@ def push(adapter: Stack | None, clock: ManualClock) -> Pushes:
 
 
 class Fine:
-    """A webhook that hears everything."""
+    """Webhook that accepts every post."""
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> PostOutcome:
         """See `ports.WebhookClient.post`."""
@@ -36,7 +36,7 @@ class Fine:
 
 
 async def test_expired_items_do_not_block_sweep(push: Pushes) -> None:
-    """DynamoDB deletes what has expired days later: until then it would be the longest overdue, each time."""
+    """DynamoDB deletes expired items days later; until then they would come first in each sweep."""
     await push.chat.store.create(replace(push.chat.message("m-1"), push=a_config()), holder="holder-1")
     push.clock.move(31 * DAY)
     assert {each.generation for each in await push.expired_timers()} == {2}
@@ -46,7 +46,7 @@ async def test_expired_items_do_not_block_sweep(push: Pushes) -> None:
 
 
 async def test_timers_of_expired_task_are_cleared(push: Pushes) -> None:
-    """A config that failed lives longer than a task whose last message came long before."""
+    """A failed config may outlive its task."""
     await push.chat.store.create(replace(push.chat.message("m-1"), push=a_config()), holder="holder-1")
     until = push.clock.now() + timedelta(seconds=2)
     await push.configs.fail(await push.claimed(), failure="HTTP 500", next_at=until, due_at=until)
@@ -61,7 +61,7 @@ async def test_timers_of_expired_task_are_cleared(push: Pushes) -> None:
 
 
 class SlowLog(TableFaults):
-    """The query after a write, as that of a log after a claim, takes so long by the clock."""
+    """Faults with a slow query after each write, such as the read of a log after a claim."""
 
     def __init__(self, clock: ManualClock, seconds: float) -> None:
         self._clock, self._seconds, self._has_written = clock, seconds, False
@@ -73,7 +73,7 @@ class SlowLog(TableFaults):
 
 
 class SlowWebhook:
-    """A webhook that takes as long as a post may; during the first post another process looks for deliveries."""
+    """Webhook with the longest posts; during the first post another process sweeps."""
 
     def __init__(self, push: Pushes) -> None:
         self.posts: list[str] = []

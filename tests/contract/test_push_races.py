@@ -1,4 +1,4 @@
-"""Somebody begins to listen, or somebody else delivers, between what is read and what is written; and what lies there."""
+"""Push configs and deliveries that change between another writer's read and write."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -28,19 +28,19 @@ def here(stack: Stack, clock: ManualClock) -> Pushes:
 
 @pytest.fixture
 def there(stack: Stack, clock: ManualClock, here: Pushes) -> Pushes:
-    """The same context, in another process."""
+    """Return the same context in another process."""
     return pushes.on_table(stack, clock, like=here)
 
 
 @pytest.fixture
 def tasks(here: Pushes) -> Faults:
-    """What goes wrong with the writes of the tasks."""
+    """Return the faults of the task store's writes."""
     return Faults(here.chat.store)  # type: ignore[arg-type]
 
 
 @pytest.fixture
 def configs(here: Pushes) -> Faults:
-    """What goes wrong with those of the push configs."""
+    """Return the faults of the push configs' writes."""
     return Faults(here.configs)  # type: ignore[arg-type]
 
 
@@ -66,9 +66,7 @@ async def asks(here: Pushes, turn: TurnStarted) -> set[int]:
 
 
 @pytest.mark.parametrize("act", [says, ends, asks])
-async def test_append_notifies_concurrent_config(
-    here: Pushes, there: Pushes, tasks: Faults, act: Any
-) -> None:
+async def test_append_notifies_concurrent_config(here: Pushes, there: Pushes, tasks: Faults, act: Any) -> None:
     turn = await here.chat.starts("m-1")
     tasks.meanwhile(listens(there))
     assert await act(here, turn) == await here.events_with_timers()
@@ -85,9 +83,7 @@ async def test_finish_before_queue_notifies_concurrent_config(
     assert await here.events_with_timers() == {3}
 
 
-async def test_continued_task_notifies_concurrent_config(
-    here: Pushes, there: Pushes, tasks: Faults
-) -> None:
+async def test_continued_task_notifies_concurrent_config(here: Pushes, there: Pushes, tasks: Faults) -> None:
     turn = await here.chat.starts("m-1")
     await there.chat.queues("t-m-1", "m-2")
     tasks.meanwhile(listens(there))
@@ -95,9 +91,7 @@ async def test_continued_task_notifies_concurrent_config(
     assert await here.events_with_timers() == {3, 4}
 
 
-async def test_begun_message_notifies_concurrent_config(
-    here: Pushes, there: Pushes, tasks: Faults
-) -> None:
+async def test_begun_message_notifies_concurrent_config(here: Pushes, there: Pushes, tasks: Faults) -> None:
     turn = await here.chat.starts("m-1")
     await here.chat.queues("t-m-1", "m-2")
     await here.chat.ends(turn, WORKING)
@@ -106,9 +100,7 @@ async def test_begun_message_notifies_concurrent_config(
     assert await here.events_with_timers() == {4}
 
 
-async def test_cancel_with_concurrent_config_is_refused(
-    here: Pushes, there: Pushes, tasks: Faults
-) -> None:
+async def test_cancel_with_concurrent_config_is_refused(here: Pushes, there: Pushes, tasks: Faults) -> None:
     await here.chat.starts("m-1")
     tasks.meanwhile(listens(there))
     with pytest.raises(LeaseLost):
@@ -117,9 +109,7 @@ async def test_cancel_with_concurrent_config_is_refused(
     assert await here.events_with_timers() == {3}
 
 
-async def test_answer_with_concurrent_config_is_refused(
-    here: Pushes, there: Pushes, tasks: Faults
-) -> None:
+async def test_answer_with_concurrent_config_is_refused(here: Pushes, there: Pushes, tasks: Faults) -> None:
     more = await here.chat.more(await here.chat.asks("m-1"), "m-2")
     tasks.meanwhile(listens(there))
     with pytest.raises(LeaseLost):
@@ -127,9 +117,7 @@ async def test_answer_with_concurrent_config_is_refused(
 
 
 @pytest.mark.parametrize("what", ["somebody else begins to listen", "the task ends"])
-async def test_message_with_config_reads_task_again(
-    here: Pushes, there: Pushes, tasks: Faults, what: str
-) -> None:
+async def test_message_with_config_reads_task_again(here: Pushes, there: Pushes, tasks: Faults, what: str) -> None:
     turn = await here.chat.starts("m-1")
     more = replace(await here.chat.more(turn.head, "m-2"), push=a_config("p-2"))
     tasks.meanwhile(listens(there) if what.startswith("somebody") else lambda: there.chat.ends(turn))
@@ -138,9 +126,7 @@ async def test_message_with_config_reads_task_again(
     assert [config.id for config in await here.configs.all(here.key())] in ([], ["p-1"])
 
 
-async def test_append_during_unsubscribe_succeeds(
-    here: Pushes, there: Pushes, tasks: Faults
-) -> None:
+async def test_append_during_unsubscribe_succeeds(here: Pushes, there: Pushes, tasks: Faults) -> None:
     turn = await here.chat.starts("m-1")
     await here.configs.put(here.key(), a_config())
     await here.configs.delete(here.key(), "p-1")
@@ -173,9 +159,7 @@ async def test_config_of_task_deleted_meanwhile_is_refused(here: Pushes, there: 
     assert await here.table.get(key) is None
 
 
-async def test_timer_claimed_meanwhile_is_not_claimed(
-    here: Pushes, there: Pushes, configs: Faults
-) -> None:
+async def test_timer_claimed_meanwhile_is_not_claimed(here: Pushes, there: Pushes, configs: Faults) -> None:
     await here.chat.starts("m-1")
     await here.configs.put(here.key(), a_config())
     here.clock.move(LEASE_SECONDS + 1)
@@ -184,9 +168,7 @@ async def test_timer_claimed_meanwhile_is_not_claimed(
     assert not await here.configs.claim_expired(expired_timers)
 
 
-async def test_config_registered_during_sweep_keeps_timer(
-    here: Pushes, there: Pushes, configs: Faults
-) -> None:
+async def test_config_registered_during_sweep_keeps_timer(here: Pushes, there: Pushes, configs: Faults) -> None:
     await here.chat.starts("m-1")
     await here.configs.put(here.key(), a_config())
     here.clock.move(LEASE_SECONDS + 1)
@@ -207,7 +189,7 @@ async def test_clear_of_expired_event_stores_nothing(here: Pushes) -> None:
 async def test_write_with_lost_answer_succeeds(here: Pushes, configs: Faults, act: str) -> None:
     await here.chat.starts("m-1")
     if act == "put":
-        # Each request is tried twice, and the second try finds what the first has done.
+        # boto3 sends each request twice; the second one finds the first one's write.
         configs.lose_answers("TransactWriteItems", times=2)
         delivery = await here.configs.put(here.key(), a_config())
         assert delivery == await here.delivery()
@@ -225,7 +207,7 @@ async def test_write_with_lost_answer_succeeds(here: Pushes, configs: Faults, ac
 
 
 async def test_put_sends_other_writes_under_another_token(here: Pushes, there: Pushes, configs: Faults) -> None:
-    """Others write, answers are lost and time passes: DynamoDB refuses a known token with other writes."""
+    """Concurrent writes and lost answers change the plan; DynamoDB refuses a known token with other writes."""
     await here.chat.starts("m-1")
     sent: dict[str, list[Any]] = {}
 
@@ -251,7 +233,7 @@ def push(adapter: Stack | None, clock: ManualClock) -> Pushes:
 
 
 async def test_table_has_no_plain_secret(push: Pushes) -> None:
-    """R93: the table's reader, who has not the key, learns neither the token nor where it is to be posted."""
+    """A reader of the table without the key sees neither the token nor the URL."""
     await push.chat.store.create(replace(push.chat.message("m-1"), push=a_config()), holder="holder-1")
     await push.configs.put(push.key(), a_config("p-2"))
     for config_id in ("p-1", "p-2"):

@@ -1,4 +1,4 @@
-"""A push config, or a log, that cannot be read: its tries are counted like any other's, and it is in nobody's way."""
+"""Unreadable push configs and logs: their attempts are counted, and they delay no other delivery."""
 
 import re
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ TRIES = 1 + len(schedule.RETRY_SECONDS)
 
 
 class Heard:
-    """A webhook that takes everything, and notes it."""
+    """Webhook that accepts and records every post."""
 
     def __init__(self) -> None:
         self.ids: list[str] = []
@@ -43,7 +43,7 @@ class Heard:
         return Delivered()
 
     def by(self, config_id: str) -> list[int]:
-        """The numbers of the events that this config was told of, in order."""
+        """Return the event numbers posted to this config, in order."""
         return [int(id_.split("_")[1]) for id_ in self.ids if id_.endswith(f"_{config_id}")]
 
 
@@ -64,7 +64,7 @@ def delivery(push: Pushes, heard: Heard) -> PushDelivery:
 
 
 async def told_of_a_task(push: Pushes, **said: Any) -> None:
-    """A task that has ended, to which two configs listen: events 2 and 3 are due."""
+    """Create an ended task with two configs and timers for events 2 and 3."""
     new = replace(push.chat.message("m-1"), push=a_config("bad", **said))
     begun = await push.chat.store.create(new, holder="holder-1")
     assert isinstance(begun, TurnStarted)
@@ -73,7 +73,7 @@ async def told_of_a_task(push: Pushes, **said: Any) -> None:
 
 
 async def spoil(push: Pushes, key: Key, attribute: str) -> Any:
-    """Overwrite the item's attribute with unreadable bytes; return what it was."""
+    """Overwrite the item's attribute with unreadable bytes; return the old value."""
     item = await push.table.get(key)
     assert item is not None
     await restore(push, key, attribute, b"\xff nonsense")
@@ -85,7 +85,7 @@ async def restore(push: Pushes, key: Key, attribute: str, value: Any) -> None:
 
 
 async def until_given_up(push: Pushes, delivery: PushDelivery) -> list[Delivery]:
-    """Answer a bell at each time at which a try is due, until none is: how the bad config stood after each."""
+    """Deliver at the time of each attempt until the last one; return the bad config's state after each."""
     states = []
     for _ in range(TRIES + 2):
         await delivery.deliver(PushWakeUp(push.key(), 2))
@@ -114,14 +114,14 @@ async def test_empty_config_is_claimed_without_config(push: Pushes) -> None:
 async def test_config_without_key_exhausts_the_schedule(
     push: Pushes, delivery: PushDelivery, heard: Heard, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """R94: the task's other config is told at once, the tries are counted, and in the end nothing is due any more."""
+    """The task's other config receives its event at once, attempts are counted, and no timer is left in the end."""
     await told_of_a_task(push)
     held = await spoil(push, keys.push_key(push.key(), "bad"), "sealed")
     began = push.clock.now()
     states = await until_given_up(push, delivery)
     assert heard.by("good") == [3], "it was registered behind the second event"
     assert [state.tries for state in states] == [*range(1, TRIES), TRIES - 1]
-    assert {state.failure for state in states} == {"what is kept of the config cannot be read"}
+    assert {state.failure for state in states} == {"the stored config cannot be read"}
     assert push.clock.now() - began > timedelta(hours=24)
     last = states[-1]
     assert (last.cursor, last.dead, last.dead_from, last.due_at, last.claimed_until) == (3, 2, 2, None, None)
@@ -129,17 +129,15 @@ async def test_config_without_key_exhausts_the_schedule(
     assert len(given_up) == 2, "the alarm counts them"
     push.clock.move(100_000)
     assert await push.expired_timers() == []
-    # Once its key is there again, an operator has it posted.
+    # With the key restored, an operator redrives it.
     await restore(push, keys.push_key(push.key(), "bad"), "sealed", held)
     await push.configs.redrive(push.key(), "bad")
     await delivery.deliver(PushWakeUp(push.key()))
     assert heard.by("bad") == [2, 3]
 
 
-async def test_unreadable_events_are_given_up(
-    push: Pushes, delivery: PushDelivery, heard: Heard
-) -> None:
-    """R94: event by event, so that what can be read is told."""
+async def test_unreadable_events_are_given_up(push: Pushes, delivery: PushDelivery, heard: Heard) -> None:
+    """Event by event: readable events are delivered."""
     await told_of_a_task(push)
     await spoil(push, keys.event_key(push.key(), 2), "event")
     states = await until_given_up(push, delivery)
@@ -154,10 +152,7 @@ async def test_unreadable_events_are_given_up(
     assert await push.expired_timers() == []
 
 
-async def test_unreadable_log_is_given_up(
-    push: Pushes, delivery: PushDelivery, heard: Heard
-) -> None:
-    """R94."""
+async def test_unreadable_log_is_given_up(push: Pushes, delivery: PushDelivery, heard: Heard) -> None:
     await told_of_a_task(push)
     for generation in (2, 3):
         await spoil(push, keys.event_key(push.key(), generation), "event")
@@ -170,10 +165,8 @@ async def test_unreadable_log_is_given_up(
     assert (await push.delivery("bad")).dead == 3
 
 
-async def test_unreadable_task_counts_v03_attempts(
-    push: Pushes, delivery: PushDelivery, heard: Heard
-) -> None:
-    """R94: what v0.3 posts is the whole task, whose beginning is gone."""
+async def test_unreadable_task_counts_v03_attempts(push: Pushes, delivery: PushDelivery, heard: Heard) -> None:
+    """A v0.3 post contains the whole task, and its beginning is missing."""
     await told_of_a_task(push, version=PushVersion.V03)
     await push.configs.settle(await push.claimed("bad"), cursor=2, due_at=push.clock.now())
     await spoil(push, keys.event_key(push.key(), 1), "event")
@@ -183,9 +176,7 @@ async def test_unreadable_task_counts_v03_attempts(
     assert heard.by("good") == [3]
 
 
-async def test_unreadable_config_may_be_replaced(
-    push: Pushes, delivery: PushDelivery, heard: Heard
-) -> None:
+async def test_unreadable_config_may_be_replaced(push: Pushes, delivery: PushDelivery, heard: Heard) -> None:
     await told_of_a_task(push)
     await spoil(push, keys.push_key(push.key(), "bad"), "sealed")
     await delivery.deliver(PushWakeUp(push.key()))

@@ -1,4 +1,4 @@
-"""Another writer comes between what the task store reads and what it writes: each part of a condition, by its race."""
+"""Concurrent writes between the task store's reads and writes: one race for each part of a condition."""
 
 import asyncio
 
@@ -35,7 +35,7 @@ def here(stack: Stack, clock: ManualClock) -> Conversation:
 
 @pytest.fixture
 def there(stack: Stack, clock: ManualClock, here: Conversation) -> Conversation:
-    """The same context, in another process."""
+    """Return the same context in another process."""
     there = Conversation(dynamodb_store(stack, clock), clock, here.context)
     there.tasks = here.tasks
     return there
@@ -49,9 +49,7 @@ def faults(here: Conversation) -> Faults:
 # ── A new message ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_turn_in_taken_context_is_queued(
-    here: Conversation, there: Conversation, faults: Faults
-) -> None:
+async def test_turn_in_taken_context_is_queued(here: Conversation, there: Conversation, faults: Faults) -> None:
     others = faults.meanwhile(lambda: there.starts("m-2"))
     outcome = await here.store.create(here.message("m-1"), holder="holder-1")
     assert isinstance(outcome, TurnQueued)
@@ -59,9 +57,7 @@ async def test_turn_in_taken_context_is_queued(
     assert here.store.holds(others[0].lease)
 
 
-async def test_turn_after_whole_concurrent_turn_begins(
-    here: Conversation, there: Conversation, faults: Faults
-) -> None:
+async def test_turn_after_whole_concurrent_turn_begins(here: Conversation, there: Conversation, faults: Faults) -> None:
     await here.ends(await here.starts("m-1"))
 
     async def runs_a_turn() -> None:
@@ -71,18 +67,14 @@ async def test_turn_after_whole_concurrent_turn_begins(
     assert (await here.starts("m-3")).lease.fence == 3, "no fence is given out twice"
 
 
-async def test_new_turn_does_not_overtake_queued_one(
-    here: Conversation, there: Conversation, faults: Faults
-) -> None:
+async def test_new_turn_does_not_overtake_queued_one(here: Conversation, there: Conversation, faults: Faults) -> None:
     await here.ends(await here.starts("m-1"))
     faults.meanwhile(lambda: there.waits("m-2"))
     await here.waits("m-3", holder="holder-3")
     assert (await here.begins()).head.key.task_id == "t-m-2"
 
 
-async def test_turn_begins_in_context_freed_meanwhile(
-    here: Conversation, there: Conversation, faults: Faults
-) -> None:
+async def test_turn_begins_in_context_freed_meanwhile(here: Conversation, there: Conversation, faults: Faults) -> None:
     turn = await here.starts("m-1")
     faults.meanwhile(lambda: there.ends(turn))
     await here.starts("m-2")
@@ -120,10 +112,8 @@ async def test_rejecting_message_in_taken_context_is_refused(
     assert await here.store.head(here.key("t-m-3")) is None
 
 
-async def test_fence_of_expired_context_is_not_reused(
-    here: Conversation, stack: Stack, faults: Faults
-) -> None:
-    """The clocks of two processes are never quite the same."""
+async def test_fence_of_expired_context_is_not_reused(here: Conversation, stack: Stack, faults: Faults) -> None:
+    """The clocks of two processes differ."""
     behind = ManualClock()
     await here.starts("m-1")
     behind.move(DAY)
@@ -167,9 +157,7 @@ async def test_answer_in_renewed_context_is_refused(
         await here.store.follow_up(answer, holder="holder-1")
 
 
-async def test_answer_gets_fence_after_canceled_turn(
-    here: Conversation, there: Conversation, faults: Faults
-) -> None:
+async def test_answer_gets_fence_after_canceled_turn(here: Conversation, there: Conversation, faults: Faults) -> None:
     turn = await here.starts("m-1")
     await here.waits("m-2")
     answer = await here.more((await here.ends(turn, INPUT_REQUIRED)).head, "answer")
@@ -193,9 +181,7 @@ async def test_new_holder_of_turn_is_interrupted(
         await there.store.append(heirs[0].lease, heirs[0].head, here.says(turn.head))
 
 
-async def test_message_meeting_interrupt_sets_no_timer(
-    here: Conversation, there: Conversation, faults: Faults
-) -> None:
+async def test_message_meeting_interrupt_sets_no_timer(here: Conversation, there: Conversation, faults: Faults) -> None:
     turn = await here.starts("m-1")
     await here.waits("m-2")
     faults.meanwhile(lambda: there.ends(turn, INPUT_REQUIRED))
@@ -217,9 +203,7 @@ async def test_message_to_full_interrupted_context_is_refused(here: Conversation
 # ── A turn begins ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_turn_is_begun_once_by_two_processes(
-    here: Conversation, there: Conversation, faults: Faults
-) -> None:
+async def test_turn_is_begun_once_by_two_processes(here: Conversation, there: Conversation, faults: Faults) -> None:
     await here.waits("m-1")
     await here.waits("m-2")
     others = faults.meanwhile(lambda: there.begins("holder-2"))
@@ -228,9 +212,7 @@ async def test_turn_is_begun_once_by_two_processes(
     await here.comes_to_rest()
 
 
-async def test_lease_renewed_meanwhile_is_not_taken(
-    here: Conversation, there: Conversation, faults: Faults
-) -> None:
+async def test_lease_renewed_meanwhile_is_not_taken(here: Conversation, there: Conversation, faults: Faults) -> None:
     turn = await here.starts("m-1")
     here.clock.move(LEASE_SECONDS + 1)
     renewed = faults.meanwhile(lambda: asyncio.to_thread(there.store.renew, turn.lease))
@@ -239,9 +221,7 @@ async def test_lease_renewed_meanwhile_is_not_taken(
     assert (await here.ends(turn)).head.generation == 3
 
 
-async def test_turn_of_deleted_task_is_not_begun(
-    here: Conversation, stack: Stack, faults: Faults
-) -> None:
+async def test_turn_of_deleted_task_is_not_begun(here: Conversation, stack: Stack, faults: Faults) -> None:
     await here.waits("m-1")
     where = {
         "TableName": stack.environment("ApiFunction")["AION_TABLE"],
@@ -257,10 +237,8 @@ async def test_turn_of_deleted_task_is_not_begun(
     await here.starts("m-2")
 
 
-async def test_begun_message_gets_next_event_number(
-    here: Conversation, there: Conversation, faults: Faults
-) -> None:
-    """Who has ended a turn has its fence until somebody begins the next."""
+async def test_begun_message_gets_next_event_number(here: Conversation, there: Conversation, faults: Faults) -> None:
+    """A finished turn's fence is valid until the next turn begins."""
     turn = await here.starts("m-1")
     await here.queues("t-m-1", "m-2")
     ended = await here.ends(turn, WORKING)
@@ -276,9 +254,7 @@ async def test_begun_message_gets_next_event_number(
 # ── A turn ends ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_message_during_finish_is_kept(
-    here: Conversation, there: Conversation, faults: Faults
-) -> None:
+async def test_message_during_finish_is_kept(here: Conversation, there: Conversation, faults: Faults) -> None:
     turn = await here.starts("m-1")
     faults.meanwhile(lambda: there.waits("m-2"))
     assert (await here.ends(turn)).waiting
@@ -291,7 +267,7 @@ async def test_message_during_finish_keeps_task_open(
 ) -> None:
     turn = await here.starts("m-1")
     await here.waits("m-2")
-    # The first write finds that others wait; the second knows who.
+    # The first write finds a queue; the second one has read it.
     faults.meanwhile(lambda: there.queues("t-m-1", "m-3"), nth=2)
     with pytest.raises(PendingInput):
         await here.ends(turn, COMPLETED, go_on=go_on)
@@ -312,9 +288,7 @@ async def test_finish_with_outdated_head_is_refused(here: Conversation, go_on: b
 # ── A task is canceled ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_message_during_cancel_stays_queued(
-    here: Conversation, there: Conversation, faults: Faults
-) -> None:
+async def test_message_during_cancel_stays_queued(here: Conversation, there: Conversation, faults: Faults) -> None:
     await here.starts("m-1")
     faults.meanwhile(lambda: there.waits("m-2"))
     assert (await here.cancels("t-m-1")).waiting
@@ -332,9 +306,7 @@ async def test_queued_message_during_cancel_stays_queued(
     assert (await here.begins()).head.key.task_id == "t-m-3"
 
 
-async def test_lease_acquired_during_cancel_is_kept(
-    here: Conversation, there: Conversation, faults: Faults
-) -> None:
+async def test_lease_acquired_during_cancel_is_kept(here: Conversation, there: Conversation, faults: Faults) -> None:
     await here.starts("m-1")
     await here.waits("m-2")
     here.clock.move(LEASE_SECONDS + 1)

@@ -1,4 +1,4 @@
-"""How long the task log on DynamoDB keeps what, and that what has expired is not there though it lies there still."""
+"""Retention of tasks on DynamoDB, and expired items that are not deleted yet."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -32,7 +32,7 @@ DAY = 24 * 3600
 
 
 class Rows:
-    """The items of the table, as they lie there."""
+    """Items of the table without interpretation."""
 
     def __init__(self, stack: Stack) -> None:
         self._client, self._table = stack.client("dynamodb"), stack.environment("ApiFunction")["AION_TABLE"]
@@ -49,7 +49,7 @@ class Rows:
         self._client.delete_item(TableName=self._table, Key=encoded_key(key))
 
     def delete_expired(self, chat: Conversation) -> None:
-        """Do what DynamoDB does in its own time."""
+        """Delete the expired items, as DynamoDB does late."""
         for item in self.of(chat):
             if int(item["expires"]["N"]) <= chat.clock.now().timestamp():
                 self.delete(Key(item["pk"]["S"], item["sk"]["S"]))
@@ -66,7 +66,6 @@ def chat(stack: Stack, clock: ManualClock) -> Conversation:
 
 
 async def test_every_item_has_ttl_and_version(chat: Conversation, rows: Rows) -> None:
-    """I14."""
     turn = await chat.starts("m-1", idempotency_key="key-1")
     await chat.waits("m-2")
     await chat.queues("t-m-1", "m-3")
@@ -132,9 +131,7 @@ async def test_expired_context_is_not_claimed(chat: Conversation) -> None:
             assert not await chat.store.claim(expired_timers)
 
 
-async def test_late_message_prolongs_task(
-    chat: Conversation, rows: Rows
-) -> None:
+async def test_late_message_prolongs_task(chat: Conversation, rows: Rows) -> None:
     head = await chat.asks("m-1")
     before = await chat.task("t-m-1")
     first_message = keys.message_key(chat.context, "m-1")
@@ -271,10 +268,8 @@ async def test_queued_message_survives_repeated_begin(chat: Conversation) -> Non
 
 
 @pytest.mark.parametrize("state", [COMPLETED, INPUT_REQUIRED])
-async def test_holder_of_expired_context_frees_nothing(
-    chat: Conversation, state: Any
-) -> None:
-    """A turn that nobody has renewed for longer than anything is kept."""
+async def test_holder_of_expired_context_frees_nothing(chat: Conversation, state: Any) -> None:
+    """The turn was not renewed for longer than the retention."""
     old = await chat.starts("m-1")
     chat.clock.move(31 * DAY)
     chat.tasks.clear()
@@ -298,10 +293,8 @@ async def test_renewals_prolong_context(chat: Conversation) -> None:
 
 
 @pytest.mark.parametrize("holder", ["holder-2", None])
-async def test_expired_interrupt_frees_its_context(
-    stack: Stack, clock: ManualClock, holder: str | None
-) -> None:
-    """An answer soon after the question moves the context's end, but not yet the task's."""
+async def test_expired_interrupt_frees_its_context(stack: Stack, clock: ManualClock, holder: str | None) -> None:
+    """An early answer prolongs the context but not the task."""
     chat = Conversation(dynamodb_store(stack, clock, retention=timedelta(days=1)), clock)
     asking = await chat.asks("m-1")
     clock.move(11 * 3600)

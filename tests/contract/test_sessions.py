@@ -1,4 +1,4 @@
-"""What ADK's session services promise, in memory and on DynamoDB."""
+"""Contract of ADK's session services, in memory and on DynamoDB."""
 
 import asyncio
 import random
@@ -52,7 +52,7 @@ def app() -> str:
 
 
 async def read(place: SessionPlace, like: Session, **config: object) -> Session | None:
-    """The session as the next turn finds it."""
+    """Return the session as read by the next turn."""
     return await place.service().get_session(
         app_name=like.app_name,
         user_id=like.user_id,
@@ -171,9 +171,7 @@ async def test_state_scope_follows_prefix(place: SessionPlace, app: str, user: s
     assert elsewhere.state == {}
 
 
-async def test_concurrent_shared_state_writes_lose_nothing(
-    place: SessionPlace, app: str, user: str
-) -> None:
+async def test_concurrent_shared_state_writes_lose_nothing(place: SessionPlace, app: str, user: str) -> None:
     services = [place.service() for _ in range(5)]
     sessions = [await service.create_session(app_name=app, user_id=user) for service in services]
     await asyncio.gather(
@@ -339,7 +337,7 @@ async def test_repeated_event_is_stored_once(place: SessionPlace, app: str, user
     await place.service().append_event(session, event)
     assert await place.service().append_event(session, event) is event
     assert texts(session) == ["one"]
-    # By one who has not heard that it was stored.
+    # By a writer that lost the answer.
     await place.service().append_event(before, again)
     assert texts(before) == ["one"]
     await place.service().append_event(before, said("two"))
@@ -349,9 +347,7 @@ async def test_repeated_event_is_stored_once(place: SessionPlace, app: str, user
     assert found.state == {"x": 1}
 
 
-async def test_append_to_handmade_session_needs_last_event(
-    place: SessionPlace, app: str, user: str
-) -> None:
+async def test_append_to_handmade_session_needs_last_event(place: SessionPlace, app: str, user: str) -> None:
     stored = await place.service().create_session(app_name=app, user_id=user, session_id="c-1")
     by_hand = Session(id="c-1", app_name=app, user_id=user)
     await place.service().append_event(by_hand, said("one"))
@@ -412,7 +408,7 @@ async def test_session_without_id_gets_one(place: SessionPlace, app: str, user: 
 
 
 async def test_sessions_of_similar_names_are_isolated(place: SessionPlace, app: str) -> None:
-    """However the names are spelled: none of these is another."""
+    """Similar names are different sessions."""
     names = [("a#b", "c"), ("a", "b#c"), ("a\0b", "c"), ("a", "b\0c")]
     for user, name in names:
         await place.service().create_session(app_name=app, user_id=user, session_id=name, state={"user:of": user})
@@ -432,7 +428,7 @@ async def test_content_larger_than_item_is_stored(place: SessionPlace, app: str,
         app_name=app, user_id=user, session_id="c-1", state={"x": large, "user:x": large + "u"}
     )
     await service.append_event(session, said(large, state={"y": large, "app:y": large + "a"}))
-    # Each value of shared state that is replaced takes its blob along.
+    # A replaced value of shared state deletes its blob.
     await service.append_event(session, said("small", state={"user:x": large + "v", "app:y": 1}))
     found = await read(place, session)
     assert texts(found) == [large, "small"]

@@ -1,4 +1,4 @@
-"""The table port: queries, indexes and scans, on each table and each engine."""
+"""Table port: queries, indexes and scans, on each table and engine."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.each_engine
 
 @pytest.fixture
 async def letters(table: Table, part: str) -> str:
-    """A partition with items in the order of UTF-8, which is neither that of UTF-16 nor of a language."""
+    """Return a partition with items in the order of UTF-8; UTF-16 and languages have other orders."""
     await table.transact(items_of(part, *reversed(LETTERS)))
     await table.write(Put(Key(f"{part}-other", "b"), {}))
     await table.write(Update(Key(part, "b"), Change(values={TTL_ATTRIBUTE: FAR})))
@@ -70,7 +70,9 @@ async def test_query_returns_range_in_order(
 
 @pytest.mark.parametrize("newest_first", [False, True])
 @pytest.mark.parametrize("limit", [1, 3, len(LETTERS)])
-async def test_pages_of_query_contain_each_item_once(table: Table, letters: str, limit: int, newest_first: bool) -> None:
+async def test_pages_of_query_contain_each_item_once(
+    table: Table, letters: str, limit: int, newest_first: bool
+) -> None:
     pages = all_pages(
         lambda after: table.query(letters, "Z", LAST, limit=limit, newest_first=newest_first, after=after)
     )

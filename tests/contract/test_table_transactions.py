@@ -1,4 +1,4 @@
-"""The table port: transactions and their tokens, on each table and each engine."""
+"""Table port: transactions and tokens, on each table and engine."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The contract of `ports.TaskList` on each table, and its behaviour over an index that lags."""
+"""Contract of `ports.TaskList` on each table, and behaviour with a lagging index."""
 
 import asyncio
 import random
@@ -35,7 +35,7 @@ def at(seconds: float) -> datetime:
 
 @dataclass
 class Kept:
-    """Tasks in a store, and the list of them."""
+    """Tasks in a store, with their list."""
 
     store: TaskStore
     tasks: TaskList
@@ -44,7 +44,7 @@ class Kept:
     turns: dict[TaskKey, TurnStarted] = field(default_factory=dict)
 
     async def add(self, task_id: str, seconds: float, *, of: ContextKey | None = None) -> TaskKey:
-        """A task that has worked since then."""
+        """Add a task working since this time."""
         of = of or ContextKey(self.mine.owner, self.mine.agent, f"c-{task_id}")
         message = Message(message_id=f"m-{task_id}", role=Role.ROLE_USER, parts=[Part(text="hi")])
         new = admission.new_task(
@@ -56,7 +56,7 @@ class Kept:
         return new.key
 
     async def move(self, key: TaskKey, seconds: float, state: TaskState = WORKING) -> None:
-        """The task's status changes then."""
+        """Change the task's status at this time."""
         begun = self.turns[key]
         status = lifecycle.status_at(state, at(seconds))
         event = TaskStatusUpdateEvent(task_id=key.task_id, context_id=begun.head.context.context_id, status=status)
@@ -198,9 +198,7 @@ async def test_context_filter_lists_its_tasks(kept: Kept) -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 3, 100])
-async def test_state_filter_finds_rare_states(
-    kept: Kept, limit: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_state_filter_finds_rare_states(kept: Kept, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task_list, "READ", 4)
     tasks = [await kept.add(f"t-{number:02d}", number) for number in range(30)]
     for number in (0, 1, 2, 17, 29):
@@ -240,7 +238,7 @@ async def test_since_includes_the_time_itself(kept: Kept, since: float, expected
 
 
 async def test_query_range_is_never_reversed(stack: Stack, clock: ManualClock) -> None:
-    """DynamoDB refuses one whose bounds are the wrong way round; the emulators do not."""
+    """DynamoDB refuses reversed bounds; the emulators do not."""
     kept = on_table(stack, clock)
     await kept.add("t-1", 1)
     asked: list[list[str]] = []
@@ -284,7 +282,7 @@ async def test_secret_is_random_and_permanent(kept: Kept) -> None:
 
 
 async def without_secret(kept: Kept) -> Kept:
-    """The same, after its secret was deleted."""
+    """Return the list after the deletion of its secret."""
     await kept.table.write(Delete(keys.secret_key("page-tokens")))
     return kept
 
@@ -332,12 +330,10 @@ async def test_secret_with_lost_answer_is_read(stack: Stack, clock: ManualClock)
 # ── What has expired ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_expired_tasks_are_not_listed(
-    kept: Kept, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_expired_tasks_are_not_listed(kept: Kept, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task_list, "READ", 2)
     for number in range(7):
-        # Later statuses than those that are kept longer: they stand before them in the list.
+        # Their statuses are later, so they come first in the list.
         await kept.add(f"old-{number}", 10 + number)
     clock.move(10 * DAY)
     for number in range(3):
@@ -354,7 +350,7 @@ async def test_expired_tasks_are_not_listed(
 
 
 class Lag:
-    """Lets the list's index stand still: while it does, a query that was made before gets the answer that it got."""
+    """Frozen index: repeated queries return their earlier answers."""
 
     def __init__(self, table: Table) -> None:
         self.stands_still = False
@@ -365,7 +361,7 @@ class Lag:
 
     def _before(self, params: dict[str, Any], context: dict[str, Any], **_: Any) -> Any:
         asked = context["asked"] = params["body"]
-        # The log is read consistently, whatever the index does.
+        # Reads of the log are consistent.
         if not self.stands_still or b"IndexName" not in asked:
             return None
 
@@ -447,7 +443,7 @@ async def test_page_is_filled_after_deleted_tasks(kept: Kept) -> None:
     lister = TaskLister(kept.store, kept.tasks)
     tasks = [await kept.add(f"t-{number:02d}", number) for number in range(20)]
     for number in (19, 18, 17, *range(1, 14)):
-        # As DynamoDB does where a task has expired: its items go one by one.
+        # DynamoDB deletes the items of an expired task one by one.
         await kept.table.write(Delete(keys.event_key(tasks[number], 1)))
     assert await listed(lister, kept, page_size=3) == ["t-16", "t-15", "t-14"]
     found: list[str] = []
@@ -464,7 +460,7 @@ async def test_page_is_filled_after_deleted_tasks(kept: Kept) -> None:
 
 
 async def test_task_with_two_entries_is_listed_once(stack: Stack, clock: ManualClock) -> None:
-    """An index puts the new entry before it has taken the old one away."""
+    """An index may add the new entry before deleting the old one."""
     kept = on_table(stack, clock)
     tasks = [await kept.add(f"t-{number}", number) for number in range(3)]
     await kept.move(tasks[0], 9)

@@ -1,4 +1,4 @@
-"""What `ports.TaskStore` promises of a new task, its turn and its log, over each adapter."""
+"""Contract of `ports.TaskStore`: new tasks, turns and logs, on each adapter."""
 
 import asyncio
 from dataclasses import replace
@@ -73,7 +73,6 @@ async def test_turn_without_holder_is_queued_in_new_context(chat: Conversation) 
 
 
 async def test_repeated_message_returns_first_task(chat: Conversation) -> None:
-    """R52, R110, D17."""
     first = await chat.starts("m-1", task_id="t-1")
     again = chat.message("m-1", task_id="t-2")
     for holder in ("holder-2", None):
@@ -85,7 +84,6 @@ async def test_repeated_message_returns_first_task(chat: Conversation) -> None:
 
 
 async def test_message_id_with_other_content_is_refused(chat: Conversation) -> None:
-    """D17."""
     await chat.starts("m-1", text="one")
     for holder in ("holder-2", None):
         with pytest.raises(MessageIdReused):
@@ -118,7 +116,7 @@ async def test_idempotency_key_and_message_id_are_known(chat: Conversation) -> N
         assert await chat.store.create(again, holder=None) == Duplicate("t-m-1")
     with_the_key_alone = chat.message("m-2", idempotency_key="key-1")
     assert await chat.store.create(with_the_key_alone, holder=None) == Duplicate("t-m-1")
-    # What was no message of its own has not made its messageId known.
+    # A duplicate does not store its own messageId.
     assert await chat.store.known(chat.context, "m-2", b"") is None
 
 
@@ -188,7 +186,7 @@ async def test_turns_run_in_order_of_arrival(chat: Conversation) -> None:
     await chat.waits("m-3", holder=None)
     await chat.ends(first)
 
-    await chat.waits("m-4", holder="holder-2")  # nobody overtakes those that wait
+    await chat.waits("m-4", holder="holder-2")  # no turn overtakes queued ones
     for fence, message_id in enumerate(("m-2", "m-3", "m-4"), start=2):
         turn = await chat.begins()
         assert turn.head.key.task_id == f"t-{message_id}"
@@ -222,9 +220,7 @@ async def test_context_with_queued_turn_is_busy(chat: Conversation, when_busy: W
 
 @pytest.mark.parametrize("when_busy", NOT_QUEUED)
 @pytest.mark.parametrize("holder", ["holder-2", None])
-async def test_duplicate_precedes_busy_context(
-    chat: Conversation, when_busy: WhenBusy, holder: str | None
-) -> None:
+async def test_duplicate_precedes_busy_context(chat: Conversation, when_busy: WhenBusy, holder: str | None) -> None:
     await chat.starts("m-1", idempotency_key="key-1")
     again = chat.message("m-1", task_id="again")
     assert await chat.store.create(again, holder=holder, when_busy=when_busy) == Duplicate("t-m-1")
@@ -235,9 +231,7 @@ async def test_duplicate_precedes_busy_context(
 
 
 @pytest.mark.parametrize("when_busy", WhenBusy)
-async def test_free_context_accepts_every_policy(
-    chat: Conversation, when_busy: WhenBusy
-) -> None:
+async def test_free_context_accepts_every_policy(chat: Conversation, when_busy: WhenBusy) -> None:
     begun = await chat.store.create(chat.message("m-1"), holder="holder-1", when_busy=when_busy)
     assert isinstance(begun, TurnStarted)
     await chat.ends(begun)
@@ -424,7 +418,6 @@ async def test_append_with_outdated_head_is_refused(chat: Conversation) -> None:
 
 
 async def test_canceled_task_records_no_events(chat: Conversation) -> None:
-    """I12."""
     turn = await chat.starts("m-1")
     await chat.cancels("t-m-1")
     for refused in (

@@ -1,4 +1,4 @@
-"""What `ports.WorkQueue` promises, over each adapter."""
+"""Contract of `ports.WorkQueue` on each adapter."""
 
 import asyncio
 import itertools
@@ -32,20 +32,20 @@ WAKE_UP = WakeUp(ContextKey("owner", "echo", "c-1"), 1)
 
 
 class Belfry(Protocol):
-    """Bells, and somebody who listens."""
+    """Queue with a recording handler."""
 
     work_queue: WorkQueue
 
     async def heard(self) -> list[WakeUp]:
-        """Return the bells that are heard by now and were not before."""
+        """Return the messages since the last call."""
         ...
 
     async def let_pass(self, seconds: float) -> None:
-        """Return when it is so many seconds later."""
+        """Return after this number of seconds."""
         ...
 
     def cut_off(self) -> WorkQueue:
-        """Return such bells whose queue cannot be reached."""
+        """Return a work queue without a connection."""
         ...
 
 
@@ -93,7 +93,7 @@ class SQLiteBelfry:
         self._clock.move(seconds)
 
     def cut_off(self) -> WorkQueue:
-        """Another process writes, and does not end."""
+        """Lock the file by another process's write."""
         impatient = Database(self._path, "", version=VERSION, busy_seconds=0.05)
         self._writer = sqlite3.connect(self._path, isolation_level=None)
         self._writer.execute("BEGIN IMMEDIATE")
@@ -114,7 +114,7 @@ class SQSBelfry:
 
     @property
     def events(self) -> Any:
-        """The hooks of botocore's client."""
+        """Return the hooks of botocore's client."""
         return self._client.meta.events
 
     async def heard(self) -> list[WakeUp]:
@@ -167,7 +167,7 @@ async def sqs(stack: Stack) -> AsyncIterator[SQSBelfry]:
 
 
 async def until_heard(belfry: Belfry, number: int = 1) -> list[WakeUp]:
-    """Return so many bells, as soon as they are heard."""
+    """Return this number of messages as soon as they arrive."""
     heard: list[WakeUp] = []
     end = time.monotonic() + PATIENCE
     while len(heard) < number:
@@ -203,7 +203,7 @@ async def test_delayed_message_arrives_after_its_delay(belfry: Belfry, from_thre
 
 
 async def test_thread_enqueues_during_blocked_event_loop(belfry: Belfry) -> None:
-    """The lease's own thread rings, and an agent may block the loop."""
+    """The heartbeat's thread enqueues messages, and an agent may block the loop."""
     with ThreadPoolExecutor(1) as threads:
         threads.submit(belfry.work_queue.enqueue_from_thread, WAKE_UP).result(PATIENCE)
     assert await until_heard(belfry) == [WAKE_UP]
@@ -239,7 +239,7 @@ async def test_concurrent_messages_all_arrive(belfry: Belfry) -> None:
 
 
 async def test_repeated_message_arrives_twice(belfry: Belfry) -> None:
-    """What was swallowed as a repeat might have been the one that mattered."""
+    """A message dropped as a repeat might be the important one."""
     await belfry.work_queue.enqueue(WAKE_UP)
     await belfry.work_queue.enqueue(WAKE_UP)
     assert await until_heard(belfry, 2) == [WAKE_UP, WAKE_UP]

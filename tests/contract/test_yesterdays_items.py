@@ -1,6 +1,6 @@
-"""What the version before this one has left in the table is read and carried on by every method.
+"""Items of the previous version are read and changed by every method.
 
-`items_of_version_1.json` was written by that version; its contexts have no line, its turns no hops, and nothing is due.
+`items_of_version_1.json` was written by that version: without `line`, handoffs and timers.
 """
 
 import base64
@@ -45,7 +45,7 @@ TASKS = {
 
 
 class Yesterday:
-    """The items, as if they had been written just now; each context by its name."""
+    """Items of version 1 as if just written, with contexts by name."""
 
     def __init__(self, stack: Stack, clock: ManualClock) -> None:
         self._store, self._clock, self._owner = dynamodb_store(stack, clock), clock, new_owner()
@@ -79,7 +79,7 @@ def yesterday(stack: Stack, clock: ManualClock) -> Yesterday:
 
 
 async def lease_of(chat: Conversation) -> TurnStarted:
-    """The lease that the version before has given out."""
+    """Return a lease of the previous version."""
     task_id = chat.tasks[0]
     turn = Turn(task_id.replace("t-", "turn-"), task_id, asked=1, tries=1)
     return TurnStarted(Lease(chat.context, turn, "h", 1), await chat.head(task_id))

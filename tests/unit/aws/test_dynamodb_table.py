@@ -18,7 +18,7 @@ Sent = list[tuple[str, dict[str, Any]]]
 
 @pytest.fixture
 def sent() -> Sent:
-    """The requests, each with its operation."""
+    """Return the requests with their operations."""
     return []
 
 

@@ -1,4 +1,4 @@
-"""A server that is a whole deployment finds expired timers by itself: no schedule of AWS does."""
+"""Sweep in the development server, without a schedule of AWS."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -32,7 +32,7 @@ aion:
 async def test_sweep_makes_retry_without_wake_up_message(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, store: str
 ) -> None:
-    """R94: as those are that are further ahead than a bell may be; with minutes, and a schedule, of no length."""
+    """Also for attempts beyond the queue's longest delay; sweep interval and schedule are shortened."""
     monkeypatch.setattr(background, "SWEEP_SECONDS", 0.05)
     monkeypatch.setattr(delivery, "LONGEST_WAKE_UP_SECONDS", 0.0)
     monkeypatch.setitem(PushDelivery.__init__.__kwdefaults__, "retry_seconds", (0.1, 0.1, 0.1))

@@ -1,4 +1,4 @@
-"""Bells within one process: what is not answered is heard again, a bounded number of times."""
+"""Wake-up messages within one process: retries with a limit."""
 
 import asyncio
 import threading
@@ -14,7 +14,7 @@ WAKE_UP = WakeUp(ContextKey("owner", "echo", "c-1"))
 
 
 class Listener:
-    """Answers a bell after so many failures."""
+    """Handler with some failures before its success."""
 
     def __init__(self, *, failures: int = 0) -> None:
         self.heard = 0
@@ -31,9 +31,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_failed_message_is_retried_with_backoff(
-    clock: ManualClock, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_failed_message_is_retried_with_backoff(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
     work_queue, listener = MemoryWorkQueue(clock), Listener(failures=2)
     work_queue.handled_by(listener)
     await work_queue.enqueue(WAKE_UP)

@@ -1,4 +1,4 @@
-"""Faults of the memory table: each does what its hook decides, and nothing without one."""
+"""Faults of the memory table by their hooks."""
 
 import asyncio
 from collections.abc import Sequence
@@ -197,9 +197,7 @@ async def test_lagging_index_shows_chosen_versions(
     assert (await due("old"), await due("new")) == ([], ["a"])
 
 
-async def test_lagging_index_misses_recent_changes(
-    table: MemoryTable, faults: Planned, clock: ManualClock
-) -> None:
+async def test_lagging_index_misses_recent_changes(table: MemoryTable, faults: Planned, clock: ManualClock) -> None:
     faults.index_lag, faults.seen = timedelta(seconds=2), slice(0, 1)
     await table.write(Put(A, {"due_shard": "s", "due_at": 1}))
     assert (await table.query_index(TIMERS, "s", 0, 9)).count == 0

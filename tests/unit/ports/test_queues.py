@@ -1,4 +1,4 @@
-"""The bells of notifications as messages of a queue: ids, and nothing else."""
+"""Bodies of wake-up messages for push delivery."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A receiver that keeps us waiting, and those of others: what is tried, what is spared, and what that costs whom."""
+"""Circuit breaker: skipped attempts to slow receivers, and their effect on others."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -22,7 +22,7 @@ def waits_for_nothing(breaker: CircuitBreaker, times: int, *, owner: str = "ann"
 
 
 def test_slow_failures_open_circuit_for_a_while() -> None:
-    """R94: at all its paths; then one post is made, and those beside it are spared."""
+    """The circuit covers all paths of the host; after a while one probe is allowed."""
     breaker = CircuitBreaker()
     waits_for_nothing(breaker, FAILURES_TO_OPEN - 1)
     assert not breaker.is_open("ann", HOOK, NOW)
@@ -39,7 +39,7 @@ def test_slow_failures_open_circuit_for_a_while() -> None:
     [("bob", HOOK), ("ann", "https://other.example.org/a?b"), ("ann", "https://hooks.example.org:8443/a?b")],
 )
 def test_circuit_of_other_receivers_stays_closed(owner: str, url: str) -> None:
-    """R94: neither another client's webhook at the same host, nor another host or port."""
+    """Another owner's webhook at the same host, and other hosts and ports, are not affected."""
     breaker = CircuitBreaker()
     waits_for_nothing(breaker, FAILURES_TO_OPEN)
     assert not breaker.is_open(owner, url, NOW)
@@ -65,7 +65,7 @@ def test_number_of_circuits_is_bounded() -> None:
 
 
 def hangs(pushing: list[Pushing], seconds: float = 20.0) -> Behaviour:
-    """Say nothing for so long by the service's clock, and then never anything."""
+    """Never answer, and move the service's clock."""
 
     async def behave(_: Post, __: asyncio.StreamReader, ___: asyncio.StreamWriter) -> None:
         pushing[0].clock.move(seconds)
@@ -74,7 +74,7 @@ def hangs(pushing: list[Pushing], seconds: float = 20.0) -> Behaviour:
 
 
 async def test_hanging_receiver_delays_no_other_receiver() -> None:
-    """R94: the tries that are spared are counted, the last one is made, and each event is told in the end."""
+    """Skipped attempts are counted, the last one is made, and each event is delivered in the end."""
     made: list[Pushing] = []
     well = answers(200)
     async with receiving(hangs(made)) as hung, receiving(well) as other:
@@ -84,14 +84,14 @@ async def test_hanging_receiver_delays_no_other_receiver() -> None:
         for number in range(4 * FAILURES_TO_OPEN):
             tasks.append(await pushing.send({"id": "p", "url": hung.url(f"/{number}")}, f"{number}"))
             await pushing.rests(tasks[-1], lambda delivery: delivery.tries >= 1)
-        # Those that had begun before it was known, earlier tasks' second tries, are made.
+        # Attempts begun before the circuit opened are made.
         in_vain = len(hung.posts)
         assert FAILURES_TO_OPEN <= in_vain < 2 * FAILURES_TO_OPEN
         assert {state.failure for state in await pushing.state(tasks[-1])} == {SKIPPED}
         task = await pushing.send({"id": "p", "url": other.url()}, "other")
         await pushing.rests(task, lambda delivery: delivery.cursor == 3)
         assert other.ids == ids(task, 2, 3)
-        # It is well again.
+        # The receiver has recovered.
         hung.behaviours[:] = [well]
         for task in tasks:
             await pushing.later(3 * 3600, task)
@@ -103,13 +103,13 @@ async def test_hanging_receiver_delays_no_other_receiver() -> None:
 
 
 async def test_last_attempt_is_made_with_open_circuit() -> None:
-    """R94: though its host has just kept others waiting."""
+    """The circuit of its host is open."""
     made: list[Pushing] = []
     async with receiving(hangs(made)) as hung:
         pushing = Pushing()
         made.append(pushing)
         task = await pushing.send({"id": "p", "url": hung.url()}, "first")
-        # Each post moves the clock, so that a second try may follow before anybody looks.
+        # Each post moves the clock, so a second attempt may follow before the check.
         state = await pushing.rests(task, lambda delivery: delivery.tries >= 1)
         while state.next_at is not None:
             for number in range(FAILURES_TO_OPEN):

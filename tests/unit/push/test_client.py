@@ -1,4 +1,4 @@
-"""Posting to a server that nobody vouches for: the production client and guard, against a real one on loopback."""
+"""Webhook client and SSRF checks against a real server on loopback."""
 
 import asyncio
 import ssl
@@ -41,7 +41,6 @@ async def posted(receiver: Receiver, **given: Any) -> PostOutcome:
 
 
 async def test_post_arrives_unchanged() -> None:
-    """R94."""
     async with receiving(answers(204)) as receiver:
         assert await client().post(receiver.url("/a%20b?c=d&e"), {"X-Mine": "1"}, b"\x00body") == Delivered()
     (post,) = receiver.posts
@@ -81,16 +80,15 @@ async def test_post_arrives_unchanged() -> None:
     ],
 )  # fmt: skip
 async def test_post_returns_outcome_of_answer(behaviour: Behaviour, outcome: PostOutcome) -> None:
-    """R94: a status that has arrived is the answer, whatever becomes of its body."""
+    """A received status is the outcome, even if the body fails."""
     async with receiving(behaviour) as receiver:
-        # Only who waits for one that never comes is kept waiting for so long.
+        # The time limit is only reached without an answer.
         seconds = 0.5 if outcome == Unreachable("no answer in time") else 5.0
         assert await posted(receiver, seconds=seconds) == outcome
     assert len(receiver.posts) == 1
 
 
 async def test_post_without_answer_times_out() -> None:
-    """R94."""
     release = asyncio.Event()
     async with receiving(holds(release)) as receiver:
         assert await posted(receiver, seconds=0.2) == Unreachable("no answer in time")
@@ -98,7 +96,6 @@ async def test_post_without_answer_times_out() -> None:
 
 
 async def test_post_with_unread_body_times_out() -> None:
-    """R94."""
 
     async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(1)
@@ -112,14 +109,12 @@ async def test_post_with_unread_body_times_out() -> None:
 
 
 async def test_closed_port_is_unreachable() -> None:
-    """R94."""
     async with receiving() as receiver:
         pass
     assert await posted(receiver) == Unreachable("no connection")
 
 
 async def test_only_start_of_large_body_is_read() -> None:
-    """R94."""
     written: list[int] = []
     async with receiving(floods(OK, 1024, written)) as receiver:
         assert await posted(receiver, body_seconds=5.0) == Delivered()
@@ -129,14 +124,13 @@ async def test_only_start_of_large_body_is_read() -> None:
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 async def test_redirect_is_failure_and_not_followed(status: int) -> None:
-    """R94."""
     async with receiving() as inner, receiving(redirects(status, inner.url())) as receiver:
         assert await posted(receiver) == WebhookRejected(status)
     assert inner.connections == 0
 
 
 async def test_posts_share_no_state() -> None:
-    """R93: no cookie, no connection."""
+    """Posts share no cookies and no connection."""
     async with receiving(answers(200, Set_Cookie="a=b; Path=/", Connection="keep-alive")) as receiver:
         same = client()
         for _ in range(2):
@@ -146,7 +140,7 @@ async def test_posts_share_no_state() -> None:
 
 
 async def test_environment_has_no_effect(monkeypatch: pytest.MonkeyPatch) -> None:
-    """R93: neither its proxies nor its credentials."""
+    """The environment's proxies and credentials are ignored."""
     async with receiving() as proxy, receiving() as receiver:
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
             monkeypatch.setenv(name, proxy.url(""))
@@ -156,7 +150,7 @@ async def test_environment_has_no_effect(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 class Names:
-    """A resolver whose answers are given, one after another; the last one stays."""
+    """Resolver with given answers, repeating the last one."""
 
     def __init__(self, *answers: Sequence[str] | Exception) -> None:
         self.answers, self.asked = list(answers), list[tuple[str, int]]()
@@ -170,7 +164,7 @@ class Names:
 
 
 async def test_name_is_resolved_once() -> None:
-    """R91: a name that is another's a moment later is of no use."""
+    """A DNS answer that changes after the check has no effect."""
     names = Names(["127.0.0.1"], ["169.254.169.254"])
     async with receiving() as receiver:
         url = receiver.url(host="hooks.example.org")
@@ -178,14 +172,13 @@ async def test_name_is_resolved_once() -> None:
         assert await hook.post(url, {}, b"{}") == Delivered()
         assert names.asked == [("hooks.example.org", receiver.port)]
         assert receiver.posts[0].headers["host"] == f"hooks.example.org:{receiver.port}"
-        # At the next try it is checked anew.
+        # The next attempt checks the addresses again.
         assert isinstance(await hook.post(url, {}, b"{}"), Blocked)
     assert receiver.connections == 1
 
 
 @pytest.mark.parametrize("addresses", [["127.0.0.1", "10.0.0.1"], ["10.0.0.1", "127.0.0.1"], ["127.0.0.1", "::ffff:127.0.0.1"], ["127.0.0.2"], ["::1"], []])  # fmt: skip
 async def test_one_blocked_address_blocks_the_host(addresses: list[str]) -> None:
-    """R91."""
     async with receiving() as receiver:
         outcome = await client(resolve=Names(addresses)).post(receiver.url(host="hooks.example.org"), {}, b"{}")
     assert isinstance(outcome, Blocked)
@@ -200,7 +193,7 @@ PRIVATE = [
 
 @pytest.mark.parametrize("address", PRIVATE)
 async def test_public_name_of_private_address_is_blocked(address: str) -> None:
-    """R91: by the settings of a deployment, where the name itself says nothing of it."""
+    """A public name may resolve to an address in the deployment's own network."""
     names = Names(["93.184.215.14", address])
     hook = client(WebhookPolicy.for_service("https://agents.example.com"), resolve=names)
     for _ in range(2):
@@ -211,12 +204,11 @@ async def test_public_name_of_private_address_is_blocked(address: str) -> None:
 
 @pytest.mark.parametrize("url", ["http://169.254.169.254/latest/", "http://[::ffff:127.0.0.1]/", "http://10.0.0.1/", "ftp://127.0.0.1/", "http://127.0.0.1:1/", "nonsense"])  # fmt: skip
 async def test_url_is_checked_at_each_post(url: str) -> None:
-    """R91: settings may have become stricter."""
+    """The deployment's settings may be stricter since the registration."""
     assert isinstance(await client().post(url, {}, b"{}"), Blocked)
 
 
 async def test_next_address_is_tried_after_connection_failure() -> None:
-    """R94."""
     both = WebhookPolicy.for_service("http://127.0.0.1:1", http=True, networks=["127.0.0.0/8"])
     async with receiving() as receiver:
         hook = client(both, resolve=Names(["127.0.0.9", "127.0.0.1"]))
@@ -224,14 +216,12 @@ async def test_next_address_is_tried_after_connection_failure() -> None:
 
 
 async def test_unknown_name_is_unreachable() -> None:
-    """R94."""
     hook = client(resolve=Names(OSError("no such name")))
     assert await hook.post("http://hooks.example.org/", {}, b"{}") == Unreachable("no connection")
     assert isinstance(await client().post("http://localhost:1/", {}, b"{}"), Unreachable | Blocked)
 
 
 async def test_tls_is_verified_for_the_name() -> None:
-    """R93."""
     server, trusting = authority("hooks.example.org")
     stranger, _ = authority("hooks.example.org")
     async with receiving(tls=server) as receiver, receiving(tls=stranger) as forger:
@@ -244,14 +234,14 @@ async def test_tls_is_verified_for_the_name() -> None:
         assert await client(tls=trusting).post(by_address, {}, b"{}") == Unreachable("no valid certificate")
         forged = forger.url(host="hooks.example.org", scheme="https")
         assert await client(resolve=names, tls=trusting).post(forged, {}, b"{}") == Unreachable("no valid certificate")
-        # Nor does the machine's own store of authorities know it.
+        # The system's certificate store does not have it either.
         assert await client(resolve=names).post(url, {}, b"{}") == Unreachable("no valid certificate")
     assert [len(each.posts) for each in (receiver, forger)] == [1, 0]
     assert isinstance(server, ssl.SSLContext)
 
 
 async def test_header_with_line_break_is_not_posted() -> None:
-    """R93: whatever has let it in."""
+    """The value passed the registration."""
     async with receiving() as receiver:
         assert isinstance(await client().post(receiver.url(), {"A": "b\r\nC: d"}, b"{}"), Unreachable)
     assert receiver.posts == []

@@ -1,4 +1,4 @@
-"""What becomes of a task's notifications where their receiver does its worst; guard, client and delivery are production's."""
+"""Delivery to hostile and failing receivers, with the production client and SSRF checks."""
 
 import asyncio
 import fnmatch
@@ -30,7 +30,7 @@ OK = answers(200)
 SECRET = "whsec_" + "QUJD" * 11
 OTHER = "whsec_" + "REVG" * 11
 
-# A task's events: 1 it is submitted, 2 it works, 3 it is completed. Of the status updates, which are told by default, there are two.
+# A task's events: 1 submitted, 2 working, 3 completed. By default webhooks receive the two status updates.
 
 
 def goes_on(tries: int, delivery: Delivery) -> bool:
@@ -42,7 +42,6 @@ def config(receiver: Receiver, **more: object) -> dict[str, object]:
 
 
 async def test_events_arrive_once_in_order_and_signed() -> None:
-    """R91, R94."""
     async with receiving(OK) as receiver:
         pushing = Pushing()
         task = await pushing.send(config(receiver))
@@ -66,12 +65,10 @@ async def test_events_arrive_once_in_order_and_signed() -> None:
         (drips(b"", 0.05), "no answer in time"),
     ],
 )  # fmt: skip
-async def test_failed_event_is_retried_under_its_id(
-    bad: Behaviour, failure: str
-) -> None:
-    """R94: n times in vain, then as ever."""
+async def test_failed_event_is_retried_under_its_id(bad: Behaviour, failure: str) -> None:
+    """After several failures the next attempt succeeds."""
     async with receiving(bad, bad, OK) as receiver:
-        # Of those that answer none is too slow, however slow the machine is.
+        # No answer is too slow, even on a slow machine.
         pushing = Pushing(seconds=1.0 if failure == "no answer in time" else 10.0)
         task = await pushing.send(config(receiver))
         assert task["status"]["state"] == "TASK_STATE_COMPLETED"
@@ -89,7 +86,7 @@ async def test_failed_event_is_retried_under_its_id(
 
 
 async def test_recovered_receiver_gets_all_events() -> None:
-    """R94: refused connections are tries like others."""
+    """Refused connections count as attempts."""
     async with receiving(OK) as down:
         pass
     pushing = Pushing()
@@ -115,7 +112,7 @@ async def test_recovered_receiver_gets_all_events() -> None:
     ids=["one byte a second", "a gigabyte"],
 )
 async def test_endless_body_is_an_answer(behaviour: Behaviour) -> None:
-    """R94: its status is what counts, and of the rest little is read."""
+    """The status is the outcome; only the start of the body is read."""
     async with receiving(behaviour) as receiver:
         pushing = Pushing()
         task = await pushing.send(config(receiver))
@@ -126,7 +123,7 @@ async def test_endless_body_is_an_answer(behaviour: Behaviour) -> None:
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 async def test_redirect_is_failure_without_second_request(status: int) -> None:
-    """R94: not to the metadata service, and not to a neighbour."""
+    """Neither to the metadata service nor to another server."""
     async with receiving(OK) as neighbour, receiving(redirects(status, neighbour.url()), OK) as receiver:
         pushing = Pushing()
         task = await pushing.send(config(receiver))
@@ -140,7 +137,7 @@ async def test_redirect_is_failure_without_second_request(status: int) -> None:
 
 
 async def test_gone_receiver_gets_no_more_posts() -> None:
-    """R94: 410."""
+    """410."""
     async with receiving(answers(410), OK) as receiver:
         pushing = Pushing()
         task = await pushing.send(config(receiver))
@@ -154,7 +151,7 @@ async def test_gone_receiver_gets_no_more_posts() -> None:
 
 
 async def test_retry_after_longer_than_schedule_is_honoured() -> None:
-    """R94: 429 with Retry-After, where that is longer than the schedule is."""
+    """A 429 answer has a Retry-After longer than the schedule's delay."""
     async with receiving(answers(429, Retry_After="600"), OK) as receiver:
         pushing = Pushing()
         task = await pushing.send(config(receiver))
@@ -171,7 +168,7 @@ async def test_retry_after_longer_than_schedule_is_honoured() -> None:
 
 
 async def test_dns_rebinding_is_blocked() -> None:
-    """R91, R94: rebinding, really tried."""
+    """The name resolves to another address at the second lookup."""
     addresses = [["127.0.0.1"], ["127.0.0.1", "10.0.0.7"], ["169.254.169.254"], ["127.0.0.1"]]
 
     async def resolve(host: str, port: int) -> Sequence[str]:
@@ -193,7 +190,6 @@ async def test_dns_rebinding_is_blocked() -> None:
 
 
 async def test_config_deleted_between_attempts_gets_no_post() -> None:
-    """R91, R94."""
     async with receiving(answers(503), OK) as receiver:
         pushing = Pushing()
         task = await pushing.send(config(receiver))
@@ -206,7 +202,7 @@ async def test_config_deleted_between_attempts_gets_no_post() -> None:
 
 
 async def test_config_deleted_during_post_gets_no_more() -> None:
-    """R91, R94: what is on its way arrives; the next event is not even begun, though its turn comes at once."""
+    """The running post ends; the next event is not posted."""
     release = asyncio.Event()
     async with receiving(holds(release), OK) as receiver:
         pushing = Pushing()
@@ -223,7 +219,7 @@ async def test_config_deleted_during_post_gets_no_more() -> None:
 
 @pytest.mark.parametrize("how", ["deleted", "replaced"])
 async def test_config_deleted_after_claim_gets_one_post(how: str) -> None:
-    """R91, R94: between the claim and the connection; in the place of one that is replaced, the new one is told."""
+    """The deletion is between the claim and the connection; after a replacement the new config receives the event."""
     pushing: Pushing
 
     async def resolve(host: str, port: int) -> Sequence[str]:
@@ -250,13 +246,13 @@ async def test_config_deleted_after_claim_gets_one_post(how: str) -> None:
         if how == "replaced":
             await pushing.rests(asking, lambda delivery: delivery.cursor == 5)
     assert len(receiver.posts) == 1
-    # Registered anew when four events were there, it hears of the fifth.
+    # Registered after four events, it receives the fifth.
     assert set(other.ids) <= set(ids(asking, 5))
     assert bool(other.posts) == (how == "replaced")
 
 
 async def test_task_without_configs_sets_no_timers() -> None:
-    """R94: one event finds out that nobody listens; those behind it are due to nobody, and ring no bell."""
+    """One delivery finds no config; later events set no timers and enqueue no messages."""
     async with receiving(OK) as receiver:
         pushing = Pushing()
         task = await pushing.send(None, "ask")
@@ -277,7 +273,7 @@ async def test_task_without_configs_sets_no_timers() -> None:
 
 
 async def test_rotated_secret_signs_beside_the_old_one() -> None:
-    """R91, R93: rotation; a receiver may know either, and an older one no more."""
+    """During a rotation the receiver may know either secret, but no older one."""
     async with receiving(answers(503), OK) as receiver:
         pushing = Pushing()
         task = await pushing.send(config(receiver))
@@ -297,7 +293,7 @@ async def test_rotated_secret_signs_beside_the_old_one() -> None:
 
 
 async def test_old_secret_stops_signing_after_a_day() -> None:
-    """R93: whatever is posted then, a try that follows earlier ones too; a repeat of the change makes it no longer."""
+    """This holds for retries too; a repeated registration does not prolong the day."""
     async with receiving(answers(500)) as receiver:
         pushing = Pushing()
         task = await pushing.send(config(receiver))
@@ -324,7 +320,6 @@ async def test_old_secret_stops_signing_after_a_day() -> None:
 
 
 async def test_oldest_of_three_secrets_stops_signing() -> None:
-    """R93."""
     third = "whsec_" + "R0hJ" * 11
     async with receiving(answers(500)) as receiver:
         pushing = Pushing()
@@ -341,7 +336,7 @@ async def test_oldest_of_three_secrets_stops_signing() -> None:
 async def test_undeliverable_event_is_given_up(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """R94: the tries are spread over more than a day, then the event is dead, alarmed, and in nobody's way."""
+    """The attempts take more than a day; then the event is a dead letter and does not block later events."""
     async with receiving(*[answers(500)] * 8, OK) as receiver:
         pushing = Pushing()
         task = await pushing.send(config(receiver))
@@ -360,7 +355,6 @@ async def test_undeliverable_event_is_given_up(
 
 
 async def test_hanging_receiver_delays_no_other_config() -> None:
-    """R94."""
     release = asyncio.Event()
     async with receiving(holds(release)) as hung, receiving(OK) as well:
         pushing = Pushing(seconds=30)
@@ -376,10 +370,10 @@ async def test_hanging_receiver_delays_no_other_config() -> None:
 
 
 async def test_slow_webhook_does_not_delay_its_task() -> None:
-    """R94: compared in one run with tasks that have none.
+    """Compares tasks with and without a webhook in one run.
 
-    By the service's clock, which stands still unless it is moved: whoever waited for a webhook would wait for ever. And
-    by what is asked of the store on a task's behalf while it runs: the same, with a webhook and without.
+    By the service's clock, which moves only on request: a task waiting for its webhook would never end. And by the calls
+    of the task store during a task: they are the same with and without a webhook.
     """
     release = asyncio.Event()
     async with receiving(holds(release)) as hung:
@@ -402,10 +396,8 @@ async def test_slow_webhook_does_not_delay_its_task() -> None:
 
 
 @pytest.mark.parametrize("method", ["SendMessage", "message/send"])
-async def test_long_task_is_delivered_from_its_beginning(
-    monkeypatch: pytest.MonkeyPatch, method: str
-) -> None:
-    """R94: who reads a long task begins with what it adds up to, and who is told of it hears every event all the same."""
+async def test_long_task_is_delivered_from_its_beginning(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    """Readers of a long task start at a snapshot; webhooks receive every event."""
     monkeypatch.setattr(turn, "SNAPSHOT_EVERY", 1)
     async with receiving(answers(500), OK) as receiver:
         pushing = Pushing()

@@ -30,7 +30,7 @@ WAKE_UP = WakeUp(ContextKey("owner", "echo", "c-1"), 1)
 
 
 class Process:
-    """What one process has of the file: a queue, and a consumer whose handler fails or waits when told to."""
+    """Process with a queue and a consumer; its handler fails or waits on request."""
 
     def __init__(self, path: Path, clock: ManualClock, receiver: str = "one", *, at_once: int = 4) -> None:
         self.file = open_queues(path)
@@ -44,7 +44,7 @@ class Process:
         self.most = self._now = 0
 
     async def turn(self) -> int:
-        """Receive and handle what is visible now; return how many messages that was."""
+        """Receive and handle the visible messages; return their number."""
         received = await self.consumer.receive()
         await self.consumer.join()
         return received
@@ -164,7 +164,7 @@ async def test_message_of_silent_process_is_visible_after_timeout(
     assert await other.turn() == 0
     clock.move(2)
     assert await other.turn() == 1
-    # The late process deletes what it received, and not what another has received since.
+    # The late process must not delete a message received by another process since.
     await other.work_queue.enqueue(WAKE_UP)
     one.go.set()
     await one.consumer.join()
@@ -249,7 +249,7 @@ async def test_consumer_limits_concurrent_handlers(path: Path, clock: ManualCloc
 
 
 async def test_running_consumer_notices_own_process(one: Process) -> None:
-    """The clock stands still: nothing but the message itself wakes the consumer."""
+    """The clock does not move: only the message wakes the consumer."""
     running = asyncio.create_task(one.consumer.run())
     for _ in range(3):
         before = len(one.handled)
@@ -263,9 +263,7 @@ async def test_running_consumer_notices_own_process(one: Process) -> None:
     await one.consumer.join()
 
 
-async def test_running_consumer_notices_other_processes(
-    one: Process, other: Process, clock: ManualClock
-) -> None:
+async def test_running_consumer_notices_other_processes(one: Process, other: Process, clock: ManualClock) -> None:
     running = asyncio.create_task(one.consumer.run())
     await other.work_queue.enqueue(WAKE_UP, delay=3)
     while not one.handled:

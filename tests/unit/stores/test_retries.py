@@ -1,4 +1,4 @@
-"""Retries of a transaction: what is planned anew, under which token, and when it is given up."""
+"""Retries of transactions: new plans, tokens and limits."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
@@ -47,7 +47,7 @@ class Planned(TableFaults):
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> tuple[T, float]:
-    """The result, and the seconds that passed; nobody waits for them."""
+    """Return the result and the passed seconds of a manual clock."""
     loop = SimLoop(Random(0))
     try:
         return loop.run_until_complete(coroutine), loop.time()
@@ -56,7 +56,7 @@ def run(coroutine: Coroutine[Any, Any, T]) -> tuple[T, float]:
 
 
 def planning(*plans: TransactionPlan[str]) -> tuple[Callable[[int], Awaitable[TransactionPlan[str]]], list[int]]:
-    """A planner that returns these plans, then the last of them; and the attempts for which it was called."""
+    """Return a planner of these plans, repeating the last one, and the list of its attempts."""
     attempts: list[int] = []
 
     async def plan(attempt: int) -> TransactionPlan[str]:
@@ -78,7 +78,7 @@ def committed(faults: Planned, *plans: TransactionPlan[str]) -> tuple[str, list[
     ids=["two", "one", "check", "none"],
 )
 def test_planned_writes_are_made(writes: Sequence[Write], operation: str) -> None:
-    """A single write is no transaction, which would cost twice as much."""
+    """A single write is not sent as a transaction: that costs twice as much."""
     faults = Planned()
     outcome, attempts, _ = committed(faults, TransactionPlan("done", writes))
     assert (outcome, attempts) == ("done", [0])
@@ -162,7 +162,7 @@ COUNT = Update(A, Change(add={"n": 1}))
 
 
 def fenced(faults: Planned, *writes: Write, number: int | None = 3) -> MemoryTable:
-    """The table after these writes under the fence of this number, or under none; that of the context is 3."""
+    """Return the table after these writes under this fence, or without one; the context's fence is 3."""
     table = MemoryTable(ManualClock())
     table.write_blocking(Put(keys.context_key(CONTEXT), {"fence": 3}))
     table.faults = faults
@@ -248,7 +248,7 @@ def test_eighth_conflict_of_fenced_writes_is_raised() -> None:
 
 
 def unless_refused(faults: Planned, write: Put) -> tuple[MemoryTable, float]:
-    """The table after `write_unless_refused`, and the seconds that passed."""
+    """Return the table after `write_unless_refused`, and the passed seconds."""
     table = MemoryTable(ManualClock(), faults=faults)
     return table, run(write_unless_refused(partial(table.write, write)))[1]
 
@@ -259,7 +259,7 @@ def test_conflict_of_single_write_is_retried(faults: tuple[str, ...], calls: int
     table, seconds = unless_refused(planned, Put(A, {"n": 1}))
     assert ([item["n"] for item in table.items()], len(planned.calls)) == ([1], calls)
     assert (seconds > 0) == bool(faults)
-    # Full jitter, which grows with each attempt.
+    # Full jitter with exponential backoff.
     assert seconds <= sum(0.02 * 2**attempt for attempt in range(len(faults)))
 
 

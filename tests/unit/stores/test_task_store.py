@@ -1,4 +1,4 @@
-"""Writes of the task store whose answer is lost, and which arrive between two of the reads that look for them."""
+"""Task store writes that lose their answer and arrive between the reads of a retry."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
@@ -37,7 +37,7 @@ ARRIVALS = range(8)
 
 
 class LateTable(MemoryTable):
-    """A table that loses one answer, and makes that write so many reads later."""
+    """Table that loses one answer and makes that write some reads later."""
 
     def __init__(self) -> None:
         super().__init__(ManualClock())
@@ -45,7 +45,7 @@ class LateTable(MemoryTable):
         self._late: Callable[[], Awaitable[Any]] | None = None
 
     def lose_write(self, reads: int, *, after: int = 0) -> None:
-        """Lose the answer of the next write, or of one so many writes later."""
+        """Lose the answer of the next write, or of a later one."""
         self._loses, self._reads_left, self._writes_left = True, reads, after
 
     async def get(self, key: Key) -> Item | None:
@@ -95,7 +95,7 @@ def status(state: str) -> TaskStatusUpdateEvent:
 
 
 class Story:
-    """A store over such a table."""
+    """Store over a late table."""
 
     def __init__(self) -> None:
         self.table = LateTable()
@@ -150,7 +150,7 @@ def test_late_finish_returns_next_turn(reads: int, go_on: bool) -> None:
     async def story(story: Story) -> TurnFinished:
         begun = await story.begin()
         await story.store.create(new_task(2), holder=None)
-        # The first attempt is refused: it knows of no turn that waits.
+        # The first attempt is refused: it does not know the queued turn.
         story.table.lose_write(reads, after=1)
         return await story.store.finish(begun.lease, begun.head, status("COMPLETED"), go_on=go_on)
 
