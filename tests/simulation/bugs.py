@@ -1,6 +1,6 @@
 """Mistakes in the engine: turns, streams and push notifications."""
 
-from aion_core.push import schedule, tries
+from aion_core.push import attempts, schedule
 from aion_core.push.attempts import DeliveryAttempts
 from aion_core.push.circuit_breaker import CircuitBreaker
 from aion_core.push.delivery import PushDelivery
@@ -372,7 +372,7 @@ BUGS = [
         "gives each try an id of its own",
         "I9",
         Edit(
-            tries,
+            attempts,
             "notification_id",
             "{task.task_id}_{generation}",
             "{__import__('random').random()}_{task.task_id}_{generation}",
