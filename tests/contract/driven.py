@@ -49,7 +49,7 @@ async def _nothing() -> None:
 
 
 @dataclass
-class Conversation:
+class DrivenConversation:
     """A task, its log, and the turns that it takes, one after another."""
 
     begun: TurnStarted
@@ -63,7 +63,7 @@ class Conversation:
     """What was heard and not kept."""
 
     @classmethod
-    def of(cls, begun: TurnStarted, text: str = "hi") -> "Conversation":
+    def of(cls, begun: TurnStarted, text: str = "hi") -> "DrivenConversation":
         message = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text=text)])
         context, clock = begun.lease.context, SystemClock()
         new = admission.new_task(

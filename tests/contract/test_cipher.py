@@ -100,11 +100,11 @@ async def test_data_key_cache_is_bounded(stack: Stack, clock: ManualClock) -> No
 async def test_transient_kms_error_is_unavailable(clock: ManualClock, stack: Stack) -> None:
     client = stack.client("kms")
 
-    class Response:
+    class FakeResponse:
         status_code = 500
 
     def fails(**_: Any) -> Any:
-        return Response(), {
+        return FakeResponse(), {
             "ResponseMetadata": {"HTTPStatusCode": 500},
             "Error": {"Code": "KMSInternalException", "Message": "made up by a test"},
         }

@@ -25,7 +25,7 @@ from tests.support.stores import new_owner, stack_blobs
 READS = {"GetItem", "Query"}
 
 
-class Counted:
+class CountedStore:
     """Store with a counter of its requests, including retries."""
 
     def __init__(self, stack: Stack) -> None:
@@ -53,7 +53,7 @@ def request(**message: str) -> SendMessageRequest:
 @pytest.mark.long
 @pytest.mark.parametrize(("a_second", "at_most"), [(0, 20), (60, 75)], ids=["in one burst", "60 chunks a second"])
 async def test_requests_of_thousand_chunks(stack: Stack, a_second: float, at_most: float) -> None:
-    counted = Counted(stack)
+    counted = CountedStore(stack)
     service = parts(talking(1000, a_second), counted.store).service
     call = Call(new_owner(), "test")
     begun = time.monotonic()
@@ -73,7 +73,7 @@ async def test_requests_of_thousand_chunks(stack: Stack, a_second: float, at_mos
 
 @pytest.mark.parametrize(("context_id", "at_most"), [("", 2), ("given", 3)])
 async def test_requests_of_blocking_send(stack: Stack, context_id: str, at_most: int) -> None:
-    counted = Counted(stack)
+    counted = CountedStore(stack)
     service = parts(talking(1), counted.store).service
     task = await service.send(Call(new_owner(), "test"), request(context_id=context_id))
     assert task.status.state == TaskState.TASK_STATE_COMPLETED
@@ -83,7 +83,7 @@ async def test_requests_of_blocking_send(stack: Stack, context_id: str, at_most:
 
 async def test_needless_wake_up_costs_two_requests(stack: Stack) -> None:
     """In an unknown, an idle and an interrupted context, and in one with a live turn."""
-    counted = Counted(stack)
+    counted = CountedStore(stack)
     made = parts(talking(1), counted.store)
     owner = new_owner()
     await made.service.send(Call(owner, "test"), request(context_id="rests"))
@@ -103,7 +103,7 @@ async def test_needless_wake_up_costs_two_requests(stack: Stack) -> None:
 
 async def test_nonblocking_send_costs_one_request(stack: Stack) -> None:
     """One transaction stores the task; the wake-up message is the queue's."""
-    counted = Counted(stack)
+    counted = CountedStore(stack)
     made = parts(talking(1), counted.store)
     made.work_queue.handled_by(_nobody)
     send = SendMessageRequest(
@@ -120,7 +120,7 @@ async def _nobody(wake_up: WakeUp) -> None:
 async def test_event_cost_is_independent_of_task_length(stack: Stack) -> None:
     """The last of many events writes as many bytes as the first: no write contains the whole task."""
     sizes: dict[int, int] = {}
-    counted = Counted(stack)
+    counted = CountedStore(stack)
 
     def measure(event_name: str, request: object, **_: object) -> None:
         body = getattr(request, "body", b"")

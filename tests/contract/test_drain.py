@@ -7,7 +7,7 @@ import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 
 from aion_core.ports import InputRequired, Paused, Reply
-from tests.contract.driven import Conversation
+from tests.contract.driven import DrivenConversation
 from tests.contract.turns import ANSWERS, GRAPHS, Work
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
@@ -19,9 +19,9 @@ def savers(adapter: Stack | None, clock: ManualClock) -> Savers:
     return DynamoDBSavers(adapter, clock) if adapter else memory_savers(clock)
 
 
-async def held(graph: str, savers: Savers, clock: ManualClock, work: Work) -> tuple[Conversation, int]:
+async def held(graph: str, savers: Savers, clock: ManualClock, work: Work) -> tuple[DrivenConversation, int]:
     """Run the conversation to its end; return it with its number of handoffs."""
-    conversation = Conversation.of(await begin(savers.tasks, clock))
+    conversation = DrivenConversation.of(await begin(savers.tasks, clock))
     handoffs = 0
     while True:
         work.drain = asyncio.Event()
@@ -78,7 +78,7 @@ async def test_turn_drained_at_every_step_ends_alike(graph: str, savers: Savers,
         assert conversation.told == right.told
 
 
-def spoken(conversation: Conversation) -> list[str]:
+def spoken(conversation: DrivenConversation) -> list[str]:
     """Return the streamed texts of the model calls."""
     texts: dict[str, str] = {}
     for chunk in conversation.chunks:
@@ -100,7 +100,7 @@ async def test_client_message_is_in_state_once(clock: ManualClock) -> None:
         return builder.compile()
 
     work = Work(drains=True)
-    conversation = Conversation.of(await begin(savers.tasks, clock))
+    conversation = DrivenConversation.of(await begin(savers.tasks, clock))
     while isinstance(await conversation.run(graph(work), savers, work.drain), Paused):
         work.drain = asyncio.Event()
     assert seen == [["hi", "the answer "]]
@@ -110,7 +110,7 @@ async def test_client_message_is_in_state_once(clock: ManualClock) -> None:
 async def test_graph_with_own_checkpointer_is_drained(name: str, clock: ManualClock) -> None:
     savers, own = memory_savers(clock), InMemorySaver()
     right, _ = await held(name, savers, clock, Work())
-    conversation, handoffs = Conversation.of(await begin(savers.tasks, clock)), 0
+    conversation, handoffs = DrivenConversation.of(await begin(savers.tasks, clock)), 0
     while True:
         work = Work(drains=True)
         graph = GRAPHS[name](work).copy(update={"checkpointer": own})
@@ -123,7 +123,7 @@ async def test_graph_with_own_checkpointer_is_drained(name: str, clock: ManualCl
 
 async def test_graph_without_checkpointer_is_not_drained(clock: ManualClock) -> None:
     work = Work(drains=True)
-    conversation = Conversation.of(await begin(memory_savers(clock).tasks, clock))
+    conversation = DrivenConversation.of(await begin(memory_savers(clock).tasks, clock))
 
     from aion_core.agents.langgraph.agent import LangGraphAgent
     from aion_core.ports import TurnRequest
@@ -143,7 +143,7 @@ async def test_graph_without_checkpointer_is_not_drained(clock: ManualClock) -> 
 
 async def test_drain_before_start_runs_no_node(clock: ManualClock) -> None:
     savers, work = memory_savers(clock), Work()
-    conversation = Conversation.of(await begin(savers.tasks, clock))
+    conversation = DrivenConversation.of(await begin(savers.tasks, clock))
     work.drain.set()
     for _ in range(2):
         assert isinstance(await conversation.run(GRAPHS["four_nodes"](work), savers, work.drain), Paused)

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.each_engine
 Write = dict[str, Any]
 
 
-class Table:
+class PlainTable:
     """Table of the stack with plain requests."""
 
     def __init__(self, stack: Stack) -> None:
@@ -43,12 +43,12 @@ class Table:
 
 
 @pytest.fixture
-def table(stack: Stack) -> Table:
-    return Table(stack)
+def table(stack: Stack) -> PlainTable:
+    return PlainTable(stack)
 
 
 @pytest.fixture
-def indexed(table: Table) -> Iterator[str]:
+def indexed(table: PlainTable) -> Iterator[str]:
     """Return another table with a numeric index key."""
     name = f"{table.name}-{uuid4().hex[:8]}"
     types = {"pk": "S", "sk": "S", "due": "N"}
@@ -81,14 +81,14 @@ def refused(error: pytest.ExceptionInfo[ClientError]) -> str:
 
 
 @pytest.mark.usefixtures("not_on_moto")
-def test_transaction_with_token_is_made_once(table: Table) -> None:
+def test_transaction_with_token_is_made_once(table: PlainTable) -> None:
     for _ in range(2):
         table.transact(table.add(), ClientRequestToken=table.pk[-36:])
     assert table.item()["times"] == {"N": "1"}
 
 
 @pytest.mark.usefixtures("not_on_moto")
-def test_token_with_other_transaction_is_refused(table: Table) -> None:
+def test_token_with_other_transaction_is_refused(table: PlainTable) -> None:
     table.transact(table.add("1"), ClientRequestToken=table.pk[-36:])
     with pytest.raises(ClientError) as error:
         table.transact(table.add("2"), ClientRequestToken=table.pk[-36:])
@@ -96,7 +96,7 @@ def test_token_with_other_transaction_is_refused(table: Table) -> None:
 
 
 @pytest.mark.usefixtures("not_on_moto")
-def test_transaction_over_4_mb_is_refused(table: Table) -> None:
+def test_transaction_over_4_mb_is_refused(table: PlainTable) -> None:
     with pytest.raises(ClientError) as error:
         table.transact(*(table.put(str(n), large={"B": bytes(390_000)}) for n in range(11)))
     assert refused(error) == "ValidationException"
@@ -105,7 +105,7 @@ def test_transaction_over_4_mb_is_refused(table: Table) -> None:
 
 @pytest.mark.parametrize("in_a_transaction", [False, True])
 @pytest.mark.usefixtures("not_on_moto")
-def test_unused_value_is_refused(table: Table, in_a_transaction: bool) -> None:
+def test_unused_value_is_refused(table: PlainTable, in_a_transaction: bool) -> None:
     write = table.put()
     write["Put"] |= {
         "ConditionExpression": "attribute_not_exists(pk)",
@@ -116,14 +116,14 @@ def test_unused_value_is_refused(table: Table, in_a_transaction: bool) -> None:
     assert refused(error) == "ValidationException"
 
 
-def test_key_of_wrong_type_is_refused(table: Table) -> None:
+def test_key_of_wrong_type_is_refused(table: PlainTable) -> None:
     with pytest.raises(ClientError) as error:
         table.client.put_item(**table.put(pk={"N": "1"})["Put"])
     assert refused(error) == "ValidationException"
 
 
 @pytest.mark.usefixtures("not_on_moto")
-def test_index_key_of_wrong_type_is_refused(table: Table, indexed: str) -> None:
+def test_index_key_of_wrong_type_is_refused(table: PlainTable, indexed: str) -> None:
     write = table.put(due={"S": "soon"})["Put"] | {"TableName": indexed}
     with pytest.raises(ClientError) as error:
         table.client.put_item(**write)
@@ -133,7 +133,7 @@ def test_index_key_of_wrong_type_is_refused(table: Table, indexed: str) -> None:
     assert [reason["Code"] for reason in error.value.response["CancellationReasons"]] == ["ValidationError"]
 
 
-def test_item_over_400_kb_is_refused(table: Table) -> None:
+def test_item_over_400_kb_is_refused(table: PlainTable) -> None:
     with pytest.raises(ClientError) as error:
         table.client.put_item(**table.put(large={"B": bytes(410_000)})["Put"])
     assert refused(error) == "ValidationException"
@@ -142,7 +142,7 @@ def test_item_over_400_kb_is_refused(table: Table) -> None:
     assert table.item() is None
 
 
-def test_refused_transaction_leaves_nothing(table: Table) -> None:
+def test_refused_transaction_leaves_nothing(table: PlainTable) -> None:
     table.transact(table.put("1"))
     second = table.put("1")
     second["Put"]["ConditionExpression"] = "attribute_not_exists(pk)"
@@ -156,7 +156,7 @@ def test_refused_transaction_leaves_nothing(table: Table) -> None:
     assert table.item("0") is None
 
 
-def test_transaction_with_item_twice_is_refused(table: Table) -> None:
+def test_transaction_with_item_twice_is_refused(table: PlainTable) -> None:
     with pytest.raises(ClientError) as error:
         table.transact(table.put(), table.add())
     assert refused(error) == "ValidationException"

@@ -34,7 +34,7 @@ def at(seconds: float) -> datetime:
 
 
 @dataclass
-class Kept:
+class ListedTasks:
     """Tasks in a store, with their list."""
 
     store: TaskStore
@@ -79,19 +79,19 @@ class Kept:
 
 
 @pytest.fixture
-def kept(adapter: Stack | None, clock: ManualClock) -> Kept:
+def kept(adapter: Stack | None, clock: ManualClock) -> ListedTasks:
     return on_table(adapter, clock)
 
 
-def on_table(stack: Stack | None, clock: ManualClock) -> Kept:
+def on_table(stack: Stack | None, clock: ManualClock) -> ListedTasks:
     table = table_of(stack, clock)
-    return Kept(store_of(table, stack, clock), TableTaskList(table, clock), table)
+    return ListedTasks(store_of(table, stack, clock), TableTaskList(table, clock), table)
 
 
 # ── Order and pages ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_tasks_are_sorted_by_status_time_and_id(kept: Kept) -> None:
+async def test_tasks_are_sorted_by_status_time_and_id(kept: ListedTasks) -> None:
     first = await kept.add("t-1", 1)
     await kept.add("t-3", 2)
     await kept.add("t-4", 2)
@@ -103,7 +103,7 @@ async def test_tasks_are_sorted_by_status_time_and_id(kept: Kept) -> None:
     assert await kept.ids() == ["t-1", "t-4", "t-3", "t-2"]
 
 
-async def test_cursor_has_status_time_in_milliseconds(kept: Kept) -> None:
+async def test_cursor_has_status_time_in_milliseconds(kept: ListedTasks) -> None:
     key = await kept.add("t-1", 1.0019)
     head = await kept.store.head(key)
     assert head is not None
@@ -112,13 +112,13 @@ async def test_cursor_has_status_time_in_milliseconds(kept: Kept) -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 8])
-async def test_pages_contain_each_task_once(kept: Kept, limit: int) -> None:
+async def test_pages_contain_each_task_once(kept: ListedTasks, limit: int) -> None:
     for number in range(7):
         await kept.add(f"t-{number}", number // 3)
     assert await kept.all_pages(kept.mine, limit) == [f"t-{number}" for number in range(6, -1, -1)]
 
 
-async def test_page_begins_after_position_of_moved_task(kept: Kept) -> None:
+async def test_page_begins_after_position_of_moved_task(kept: ListedTasks) -> None:
     tasks = [await kept.add(f"t-{number}", number) for number in range(4)]
     place = (await kept.tasks.page(kept.mine, after=None, limit=2))[-1]
     assert place.task_id == "t-2"
@@ -130,7 +130,7 @@ async def test_page_begins_after_position_of_moved_task(kept: Kept) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_changing_task_is_listed_once(kept: Kept, seed: int) -> None:
+async def test_changing_task_is_listed_once(kept: ListedTasks, seed: int) -> None:
     chance = random.Random(seed)  # no secret
     now, moved = 100.0, set[str]()
     tasks = [await kept.add(f"t-{number:02d}", chance.randrange(50)) for number in range(24)]
@@ -167,7 +167,7 @@ async def test_changing_task_is_listed_once(kept: Kept, seed: int) -> None:
     ],
 )
 async def test_owners_agents_and_contexts_are_isolated(
-    kept: Kept, one: tuple[str, str, str], other: tuple[str, str, str]
+    kept: ListedTasks, one: tuple[str, str, str], other: tuple[str, str, str]
 ) -> None:
     owner = new_owner()
     mine, others = (ContextKey(f"{owner}{who[0]}", *who[1:]) for who in (one, other))
@@ -180,7 +180,7 @@ async def test_owners_agents_and_contexts_are_isolated(
         assert await kept.tasks.count(tasks) == await kept.tasks.count(in_context) == 1
 
 
-async def test_context_filter_lists_its_tasks(kept: Kept) -> None:
+async def test_context_filter_lists_its_tasks(kept: ListedTasks) -> None:
     context = ContextKey(kept.mine.owner, kept.mine.agent, "shared")
     for number in range(3):
         await kept.add(f"in-{number}", number, of=context)
@@ -198,7 +198,7 @@ async def test_context_filter_lists_its_tasks(kept: Kept) -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 3, 100])
-async def test_state_filter_finds_rare_states(kept: Kept, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_state_filter_finds_rare_states(kept: ListedTasks, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task_list, "READ", 4)
     tasks = [await kept.add(f"t-{number:02d}", number) for number in range(30)]
     for number in (0, 1, 2, 17, 29):
@@ -227,7 +227,7 @@ async def test_state_filter_finds_rare_states(kept: Kept, limit: int, monkeypatc
         (-DAY * 365 * 100, ["t-3", "t-2", "t-1"]),
     ],
 )
-async def test_since_includes_the_time_itself(kept: Kept, since: float, expected: list[str]) -> None:
+async def test_since_includes_the_time_itself(kept: ListedTasks, since: float, expected: list[str]) -> None:
     for number in (1, 2, 3):
         await kept.add(f"t-{number}", number)
     tasks = replace(kept.mine, since=at(since))
@@ -254,7 +254,7 @@ async def test_query_range_is_never_reversed(stack: Stack, clock: ManualClock) -
     assert all(first <= last for first, last in asked)
 
 
-async def test_count_equals_number_of_listed_tasks(kept: Kept) -> None:
+async def test_count_equals_number_of_listed_tasks(kept: ListedTasks) -> None:
     context = ContextKey(kept.mine.owner, kept.mine.agent, "shared")
     for number in range(20):
         key = await kept.add(f"t-{number:02d}", number, of=context if number % 2 else None)
@@ -274,27 +274,27 @@ async def test_count_equals_number_of_listed_tasks(kept: Kept) -> None:
 # ── The secret ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_secret_is_random_and_permanent(kept: Kept) -> None:
+async def test_secret_is_random_and_permanent(kept: ListedTasks) -> None:
     secret = await kept.tasks.secret()
     assert len(secret) >= 32
     assert len(set(secret)) > 8
     assert await kept.tasks.secret() == secret
 
 
-async def without_secret(kept: Kept) -> Kept:
+async def without_secret(kept: ListedTasks) -> ListedTasks:
     """Return the list after the deletion of its secret."""
     await kept.table.write(Delete(keys.secret_key("page-tokens")))
     return kept
 
 
-async def stored_secret(kept: Kept) -> bytes:
+async def stored_secret(kept: ListedTasks) -> bytes:
     item = await kept.table.get(keys.secret_key("page-tokens"))
     assert item is not None
     secret: bytes = item["secret"]
     return secret
 
 
-async def test_concurrent_creations_agree_on_one_secret(kept: Kept, clock: ManualClock) -> None:
+async def test_concurrent_creations_agree_on_one_secret(kept: ListedTasks, clock: ManualClock) -> None:
     await without_secret(kept)
     secrets = await asyncio.gather(*(TableTaskList(kept.table, clock).secret() for _ in range(12)))
     assert set(secrets) == {await stored_secret(kept)}
@@ -330,7 +330,9 @@ async def test_secret_with_lost_answer_is_read(stack: Stack, clock: ManualClock)
 # ── What has expired ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_expired_tasks_are_not_listed(kept: Kept, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_expired_tasks_are_not_listed(
+    kept: ListedTasks, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(task_list, "READ", 2)
     for number in range(7):
         # Their statuses are later, so they come first in the list.
@@ -365,23 +367,23 @@ class Lag:
         if not self.stands_still or b"IndexName" not in asked:
             return None
 
-        class Response:
+        class FakeResponse:
             status_code = 200
 
         assert asked in self._answers, "only what was asked before can be asked of an index that stands still"
-        return Response(), self._answers[asked]
+        return FakeResponse(), self._answers[asked]
 
     def _after(self, parsed: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
         self._answers.setdefault(context["asked"], parsed)
 
 
 @pytest.fixture
-def lagging(stack: Stack, clock: ManualClock) -> tuple[Kept, Lag, TaskLister]:
+def lagging(stack: Stack, clock: ManualClock) -> tuple[ListedTasks, Lag, TaskLister]:
     kept = on_table(stack, clock)
     return kept, Lag(kept.table), TaskLister(kept.store, kept.tasks)
 
 
-async def listed(lister: TaskLister, kept: Kept, **request: Any) -> list[str]:
+async def listed(lister: TaskLister, kept: ListedTasks, **request: Any) -> list[str]:
     answer = await lister.list_tasks(Call(kept.mine.owner, kept.mine.agent), ListTasksRequest(**request))
     for task in answer.tasks:
         assert request.get("status") in (None, task.status.state)
@@ -391,7 +393,7 @@ async def listed(lister: TaskLister, kept: Kept, **request: Any) -> list[str]:
 
 
 async def test_lagging_entry_returns_current_task(
-    lagging: tuple[Kept, Lag, TaskLister],
+    lagging: tuple[ListedTasks, Lag, TaskLister],
 ) -> None:
     kept, lag, lister = lagging
     tasks = [await kept.add(f"t-{number}", number) for number in range(4)]
@@ -402,7 +404,7 @@ async def test_lagging_entry_returns_current_task(
 
 
 async def test_lagging_entry_with_old_state_is_skipped(
-    lagging: tuple[Kept, Lag, TaskLister],
+    lagging: tuple[ListedTasks, Lag, TaskLister],
 ) -> None:
     kept, lag, lister = lagging
     tasks = [await kept.add(f"t-{number}", number) for number in range(3)]
@@ -412,7 +414,7 @@ async def test_lagging_entry_with_old_state_is_skipped(
     assert await listed(lister, kept, status=WORKING) == ["t-2", "t-0"]
 
 
-async def test_deleted_task_is_skipped(lagging: tuple[Kept, Lag, TaskLister]) -> None:
+async def test_deleted_task_is_skipped(lagging: tuple[ListedTasks, Lag, TaskLister]) -> None:
     kept, lag, lister = lagging
     tasks = [await kept.add(f"t-{number}", number) for number in range(3)]
     await listed(lister, kept)
@@ -423,7 +425,7 @@ async def test_deleted_task_is_skipped(lagging: tuple[Kept, Lag, TaskLister]) ->
 
 
 async def test_lagging_entry_of_moved_task_is_skipped(
-    lagging: tuple[Kept, Lag, TaskLister],
+    lagging: tuple[ListedTasks, Lag, TaskLister],
 ) -> None:
     kept, lag, lister = lagging
     tasks = [await kept.add(f"t-{number}", number) for number in range(4)]
@@ -439,7 +441,7 @@ async def test_lagging_entry_of_moved_task_is_skipped(
     assert answer.next_page_token == ""
 
 
-async def test_page_is_filled_after_deleted_tasks(kept: Kept) -> None:
+async def test_page_is_filled_after_deleted_tasks(kept: ListedTasks) -> None:
     lister = TaskLister(kept.store, kept.tasks)
     tasks = [await kept.add(f"t-{number:02d}", number) for number in range(20)]
     for number in (19, 18, 17, *range(1, 14)):

@@ -15,7 +15,7 @@ from aion_core.ports import Reply, TurnStarted
 from aion_core.ports.table import SingleWrite, Table, Write
 from aion_core.stores import keys
 from aion_core.stores.keys import thread_id
-from tests.contract.driven import Conversation
+from tests.contract.driven import DrivenConversation
 from tests.contract.turns import ANSWERS, GRAPHS, Work
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
@@ -73,7 +73,7 @@ class CutTable:
         return getattr(self._table, name)
 
 
-async def held(conversation: Conversation, graph: Any, savers: Savers, *, last_first: bool = False) -> None:
+async def held(conversation: DrivenConversation, graph: Any, savers: Savers, *, last_first: bool = False) -> None:
     """Run the conversation to its end; with `last_first`, answer the last of several interrupts first."""
     while True:
         if isinstance(await conversation.run(graph, savers), Reply):
@@ -83,7 +83,7 @@ async def held(conversation: Conversation, graph: Any, savers: Savers, *, last_f
         await conversation.answer(ANSWERS[question], interrupt_id)
 
 
-async def result(conversation: Conversation, graph: Any, savers: Savers) -> dict[str, Any]:
+async def result(conversation: DrivenConversation, graph: Any, savers: Savers) -> dict[str, Any]:
     """Return the views of the client and the author."""
     config: RunnableConfig = {"configurable": {"thread_id": thread_id(conversation.begun.lease.context)}}
     copy = graph.copy(update={"checkpointer": savers.saver()})
@@ -113,14 +113,14 @@ async def swept(
     name: str, line: Cut, cut: Savers, others: Savers, clock: ManualClock, cost: Any, *, last_first: bool = False
 ) -> tuple[int, Any]:
     """Return the number of cuts, and the failures by cut."""
-    conversation = Conversation.of(await begin(others.tasks, clock))
+    conversation = DrivenConversation.of(await begin(others.tasks, clock))
     graph = GRAPHS[name](Work())
     await held(conversation, graph, others, last_first=last_first)
     right = await result(conversation, graph, others)
     wrong: dict[int, list[str]] = {}
     for at in itertools.count(1):
         first, second = Work(), Work()
-        conversation = Conversation.of(await begin(others.tasks, clock))
+        conversation = DrivenConversation.of(await begin(others.tasks, clock))
         conversation.before_recording = cost(conversation.begun)
         problems: list[str] = []
         line.restart(at)

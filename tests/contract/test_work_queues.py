@@ -31,12 +31,12 @@ PATIENCE = 20
 WAKE_UP = WakeUp(ContextKey("owner", "echo", "c-1"), 1)
 
 
-class Belfry(Protocol):
+class QueueHarness(Protocol):
     """Queue with a recording handler."""
 
     work_queue: WorkQueue
 
-    async def heard(self) -> list[WakeUp]:
+    async def received(self) -> list[WakeUp]:
         """Return the messages since the last call."""
         ...
 
@@ -49,17 +49,17 @@ class Belfry(Protocol):
         ...
 
 
-class MemoryBelfry:
+class MemoryHarness:
     def __init__(self, clock: ManualClock) -> None:
         self.work_queue, self._clock = MemoryWorkQueue(clock), clock
         self._heard: list[WakeUp] = []
         self.work_queue.handled_by(self._hear)
         self.work_queue.open()
 
-    async def heard(self) -> list[WakeUp]:
+    async def received(self) -> list[WakeUp]:
         await asyncio.sleep(0.01)
-        heard, self._heard = self._heard, []
-        return heard
+        received, self._heard = self._heard, []
+        return received
 
     async def let_pass(self, seconds: float) -> None:
         await asyncio.sleep(0.01)
@@ -75,19 +75,19 @@ class MemoryBelfry:
         self._heard.append(wake_up)
 
 
-class SQLiteBelfry:
+class SQLiteHarness:
     def __init__(self, clock: ManualClock, path: Path) -> None:
         self._path, self._clock = path, clock
         self._database = open_queues(path)
         self._queue = SQLiteQueue(self._database, "task", clock)
         self.work_queue = SQLiteWorkQueue(self._queue, at_once=16)
 
-    async def heard(self) -> list[WakeUp]:
-        heard = []
+    async def received(self) -> list[WakeUp]:
+        received = []
         for message in await self._queue.receive(10):
             await self._queue.delete(message)
-            heard.append(wake_up_of(message.body))
-        return heard
+            received.append(wake_up_of(message.body))
+        return received
 
     async def let_pass(self, seconds: float) -> None:
         self._clock.move(seconds)
@@ -106,10 +106,10 @@ class SQLiteBelfry:
 _queues = itertools.count()
 
 
-class SQSBelfry:
+class SQSHarness:
     def __init__(self, stack: Stack, executor: ThreadPoolExecutor) -> None:
         self._client, self._executor = stack.client("sqs"), executor
-        self.url = self._client.create_queue(QueueName=f"bells-{next(_queues)}")["QueueUrl"]
+        self.url = self._client.create_queue(QueueName=f"messages-{next(_queues)}")["QueueUrl"]
         self.work_queue = SQSWorkQueue(AwsClient("sqs", executor, client=self._client), queue_url=self.url)
 
     @property
@@ -117,13 +117,13 @@ class SQSBelfry:
         """Return the hooks of botocore's client."""
         return self._client.meta.events
 
-    async def heard(self) -> list[WakeUp]:
-        heard = []
+    async def received(self) -> list[WakeUp]:
+        received = []
         while messages := (await self._receive()).get("Messages"):
             for message in messages:
                 self._client.delete_message(QueueUrl=self.url, ReceiptHandle=message["ReceiptHandle"])
-                heard.append(wake_up_of(message["Body"]))
-        return heard
+                received.append(wake_up_of(message["Body"]))
+        return received
 
     async def let_pass(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -144,69 +144,69 @@ class SQSBelfry:
 
 
 @pytest_asyncio.fixture
-async def belfry(
+async def harness(
     adapter: Stack | None, clock: ManualClock, tmp_path: Path, request: pytest.FixtureRequest
-) -> AsyncIterator[Belfry]:
+) -> AsyncIterator[QueueHarness]:
     if request.node.callspec.params["adapter"] == "sqlite":
-        in_a_file = SQLiteBelfry(clock, tmp_path / "queues.db")
+        in_a_file = SQLiteHarness(clock, tmp_path / "queues.db")
         yield in_a_file
         in_a_file.close()
     elif adapter is None:
-        belfry = MemoryBelfry(clock)
-        yield belfry
-        belfry.work_queue.close()
+        harness = MemoryHarness(clock)
+        yield harness
+        harness.work_queue.close()
     else:
         with ThreadPoolExecutor(4) as executor:
-            yield SQSBelfry(adapter, executor)
+            yield SQSHarness(adapter, executor)
 
 
 @pytest_asyncio.fixture
-async def sqs(stack: Stack) -> AsyncIterator[SQSBelfry]:
+async def sqs(stack: Stack) -> AsyncIterator[SQSHarness]:
     with ThreadPoolExecutor(4) as executor:
-        yield SQSBelfry(stack, executor)
+        yield SQSHarness(stack, executor)
 
 
-async def until_heard(belfry: Belfry, number: int = 1) -> list[WakeUp]:
+async def until_received(harness: QueueHarness, number: int = 1) -> list[WakeUp]:
     """Return this number of messages as soon as they arrive."""
-    heard: list[WakeUp] = []
+    received: list[WakeUp] = []
     end = time.monotonic() + PATIENCE
-    while len(heard) < number:
-        assert time.monotonic() < end, f"{len(heard)} of {number} bells were heard"
-        heard += await belfry.heard()
-    return heard
+    while len(received) < number:
+        assert time.monotonic() < end, f"{len(received)} of {number} messages were received"
+        received += await harness.received()
+    return received
 
 
 # --- Both ---
 
 
-async def test_message_arrives_with_its_context(belfry: Belfry) -> None:
-    await belfry.work_queue.enqueue(WAKE_UP)
-    assert await until_heard(belfry) == [WAKE_UP]
+async def test_message_arrives_with_its_context(harness: QueueHarness) -> None:
+    await harness.work_queue.enqueue(WAKE_UP)
+    assert await until_received(harness) == [WAKE_UP]
 
 
-async def test_message_may_have_no_fence(belfry: Belfry) -> None:
-    await belfry.work_queue.enqueue(WakeUp(WAKE_UP.context))
-    assert await until_heard(belfry) == [WakeUp(WAKE_UP.context)]
+async def test_message_may_have_no_fence(harness: QueueHarness) -> None:
+    await harness.work_queue.enqueue(WakeUp(WAKE_UP.context))
+    assert await until_received(harness) == [WakeUp(WAKE_UP.context)]
 
 
 @pytest.mark.parametrize("from_thread", [False, True])
-async def test_delayed_message_arrives_after_its_delay(belfry: Belfry, from_thread: bool) -> None:
+async def test_delayed_message_arrives_after_its_delay(harness: QueueHarness, from_thread: bool) -> None:
     if from_thread:
-        await asyncio.to_thread(belfry.work_queue.enqueue_from_thread, WAKE_UP, delay=1.2)
+        await asyncio.to_thread(harness.work_queue.enqueue_from_thread, WAKE_UP, delay=1.2)
     else:
-        await belfry.work_queue.enqueue(WAKE_UP, delay=1.2)
-    await belfry.let_pass(1.1)
-    assert await belfry.heard() == []
+        await harness.work_queue.enqueue(WAKE_UP, delay=1.2)
+    await harness.let_pass(1.1)
+    assert await harness.received() == []
     # SQS counts in whole seconds.
-    await belfry.let_pass(0.9)
-    assert await until_heard(belfry) == [WAKE_UP]
+    await harness.let_pass(0.9)
+    assert await until_received(harness) == [WAKE_UP]
 
 
-async def test_thread_enqueues_during_blocked_event_loop(belfry: Belfry) -> None:
+async def test_thread_enqueues_during_blocked_event_loop(harness: QueueHarness) -> None:
     """The heartbeat's thread enqueues messages, and an agent may block the loop."""
     with ThreadPoolExecutor(1) as threads:
-        threads.submit(belfry.work_queue.enqueue_from_thread, WAKE_UP).result(PATIENCE)
-    assert await until_heard(belfry) == [WAKE_UP]
+        threads.submit(harness.work_queue.enqueue_from_thread, WAKE_UP).result(PATIENCE)
+    assert await until_received(harness) == [WAKE_UP]
 
 
 @pytest.mark.parametrize(
@@ -225,28 +225,28 @@ async def test_thread_enqueues_during_blocked_event_loop(belfry: Belfry) -> None
     ],
     ids=ascii,
 )
-async def test_ids_may_have_any_character(belfry: Belfry, odd: str) -> None:
+async def test_ids_may_have_any_character(harness: QueueHarness, odd: str) -> None:
     wake_up = WakeUp(ContextKey(odd, f"{odd}-agent", f"{odd}-context"), 7)
-    await belfry.work_queue.enqueue(wake_up)
-    assert await until_heard(belfry) == [wake_up]
+    await harness.work_queue.enqueue(wake_up)
+    assert await until_received(harness) == [wake_up]
 
 
-async def test_concurrent_messages_all_arrive(belfry: Belfry) -> None:
+async def test_concurrent_messages_all_arrive(harness: QueueHarness) -> None:
     three = [WakeUp(WAKE_UP.context, n) for n in range(3)]
-    await asyncio.gather(*(belfry.work_queue.enqueue(wake_up) for wake_up in three))
-    heard = await until_heard(belfry, 3)
-    assert sorted(wake_up.fence for wake_up in heard) == [0, 1, 2]
+    await asyncio.gather(*(harness.work_queue.enqueue(wake_up) for wake_up in three))
+    received = await until_received(harness, 3)
+    assert sorted(wake_up.fence for wake_up in received) == [0, 1, 2]
 
 
-async def test_repeated_message_arrives_twice(belfry: Belfry) -> None:
+async def test_repeated_message_arrives_twice(harness: QueueHarness) -> None:
     """A message dropped as a repeat might be the important one."""
-    await belfry.work_queue.enqueue(WAKE_UP)
-    await belfry.work_queue.enqueue(WAKE_UP)
-    assert await until_heard(belfry, 2) == [WAKE_UP, WAKE_UP]
+    await harness.work_queue.enqueue(WAKE_UP)
+    await harness.work_queue.enqueue(WAKE_UP)
+    assert await until_received(harness, 2) == [WAKE_UP, WAKE_UP]
 
 
-async def test_unreachable_queue_is_unavailable(belfry: Belfry) -> None:
-    work_queue = belfry.cut_off()
+async def test_unreachable_queue_is_unavailable(harness: QueueHarness) -> None:
+    work_queue = harness.cut_off()
     with pytest.raises(StoreUnavailable):
         await work_queue.enqueue(WAKE_UP)
     with pytest.raises(StoreUnavailable):
@@ -259,7 +259,7 @@ async def test_unreachable_queue_is_unavailable(belfry: Belfry) -> None:
 @pytest.mark.parametrize(
     ("delay", "seconds"), [(0, 0), (-1, 0), (0.1, 1), (30, 30), (29.2, 30), (899.5, 900), (900, 900), (1e9, 900)]
 )
-async def test_sqs_delay_is_rounded_and_limited(sqs: SQSBelfry, delay: float, seconds: int) -> None:
+async def test_sqs_delay_is_rounded_and_limited(sqs: SQSHarness, delay: float, seconds: int) -> None:
     sent: list[int] = []
     sqs.events.register(
         "provide-client-params.sqs.SendMessage", lambda params, **_: sent.append(params["DelaySeconds"])
@@ -281,12 +281,12 @@ async def test_sqs_delay_is_rounded_and_limited(sqs: SQSBelfry, delay: float, se
         ("InvalidMessageContents", StoreError),
     ],
 )
-async def test_sqs_error_raises_matching_error(sqs: SQSBelfry, code: str, error: type[StoreError]) -> None:
-    class Answer:
+async def test_sqs_error_raises_matching_error(sqs: SQSHarness, code: str, error: type[StoreError]) -> None:
+    class FakeAnswer:
         status_code = 400
 
     sqs.events.register(
-        "before-call.sqs.SendMessage", lambda **_: (Answer(), {"Error": {"Code": code}, "ResponseMetadata": {}})
+        "before-call.sqs.SendMessage", lambda **_: (FakeAnswer(), {"Error": {"Code": code}, "ResponseMetadata": {}})
     )
     with pytest.raises(StoreError) as raised:
         await sqs.work_queue.enqueue(WAKE_UP)

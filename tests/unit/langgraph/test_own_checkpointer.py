@@ -15,7 +15,7 @@ from aion.langgraph.stream import emit_message
 from aion_core.agents.langgraph.agent import FORGOTTEN, LangGraphAgent
 from aion_core.errors import AgentFailed
 from aion_core.ports import Agent, Reply, TurnRequest
-from tests.contract.driven import Conversation
+from tests.contract.driven import DrivenConversation
 from tests.support.clock import ManualClock
 from tests.support.savers import begin, memory_savers, taken_over
 from tests.support.service import http, parts, send
@@ -118,7 +118,7 @@ def charges(saver: Any, ran: list[str], *, emits: bool, dies: list[bool]) -> Any
 async def test_a_turn_whose_memory_is_gone_with_its_process_does_not_run_its_nodes_again(emits: bool) -> None:
     clock, ran = ManualClock(), list[str]()
     savers = memory_savers(clock)
-    turn = Conversation.of(await begin(savers.tasks, clock))
+    turn = DrivenConversation.of(await begin(savers.tasks, clock))
     with pytest.raises(Died):
         await turn.run(charges(InMemorySaver(), ran, emits=emits, dies=[True]), savers)
     turn.taken_over(await taken_over(savers, clock, turn.begun))
@@ -131,7 +131,7 @@ async def test_a_turn_whose_memory_is_gone_with_its_process_does_not_run_its_nod
 async def test_a_turn_that_died_before_anything_was_kept_begins_where_the_checkpointer_lasts() -> None:
     clock, ran = ManualClock(), list[str]()
     savers = memory_savers(clock)
-    turn = Conversation.of(await begin(savers.tasks, clock))
+    turn = DrivenConversation.of(await begin(savers.tasks, clock))
     turn.taken_over(await taken_over(savers, clock, turn.begun))
     assert isinstance(await turn.run(charges(Lasting(InMemorySaver()), ran, emits=True, dies=[]), savers), Reply)
     assert ran == ["charge"]
@@ -140,7 +140,7 @@ async def test_a_turn_that_died_before_anything_was_kept_begins_where_the_checkp
 async def test_a_turn_goes_on_where_its_checkpointer_has_lasted() -> None:
     clock, ran, threads = ManualClock(), list[str](), InMemorySaver()
     savers = memory_savers(clock)
-    turn = Conversation.of(await begin(savers.tasks, clock))
+    turn = DrivenConversation.of(await begin(savers.tasks, clock))
     with pytest.raises(Died):
         await turn.run(charges(Lasting(threads), ran, emits=True, dies=[True]), savers)
     turn.taken_over(await taken_over(savers, clock, turn.begun))
