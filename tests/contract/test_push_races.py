@@ -117,7 +117,7 @@ async def test_answer_with_concurrent_config_is_refused(here: Pushes, there: Pus
 
 
 @pytest.mark.parametrize("what", ["somebody else begins to listen", "the task ends"])
-async def test_message_with_config_reads_task_again(here: Pushes, there: Pushes, tasks: Faults, what: str) -> None:
+async def test_outdated_message_with_config_is_refused(here: Pushes, there: Pushes, tasks: Faults, what: str) -> None:
     turn = await here.chat.starts("m-1")
     more = replace(await here.chat.more(turn.head, "m-2"), push=a_config("p-2"))
     tasks.meanwhile(listens(there) if what.startswith("somebody") else lambda: there.chat.ends(turn))
