@@ -115,11 +115,11 @@ from aion_core.ports.webhooks import (
     Delivered,
     Notification,
     PostOutcome,
+    PostRefused,
     Render,
     Unreachable,
     WebhookClient,
     WebhookGone,
-    WebhookRejected,
     WebhookRequest,
 )
 
@@ -183,6 +183,7 @@ __all__ = [
     "Paused",
     "Place",
     "PostOutcome",
+    "PostRefused",
     "PushConfig",
     "PushConfigs",
     "PushEvents",
@@ -210,7 +211,6 @@ __all__ = [
     "WakeUp",
     "WebhookClient",
     "WebhookGone",
-    "WebhookRejected",
     "WebhookRequest",
     "WhenBusy",
     "WorkQueue",

@@ -176,7 +176,7 @@ class PushConfigs(Protocol):
         """Remove the event's timer: every webhook has passed it. A repeat changes nothing."""
         ...
 
-    async def unsubscribe(self, head: Head) -> None:
+    async def clear_subscribers(self, head: Head) -> None:
         """Note that the task has no config any more, unless one was stored since `head` was read."""
         ...
 

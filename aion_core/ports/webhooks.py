@@ -53,7 +53,7 @@ class WebhookGone:
 
 
 @dataclass(frozen=True, slots=True)
-class WebhookRejected:
+class PostRefused:
     """The receiver answered otherwise: a redirect, which is not followed, is such an answer too."""
 
     status: int
@@ -76,7 +76,7 @@ class Blocked:
     reason: str
 
 
-PostOutcome = Delivered | WebhookGone | WebhookRejected | Unreachable | Blocked
+PostOutcome = Delivered | WebhookGone | PostRefused | Unreachable | Blocked
 
 
 class WebhookClient(Protocol):

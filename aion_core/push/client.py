@@ -15,9 +15,9 @@ from aion_core.ports import (
     Clock,
     Delivered,
     PostOutcome,
+    PostRefused,
     Unreachable,
     WebhookGone,
-    WebhookRejected,
 )
 from aion_core.push.pinned_transport import PinnedTransport, Resolver, look_up
 from aion_core.push.ssrf import WebhookPolicy, check_url
@@ -94,7 +94,7 @@ class PinnedWebhookClient:
             return Delivered()
         if response.status_code == _GONE:
             return WebhookGone()
-        return WebhookRejected(
+        return PostRefused(
             response.status_code, retry_after(response.headers.get("Retry-After", ""), self._clock.now())
         )
 

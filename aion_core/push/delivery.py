@@ -27,6 +27,7 @@ from aion_core.ports import (
     NullMetrics,
     Numbered,
     PostOutcome,
+    PostRefused,
     PushConfigs,
     PushQueue,
     PushWakeUp,
@@ -37,7 +38,6 @@ from aion_core.ports import (
     Unreachable,
     WebhookClient,
     WebhookGone,
-    WebhookRejected,
 )
 from aion_core.push import schedule
 from aion_core.push.attempts import DeliveryAttempts
@@ -114,7 +114,7 @@ class PushDelivery:
             if not ready:
                 await self._settle(task, deliveries, passed)
                 if not deliveries and head.push_events is not None:
-                    await self._configs.unsubscribe(head)
+                    await self._configs.clear_subscribers(head)
                 if not number:
                     await self._enqueue_retry(task, deliveries, now)
                 return
@@ -277,7 +277,7 @@ class PushDelivery:
 
 def _reason(outcome: PostOutcome) -> str:
     match outcome:
-        case WebhookRejected(status=status):
+        case PostRefused(status=status):
             return f"HTTP {status}"
         case WebhookGone():
             return "HTTP 410"

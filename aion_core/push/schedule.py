@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
-from aion_core.ports import Delivery, ExpiredPushTimer, PostOutcome, WebhookRejected
+from aion_core.ports import Delivery, ExpiredPushTimer, PostOutcome, PostRefused
 
 RETRY_SECONDS = (5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 36_000.0)
 """Delays after each failed attempt: 28 hours in all, as Standard Webhooks advises."""
@@ -26,7 +26,7 @@ def delay(
     if tries >= len(retry_seconds):
         return None
     seconds = retry_seconds[tries] * (1 + JITTER * chance)
-    if isinstance(outcome, WebhookRejected) and outcome.retry_after is not None:
+    if isinstance(outcome, PostRefused) and outcome.retry_after is not None:
         seconds = max(seconds, min(outcome.retry_after, LONGEST_SECONDS))
     return timedelta(seconds=seconds)
 

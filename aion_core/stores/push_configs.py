@@ -232,8 +232,8 @@ class TablePushConfigs:
         # Refused if the event has expired.
         await self._write(Update(keys.event_key(task, generation), Change(remove=timers.NO_TIMER, only_if=Exists())))
 
-    async def unsubscribe(self, head: Head) -> None:
-        """See `ports.PushConfigs.unsubscribe`."""
+    async def clear_subscribers(self, head: Head) -> None:
+        """See `ports.PushConfigs.clear_subscribers`."""
         # Refused if there is a new config, or the task has expired.
         await self._write(Update(keys.head_key(head.key), heads.without_subscribers(head, heads.deserted(head))))
 

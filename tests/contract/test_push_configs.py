@@ -214,7 +214,7 @@ async def test_unsubscribed_task_sets_no_timers(push: Pushes) -> None:
     await push.configs.delete(push.key(), "p-1")
     before = await push.chat.head("t-m-1")
     for _ in range(2):
-        await push.configs.unsubscribe(before)
+        await push.configs.clear_subscribers(before)
     for generation in (1, 2):
         await push.configs.clear(push.key(), generation)
     head = await push.chat.store.append(begun.lease, begun.head, push.chat.says(begun.head))
@@ -233,7 +233,7 @@ async def test_unsubscribe_keeps_new_config(push: Pushes) -> None:
     before = await push.chat.head("t-m-1")
     await push.configs.clear(push.key(), 2)
     await push.configs.put(push.key(), a_config("p-2"))
-    await push.configs.unsubscribe(before)
+    await push.configs.clear_subscribers(before)
     await push.chat.store.append(begun.lease, begun.head, push.chat.says(begun.head))
     assert await push.events_with_timers() == {3}
 
@@ -241,7 +241,7 @@ async def test_unsubscribe_keeps_new_config(push: Pushes) -> None:
 async def test_unsubscribe_of_missing_task_stores_nothing(push: Pushes) -> None:
     head = (await starts(push)).head
     gone = replace(head, key=push.key("t-never"), push_epoch=1)
-    await push.configs.unsubscribe(gone)
+    await push.configs.clear_subscribers(gone)
     assert await push.chat.store.head(gone.key) is None
 
 

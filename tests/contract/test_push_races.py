@@ -131,7 +131,7 @@ async def test_append_during_unsubscribe_succeeds(here: Pushes, there: Pushes, t
     await here.configs.put(here.key(), a_config())
     await here.configs.delete(here.key(), "p-1")
     known = await here.chat.head("t-m-1")
-    tasks.meanwhile(lambda: there.configs.unsubscribe(known))
+    tasks.meanwhile(lambda: there.configs.clear_subscribers(known))
     head = await here.chat.store.append(turn.lease, known, here.chat.says(known))
     assert (head.generation, head.push_events) == (3, None)
     assert await here.events_with_timers() == set()

@@ -44,7 +44,7 @@ PUSH_OPERATIONS = {
     "delete": "register",
     "claim": "push_claim",
     "clear": "push_clear",
-    "unsubscribe": "push_clear",
+    "clear_subscribers": "push_clear",
     "claim_expired": "push_sweep",
     "overdue": "push_overdue",
     "deliveries": "push_read",

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aion_core.ports import Delivered, PostOutcome, Unreachable, WebhookGone, WebhookRejected
+from aion_core.ports import Delivered, PostOutcome, PostRefused, Unreachable, WebhookGone
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -34,7 +34,7 @@ def slow(world: "World", headers: Mapping[str, str]) -> Answer:
 def flaky(world: "World", headers: Mapping[str, str]) -> Answer:
     """Takes what it is told the third time."""
     tries = sum(post.id == headers["id"] for post in world.history.posts)
-    return Answer(Delivered() if tries >= 2 else WebhookRejected(500))
+    return Answer(Delivered() if tries >= 2 else PostRefused(500))
 
 
 def forgetful(world: "World", headers: Mapping[str, str]) -> Answer:
@@ -45,7 +45,7 @@ def forgetful(world: "World", headers: Mapping[str, str]) -> Answer:
 
 def busy(world: "World", headers: Mapping[str, str]) -> Answer:
     """Asks for more patience than the schedule has, once."""
-    return Answer(Delivered() if world.history.posts else WebhookRejected(429, retry_after=70.0))
+    return Answer(Delivered() if world.history.posts else PostRefused(429, retry_after=70.0))
 
 
 def down(world: "World", headers: Mapping[str, str]) -> Answer:

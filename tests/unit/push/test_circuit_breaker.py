@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from aion_core.ports import Blocked, Delivered, PostOutcome, Unreachable, WebhookGone, WebhookRejected
+from aion_core.ports import Blocked, Delivered, PostOutcome, PostRefused, Unreachable, WebhookGone
 from aion_core.push.attempts import SKIPPED
 from aion_core.push.circuit_breaker import FAILURES_TO_OPEN, MAX_RECEIVERS, OPEN_SECONDS, SLOW_SECONDS, CircuitBreaker
 from tests.support.receiver import Behaviour, Post, answers, receiving
@@ -47,7 +47,7 @@ def test_circuit_of_other_receivers_stays_closed(owner: str, url: str) -> None:
 
 @pytest.mark.parametrize(
     ("outcome", "seconds"),
-    [(Delivered(), 19.0), (WebhookGone(), 19.0), (WebhookRejected(500), 0.1), (Unreachable("no connection"), SLOW_SECONDS - 0.1), (Blocked("why"), 0.0)],
+    [(Delivered(), 19.0), (WebhookGone(), 19.0), (PostRefused(500), 0.1), (Unreachable("no connection"), SLOW_SECONDS - 0.1), (Blocked("why"), 0.0)],
 )  # fmt: skip
 def test_success_or_fast_failure_resets_count(outcome: PostOutcome, seconds: float) -> None:
     breaker = CircuitBreaker()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aion_core.ports import Blocked, Delivered, PostOutcome, Unreachable, WebhookGone, WebhookRejected
+from aion_core.ports import Blocked, Delivered, PostOutcome, PostRefused, Unreachable, WebhookGone
 from aion_core.push.client import PinnedWebhookClient, retry_after
 from aion_core.push.ssrf import WebhookPolicy
 from tests.support.clock import ManualClock
@@ -65,18 +65,18 @@ async def test_post_arrives_unchanged() -> None:
         (answers(200, b"thanks"), Delivered()),
         (answers(202), Delivered()),
         (answers(410), WebhookGone()),
-        (answers(400), WebhookRejected(400)),
-        (answers(404), WebhookRejected(404)),
-        (answers(429, Retry_After="30"), WebhookRejected(429, 30.0)),
-        (answers(503, Retry_After="soon"), WebhookRejected(503)),
-        (answers(500, b"x" * 10_000), WebhookRejected(500)),
-        (answers(304), WebhookRejected(304)),
+        (answers(400), PostRefused(400)),
+        (answers(404), PostRefused(404)),
+        (answers(429, Retry_After="30"), PostRefused(429, 30.0)),
+        (answers(503, Retry_After="soon"), PostRefused(503)),
+        (answers(500, b"x" * 10_000), PostRefused(500)),
+        (answers(304), PostRefused(304)),
         (dies, Unreachable("the answer is not HTTP, or the connection ended before it")),
         (talks_nonsense, Unreachable("the answer is not HTTP, or the connection ended before it")),
         (drips(b"HTTP/1.1 200 OK\r\nX-Long: ", 0.001), Unreachable("no answer in time")),
         (drips(b"", 0.001), Unreachable("no answer in time")),
         (drips(OK, 0.01), Delivered()),
-        (drips(b"HTTP/1.1 500 No\r\nTransfer-Encoding: chunked\r\n\r\n", 0.01), WebhookRejected(500)),
+        (drips(b"HTTP/1.1 500 No\r\nTransfer-Encoding: chunked\r\n\r\n", 0.01), PostRefused(500)),
     ],
 )  # fmt: skip
 async def test_post_returns_outcome_of_answer(behaviour: Behaviour, outcome: PostOutcome) -> None:
@@ -125,7 +125,7 @@ async def test_only_start_of_large_body_is_read() -> None:
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 async def test_redirect_is_failure_and_not_followed(status: int) -> None:
     async with receiving() as inner, receiving(redirects(status, inner.url())) as receiver:
-        assert await posted(receiver) == WebhookRejected(status)
+        assert await posted(receiver) == PostRefused(status)
     assert inner.connections == 0
 
 

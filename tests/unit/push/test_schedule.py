@@ -16,10 +16,10 @@ from aion_core.ports import (
     Delivered,
     ExpiredPushTimer,
     PostOutcome,
+    PostRefused,
     PushConfig,
     PushWakeUp,
     TaskKey,
-    WebhookRejected,
 )
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.push import schedule
@@ -67,7 +67,7 @@ class Receivers:
         """See `ports.WebhookClient.post`."""
         self.tries[url] += 1
         if self.clock.now() < self.up_at:
-            return WebhookRejected(503)
+            return PostRefused(503)
         self.told.setdefault(url, (self.clock.now() - self.up_at).total_seconds())
         return Delivered()
 
