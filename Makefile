@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test test-engines test-deep mutants replay check lint format package-check bench bench-dev message-path lock cost sam-local smoke clean
+.PHONY: help dev test test-engines test-deep mutants replay check lint format package-check bench bench-dev message-path lock figures cost sam-local smoke clean
 
 help: ## Say what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -70,6 +70,9 @@ bench-dev: $(VENV)/.tests ## Measure how long `aion dev` takes to start, and to 
 
 message-path: $(VENV)/.tests ## List the files that one streamed message passes through (STORE=memory or dynamodb)
 	@$(VENV)/bin/python -m tests.bench.message_path --store $(or $(STORE),memory)
+
+figures: $(VENV)/.tests ## Print figures of the code base: lines, prose, class names, small files
+	@$(VENV)/bin/python -m infra.figures
 
 cost: $(VENV)/.tests ## Count what things cost, on the emulated stack, and write docs/cost.md
 	@$(VENV)/bin/python -m infra.cost

@@ -29,7 +29,7 @@ async def answer(record: SQSRecord, lambda_context: LambdaContext) -> None:
     wake_up = wake_up_of(record.body)
     log.note(context_id=wake_up.context.context_id, agent=wake_up.context.agent)
     left = timedelta(milliseconds=lambda_context.get_remaining_time_in_millis())
-    await worker.answer(wake_up, until=datetime.now(UTC) + left)
+    await worker.handle(wake_up, until=datetime.now(UTC) + left)
 
 
 def handler(event: dict[str, Any], context: LambdaContext, answer: Answer = answer) -> PartialItemFailureResponse:

@@ -338,7 +338,7 @@ def _patch(task: Task, buffered: Message | None) -> list[Emission]:
     ]
 
 
-_ENDS = lifecycle.RESTING
+_ENDS = lifecycle.TERMINAL_OR_INTERRUPTED
 """How an author's Task may say that the turn ended; an outbox Task that says FAILED ends FAILED."""
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from aion_core.aws.client import AwsClient, NoSuchObject
 from aion_core.errors import StoreError, StoreUnavailable
-from aion_core.ports.erasure import ObjectVersion, VersionPage
+from aion_core.ports.payloads import ObjectVersion, VersionPage
 from aion_core.ports.table import WriteRefused
 
 _MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+(; ?[\w.+-]+=[\w.+-]+)*", re.ASCII)
@@ -73,13 +73,13 @@ class S3Blobs:
 
 
 class S3ObjectVersions:
-    """`ports.erasure.ObjectVersions` on S3."""
+    """`ports.payloads.ObjectVersions` on S3."""
 
     def __init__(self, s3: AwsClient, *, bucket: str) -> None:
         self._s3, self._bucket = s3, bucket
 
     async def page(self, prefix: str, *, after: Any = None) -> VersionPage:
-        """See `ports.erasure.ObjectVersions.page`."""
+        """See `ports.payloads.ObjectVersions.page`."""
         answer = await self._s3("list_object_versions", Bucket=self._bucket, Prefix=prefix, **(after or {}))
         versions = [_version(each, is_marker=False) for each in answer.get("Versions", ())]
         versions += [_version(each, is_marker=True) for each in answer.get("DeleteMarkers", ())]
@@ -89,7 +89,7 @@ class S3ObjectVersions:
         return VersionPage(versions, following)
 
     async def delete(self, versions: Sequence[tuple[str, str]]) -> None:
-        """See `ports.erasure.ObjectVersions.delete`."""
+        """See `ports.payloads.ObjectVersions.delete`."""
         objects = [{"Key": name, "VersionId": version_id} for name, version_id in versions]
         request = {"Objects": objects, "Quiet": True}
         answer = await self._s3("delete_objects", Bucket=self._bucket, Delete=request)

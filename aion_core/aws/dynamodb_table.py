@@ -6,7 +6,7 @@ from typing import Any
 from aion_core.aws.client import AwsClient
 from aion_core.aws.expressions import Placeholders, decoded_item, encoded_key, write_parameters
 from aion_core.ports.schema import ITEMS, TTL_ATTRIBUTE
-from aion_core.ports.table import PARTITION, SORT, Check, Condition, Index, Item, Key, Page, SingleWrite, Write
+from aion_core.ports.table import PARTITION, SORT, Condition, ConditionCheck, Index, Item, Key, Page, SingleWrite, Write
 
 _RETURN_VALUES = {"Update": "ALL_NEW", "Delete": "ALL_OLD"}
 
@@ -113,7 +113,7 @@ class DynamoDBTable:
         return _item(await self._calls(f"{kind.lower()}_item", **parameters), "Attributes")
 
     async def delete_all(self, keys: Sequence[Key]) -> Sequence[Key]:
-        """See `ports.erasure.ErasableTable.delete_all`."""
+        """See `ports.table.ErasableTable.delete_all`."""
         requests = [{"DeleteRequest": {"Key": encoded_key(key)}} for key in keys]
         answer = await self._calls("batch_write_item", RequestItems={self._name: requests})
         left = answer.get("UnprocessedItems", {}).get(self._name, [])
@@ -126,7 +126,7 @@ class DynamoDBTable:
 
     async def transact(self, writes: Sequence[Write], *, token: str = "") -> None:
         """See `ports.table.Table.transact`."""
-        if len(writes) == 1 and not token and not isinstance(writes[0], Check):
+        if len(writes) == 1 and not token and not isinstance(writes[0], ConditionCheck):
             await self.write(writes[0])  # half the price of a transaction
             return
         actions = [{kind: parameters} for kind, parameters in (write_parameters(self._name, each) for each in writes)]

@@ -11,8 +11,8 @@ from aion_core.ports.table import (
     AtMost,
     Both,
     Change,
-    Check,
     Condition,
+    ConditionCheck,
     Delete,
     Either,
     Equals,
@@ -195,7 +195,7 @@ def write_parameters(table: str, write: Write) -> tuple[str, dict[str, Any]]:
                 parameters["UpdateExpression"] = expression
         case Delete(key, only_if):
             kind, parameters["Key"] = "Delete", encoded_key(key)
-        case Check(key, only_if):
+        case ConditionCheck(key, only_if):
             kind, parameters["Key"] = "ConditionCheck", encoded_key(key)
     if only_if is not None:
         parameters["ConditionExpression"] = placeholders.condition(only_if)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
 from aion_core.ports import Clock
-from aion_core.tasks.call import TimeUp
+from aion_core.tasks.call import Deadline
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class Background:
         self._sweep, self._clock = sweep, clock
         self.consumers: Sequence[Consumer] = ()
         """The consumers of the queues; empty where messages are handled as they are sent."""
-        self.time_up = TimeUp()
+        self.deadline = Deadline()
         """The end of the turns that run; a server that is told to stop sets its own before it serves."""
 
     async def run(self) -> None:

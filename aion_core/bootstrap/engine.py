@@ -16,7 +16,7 @@ from aion_core.bootstrap.stores import Stores, build_stores
 from aion_core.clock import SystemClock
 from aion_core.ports import Agent, Clock, Limits, PushWakeUp, WakeUp
 from aion_core.settings import Settings
-from aion_core.tasks.history import ContextHistory
+from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.runner import TaskRunner, Worker
 from aion_core.tasks.sweep import Sweep
 
@@ -58,7 +58,7 @@ def build_engine(settings: Settings, operations: Operations) -> Engine:
         lease_seconds=settings.lease_seconds,
         max_tries=settings.max_tries,
         reveal_errors=settings.reveal_errors,
-        history=ContextHistory(stores.tasks, stores.task_list),
+        conversations=Conversations(stores.tasks, stores.task_list),
         replies={agent_id: config.reply for agent_id, config in configs.items()},
         answers={agent_id: config.answer for agent_id, config in configs.items()},
         metrics=operations.metrics,
@@ -84,7 +84,7 @@ def _background(settings: Settings, stores: Stores, worker: Worker, clock: Clock
         # For the line about a failure, too, which is written outside of the block.
         log.note(context_id=wake_up.context.context_id, agent=wake_up.context.agent)
         with log.request(str(uuid4())):
-            await operations.flushed(worker.answer(wake_up, time_up=background.time_up))
+            await operations.flushed(worker.handle(wake_up, deadline=background.deadline))
 
     async def deliver(wake_up: PushWakeUp) -> None:
         log.note(task_id=wake_up.task.task_id)

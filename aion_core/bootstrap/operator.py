@@ -9,8 +9,9 @@ from aion_core.bootstrap.stores import BLOBS_FILE, QUEUES_FILE, TABLE_FILE, buil
 from aion_core.clock import SystemClock
 from aion_core.errors import ConfigurationError
 from aion_core.ports import Agent, ApiKeys, Clock, PushConfigs, PushQueue, TaskList, TaskStore
-from aion_core.ports.erasure import ErasableTable, ObjectVersions
+from aion_core.ports.payloads import ObjectVersions
 from aion_core.ports.queues import DeadLetters
+from aion_core.ports.table import ErasableTable
 from aion_core.settings import Settings
 from aion_core.stores.api_keys import TableApiKeys
 from aion_core.stores.inspection import Inspection

@@ -162,9 +162,9 @@ def _operator(deployment: Deployment) -> "Operator":
 
 
 async def _cancel(operator: "Operator", head: "Head") -> None:
-    from aion_core.tasks.call import Call
+    from aion_core.tasks.call import CallContext
 
-    await operator.service.cancel(Call(head.key.owner, head.context.agent), head.key.task_id)
+    await operator.service.cancel(CallContext(head.key.owner, head.context.agent), head.key.task_id)
 
 
 async def _seen(operator: "Operator", task_id: str, owner: str, *, scan: bool, content: bool) -> list[Seen]:
@@ -196,7 +196,7 @@ async def _expired(operator: "Operator", limit: int) -> "list[Head]":
     heads = []
     for timer in await operator.tasks.expired_timers(limit=limit):
         seen = await operator.inspection.context(timer.context)
-        at_work = (seen.record.at_work or seen.record.interrupted) if seen is not None else None
+        at_work = (seen.record.active_task or seen.record.interrupted) if seen is not None else None
         head = await operator.tasks.head(TaskKey(timer.context.owner, at_work)) if at_work else None
         heads += [head] if head is not None else []
     return heads

@@ -71,7 +71,7 @@ def of_context(seen: "ContextStatus | None", now: datetime) -> tuple[str, bool]:
     record = seen.record
     turn = turn_to_begin(record, int(now.timestamp() * 1000))
     if isinstance(turn, LeaseHeld):
-        return f"Task {record.at_work} is at work, and its lease lives: nothing is to be done now.", False
+        return f"Task {record.active_task} is at work, and its lease lives: nothing is to be done now.", False
     if turn is not None and record.running is not None:
         return f"The worker of task {turn.task_id} is gone (begun {turn.tries} times): a bell has it taken over.", True
     if turn is not None:

@@ -176,16 +176,16 @@ class _Worker:
         import uvicorn
 
         from aion_core.dev.requests import RequestLines
-        from aion_core.tasks.call import TimeUp
+        from aion_core.tasks.call import Deadline
         from aion_core.web.middleware import LoopbackOnly
         from aion_core.web.request_context import TIME_UP
 
         loop = asyncio.get_running_loop()
-        ends = TimeUp(grace=TURN_GRACE)
+        ends = Deadline(grace=TURN_GRACE)
         if self._stack is not None:
             self._answer_turns = task_function_on(loop, ends)
         if self._background is not None:
-            self._background.time_up = ends
+            self._background.deadline = ends
         loop.set_exception_handler(_log_unhandled)
         inner = LoopbackOnly(app)
         streams_end = asyncio.Event()
@@ -298,7 +298,7 @@ def task_function_on(loop: asyncio.AbstractEventLoop, ends: Any) -> Callable[[An
     """
     from aion_core import log
     from aion_core.bootstrap import wake_up_of
-    from aion_core.tasks.call import TimeUp
+    from aion_core.tasks.call import Deadline
     from handlers import run_task
 
     async def on_loop(record: Any, lambda_context: Any) -> None:
@@ -306,8 +306,8 @@ def task_function_on(loop: asyncio.AbstractEventLoop, ends: Any) -> Callable[[An
         wake_up = wake_up_of(record.body)
         log.note(context_id=wake_up.context.context_id, agent=wake_up.context.agent)
         until = datetime.now(UTC) + timedelta(milliseconds=lambda_context.get_remaining_time_in_millis())
-        time_up = TimeUp(until, now=ends.now, grace=ends.grace, leave=ends.leave)
-        await run_task.worker.answer(wake_up, time_up=time_up)
+        deadline = Deadline(until, now=ends.now, grace=ends.grace, leave=ends.leave)
+        await run_task.worker.handle(wake_up, deadline=deadline)
 
     async def answer(record: Any, lambda_context: Any) -> None:
         turn = asyncio.run_coroutine_threadsafe(on_loop(record, lambda_context), loop)

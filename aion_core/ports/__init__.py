@@ -1,7 +1,7 @@
-"""Every seam of aion, one Protocol each: what the core needs from outside, and what it is promised.
+"""Ports: a Protocol for each outside dependency of the core, with its promises.
 
-An adapter need not inherit anything. One contract suite (`tests/contract`) runs over each adapter of a port, and a
-promise made here has its test there.
+Adapters implement a Protocol without inheriting from it. The contract tests (`tests/contract`) check these promises for
+each adapter.
 """
 
 from aion_core.ports.agent import (
@@ -26,12 +26,6 @@ from aion_core.ports.agent import (
 from aion_core.ports.api_keys import (
     ApiKeys,
     KeyRecord,
-)
-from aion_core.ports.blobs import (
-    Blobs,
-)
-from aion_core.ports.cipher import (
-    Cipher,
 )
 from aion_core.ports.clock import (
     Clock,
@@ -60,6 +54,10 @@ from aion_core.ports.observability import (
     SpanKind,
     Traces,
 )
+from aion_core.ports.payloads import (
+    Blobs,
+    Cipher,
+)
 from aion_core.ports.push import (
     MAX_PUSH_CONFIGS,
     Claim,
@@ -76,7 +74,7 @@ from aion_core.ports.queues import (
     WorkQueue,
 )
 from aion_core.ports.task_list import (
-    Place,
+    ListCursor,
     TaskFilter,
     TaskList,
 )
@@ -165,6 +163,7 @@ __all__ = [
     "Lease",
     "LeaseHeld",
     "Limits",
+    "ListCursor",
     "Log",
     "LongTermMemory",
     "MemoryItem",
@@ -181,7 +180,6 @@ __all__ = [
     "OpenStream",
     "OpenTask",
     "Paused",
-    "Place",
     "PostOutcome",
     "PostRefused",
     "PushConfig",

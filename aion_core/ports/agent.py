@@ -1,4 +1,4 @@
-"""An agent: what it is asked, what it may say, and how its turn ends."""
+"""Agent port: the input of a turn, its emissions, and its endings."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -10,55 +10,56 @@ from aion_core.ports.tasks import ContextKey, Numbered, Turn
 from aion_core.protocol.types import Artifact, Message, Task, TaskState
 
 History = Callable[[int, str | None], Awaitable[Sequence[Message]]]
-"""Returns the last so many messages of a context, oldest first; with a messageId, those before that message."""
+"""Returns the last `limit` messages of a context, oldest first; with a messageId, those before that message."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnRequest:
-    """What an agent is given for one turn."""
+    """Input of one turn."""
 
     context: ContextKey
     turn: Turn
     fence: int
     task: Task
-    """The task as it stands, the message included."""
+    """The task, including the message."""
     message: Message
-    """The inbound message, whole."""
+    """The client's message."""
     request: Mapping[str, Any] = field(default_factory=dict)
-    """The request's metadata: distribution, network, trace (R51)."""
+    """The request's metadata: distribution, network, trace."""
     recorded: Sequence[Numbered] = ()
-    """What an earlier try of this turn has recorded already."""
+    """The events recorded by earlier tries of this turn."""
     drain: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the runner's time is nearly up: end as Paused at the next step boundary, if there is such a thing."""
+    """Set near the runner's deadline: the agent should end as Paused at its next step boundary, if it has steps."""
     history: History | None = None
-    """Reads what was said in the context before this turn; None where only the task is at hand."""
+    """Reads the context's messages before this turn; None without a store."""
     before: Callable[[], Task | None] = lambda: None
-    """Tells how the task stood before the message, with what it asked; None where the message has made it."""
+    """Returns the task before the message, with its interrupts; None if the message created the task."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Text as the model speaks it; `message_id` tells one model call from the next (R63)."""
+    """Text of a model call as it streams."""
 
     text: str
     message_id: str
+    """Identifies the model call."""
     breaks_off: bool = False
-    """Whether nothing more comes of the message, which is not whole: its call has raised. There is no text then."""
+    """True if the model call failed: the message stays incomplete. The chunk has no text."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentMessage:
-    """A durable message on the way to the answer (D6)."""
+    """A durable message before the final answer."""
 
     message: Message
     key: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """What the update carries beside it; merged into the task's, as what is noted."""
+    """Metadata of the status update, merged into the task's."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentMetadata:
-    """Metadata for the task: merged, key by key (R71)."""
+    """Metadata of the task, merged key by key."""
 
     metadata: Mapping[str, Any]
     key: str = ""
@@ -66,24 +67,24 @@ class AgentMetadata:
 
 @dataclass(frozen=True, slots=True)
 class AgentArtifact:
-    """An artifact, whole or in chunks (R68, R69)."""
+    """An artifact, whole or in chunks."""
 
     artifact: Artifact
     append: bool = False
     last_chunk: bool = True
     key: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """What the update carries beside the artifact's own."""
+    """Metadata of the update beside the artifact's own."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentTyping:
-    """The agent is writing; told to whoever listens, and never kept."""
+    """Typing indicator: streamed, not stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputRequired:
-    """How a turn ends that needs the client: the question, and what an answer has to name."""
+    """Ending of a turn that interrupts its task: the message and metadata name its interrupts."""
 
     message: Message
     state: TaskState = TaskState.TASK_STATE_INPUT_REQUIRED
@@ -92,7 +93,7 @@ class InputRequired:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """How a turn ends: the durable answer, or none."""
+    """Ending of a turn with the durable answer, or without one."""
 
     message: Message | None
     state: TaskState = TaskState.TASK_STATE_COMPLETED
@@ -101,12 +102,12 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """How a turn ends for now that was asked to drain: at a step boundary, to go on from there in another process."""
+    """Ending of a drained turn at a step boundary; another process resumes it from there."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepCompleted:
-    """A step of the turn is finished, and kept: a turn that is cut after it goes on from there."""
+    """A completed and stored step: an interrupted turn resumes after it."""
 
 
 Ending = Reply | InputRequired | Paused
@@ -114,49 +115,49 @@ Emission = StepCompleted | Chunk | AgentMessage | AgentMetadata | AgentArtifact 
 
 
 class ReplyAs(StrEnum):
-    """What a client gets for its message: `reply` in aion.yaml (R23)."""
+    """Form of the response to a client's message: `reply` in aion.yaml."""
 
     TASK = "task"
-    """Its task, always."""
+    """The task."""
     MESSAGE = "message"
-    """The answer, as a Message without a task; a task only where the turn fails, or asks."""
+    """The answer as a Message without a task; the task if the turn fails or is interrupted."""
     AUTO = "auto"
-    """The answer as a Message where it comes quickly and is nothing but a message; else the task."""
+    """The answer as a Message if it is quick and nothing but a message; otherwise the task."""
 
 
 class AnswerAs(StrEnum):
-    """Where a task holds its turn's answer: `answer` in aion.yaml (D22)."""
+    """Place of a turn's answer in its task: `answer` in aion.yaml."""
 
     MESSAGE = "message"
-    """In its status message."""
+    """The status message."""
     ARTIFACT = "artifact"
-    """In an artifact."""
+    """An artifact."""
     BOTH = "both"
 
 
 class AfterCrash(StrEnum):
-    """What becomes of a turn whose process was lost, where its agent cannot go on from a step: `resume` in aion.yaml."""
+    """Policy for a turn of a dead process without a stored step: `resume` in aion.yaml."""
 
     FAIL = "fail"
-    """Its task fails, and says that it is not resumable: nothing is done twice."""
+    """The task fails as not resumable; no step runs twice."""
     RESTART = "restart"
-    """It is run again from its message."""
+    """The turn restarts from its message."""
 
 
 class Agent(Protocol):
-    """Something that answers messages: a LangGraph graph, an ADK agent."""
+    """An agent that answers messages: a LangGraph graph, an ADK agent, an AgentExecutor."""
 
     def load(self) -> None:
-        """Import what the agent needs, now rather than at its first turn; a repeat does nothing.
+        """Import the agent's code before its first turn; a repeat does nothing.
 
-        Raises ConfigurationError where its code cannot be loaded.
+        Raises ConfigurationError if the code cannot be loaded.
         """
         ...
 
-    def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
-        """Answer the message: chunks and emissions as they come, and exactly one Ending, last.
+    def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
+        """Answer the message: yield chunks and emissions, and exactly one Ending, last.
 
-        What comes next is asked for when what came is recorded, the Ending too: what an agent does after that is given
-        a little time. What the agent's own code raises passes through.
+        The caller records each emission, the Ending too, before it takes the next one. After the Ending the agent's code
+        has a few seconds more. Errors of the agent's own code are raised.
         """
         ...

@@ -11,19 +11,19 @@ class KeyRecord:
     """A key as it is stored, with its hash only."""
 
     id: str
-    """The beginning of the key, by which it is found."""
+    """First characters of the key, used to find it."""
     sha256: str
     """The hash of the whole key, in hexadecimal: 256 random bits need no slower one."""
     principal: str
-    """The principal, who owns the tasks: they stay when the key is replaced by another."""
+    """Owner of the tasks; a replacement key keeps the principal and the tasks."""
     created: datetime
     last4: str
-    """Its last characters, by which its holder recognises it."""
+    """Last characters of the key, for its holder."""
     agents: frozenset[str] | None = None
-    """The agents that may be called with it; None for all."""
+    """The permitted agents; None for all."""
     scopes: frozenset[str] = frozenset()
     tenant: str = ""
-    """The only tenant that it may be used for; "" for any."""
+    """The only permitted tenant; "" for any."""
     expires: datetime | None = None
 
 
@@ -31,7 +31,7 @@ class ApiKeys(Protocol):
     """The keys of one deployment."""
 
     async def add(self, key: KeyRecord) -> None:
-        """Store a new key; raises StoreError, also if a key has this id."""
+        """Store a new key; raises StoreError, also for a duplicate id."""
         ...
 
     async def find(self, key_id: str) -> KeyRecord | None:
@@ -42,7 +42,7 @@ class ApiKeys(Protocol):
         ...
 
     async def all(self) -> Sequence[KeyRecord]:
-        """Return the keys, the newest first; one that was just added may be missing. Raises StoreError."""
+        """Return the keys, newest first; the index may lag behind `add`. Raises StoreError."""
         ...
 
     async def revoke(self, key_id: str) -> bool:

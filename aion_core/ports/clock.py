@@ -1,16 +1,16 @@
-"""Time, as the core asks for it."""
+"""Clock port."""
 
 from datetime import datetime
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """Time, so that a test may own it."""
+    """Time and sleep; tests control them."""
 
     def now(self) -> datetime:
-        """Return the present in UTC."""
+        """Return the current time in UTC."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Return after so many seconds of this clock."""
+        """Return after these seconds of this clock."""
         ...

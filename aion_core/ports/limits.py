@@ -19,11 +19,11 @@ class Limits:
 
     @property
     def of_streams(self) -> bool:
-        """True if streams have to be counted."""
+        """True if streams have a limit."""
         return self.streams_per_owner is not None or self.streams_per_task is not None
 
     def allow(self, stream: "OpenStream", others: Collection["OpenStream"]) -> bool:
-        """True if the stream may be opened beside the owner's others."""
+        """Return True if the owner may open the stream beside the others."""
         if self.streams_per_owner is not None and len(others) >= self.streams_per_owner:
             return False
         if self.streams_per_task is None or not stream.task_id:
@@ -39,12 +39,12 @@ class OpenStream:
     task_id: str
     """The task of the stream; "" if the stream creates it."""
     until: datetime
-    """The time from which it counts no more, in case its process dies."""
+    """End of its count if its process dies."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenTask:
-    """A task that had not ended when it was counted."""
+    """A counted task."""
 
     key: TaskKey
     since: datetime
@@ -55,27 +55,27 @@ class RateLimits(Protocol):
     """Counts of all instances of a deployment together. Every method may raise StoreError."""
 
     async def take(self, owner: str, *, per_minute: int) -> float:
-        """Take a token from the owner's bucket; return 0, or, without taking one, the seconds until there is a token.
+        """Take a token from the owner's bucket and return 0; if it is empty, return the seconds until the next token.
 
-        The bucket holds the tokens of a minute, and fills evenly.
+        The bucket holds the tokens of a minute and fills evenly.
         """
         ...
 
     async def open_stream(self, owner: str, stream: OpenStream, limits: Limits) -> bool:
-        """Count the stream; return False, and count nothing, if one of the limits is reached. A repeat counts once."""
+        """Count the stream and return True; at a limit return False. A repeat counts once."""
         ...
 
     async def close_stream(self, owner: str, stream_id: str) -> None:
-        """Count the stream no more, if it is counted."""
+        """Uncount the stream, if it is counted."""
         ...
 
     async def count_task(self, owner: str, task: OpenTask, *, most: int) -> Collection[OpenTask]:
-        """Count the task and return (); if `most` tasks are counted already, return these instead.
+        """Count the task and return (); at the limit of `most` return the counted tasks instead.
 
-        The end of a task is not counted: the caller that finds no room looks which tasks have ended.
+        The end of a task does not lower the count: at the limit the caller looks for ended tasks.
         """
         ...
 
     async def forget_tasks(self, owner: str, tasks: Collection[OpenTask]) -> None:
-        """Count these tasks no more, if they are counted."""
+        """Uncount these tasks, if they are counted."""
         ...

@@ -1,4 +1,4 @@
-"""Long-term memory: items that an agent keeps for an owner from one conversation to the next."""
+"""Long-term memory port: an agent's items for an owner, across conversations."""
 
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
@@ -32,12 +32,12 @@ class MemoryItem:
     created_at: datetime
     updated_at: datetime
     ttl: timedelta | None = None
-    """Lifetime after the item's last write or touch; None keeps it for ever."""
+    """Lifetime after the item's last write or touch; None for no expiry."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryWrite:
-    """A put of an item; a delete where there is no value."""
+    """A put of an item; a delete without a value."""
 
     namespace: Namespace
     key: str
@@ -48,41 +48,41 @@ class MemoryWrite:
 class LongTermMemory(Protocol):
     """The long-term memory of all owners.
 
-    Reads are consistent: they return every write that has returned. An item whose TTL has passed is not there. Every
-    method may raise StoreUnavailable or StoreError.
+    Reads are consistent: they include every completed write. Expired items are not returned. Every method may raise
+    StoreUnavailable or StoreError.
     """
 
     async def get(self, scope: MemoryScope, namespace: Namespace, key: str) -> MemoryItem | None:
-        """Return the item, None where there is no such item."""
+        """Return the item, None if it does not exist."""
         ...
 
     def search(self, scope: MemoryScope, prefix: Namespace) -> AsyncGenerator[MemoryItem, None]:
-        """Yield the items of all namespaces that begin with the prefix: a namespace at a time, in the order of the keys.
+        """Yield the items of all namespaces under the prefix: a namespace at a time, ordered by key.
 
-        Items are read as they are asked for: close the generator when it has yielded enough.
+        The generator reads lazily: close it after the last needed item.
         """
         ...
 
     async def namespaces(self, scope: MemoryScope, prefix: Namespace) -> Sequence[Namespace]:
-        """Return each namespace that begins with the prefix and holds an item, in no promised order."""
+        """Return each namespace under the prefix with an item, in any order."""
         ...
 
     async def write(self, scope: MemoryScope, *changes: MemoryWrite) -> None:
-        """Make the changes; up to ten are made all or nothing. Of two changes of one item the last counts.
+        """Make the changes, up to ten of them atomically; the last change of an item wins.
 
-        A repeat changes nothing but the time of the update. Raises LeaseLost if another holder has the turn's context:
-        nothing is written then. Two contexts of one owner have fences of their own, so of their writes of one item the
-        later replaces the earlier: put what two conversations may write at the same time into items of its own.
+        A repeat changes only the time of the update. Raises LeaseLost, without a write, if another holder has the turn's
+        context. The fence covers one context only: two conversations of an owner should write different items, since
+        the later write replaces the earlier.
         """
         ...
 
     async def touch(self, scope: MemoryScope, *items: MemoryItem) -> None:
-        """Let the TTL of the items begin anew; an item that was changed or deleted since it was read is left alone."""
+        """Restart the TTL of the items; items changed or deleted since their read stay as they are."""
         ...
 
     async def forget(self, owner: str, *, dry_run: bool = False) -> int:
-        """Delete everything of the owner, of all agents, and return how many items these were.
+        """Delete all items of the owner, of all agents, and return their number.
 
-        With `dry_run` count them only. A turn of the owner that runs meanwhile may write again: end it first.
+        With `dry_run` only count them. End the owner's running turns first: they may write again.
         """
         ...

@@ -1,4 +1,4 @@
-"""Metrics and spans of the work, for whoever operates it: numbers, names, ids and times, never words."""
+"""Metrics and traces ports; values hold numbers, names, ids and times, never the content of messages."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -7,55 +7,55 @@ from typing import Protocol
 
 
 class Metric(StrEnum):
-    """What is counted, by the names that alarms and dashboards use. Those that end in Duration, Time or Lag are ms."""
+    """Metrics, with the names of alarms and dashboards. Names ending in Duration, Time or Lag are milliseconds."""
 
     TURNS = "Turns"
-    """Turns that have ended: with an answer, a question, or a failure."""
+    """Ended turns: with an answer, an interrupt, or a failure."""
     TURN_DURATION = "TurnDuration"
-    """From a turn's beginning to its recorded end; where it was handed on or begun again, from its message's arrival."""
+    """From a turn's beginning to its recorded end; after a handoff or retry, from its message's arrival."""
     FIRST_TOKEN_TIME = "FirstTokenTime"  # noqa: S105  # a name
-    """From a turn's beginning to the first chunk of text that its agent speaks; none where it speaks none."""
+    """From a turn's beginning to its agent's first chunk of text."""
     STREAM_DELTAS = "StreamDeltas"
-    """Chunks of text that a turn has spoken in one process."""
+    """Text chunks of a turn in one process."""
     TURN_RETRIES = "TurnRetries"
-    """Turns that were begun again, since whoever had begun them did not come to their end."""
+    """Turns begun again after the death of their process."""
     TURN_LAG = "TurnLag"
     """From a message's arrival to the beginning of its turn."""
     TURNS_FAILED = "TurnsFailed"
-    """Turns whose task has failed."""
+    """Turns with a failed task."""
     SWEEP_FOUND = "SweepFound"
-    """What a sweep has found overdue that should have happened by itself: no retry of a webhook, which it is there for."""
+    """Overdue work found by a sweep, without planned webhook retries."""
     SWEEP_ENQUEUED = "SweepEnqueued"
-    """For how much a sweep has rung, webhooks' retries among it."""
+    """Wake-up messages of a sweep, including webhook retries."""
     PUSH_DELIVERED = "PushDelivered"
-    """Notifications that a webhook has taken."""
+    """Notifications accepted by a webhook."""
     PUSH_RETRIES = "PushRetries"
-    """Posts that have failed, or were put off since their host does not answer, and are made again later."""
+    """Posts to repeat later: failed, or postponed because their host does not respond."""
     PUSH_GIVEN_UP = "PushGivenUp"
-    """Notifications that are not tried any more."""
+    """Notifications given up after the last retry."""
     PUSH_LAG = "PushLag"
-    """From an event's time to its delivery; of status updates, which have one."""
+    """From a status update's timestamp to its delivery."""
 
     @property
     def in_milliseconds(self) -> bool:
-        """Whether its values are a time, and no number of things."""
+        """True for times, false for counts."""
         return self.value.endswith(("Duration", "Time", "Lag"))
 
 
 class Metrics(Protocol):
-    """Counts. It never fails, and never waits: a number that cannot be kept is lost, the work is not."""
+    """Counter of metrics. It never fails or waits: a value may be lost."""
 
     def count(self, metric: Metric, value: float = 1.0, *, agent: str = "") -> None:
-        """Note the value; `agent` is the id of the agent whose turn it is of, where there is one."""
+        """Count the value; `agent` is the id of the turn's agent, if there is one."""
         ...
 
     def flush(self) -> None:
-        """Let go of what has been counted: an invocation ends. Where nothing was, nothing happens."""
+        """Emit the counts at the end of an invocation."""
         ...
 
 
 class NullMetrics:
-    """`Metrics` where nobody counts."""
+    """`Metrics` without an effect."""
 
     def count(self, metric: Metric, value: float = 1.0, *, agent: str = "") -> None:
         """See `Metrics.count`."""
@@ -65,48 +65,48 @@ class NullMetrics:
 
 
 class SpanKind(StrEnum):
-    """On which side of a call a span is."""
+    """Side of a call, by OpenTelemetry."""
 
     SERVER = "server"
-    """It answers a request."""
+    """Handles a request."""
     CONSUMER = "consumer"
-    """It does what was asked for earlier."""
+    """Handles a queued message."""
     CLIENT = "client"
-    """It calls another system."""
+    """Calls another system."""
 
 
 class Span(Protocol):
-    """What is noted of a piece of work while it is under way."""
+    """A span of running work."""
 
     def note(self, name: str, value: str | int) -> None:
-        """Note an attribute."""
+        """Set an attribute."""
         ...
 
     def failed(self, why: str) -> None:
-        """Note that it failed: `why` is a word of ours, or the class of an error."""
+        """Mark the span as failed; `why` is a fixed text or the class of an error."""
         ...
 
 
 class Traces(Protocol):
-    """Follows the work. It never fails: what cannot be told of is lost, the work is not."""
+    """Tracer. It never fails: a span may be lost."""
 
     def span(
         self, name: str, kind: SpanKind, *, traceparent: str = "", attributes: Mapping[str, str | int] | None = None
     ) -> AbstractContextManager[Span]:
-        """Let a span last as long as the block; what is begun within it, frameworks' spans too, is its child.
+        """Open a span for the block; spans within it, also of frameworks, are its children.
 
-        It belongs to the span around it, and where `traceparent` (W3C) names another trace, to that. An error that
-        leaves the block is noted by its class.
+        Its parent is the current span, or `traceparent` (W3C) if that names another trace. An error out of the block is
+        recorded by its class.
         """
         ...
 
     def flush(self) -> None:
-        """Send what has ended; blocking, for a few seconds at the most."""
+        """Send the ended spans; blocking, for at most a few seconds."""
         ...
 
 
 class NoopTraces:
-    """`Traces` where nobody follows; it is a `Span` too, of which nothing is noted."""
+    """`Traces` and `Span` without an effect."""
 
     def span(
         self, name: str, kind: SpanKind, *, traceparent: str = "", attributes: Mapping[str, str | int] | None = None

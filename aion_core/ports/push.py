@@ -48,15 +48,15 @@ class Delivery:
     task: TaskKey
     config_id: str
     after: int
-    """The newest event at registration: the config is notified of later ones."""
+    """Newest event at registration: the config receives later events."""
     cursor: int
-    """The newest event that was posted, given up, or skipped."""
+    """Newest posted, given up or skipped event."""
     tries: int = 0
     """Failed posts of the event after the cursor."""
     next_at: datetime | None = None
     """Time of the retry, None without a failure."""
     claimed_until: datetime | None = None
-    """End of the claim, None if nobody delivers."""
+    """End of the claim, None without a claim."""
     failure: str = ""
     """The last failure; "" after a success."""
     dead: int = 0
@@ -64,7 +64,7 @@ class Delivery:
     dead_from: int = 0
     """The first dead letter, 0 without any."""
     disabled: bool = False
-    """True if the receiver is gone (410): nothing more is posted."""
+    """True after a 410 (Gone) response: nothing more is posted."""
     due_at: datetime | None = None
     """Time of the timer, None without one."""
     revision: str = ""
@@ -82,32 +82,31 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class ExpiredPushTimer:
-    """An expired timer of a task's notifications, as a lagging index has it."""
+    """An expired timer of a task's notifications, from a lagging index."""
 
     task: TaskKey
     at: datetime
     generation: int = 0
-    """The event that some webhook may not have received; 0 for the retry or the claim of a config."""
+    """The event to deliver; 0 for the retry or claim of a config."""
     config_id: str = ""
-    """The config whose retry or claim it is; "" for an event."""
+    """The config to retry; "" for an event."""
 
 
 class PushConfigs(Protocol):
-    """The push configs of tasks, and the state of their deliveries. They are stored as long as their task.
+    """Push configs of tasks and the state of their deliveries, with the lifetime of their task.
 
-    Configs are encrypted; only `get`, `all` and `claim` decrypt them. Every method may raise StoreUnavailable; the same
-    call may then be made again. A config can also come with a message: `TaskStore.create` and `TaskStore.follow_up`
-    store it in the transaction that stores the message (`NewTask.push`, `FollowUp.push`).
+    Configs are encrypted; only `get`, `all` and `claim` decrypt them. Every method may raise StoreUnavailable; the
+    caller may repeat the call. A message may bring a config: `TaskStore.create` and `TaskStore.follow_up` store both in
+    one transaction (`NewTask.push`, `FollowUp.push`).
     """
 
     # ── For clients ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def put(self, task: TaskKey, config: PushConfig) -> Delivery:
-        """Store the config: every later commit of the task knows that it has a subscriber.
+        """Store the config, a subscriber of the task's later events.
 
-        The config is notified of later events. A config with the same id is replaced and its cursor is retained: what
-        it has not passed is posted as the new one says. Its timer is set, in case the wake-up message is lost; the
-        caller enqueues one. Raises TaskNotFound, and TooManyPushConfigs at the limit.
+        It replaces a config with the same id and keeps that cursor: pending events go to the new one. It gets a timer, in
+        case the caller's wake-up message is lost. Raises TaskNotFound, or TooManyPushConfigs at the limit.
         """
         ...
 
@@ -120,7 +119,7 @@ class PushConfigs(Protocol):
         ...
 
     async def delete(self, task: TaskKey, config_id: str) -> None:
-        """Delete the config, there or not: later posts are not made, except one that was just claimed."""
+        """Delete the config, if it exists; a post claimed just before may still follow."""
         ...
 
     # ── For deliveries ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -132,13 +131,13 @@ class PushConfigs(Protocol):
     async def claim(self, delivery: Delivery, *, until: datetime) -> Claim | None:
         """Claim the right to post for the config; None if it has changed since `delivery` was read.
 
-        Its timer is set to the end of the claim, in case the holder dies. A config that cannot be read is claimed like
-        any other, so that its attempts are counted.
+        Its timer is set to the end of the claim, in case the holder dies. Unreadable configs can be claimed too, so that
+        their attempts are counted.
         """
         ...
 
     async def advance(self, claim: Claim, *, cursor: int, until: datetime) -> Claim:
-        """Move the cursor after a post that did not fail, and renew the claim.
+        """Move the cursor after a successful post, and renew the claim.
 
         Raises ClaimLost if another process has claimed the config, or it was deleted or replaced.
         """
@@ -149,8 +148,8 @@ class PushConfigs(Protocol):
     ) -> None:
         """Move the cursor and release the claim.
 
-        With `delivered` the last post did not fail. `due_at` sets the timer, if more is to be posted. Raises ClaimLost
-        as `advance` does.
+        With `delivered` the last post succeeded. `due_at` sets the timer for further posts. Raises ClaimLost as `advance`
+        does.
         """
         ...
 
@@ -162,14 +161,14 @@ class PushConfigs(Protocol):
         ...
 
     async def give_up(self, claim: Claim, *, cursor: int, failure: str, until: datetime) -> Claim:
-        """Count event `cursor` as a dead letter, move the cursor past it, and renew the claim; `tries` stays as it is.
+        """Count event `cursor` as a dead letter, move the cursor past it, and renew the claim; `tries` is kept.
 
         Raises ClaimLost as `advance` does.
         """
         ...
 
     async def disable(self, claim: Claim, *, failure: str) -> None:
-        """Note that the receiver is gone, and release the claim. Raises ClaimLost as `advance` does."""
+        """Disable the config after a 410, and release the claim. Raises ClaimLost as `advance` does."""
         ...
 
     async def clear(self, task: TaskKey, generation: int) -> None:
@@ -177,29 +176,29 @@ class PushConfigs(Protocol):
         ...
 
     async def clear_subscribers(self, head: Head) -> None:
-        """Note that the task has no config any more, unless one was stored since `head` was read."""
+        """Record that the task has no configs, unless one was stored since `head` was read."""
         ...
 
     async def redrive(self, task: TaskKey, config_id: str) -> Delivery | None:
         """Post the dead letters again, enable the config, and set its timer to now; None if there is no such config.
 
-        Events after the first dead letter are posted again too, under the ids that they had.
+        Events after the first dead letter are posted again too, with their earlier ids.
         """
         ...
 
-    # ── Timers ───────────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── Timers ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def expired_timers(self, *, limit: int) -> Sequence[ExpiredPushTimer]:
-        """Return expired timers, at most `limit`; it may lag.
+        """Return expired timers, at most `limit`; the index may lag.
 
-        The owners take turns, each with its longest overdue first: one who has many does not delay the others. Shards
-        that cannot be read are logged and left out; raises StoreError if none can be read.
+        Owners alternate, each with its longest overdue timer first: an owner of many does not delay the others.
+        Unreadable shards are logged and left out; raises StoreError if no shard is readable.
         """
         ...
 
-    async def claim_expired(self, expired_timers: ExpiredPushTimer) -> bool:
-        """Claim the expired timer: True if it is still overdue, and nobody else has claimed it.
+    async def claim_expired(self, timer: ExpiredPushTimer) -> bool:
+        """Claim the timer; return True if it is still expired and unclaimed.
 
-        It is set anew, in case the wake-up message is lost. The timer of an item that has expired is removed.
+        It is set again, in case the wake-up message is lost. After its item's TTL it is removed.
         """
         ...

@@ -1,6 +1,6 @@
-"""Schema of the table and folders of the bucket, as in template.yaml.
+"""Schema of the table and folders of the bucket, the same as in template.yaml.
 
-The template's policy checks (infra) parse this file and do not run it: its values are literals.
+The template's policy checks read this file without running it: each value is a literal.
 """
 
 from aion_core.ports.table import Index
@@ -12,13 +12,13 @@ STATE = "state"
 ITEMS = Index(name="", partition="pk", sort="sk")
 
 TIMERS = Index(name="due", partition="due_shard", sort="due_at", sort_type="N")
-"""Timers: contexts, events and push configs to wake at a time, unless their work is done before."""
+"""Timers: items to wake at a time, unless they were handled before."""
 
 BY_AGENT = Index(name="by_agent", partition="listing_agent", sort="listing_at", copied=(STATE, TTL_ATTRIBUTE))
-"""An owner's tasks with an agent by the time of their status; sessions and API keys in partitions of their own."""
+"""An owner's tasks with an agent, by the time of their status; other partitions list sessions and API keys."""
 
 BY_CONTEXT = Index(name="by_context", partition="listing_context", sort="listing_at", copied=(STATE, TTL_ATTRIBUTE))
-"""Tasks of a context by the time of their status."""
+"""The tasks of one context, by the time of their status."""
 
 INDEXES = (TIMERS, BY_AGENT, BY_CONTEXT)
 
@@ -27,7 +27,7 @@ THREADS = "threads"
 ARTIFACTS = "artifacts"
 SESSIONS = "sessions"
 PERMANENT_FOLDER = "kept"
-"""Folder of the objects of users and apps, without a TTL."""
+"""Folder of users' and apps' objects without a TTL."""
 
 RETENTIONS = {TASKS: 1.0, THREADS: 1.0, ARTIFACTS: 1.0, SESSIONS: 1.5}
-"""Retentions during which an item may refer to an object of the folder; other folders have no lifecycle rule."""
+"""Lifetime of a folder's objects, in retentions; other folders have no lifecycle rule."""

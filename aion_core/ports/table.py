@@ -7,13 +7,13 @@ from typing import Any, NamedTuple, Protocol
 from aion_core.errors import StoreError
 
 PARTITION, SORT = "pk", "sk"
-"""The attributes that hold an item's key."""
+"""The attributes of an item's key."""
 
 Item = dict[str, Any]
 """Attributes by name, the key among them. A value is a str, int, bool, bytes, list, dict or frozenset of str."""
 
 LAST = "\U0010ffff"
-"""Sorts after every character that a sort key may hold."""
+"""Sorts after every character of a sort key."""
 
 
 class Key(NamedTuple):
@@ -32,7 +32,7 @@ class Index(NamedTuple):
     sort_type: str = "S"
     """`S` for text, `N` for whole numbers."""
     copied: tuple[str, ...] = ()
-    """The attributes that an entry holds beside its keys and the item's."""
+    """The attributes of an entry beside its keys and the item's."""
 
 
 # ── Conditions ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -86,7 +86,7 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class ShorterThan:
-    """The list or set has fewer members than this; an absent attribute has none."""
+    """The list or set has fewer members than this; an absent attribute counts as empty."""
 
     name: str
     length: int
@@ -136,19 +136,19 @@ class Change:
     values: Mapping[str, Any] = field(default_factory=dict)
     """Attributes and their new values."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    """Attributes that get these values where they do not exist."""
+    """Values of absent attributes."""
     add: Mapping[str, int] = field(default_factory=dict)
     """Numbers to add; an absent attribute counts as 0."""
     append: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     """Members to append to lists; an absent attribute counts as an empty list."""
     drop_first: tuple[str, ...] = ()
-    """Lists whose first member is removed."""
+    """Lists to remove the first member of."""
     remove: tuple[str, ...] = ()
-    """Attributes to remove, there or not."""
+    """Attributes to remove, if they exist."""
     add_members: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Members to add to sets; an absent attribute counts as an empty set."""
     remove_members: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Members to remove from sets, there or not; an empty set is no attribute."""
+    """Members to remove from sets, if they exist; an empty set is removed."""
     only_if: Condition | None = None
 
 
@@ -167,14 +167,14 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Delete the item, there or not."""
+    """Delete the item, if it exists."""
 
     key: Key
     only_if: Condition | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class ConditionCheck:
     """Change nothing; the other writes of the transaction depend on the condition."""
 
     key: Key
@@ -182,7 +182,7 @@ class Check:
 
 
 SingleWrite = Put | Update | Delete
-Write = SingleWrite | Check
+Write = SingleWrite | ConditionCheck
 
 
 # ── Errors ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -191,16 +191,16 @@ CONDITION_FAILED, CONFLICT, FINE = "ConditionalCheckFailed", "TransactionConflic
 
 
 class WriteRefused(Exception):
-    """Nothing was written: a condition did not hold, or another transaction was writing one of the items."""
+    """No item was written: a condition did not hold, or another transaction was writing one of the items."""
 
     def __init__(self, reasons: tuple[str, ...]) -> None:
         """`reasons` holds one of CONDITION_FAILED, CONFLICT and FINE for each write, in their order."""
         super().__init__(", ".join(reasons))
         self.reasons = reasons
 
-    def failed(self, place: int) -> bool:
-        """True if the condition of the write at this place did not hold."""
-        return self.reasons[place : place + 1] == (CONDITION_FAILED,)
+    def failed(self, position: int) -> bool:
+        """Return True if the condition of the write at this position did not hold."""
+        return self.reasons[position : position + 1] == (CONDITION_FAILED,)
 
     @property
     def is_conflict(self) -> bool:
@@ -227,15 +227,15 @@ class Page:
 
 
 class Table(Protocol):
-    """One table: conditional writes, transactions, consistent reads, and indexes that lag.
+    """One table: conditional writes, transactions, consistent reads, and lagging indexes.
 
-    Every method may raise StoreUnavailable (a write may have been made all the same) or StoreError. Expired items stay
+    Every method may raise StoreUnavailable (a write may still have succeeded) or StoreError. Expired items stay
     readable until they are deleted, some time after their TTL. An item has at most 400 KB, a transaction 100 writes
     and 4 MB, a page 1 MB.
     """
 
     async def get(self, key: Key) -> Item | None:
-        """Return the item, None if there is no such item; consistent."""
+        """Return the item, None if it does not exist; consistent."""
         ...
 
     async def query(
@@ -252,7 +252,7 @@ class Table(Protocol):
         """Return a page of the items of the partition from sort key `first` to `last`, both included; consistent.
 
         An empty `first` is no bound; the page is empty if `first` is after `last`. A page may hold a part of a
-        transaction that is being made. With `keys_only` the items have their key and their TTL only.
+        transaction in progress. With `keys_only` the items have their key and their TTL only.
         """
         ...
 
@@ -291,15 +291,15 @@ class Table(Protocol):
     async def write(self, write: SingleWrite, *, returning: bool = False) -> Item | None:
         """Make one write; raises WriteRefused if its condition does not hold.
 
-        With `returning`, returns the item as an update has left it, or as a delete has found it; None for a put.
+        With `returning`, returns the item after an update or before a delete; None for a put.
         """
         ...
 
     async def transact(self, writes: Sequence[Write], *, token: str = "") -> None:
-        """Make all of the writes, or none; raises WriteRefused. Each item may be written once in a transaction.
+        """Make all of the writes or no write; raises WriteRefused. A transaction writes each item once.
 
-        A transaction with a token that has succeeded is not made again for ten minutes: the same writes succeed at
-        once, other writes raise TokenReused.
+        For ten minutes after a success, a repeat with the same token and writes succeeds without effect; the same token
+        with other writes raises TokenReused.
         """
         ...
 
@@ -309,4 +309,12 @@ class Table(Protocol):
 
     def write_blocking(self, write: SingleWrite) -> None:
         """Do as `write` in the calling thread."""
+        ...
+
+
+class ErasableTable(Table, Protocol):
+    """A table with deletes of many items at once."""
+
+    async def delete_all(self, keys: Sequence[Key]) -> Sequence[Key]:
+        """Delete up to 25 items, if they exist; return the keys left over by a throttled table."""
         ...

@@ -19,8 +19,8 @@ from aion_core.ports.table import (
     AtMost,
     Both,
     Change,
-    Check,
     Condition,
+    ConditionCheck,
     Delete,
     Either,
     Equals,
@@ -68,7 +68,7 @@ def canceled(reasons: Sequence[str]) -> Exception:
 
 
 def plain(value: Any, depth: int = 0) -> Any:
-    """Return a deep copy of an attribute's value, an enum's as a plain one.
+    """Return a deep copy of an attribute's value, with enums as plain values.
 
     Raises StoreError or TypeError if a table cannot store it.
     """
@@ -121,7 +121,7 @@ def item_size(item: Mapping[str, Any]) -> int:
 
 
 def _same(one: Any, other: Any) -> bool:
-    # True == 1 in Python; a number never equals a BOOL in DynamoDB.
+    # True == 1 in Python; in DynamoDB a number never equals a BOOL.
     return isinstance(one, bool) == isinstance(other, bool) and one == other
 
 
@@ -150,7 +150,7 @@ def _invalid(sentence: str) -> StoreError:
 
 
 def holds(condition: Condition | None, item: Mapping[str, Any] | None) -> bool:
-    """True if the condition holds for the item; None is an absent item."""
+    """Return True if the condition holds for the item; None is an absent item."""
     there = item or {}
     match condition:
         case None:
@@ -203,7 +203,7 @@ def check_condition(condition: Condition | None) -> None:
 
 
 def applied(change: Change, key: Key, item: Mapping[str, Any] | None) -> Item:
-    """Return the item as the change leaves it, whether its condition holds or not; None is an absent item.
+    """Return the item after the change, ignoring its condition; None is an absent item.
 
     Raises StoreError if an attribute has another type than the change needs.
     """
@@ -270,9 +270,9 @@ class WriteOutcome(NamedTuple):
     reason: str
     """FINE, or the cancellation reason."""
     after: Item | None
-    """The item as the write leaves it; None if it is absent then."""
+    """The item after the write; None if it is absent."""
     error: StoreError | None = None
-    """The reason in words if it is INVALID."""
+    """The error of reason INVALID."""
 
 
 def outcome(write: Write, item: Item | None, indexes: Iterable[Index] = ()) -> WriteOutcome:
@@ -287,7 +287,7 @@ def outcome(write: Write, item: Item | None, indexes: Iterable[Index] = ()) -> W
                 after = applied(change, key, item)
             case Delete():
                 return WriteOutcome(FINE, None)
-            case Check():
+            case ConditionCheck():
                 return WriteOutcome(FINE, item)
         if item_size(after) > MAX_ITEM_BYTES:
             raise _invalid(f"an item has more than {MAX_ITEM_BYTES} bytes")
@@ -350,7 +350,7 @@ def _check_index_keys(item: Item, indexes: Iterable[Index]) -> None:
 
 
 def fingerprint(writes: Sequence[Write]) -> str:
-    """Return the same text for the same writes, and another for others; for the check of a token."""
+    """Return a text that identifies the writes, for the check of a token."""
     return hashlib.sha256(_text(writes).encode()).hexdigest()
 
 
@@ -404,9 +404,9 @@ def check_query(partition: str, limit: int | None) -> None:
 
 
 def first_page(items: Iterable[Item], limit: int | None = None) -> tuple[list[Item], bool]:
-    """Return the items of the first page, and whether a further page is to be asked for.
+    """Return the items of the first page, and True if the caller has to read a further page.
 
-    As DynamoDB does, it ends the page at the limit without looking whether an item follows.
+    Like DynamoDB, it ends the page at the limit without checking for a next item.
     """
     page: list[Item] = []
     size = 0

@@ -10,32 +10,29 @@ from aion_core.protocol.types import TaskState
 
 @dataclass(frozen=True, slots=True)
 class TaskFilter:
-    """A filter of tasks: those of an owner and agent; each further field leaves out more."""
+    """Filter of an owner's tasks with an agent; each further field excludes more."""
 
     owner: str
     agent: str
     context_id: str | None = None
     state: TaskState | None = None
     since: datetime | None = None
-    """Only tasks whose status has changed at this time or later."""
+    """Only tasks with a status of this time or later."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
-    """The place of a task in a list: by the time of its status, then by its id."""
+class ListCursor:
+    """Position of a task in a list: the time of its status, then its id."""
 
     timestamp: datetime
     task_id: str
 
 
 class TaskList(Protocol):
-    """The tasks by the time of their status, newest first; it may lag behind the log."""
+    """List of tasks by the time of their status, newest first; it may lag behind the log."""
 
-    async def page(self, tasks: TaskFilter, *, after: Place | None, limit: int) -> Sequence[Place]:
-        """Return the places of the tasks after `after` in the list, at most `limit`.
-
-        The task at `after` may have moved since.
-        """
+    async def page(self, tasks: TaskFilter, *, after: ListCursor | None, limit: int) -> Sequence[ListCursor]:
+        """Return the positions of up to `limit` tasks after `after`; that task itself may have moved since."""
         ...
 
     async def count(self, tasks: TaskFilter) -> int:
@@ -43,5 +40,5 @@ class TaskList(Protocol):
         ...
 
     async def secret(self) -> bytes:
-        """Return the secret that signs this deployment's page tokens: random, made once."""
+        """Return the secret of this deployment's page tokens: random, created once."""
         ...

@@ -1,4 +1,4 @@
-"""Where tasks live: an ordered log for each, one running turn for each context, and what is promised of them."""
+"""Task store port: an ordered log per task, one running turn per context, and the outcomes of its operations."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,58 +13,58 @@ from aion_core.protocol.types import Event, Message, Task
 
 @dataclass(frozen=True, slots=True)
 class NewTask:
-    """What `TaskStore.create` keeps: a task, its first events, the message that asked for it, and its turn."""
+    """Input of `TaskStore.create`: a task with its message, first events and turn."""
 
     key: TaskKey
     context: ContextKey
     context_is_new: bool
-    """True where the server made the contextId: nothing can be there yet, and nothing is read."""
+    """True if the server generated the contextId: the store need not read the context."""
     message_id: str
     content_hash: bytes
-    """Of what D17 calls the content, to tell a repeat from a reused messageId."""
+    """Hash of the message's content, to distinguish a repeat from a reused messageId."""
     events: Sequence[Event]
     turn: Turn
     request: Mapping[str, Any] = field(default_factory=dict)
-    """The request's metadata, kept with the first event."""
+    """The request's metadata, stored with the first event."""
     idempotency_key: str = ""
-    """What tells a repeat where the client named no context in which its messageId could be looked up (D17)."""
+    """Identifies a repeat of a message without contextId."""
     push: PushConfig | None = None
-    """Where the client wants to hear of the task, from its first event on; kept with it, or not at all."""
+    """The client's push config, stored in the task's transaction; receives all events."""
 
 
 @dataclass(frozen=True, slots=True)
 class FollowUp:
-    """What `TaskStore.follow_up` keeps: a message to a task that there is, and the turn that answers it."""
+    """Input of `TaskStore.follow_up`: a message to an existing task, and its turn."""
 
     head: Head
-    """The task's head, as the caller knows it."""
+    """The task's head as read by the caller."""
     task: Task
-    """The task, as the caller knows it: kept as a snapshot where the older events would expire before the task."""
+    """The task as read by the caller; stored as a snapshot if older events would expire before the task."""
     message_id: str
     content_hash: bytes
     event: Event
-    """What sets an interrupted task to work again."""
-    asked: Message
+    """The event to working of an interrupted task."""
+    message: Message
     turn: Turn
     request: Mapping[str, Any] = field(default_factory=dict)
     push: PushConfig | None = None
-    """Where the client wants to hear of the task from here on; kept with the message, or not at all."""
+    """The client's push config, stored in the message's transaction; receives later events."""
 
 
 class WhenBusy(StrEnum):
-    """What becomes of a message whose context is at work: `double_texting` in aion.yaml."""
+    """Policy for a message to a busy context: `double_texting` in aion.yaml."""
 
     ENQUEUE = "enqueue"
-    """It waits for its turn."""
+    """The message waits."""
     REJECT = "reject"
-    """It is refused."""
+    """The message is refused."""
     INTERRUPT = "interrupt"
-    """What runs is canceled first."""
+    """The running task is canceled first."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnStarted:
-    """A turn whose lease is held: run it."""
+    """A turn with its lease: the caller has to run it."""
 
     lease: Lease
     head: Head
@@ -72,19 +72,19 @@ class TurnStarted:
 
 @dataclass(frozen=True, slots=True)
 class TurnQueued:
-    """The turn waits in its context."""
+    """A turn in the queue of its context."""
 
     head: Head
     until: datetime | None = None
-    """Until when the lease holds that it waits for, as far as is known; None where it waits for nobody."""
+    """Known end of the lease of the running turn; None without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContextInUse:
-    """The context is at work, and nothing new was kept."""
+    """The context is busy; nothing was stored."""
 
     task_id: str
-    """The task whose turn runs, or waits to be run first."""
+    """Task of the running turn, or of the first waiting one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,194 +92,185 @@ class LeaseHeld:
     """Another holder runs a turn of the context."""
 
     fence: int
-    """That of its lease."""
+    """Fence of its lease."""
     until: datetime
-    """When that lease runs out unless it is renewed."""
+    """End of its lease, unless renewed."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnFinished:
-    """A turn is over, and what it said last is recorded."""
+    """A turn with its recorded end."""
 
     head: Head
     next: TurnStarted | None = None
-    """The turn that waited, whose lease the same holder has from here on."""
+    """The next turn, leased by the same holder."""
     waiting: bool = False
-    """Whether a turn waits that nobody has begun: a bell is due."""
+    """True if a turn waits without a holder: the caller has to enqueue a wake-up message."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpiredTimer:
-    """A context for which something was promised that has not happened, as an index tells it: a hint, no more."""
+    """An expired timer of a context, from a lagging index."""
 
     context: ContextKey
     at: datetime
-    """When it was due."""
+    """Time of the timer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """This message is known: the task it made, or continued."""
+    """A repeated message, with the task of the first one."""
 
     task_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """A task of the context waits for an answer: the message is one, and nothing new was made."""
+    """A task of the context requires input: the message is its answer; nothing was stored."""
 
     task_id: str
 
 
 MAX_WAITING = 20
-"""How many turns may wait in one context."""
+"""Limit of waiting turns per context."""
 
 
 class TaskStore(Protocol):
-    """Where tasks live between invocations: an ordered log for each, and one running turn for each context.
+    """Store of tasks: an ordered log per task, and one running turn per context.
 
-    Every method may raise StoreUnavailable; the same call may then be made again. Whatever is promised (a lease, a
-    turn that waits) has a due time, by which `overdue` finds it where nobody has kept the promise. An event that who
-    listens by push notifications may want to hear of (`Head.push_epoch`, `Head.push_events`) is due too, from its own
-    commit on: `PushConfigs.overdue` finds it. A commit learns by itself of who has begun to listen meanwhile.
+    Every method may raise StoreUnavailable; the caller may repeat the call. A lease and a waiting turn have a timer:
+    `expired_timers` finds each overdue one. An event for push subscribers (`Head.push_epoch`, `Head.push_events`) has a
+    timer too: `PushConfigs.expired_timers` finds it. A commit reads the subscribers again if they have changed.
     """
 
-    # ── What comes in ─────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── Messages ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def create(
         self, new: NewTask, *, holder: str | None, when_busy: WhenBusy = WhenBusy.ENQUEUE
     ) -> TurnStarted | TurnQueued | ContextInUse | Duplicate | Interrupted:
-        """Keep a new task with its first events, once per messageId of its context, all or nothing.
+        """Store a new task with its first events and push config atomically, once per messageId of its context.
 
-        Where the context is free its lease is taken in the same step (Begun); where it is busy, or `holder` is None,
-        the turn waits (Waiting). Its push config is kept in the same step. A messageId (or idempotency key) that is
-        known gives the first task's id back and changes nothing (Repeated); with another content it raises
-        MessageIdReused. Nothing is made where a task of the context waits for an answer (Interrupted), and, unless
-        `when_busy` is ENQUEUE, where the context is busy (Busy). Raises ContextBusy where too many turns wait.
+        In a free context the turn gets the lease (TurnStarted); in a busy one, or without `holder`, it waits
+        (TurnQueued). A known messageId or idempotency key returns the first task (Duplicate), or raises MessageIdReused
+        for another content. Nothing is stored if a task of the context requires input (Interrupted), or if the context is
+        busy and `when_busy` is not ENQUEUE (ContextInUse). Raises ContextBusy if the queue is full.
         """
         ...
 
     async def follow_up(
         self, follow_up: FollowUp, *, holder: str | None, when_busy: WhenBusy = WhenBusy.ENQUEUE
     ) -> TurnStarted | TurnQueued | ContextInUse | Duplicate:
-        """Keep a message to a task that has not ended, and its turn, all or nothing.
+        """Store a message to a task that has not ended, with its turn and push config, atomically.
 
-        An interrupted task is set to work: the event is recorded, and the context's lease taken in the same step, or,
-        where `holder` is None, its turn is the first that waits. A task at work keeps the message for later: it is
-        recorded when its turn begins (Waiting); by INTERRUPT its turn takes the place of the task's running turn
-        (Begun), by REJECT nothing is kept (Busy). Its push config is kept in the same step, in the place of one of its
-        id; TooManyPushConfigs is raised where the task has no room for it. Repeats as in `create`. Raises ContextBusy
-        where too many turns wait, or where an interrupted task's context runs another turn; LeaseLost where the task is
-        no longer as `follow_up.head` has it: read it again.
+        An interrupted task resumes: the event is recorded, and the turn gets the lease, or, without `holder`, the first
+        place in the queue. For a running task the message waits and is recorded when its turn begins (TurnQueued). With
+        INTERRUPT its turn replaces the task's running turn (TurnStarted); with REJECT nothing is stored (ContextInUse).
+        The push config replaces one with its id; raises TooManyPushConfigs at the limit. Repeats are as in `create`.
+
+        Raises ContextBusy if the queue is full, or if another turn runs in the context of an interrupted task; LeaseLost
+        if the task has changed since `follow_up.head`: read it again.
         """
         ...
 
     async def known(
         self, context: ContextKey, message_id: str, content_hash: bytes, *, idempotency_key: str = ""
     ) -> Duplicate | None:
-        """Return what a repeat of this message gets, None where neither its context nor its idempotency key is known.
-
-        Raises MessageIdReused where it is known with another content.
-        """
+        """Return the task of a stored message, None for a new one; raises MessageIdReused for another content."""
         ...
 
-    # ── A turn ────────────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── Turns ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def begin(self, context: ContextKey, *, holder: str) -> TurnStarted | LeaseHeld | None:
-        """Take the lease of the turn whose time has come: the one whose holder is gone, else the first that waits.
+        """Lease the running turn of a dead holder, else the first waiting turn.
 
-        Returns Held while a live lease is held; None where nothing waits, and while a task of the context waits for an
-        answer. The fence grows by one each time, and `turn.tries` counts it. The message of a follow-up to a task that
-        was at work is recorded now, in the same step, and `turn.asked` says where.
+        Return LeaseHeld while another lease is in force; None with an empty queue, or while a task of the context requires
+        input. The fence and `turn.tries` grow by one. A message that waited for its running task is recorded in the same
+        transaction, as event `turn.message_generation`.
         """
         ...
 
     def renew(self, lease: Lease) -> bool:
-        """Keep the lease for another term; False when it is no longer the holder's.
+        """Extend the lease for another term; return False if another holder has it.
 
-        Blocking, to be called from a thread of its own: an agent may block the event loop.
+        Blocking, for a thread of its own: an agent may block the event loop.
         """
         ...
 
     def holds(self, lease: Lease) -> bool:
-        """Tell whether the lease's fence is still that of its task: nobody has taken the turn over, or canceled it.
-
-        Blocking, as `renew` is.
-        """
+        """Return True if the task still has the lease's fence: no other holder, no cancellation. Blocking."""
         ...
 
     async def append(self, lease: Lease, head: Head, event: Event, *, key: str = "") -> Head:
-        """Record the event as number `head.generation + 1` and return the new head; cost does not depend on the task.
+        """Record the event as number `head.generation + 1` and return the new head; the cost is constant.
 
-        `key` is kept with the event. A repeat after a lost answer finds its own record. Raises LeaseLost where the
-        fence has moved on, or the task has been ended by somebody else; nothing is recorded then.
+        `key` is stored with the event. A repeat after a lost response finds its own record. Raises LeaseLost, without a
+        record, if the fence has changed or another process has ended the task.
         """
         ...
 
     async def finish(
-        self, lease: Lease, head: Head, event: Event, *, go_on: bool = False, snapshot: Task | None = None
+        self, lease: Lease, head: Head, event: Event, *, run_next: bool = False, snapshot: Task | None = None
     ) -> TurnFinished:
-        """Record the last event of the turn and give its lease back, in one step; with `go_on`, for the next turn's.
+        """Record the last event of the turn and release its lease atomically; with `run_next` lease the next turn.
 
-        The next turn is begun as by `begin`, by the same holder. Where the event interrupts the task, the context
-        remembers it, and no other turn begins before the answer. `snapshot` is the task with this event: a reader may
-        begin there. Raises PendingInput where the event would end the task and a message waits for it, LeaseLost as
-        `append` does; nothing is recorded then.
+        That turn begins as by `begin`, with the same holder. After an event that interrupts the task, no turn begins
+        before the answer. `snapshot` is the task with this event, a start for readers. Raises PendingInput, without a
+        record, if the event would end a task with a waiting message; LeaseLost as `append` does.
         """
         ...
 
     async def pause(self, lease: Lease, *, made_progress: bool, spent: bool = True) -> None:
-        """Leave the turn to the next process that begins it; its timer expires when a wake-up message has had its time.
+        """Suspend the turn for its next holder; its timer allows one lease term for the wake-up message.
 
-        With `made_progress` this counts as a handoff, and the tries begin anew. Without `spent`, if the agent never ran, this try
+        With `made_progress` this counts as a handoff and resets the tries. Without `spent` (the agent never ran) this try
         does not count. Raises LeaseLost.
         """
         ...
 
     async def append_deltas(self, key: TaskKey, batch: DeltaBatch) -> None:
-        """Keep a batch of transient chunks for tailing readers; they expire within the hour."""
+        """Store a batch of transient chunks for readers; it expires within the hour."""
         ...
 
     async def cancel(self, head: Head, event: Event) -> TurnFinished:
-        """Record from outside that the task has ended, and end whatever turns it has: one that runs, or wait.
+        """Record the cancellation of the task, and remove its running and waiting turns.
 
-        The fence grows, so that nothing is recorded for the task after this. Raises LeaseLost where the task is no
-        longer as `head` has it: read it again.
+        The fence grows, so that no later event is recorded. Raises LeaseLost if the task has changed since `head`: read
+        it again.
         """
         ...
 
-    # ── What is read ──────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── Reads ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def head(self, key: TaskKey) -> Head | None:
-        """Return the task's head as it is now, None where there is no such task."""
+        """Return the task's head, None if the task does not exist; consistent."""
         ...
 
     async def log(self, key: TaskKey, *, after: int = 0) -> Log | None:
-        """Return the head and every event after that generation, None where there is no such task.
+        """Return the head and every event after this generation, None if the task does not exist.
 
-        Consistent: the events reach up to the head's generation, without a gap. From the start, the first entry may be
-        a snapshot instead: a Task under the generation of the last event in it. So it may where the events after
-        `after` are gone. A log with a gap that no snapshot closes is no task: None.
+        Consistent: the events reach the head's generation without a gap. The first entry may be a snapshot, a Task under
+        the generation of its last event: at the start of the log, or in place of expired events. None for a log with a
+        gap and no snapshot.
         """
         ...
 
     async def every_event(self, key: TaskKey, *, after: int = 0) -> Log | None:
-        """Return the log as `log` does, but from the start too without a snapshot: each event, where they are all there."""
+        """Return the log like `log`, but with the events of a snapshot if all of them are stored."""
         ...
 
     async def deltas(self, key: TaskKey, *, since: Cursor) -> Sequence[DeltaBatch]:
-        """Return the batches whose (generation, fence, first) is the cursor's or greater, in that order."""
+        """Return the batches from the cursor on, ordered by generation, fence and first number."""
         ...
 
-    # ── What is overdue ───────────────────────────────────────────────────────────────────────────────────────────────
+    # ── Timers ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def expired_timers(self, *, limit: int) -> Sequence[ExpiredTimer]:
-        """Return contexts whose due time has passed, the longest overdue first, at most so many; it may lag behind."""
+        """Return up to `limit` contexts with an expired timer, the longest overdue first; the index may lag."""
         ...
 
-    async def claim(self, expired_timers: ExpiredTimer) -> bool:
-        """Take it upon oneself to wake the context: True where it is still overdue, and nobody else has.
+    async def claim(self, timer: ExpiredTimer) -> bool:
+        """Claim the timer to wake its context; return True if it is still expired and unclaimed.
 
-        It is due again soon, unless somebody begins its turn before.
+        The claim sets the timer again, in case the wake-up message is lost.
         """
         ...

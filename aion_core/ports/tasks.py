@@ -1,4 +1,4 @@
-"""What there is of a task: its keys, its head, its turns and who runs them, and the entries of its log."""
+"""Values of a task: keys, head, turns, leases, and log entries."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,12 +9,12 @@ from typing import Any
 from aion_core.protocol.types import Event, Message, TaskState
 
 ANONYMOUS = "anonymous"
-"""The owner where nobody is asked who they are: the agent declares no scheme, which no deployed one may."""
+"""Owner of all calls to an agent without an auth scheme; deployed agents must have a scheme."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContextKey:
-    """A conversation: the same contextId of another owner, or with another agent, is another conversation."""
+    """Key of a conversation: owners and agents have separate contextIds."""
 
     owner: str
     agent: str
@@ -23,61 +23,60 @@ class ContextKey:
 
 @dataclass(frozen=True, slots=True)
 class TaskKey:
-    """A task; the owner is part of the key, so a foreign task cannot even be asked for."""
+    """Key of a task; with the owner in it, no read can reach another owner's task."""
 
     owner: str
     task_id: str
 
 
 class PushEvents(StrEnum):
-    """Of which of a task's events those are told who have asked for push notifications: `push.events` in aion.yaml."""
+    """Events of a task for push notifications: `push.events` in aion.yaml."""
 
     STATUS = "status"
-    """Its status updates."""
+    """Status updates."""
     STATUS_AND_ARTIFACT = "status+artifact"
-    """Its artifacts too."""
+    """Status and artifact updates."""
     ALL = "all"
-    """Every durable event: the task as it was made, and messages too."""
+    """Every durable event, also the new task and messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What is known of a task without reading its log."""
+    """Summary of a task without its log."""
 
     key: TaskKey
     context: ContextKey
     state: TaskState
     """The state after the newest event."""
     timestamp: datetime
-    """When that state was entered."""
+    """Time of that state."""
     generation: int
-    """How many durable events the log holds: they are numbered 1..generation without a gap."""
+    """Number of durable events in the log, numbered 1..generation without a gap."""
     fence: int
-    """The fence of the lease that may append; 0 before the first turn has begun."""
+    """Fence of the lease with the right to append; 0 before the first turn."""
     push_epoch: int = 0
-    """How often somebody has begun to listen by push notifications, or the last one has ceased to: a commit is made
-    only by who knows them all."""
+    """Number of changes of the push subscribers, for conditional writes: a commit must know all subscribers."""
     push_events: PushEvents | None = None
-    """Which events they may want to hear of, all of them together; None where nobody listens."""
+    """Union of the subscribers' events; None without subscribers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One message to be answered: it waits in its context, then it runs."""
+    """Execution of one message: it waits in its context, then it runs."""
 
     id: str
     task_id: str
-    asked: int
-    """Generation of the event that holds the message; 0 while it waits for a task that is still at work."""
+    message_generation: int
+    """Generation of the event with the message; 0 while the message waits for its running task."""
     tries: int = 0
-    """How often a runner has begun it, and not come to its end nor handed it on."""
+    """Number of begins since the last handoff."""
     handoffs: int = 0
-    """How often it was handed on because its runner's time was up, and had got on until then."""
+    """Number of suspensions at a deadline, each with progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to run one turn of a context, and to append to its task, until somebody raises the fence."""
+    """Right to run one turn of a context and to append to its task, until the fence grows."""
 
     context: ContextKey
     turn: Turn
@@ -91,17 +90,17 @@ class Numbered:
 
     generation: int
     event: Event
-    asked: Message | None = None
-    """The client's message that the event took in; it precedes the event in the task's history."""
+    message: Message | None = None
+    """The client's message recorded by the event; it precedes the event in the task's history."""
     key: str = ""
-    """What tells an emission from its repeat, where a node runs again; "" where none can come."""
+    """Identifies the repeat of an emission by a node that runs again; "" without repeats."""
     request: Mapping[str, Any] = field(default_factory=dict)
-    """What came with the client's message beside it: the request's own metadata (R51)."""
+    """Metadata of the message's request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """A task's head and its durable events from some generation on, in order and without a gap."""
+    """A task's head and its durable events after some generation, in order and without a gap."""
 
     head: Head
     events: tuple[Numbered, ...]
@@ -109,20 +108,20 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """A transient chunk of text, spoken as the model speaks it; never part of the task (R62)."""
+    """A transient chunk of text; never part of the task."""
 
     text: str
     append: bool
-    """False on the first chunk of a stream delta (D9)."""
+    """False on the first chunk of a stream delta."""
     last: bool = False
-    """True on its closing chunk, once (D10)."""
+    """True on its closing chunk."""
     reason: str = ""
-    """Why it was closed: `complete_message`, or `interrupted`; on the closing chunk only."""
+    """`complete_message` or `interrupted`; on the closing chunk only."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeltaBatch:
-    """Consecutive chunks that follow event `generation`; `first` is the number of the first, from 0."""
+    """Consecutive chunks after event `generation`; `first` is the number of the first chunk, from 0."""
 
     generation: int
     fence: int
@@ -132,7 +131,7 @@ class DeltaBatch:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Cursor:
-    """What a reader has heard: event `generation`, and of the chunks that follow it, under `fence`, the first `n`."""
+    """Position of a reader: it has event `generation` and the first `n` chunks after it under `fence`."""
 
     generation: int = 0
     fence: int = 0

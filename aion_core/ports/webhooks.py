@@ -1,4 +1,4 @@
-"""What is posted to a webhook, by what it is posted, and how the receiver answers."""
+"""Webhook port: notifications, HTTP requests, and outcomes of a post."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,68 +10,68 @@ from aion_core.ports.tasks import TaskKey
 from aion_core.protocol.types import Event, Task
 
 POST_SECONDS = 20.0
-"""How long a post takes at the most, all in all."""
+"""Longest duration of a post, in total."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """One event for one config: the same at each of its tries."""
+    """One event for one config, the same at each attempt."""
 
     id: str
-    """What a receiver tells repeats by: of this task, event and config, and of no other."""
+    """Identifies the task, event and config, so that a receiver can detect repeats."""
     task: TaskKey
     generation: int
     event: Event
     snapshot: Task | None = None
-    """The task with this event, for a config of version 0.3, whose receivers expect a task; None for others."""
+    """The task with this event, as receivers of version 0.3 expect it; None for others."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookRequest:
-    """What is posted: headers and body. Both may hold what is secret, and are in no repr."""
+    """Headers and body of a post; both may hold secrets, so the repr has neither."""
 
     headers: Mapping[str, str] = field(repr=False)
     body: bytes = field(repr=False)
 
 
 class Render(Protocol):
-    """Makes the request of a notification; pure."""
+    """Renderer of a notification's request; pure."""
 
     def __call__(self, config: PushConfig, notification: Notification, *, at: datetime) -> WebhookRequest:
-        """Return what is posted at this time: only the timestamp, and so the signature, differ from try to try."""
+        """Return the request at this time; attempts differ in timestamp and signature only."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """The receiver has it (2xx)."""
+    """Response 2xx."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookGone:
-    """The receiver wants nothing more at this URL (410)."""
+    """Response 410: the receiver accepts nothing more at this URL."""
 
 
 @dataclass(frozen=True, slots=True)
 class PostRefused:
-    """The receiver answered otherwise: a redirect, which is not followed, is such an answer too."""
+    """Any other response, also a redirect; redirects are not followed."""
 
     status: int
     retry_after: float | None = None
-    """In so many seconds it wants to be asked again; None where it does not say."""
+    """Retry-After in seconds; None without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unreachable:
-    """No answer came: no connection, no valid certificate, or no end of the headers in time."""
+    """No response: no connection, no valid certificate, or a timeout."""
 
     reason: str
-    """A few words that name no secret."""
+    """A short text without secrets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """The guard lets nobody call this address, as it is just now: nothing was sent."""
+    """The address is forbidden (SSRF check); nothing was sent."""
 
     reason: str
 
@@ -80,8 +80,8 @@ PostOutcome = Delivered | WebhookGone | PostRefused | Unreachable | Blocked
 
 
 class WebhookClient(Protocol):
-    """Posts to an address that a client has chosen, and so may be anybody's."""
+    """HTTP client for URLs of clients: each may be an attacker's."""
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> PostOutcome:
-        """Post once, check the address first, follow nothing, and come back within POST_SECONDS; it never raises."""
+        """Check the address and post once, within POST_SECONDS; never raises."""
         ...

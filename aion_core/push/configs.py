@@ -25,7 +25,7 @@ from aion_core.protocol.message_rules import is_id
 from aion_core.push.registration import check_config, client_config, stored_config
 from aion_core.push.ssrf import WebhookPolicy
 from aion_core.tasks import page_tokens
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from aion_core.tasks.notifications import wake_delivery
 
 logger = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class PushRegistry:
         self._policy, self._clock, self._events = policy, clock, events or {}
 
     async def create(
-        self, call: Call, config: pb.TaskPushNotificationConfig, version: PushVersion
+        self, call: CallContext, config: pb.TaskPushNotificationConfig, version: PushVersion
     ) -> pb.TaskPushNotificationConfig:
         """Store the config, in place of one with its id, and return it with its id.
 
@@ -70,7 +70,9 @@ class PushRegistry:
         await wake_delivery(self._work_queue, PushWakeUp(key))
         return client_config(stored, config.task_id, config.tenant)
 
-    async def with_message(self, call: Call, request: pb.SendMessageRequest, version: PushVersion) -> Call:
+    async def with_message(
+        self, call: CallContext, request: pb.SendMessageRequest, version: PushVersion
+    ) -> CallContext:
         """Return the call with the config of its message, to be stored in one transaction with the message.
 
         Raises InvalidMessage with the reason.
@@ -87,7 +89,7 @@ class PushRegistry:
         return replace(call, push=stored)
 
     async def get(
-        self, call: Call, request: pb.GetTaskPushNotificationConfigRequest, version: PushVersion
+        self, call: CallContext, request: pb.GetTaskPushNotificationConfigRequest, version: PushVersion
     ) -> pb.TaskPushNotificationConfig:
         """Return the config; in v0.3 without an id, the task's own. Raises PushConfigNotFound."""
         if not request.id and version is PushVersion.V1:
@@ -101,7 +103,7 @@ class PushRegistry:
         return client_config(stored, request.task_id, request.tenant)
 
     async def list_configs(
-        self, call: Call, request: pb.ListTaskPushNotificationConfigsRequest
+        self, call: CallContext, request: pb.ListTaskPushNotificationConfigsRequest
     ) -> pb.ListTaskPushNotificationConfigsResponse:
         """Return a page of the task's configs, sorted by id; nextPageToken is "" on the last page."""
         size = request.page_size or MAX_PUSH_CONFIGS
@@ -120,7 +122,7 @@ class PushRegistry:
             next_page_token=page_tokens.make_after(secret, of, page[-1].id) if len(remaining) > size else "",
         )
 
-    async def delete(self, call: Call, request: pb.DeleteTaskPushNotificationConfigRequest) -> None:
+    async def delete(self, call: CallContext, request: pb.DeleteTaskPushNotificationConfigRequest) -> None:
         """Delete the config; a missing config is no error."""
         if not request.id:
             raise InvalidMessage("id is missing: the id of the config, from the answer to its creation.", field="id")
@@ -128,7 +130,7 @@ class PushRegistry:
         if is_id(request.id):
             await self._configs.delete(key, request.id)
 
-    async def _key(self, call: Call, task_id: str) -> TaskKey:
+    async def _key(self, call: CallContext, task_id: str) -> TaskKey:
         if not task_id:
             raise InvalidMessage(
                 "taskId is missing: the id of the task, from the answer to the message.", field="taskId"
@@ -141,7 +143,12 @@ class PushRegistry:
         return key
 
     async def _stored(
-        self, call: Call, config: pb.TaskPushNotificationConfig, key: TaskKey, config_id: str, version: PushVersion
+        self,
+        call: CallContext,
+        config: pb.TaskPushNotificationConfig,
+        key: TaskKey,
+        config_id: str,
+        version: PushVersion,
     ) -> PushConfig:
         events = self._events.get(call.agent, PushEvents.STATUS)
         before = await self._before(key, config_id) if key.task_id and config_id else None

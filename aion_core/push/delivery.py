@@ -204,7 +204,7 @@ class PushDelivery:
         for entry in log.events:
             if entry.generation <= cursor:
                 continue
-            if heads.listened_to(log.head, entry.event):
+            if heads.has_subscriber_for(log.head, entry.event):
                 passed.add(entry.generation)
             if wanted is None or not heads.wants(wanted, entry.event):
                 cursor = entry.generation

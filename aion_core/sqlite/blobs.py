@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from aion_core.ports import Clock
-from aion_core.ports.erasure import ObjectVersion, VersionPage
+from aion_core.ports.payloads import ObjectVersion, VersionPage
 from aion_core.ports.schema import RETENTIONS
 from aion_core.ports.table import LAST
 from aion_core.sqlite.database import Database
@@ -108,18 +108,18 @@ class SQLiteBlobs:
 
 
 class SQLiteObjectVersions:
-    """`ports.erasure.ObjectVersions` of a file, with one version of each blob."""
+    """`ports.payloads.ObjectVersions` of a file, with one version of each blob."""
 
     def __init__(self, blobs: SQLiteBlobs) -> None:
         self._blobs = blobs
 
     async def page(self, prefix: str, *, after: Any = None) -> VersionPage:
-        """See `ports.erasure.ObjectVersions.page`; there is one page."""
+        """See `ports.payloads.ObjectVersions.page`; there is one page."""
         found = await self._blobs.described(prefix)
         return VersionPage(
             [ObjectVersion(name, "", size, False, datetime.fromtimestamp(at, UTC)) for name, size, at in found]
         )
 
     async def delete(self, versions: Sequence[tuple[str, str]]) -> None:
-        """See `ports.erasure.ObjectVersions.delete`."""
+        """See `ports.payloads.ObjectVersions.delete`."""
         await self._blobs.delete_all([name for name, _ in versions])

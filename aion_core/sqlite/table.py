@@ -15,8 +15,8 @@ from aion_core.ports.table import (
     FINE,
     PARTITION,
     SORT,
-    Check,
     Condition,
+    ConditionCheck,
     Delete,
     Index,
     Item,
@@ -182,7 +182,7 @@ class SQLiteTable:
         self._database.write_blocking(lambda connection: self._make(connection, [write]))
 
     async def delete_all(self, keys: Sequence[Key]) -> Sequence[Key]:
-        """See `ports.erasure.ErasableTable.delete_all`; all items are deleted."""
+        """See `ports.table.ErasableTable.delete_all`; all items are deleted."""
 
         def work(connection: sqlite3.Connection) -> None:
             for key in keys:
@@ -217,7 +217,7 @@ class SQLiteTable:
             raise canceled([each.reason for each in outcomes])
         check_transaction_size(each.after for each in outcomes if each.after is not None)
         for write, before, each in zip(writes, befores, outcomes, strict=True):
-            if not isinstance(write, Check):
+            if not isinstance(write, ConditionCheck):
                 _store(connection, write.key, before, each.after)
         if next(self._writes) % CLEANING == 0:
             self._clean(connection)

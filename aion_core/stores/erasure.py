@@ -17,8 +17,21 @@ from typing import TypeVar
 
 from aion_core.errors import StoreUnavailable
 from aion_core.ports import Clock
-from aion_core.ports.erasure import ErasableTable, ObjectVersions
-from aion_core.ports.table import Absent, AtMost, Both, Change, Check, Delete, Exists, Key, Update, Write, WriteRefused
+from aion_core.ports.payloads import ObjectVersions
+from aion_core.ports.table import (
+    Absent,
+    AtMost,
+    Both,
+    Change,
+    ConditionCheck,
+    Delete,
+    ErasableTable,
+    Exists,
+    Key,
+    Update,
+    Write,
+    WriteRefused,
+)
 from aion_core.stores import keys, owned
 from aion_core.stores.retries import MAX_ATTEMPTS, jitter, write_unless_refused
 from aion_core.stores.survey import LEFTOVERS, KeyOwner, OwnedData, Progress, Survey, retry_unavailable
@@ -114,7 +127,7 @@ class Erasure:
         """Delete the item unless its session exists again, or it has a new TTL."""
         writes: list[Write]
         if key.partition.startswith("SESSION#"):
-            no_head = Check(keys.session_head_key(owned.id_of(key.partition)), Absent())
+            no_head = ConditionCheck(keys.session_head_key(owned.id_of(key.partition)), Absent())
             writes = [no_head, Delete(key)]
         else:
             has_expired = AtMost("expires", int(self._clock.now().timestamp()))

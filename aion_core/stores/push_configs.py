@@ -35,7 +35,7 @@ from aion_core.stores.retries import (
     write_unless_refused,
 )
 from aion_core.stores.timers import PUSHES, TimerIndex, times_of
-from aion_core.tasks import deliveries, heads, timers
+from aion_core.tasks import contexts, deliveries, heads
 from aion_core.tasks.contexts import moment
 
 logger = logging.getLogger(__name__)
@@ -165,7 +165,7 @@ class TablePushConfigs:
             head = heads.head_of(task, item)
             registered = await self._items.register(task, config, known, after=head.generation)
             mine.add(registered.delivery.revision)
-            subscribed = heads.subscribed(head, heads.listening(head, config))
+            subscribed = heads.subscribed(head, heads.head_with_subscriber(head, config))
             return TransactionPlan(registered.delivery, [Update(keys.head_key(task), subscribed), registered.write])
 
         return await commit(self._table, plan, busy="The task's push configs are changed by too many requests at once.")
@@ -230,12 +230,14 @@ class TablePushConfigs:
     async def clear(self, task: TaskKey, generation: int) -> None:
         """See `ports.PushConfigs.clear`."""
         # Refused if the event has expired.
-        await self._write(Update(keys.event_key(task, generation), Change(remove=timers.NO_TIMER, only_if=Exists())))
+        await self._write(Update(keys.event_key(task, generation), Change(remove=contexts.NO_TIMER, only_if=Exists())))
 
     async def clear_subscribers(self, head: Head) -> None:
         """See `ports.PushConfigs.clear_subscribers`."""
         # Refused if there is a new config, or the task has expired.
-        await self._write(Update(keys.head_key(head.key), heads.without_subscribers(head, heads.deserted(head))))
+        await self._write(
+            Update(keys.head_key(head.key), heads.without_subscribers(head, heads.head_without_subscribers(head)))
+        )
 
     async def redrive(self, task: TaskKey, config_id: str) -> Delivery | None:
         """See `ports.PushConfigs.redrive`."""

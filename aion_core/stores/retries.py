@@ -10,7 +10,7 @@ from uuid_utils.compat import uuid7
 
 from aion_core.errors import LeaseLost, StoreUnavailable
 from aion_core.ports import ContextKey
-from aion_core.ports.table import Check, Equals, Table, TokenReused, Write, WriteRefused
+from aion_core.ports.table import ConditionCheck, Equals, Table, TokenReused, Write, WriteRefused
 from aion_core.stores import keys
 
 MAX_ATTEMPTS = 8
@@ -87,7 +87,7 @@ async def write_unless_refused(make: Callable[[], Awaitable[Any]]) -> None:
 
 async def _make(table: Table, writes: Sequence[Write], token: str) -> None:
     [first, *others] = writes
-    if others or isinstance(first, Check):
+    if others or isinstance(first, ConditionCheck):
         await table.transact(writes, token=token)
     else:
         # A transaction costs twice the write units.
@@ -107,7 +107,9 @@ class FencedWrites:
 
     def __init__(self, table: Table, fence: Fence | None) -> None:
         self._table = table
-        self._fence_check = [Check(keys.context_key(fence.context), Equals("fence", fence.number))] if fence else []
+        self._fence_check = (
+            [ConditionCheck(keys.context_key(fence.context), Equals("fence", fence.number))] if fence else []
+        )
 
     async def commit(self, *writes: Write) -> None:
         """Make the writes in one transaction, exactly once even after a lost answer.
@@ -121,7 +123,7 @@ class FencedWrites:
                 if (
                     not self._fence_check
                     and len(writes) == 1
-                    and not isinstance(writes[0], Check)
+                    and not isinstance(writes[0], ConditionCheck)
                     and not writes[0].only_if
                 ):
                     await self._table.write(writes[0])

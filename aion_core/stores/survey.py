@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from aion_core.errors import StoreUnavailable
 from aion_core.ports import Clock, ContextKey, TaskKey
-from aion_core.ports.erasure import ObjectVersion, ObjectVersions
+from aion_core.ports.payloads import ObjectVersion, ObjectVersions
 from aion_core.ports.table import LAST, PARTITION, SORT, Item, Key, Page, Table
 from aion_core.ports.table_semantics import item_size
 from aion_core.stores import keys, owned

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 from aion_core.errors import StoreCorrupt
-from aion_core.ports import Clock, ContextKey, Place, TaskFilter
+from aion_core.ports import Clock, ContextKey, ListCursor, TaskFilter
 from aion_core.ports.schema import BY_AGENT, BY_CONTEXT, STATE, TTL_ATTRIBUTE
 from aion_core.ports.table import Absent, Both, Equals, Item, MoreThan, Page, Put, Table, WriteRefused
 from aion_core.protocol.types import TaskState
@@ -31,13 +31,13 @@ class TableTaskList:
         self._table, self._clock, self._reads = table, clock, Reads(table, clock)
         self._secret: bytes | None = None
 
-    async def page(self, tasks: TaskFilter, *, after: Place | None, limit: int) -> Sequence[Place]:
+    async def page(self, tasks: TaskFilter, *, after: ListCursor | None, limit: int) -> Sequence[ListCursor]:
         """See `ports.TaskList.page`.
 
         No task is listed twice on several pages, unless its status time moves backwards. A task moves to the front with
         a new status: a reader beyond the front may miss it.
         """
-        found: dict[str, Place] = {}
+        found: dict[str, ListCursor] = {}
         # Without a state, the filter removes only expired entries. One more for the entry at `after`.
         first_read = limit + 1 if tasks.state is None else READ
         async for page in self._pages(tasks, after=after, first_read=first_read):
@@ -79,7 +79,7 @@ class TableTaskList:
         return secret
 
     async def _pages(
-        self, tasks: TaskFilter, *, after: Place | None, first_read: int | None, count_only: bool = False
+        self, tasks: TaskFilter, *, after: ListCursor | None, first_read: int | None, count_only: bool = False
     ) -> AsyncIterator[Page]:
         """Yield one page after another, newest first, until the end of the index."""
         if tasks.context_id is None:
@@ -112,9 +112,9 @@ class TableTaskList:
             start, limit = page.next, READ if limit else None
 
 
-def _place(entry: Item) -> Place:
+def _place(entry: Item) -> ListCursor:
     listed = keys.listed(entry[BY_AGENT.sort])
-    return Place(_EPOCH + timedelta(milliseconds=listed.milliseconds), listed.task_id)
+    return ListCursor(_EPOCH + timedelta(milliseconds=listed.milliseconds), listed.task_id)
 
 
 def _milliseconds_from(since: datetime) -> int:

@@ -154,8 +154,8 @@ class TaskLog:
             "token": event.token,
             **await self._payload(event.task, f"{event.generation}-event", "event", event_bytes(event.event)),
         }
-        if event.asked is not None:
-            asked = event.asked.SerializeToString()
+        if event.message is not None:
+            asked = event.message.SerializeToString()
             row |= await self._payload(event.task, f"{event.generation}-asked", "asked", asked)
         if event.key:
             row["key"] = event.key
@@ -173,7 +173,7 @@ class TaskLog:
     async def queued_row(self, follow_up: FollowUp, times: Times) -> Put:
         """Return the write of a queued message."""
         task, turn = follow_up.head.key, follow_up.turn
-        row = await self._payload(task, f"{turn.id}-asked", "asked", follow_up.asked.SerializeToString())
+        row = await self._payload(task, f"{turn.id}-asked", "asked", follow_up.message.SerializeToString())
         if follow_up.request:
             row["request"] = json.dumps(follow_up.request)
         return Put(keys.queued_message_key(task, turn.id), {**row, **times.ttl})

@@ -42,7 +42,7 @@ from aion_core.ports import (
     TurnStarted,
     WhenBusy,
 )
-from aion_core.ports.table import Change, Check, Delete, Key, Put, Table, Update, Write, WriteRefused
+from aion_core.ports.table import Change, ConditionCheck, Delete, Key, Put, Table, Update, Write, WriteRefused
 from aion_core.protocol.types import Event, Task
 from aion_core.stores import keys, timers
 from aion_core.stores.items import Reads, readable
@@ -55,7 +55,7 @@ from aion_core.tasks.admission import KnownMessage
 from aion_core.tasks.contexts import ContextRecord, Times, task_of
 from aion_core.tasks.heads import Transition
 from aion_core.tasks.notifications import CommitNotifier
-from aion_core.tasks.transitions import Ending
+from aion_core.tasks.transitions import TurnEnding
 
 BUSY = "The context changes faster than this can be stored in it. Try again in a moment."
 
@@ -114,7 +114,7 @@ class TableTaskStore:
             if refusal is not None:
                 return TransactionPlan(refusal)
             if admission.is_full(record):
-                raise admission.too_many_wait()
+                raise admission.queue_is_full()
             created = admission.created(new, record, holder=holder, when_busy=when_busy, times=times)
             head = created.heads[0].after
             writes: list[Write] = [
@@ -171,15 +171,15 @@ class TableTaskStore:
                 if known is not None:
                     return TransactionPlan(known.repeated(follow_up.content_hash))
                 if another_runs and not attempt:
-                    raise admission.context_runs_another()
-                if admission.has_gone_on(before, head, takes=takes, subscribes=follow_up.push is not None):
-                    raise admission.no_longer_asked()
+                    raise admission.another_turn_runs()
+                if admission.has_changed(before, head, takes=takes, subscribes=follow_up.push is not None):
+                    raise admission.task_changed()
                 if another_runs:
-                    raise admission.context_runs_another()
+                    raise admission.another_turn_runs()
             if rejects:
                 return TransactionPlan(ContextInUse(before.key.task_id))
             if is_full:
-                raise admission.too_many_wait()
+                raise admission.queue_is_full()
             message = message_row(message_key, before.key.task_id, follow_up.content_hash, times)
             writes: list[Write] = [message, *await self._config_writes(follow_up)]
             if not takes:
@@ -187,7 +187,7 @@ class TableTaskStore:
                 writes += await self._writes(context, waiting, times)
                 writes.append(await self._log.queued_row(follow_up, times))
                 if not waiting.heads:
-                    writes.append(Check(keys.head_key(before.key), heads.IS_RUNNING))
+                    writes.append(ConditionCheck(keys.head_key(before.key), heads.IS_RUNNING))
                 return TransactionPlan(waiting.outcome, writes)
             expires = await self._new_expiry(before.key, times)
             taken = admission.taken(follow_up, record, holder=holder, expires=expires, token=token, times=times)
@@ -228,7 +228,7 @@ class TableTaskStore:
         longer = Change({"expires": times.expires})
         if task.history:
             writes.append(Update(keys.message_key(head.context, task.history[0].message_id), longer))
-        waiting = [turn for turn in record.waiting if turn.task_id == head.key.task_id and not turn.asked]
+        waiting = [turn for turn in record.waiting if turn.task_id == head.key.task_id and not turn.message_generation]
         return writes + [Update(keys.queued_message_key(head.key, turn.id), longer) for turn in waiting]
 
     async def known(
@@ -259,7 +259,7 @@ class TableTaskStore:
                 head = await self._log.head(task_of(context, record.running))
                 if head is not None:
                     return TransactionPlan(TurnStarted(record.lease(context), head))
-            turn = transitions.due_turn(record, times)
+            turn = contexts.turn_to_begin(record, times.now)
             if turn is None and record.interrupted is not None and record.waiting:
                 return await self._without_ended_interrupt(context, record, times) or TransactionPlan(None)
             if not isinstance(turn, Turn):
@@ -268,7 +268,7 @@ class TableTaskStore:
             if head is None or transitions.is_over(head):
                 dropped = transitions.dropped(record, turn.task_id, times)
                 return TransactionPlan(None, await self._writes(context, dropped, times), again=True)
-            queued = None if turn.asked else await self._log.queued(head.key, turn.id)
+            queued = None if turn.message_generation else await self._log.queued(head.key, turn.id)
             begun = transitions.begun(context, turn, record, head, queued, holder=holder, times=times)
             return TransactionPlan(begun.outcome, await self._writes(context, begun, times))
 
@@ -312,16 +312,15 @@ class TableTaskStore:
         return after
 
     async def finish(
-        self, lease: Lease, head: Head, event: Event, *, go_on: bool = False, snapshot: Task | None = None
+        self, lease: Lease, head: Head, event: Event, *, run_next: bool = False, snapshot: Task | None = None
     ) -> TurnFinished:
         """See `ports.TaskStore.finish`."""
-        ending = Ending(lease, replace(head, fence=lease.fence), event, go_on)
+        ending = TurnEnding(lease, replace(head, fence=lease.fence), event, run_next)
 
         async def plan(attempt: int) -> TransactionPlan[TurnFinished]:
             nonlocal ending
             times = self._times()
-            finished = transitions.finished_alone(ending)
-            if attempt or not ending.rests:
+            if attempt or not ending.stops_task:
                 record = await self._context(lease.context, times)
                 if attempt:
                     now = await self._log.head(head.key)
@@ -329,6 +328,8 @@ class TableTaskStore:
                         return TransactionPlan(await self._finished_before(ending))
                     ending = replace(ending, head=transitions.still_mine(ending.head, now))
                 finished = await self._finished(ending, record, times)
+            else:
+                finished = transitions.finished_alone(ending)
             writes = await self._writes(lease.context, finished, times)
             if snapshot is not None:
                 writes.append(await self._log.snapshot_row(head.key, ending.after.generation, snapshot, times))
@@ -340,20 +341,20 @@ class TableTaskStore:
             await self._notifier.begun(finished.next)
         return finished
 
-    async def _finished_before(self, ending: Ending) -> TurnFinished:
+    async def _finished_before(self, ending: TurnEnding) -> TurnFinished:
         record = await self._context(ending.lease.context, self._times())
         next_head = await self._log.head(task_of(ending.lease.context, record.running)) if record.running else None
         return transitions.finished_before(ending, record, next_head)
 
-    async def _finished(self, ending: Ending, record: ContextRecord, times: Times) -> Transition[TurnFinished]:
+    async def _finished(self, ending: TurnEnding, record: ContextRecord, times: Times) -> Transition[TurnFinished]:
         turn = transitions.next_turn(ending, record)
         if turn is None or ending.requires_input:
             return transitions.finished_alone(ending)
         task = task_of(ending.lease.context, turn)
         next_head, queued = None, None
-        if ending.go_on:
+        if ending.run_next:
             next_head = None if task == ending.head.key else await self._log.head(task)
-            queued = None if turn.asked else await self._log.queued(task, turn.id)
+            queued = None if turn.message_generation else await self._log.queued(task, turn.id)
         return transitions.finished(ending, record, turn, next_head, queued, times=times)
 
     async def pause(self, lease: Lease, *, made_progress: bool, spent: bool = True) -> None:
@@ -391,7 +392,7 @@ class TableTaskStore:
                     record, now = await self._context(head.context, times), await self._log.head(head.key)
                     return TransactionPlan(transitions.canceled_before(head, now, event, record))
                 if now != head:
-                    raise admission.no_longer_asked()
+                    raise admission.task_changed()
             return TransactionPlan(canceled.outcome, await self._writes(head.context, canceled, times))
 
         finished = await commit(self._table, plan, busy=BUSY)
@@ -441,6 +442,6 @@ class TableTaskStore:
                 change = replace(change, values={**change.values, "listing_at": listing_at(move.after)})
             writes.append(Update(keys.head_key(move.after.key), change))
         writes += [await self._log.event_row(event, times) for event in transition.events]
-        if transition.taken_in is not None:
-            writes.append(Delete(keys.queued_message_key(*transition.taken_in)))
+        if transition.recorded_message is not None:
+            writes.append(Delete(keys.queued_message_key(*transition.recorded_message)))
         return writes

@@ -12,7 +12,7 @@ from aion_core.ports import Clock
 from aion_core.ports.table import Item, Key, Table, Update, WriteRefused
 from aion_core.stores import keys
 from aion_core.stores.items import Reads
-from aion_core.tasks import timers
+from aion_core.tasks import contexts
 from aion_core.tasks.contexts import Times, milliseconds, moment
 
 logger = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ class TimerIndex:
         # The index lags: the item has the current time.
         item = await self._table.get(key)
         is_alive = item is not None and self._reads.lives(item)
-        change = timers.claimed(item, self._times(), is_alive=is_alive)
+        change = contexts.claimed_timer(item, self._times(), is_alive=is_alive)
         if change is None:
             return False
         try:

@@ -1,1 +1,1 @@
-"""What aion does with a task: creates it, runs it, keeps its log, reads it out."""
+"""Task engine: admission, turns, event log, streams, lists and limits."""

@@ -1,4 +1,4 @@
-"""The admission of a message: a new task, a message to a task that exists, or a repeat of either. Pure."""
+"""Admission of a message: a new task, a message to an existing task, or a repeat of either. Pure."""
 
 import hashlib
 from collections.abc import Mapping
@@ -34,18 +34,18 @@ from aion_core.tasks.contexts import ContextRecord, Times
 from aion_core.tasks.heads import HeadMove, NewEvent, Transition, new_event
 
 KEEP_LONGER = 24 * 3600
-"""By how many seconds a task's life has to grow for a follow-up to move its TTL: each move costs a snapshot."""
+"""Seconds by which a follow-up must extend a task's life to move its TTL: each move costs a snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownMessage:
-    """A message id, or idempotency key, that is stored already."""
+    """A stored message id or idempotency key."""
 
     task_id: str
     content_hash: bytes
 
     def repeated(self, content_hash: bytes) -> Duplicate:
-        """Return the repeat of a message; raises MessageIdReused if its content was another."""
+        """Return the duplicate of a message; raises MessageIdReused for another content."""
         return repeat_of(content_hash, self.task_id, self.content_hash)
 
 
@@ -53,33 +53,33 @@ class KnownMessage:
 
 
 def created_before(new: NewTask, record: ContextRecord, head: Head, holder: str | None) -> TurnStarted | TurnQueued:
-    """Return the outcome of an earlier attempt of the same call, whose answer was lost."""
+    """Return the outcome of an earlier attempt of the same call after a lost response."""
     if record.has(new.turn, holder):
         return TurnStarted(record.lease(new.context), head)
     return TurnQueued(head, record.held_until())
 
 
 def refused(record: ContextRecord, when_busy: WhenBusy) -> Interrupted | ContextInUse | None:
-    """Return the reason for which the context takes no new task; None if it takes one."""
+    """Return the reason to refuse a new task in the context; None to accept it."""
     if record.interrupted is not None:
         return Interrupted(record.interrupted)
     if record.busy and when_busy is not WhenBusy.ENQUEUE:
-        return ContextInUse(record.at_work)
+        return ContextInUse(record.active_task)
     return None
 
 
 def is_full(record: ContextRecord) -> bool:
-    """True if no further turn may wait in the context."""
+    """Return True if the queue of the context is full."""
     return len(record.waiting) >= MAX_WAITING
 
 
 def created(
     new: NewTask, record: ContextRecord, *, holder: str | None, when_busy: WhenBusy, times: Times
 ) -> Transition[TurnStarted | TurnQueued]:
-    """Create the task; its turn runs, or waits in the context."""
+    """Create the task; its turn runs or waits."""
     head = first_head(new)
     if new.push is not None:
-        head = heads.listening(head, new.push)
+        head = heads.head_with_subscriber(head, new.push)
     outcome: TurnStarted | TurnQueued
     if holder is not None and not record.busy:
         lease = Lease(new.context, replace(new.turn, tries=1), holder, record.fence + 1)
@@ -94,7 +94,7 @@ def _queued(new: NewTask, record: ContextRecord, holder: str | None, when_busy: 
     if record.expired:
         return contexts.queued_anew(new.turn, record, times)
     if holder is not None:
-        # Whoever runs, or is to run, the turn before comes to this one: nobody else has to be woken.
+        # In a busy context the holder of the turn before also runs this one, without a wake-up message.
         return contexts.queued(new.turn, contexts.MAY_WAIT_BEHIND_OTHERS, times)
     only_if = contexts.MAY_WAIT if when_busy is WhenBusy.ENQUEUE else contexts.MAY_WAIT_ALONE
     return contexts.queued(new.turn, only_if, times)
@@ -114,20 +114,20 @@ def _events(new: NewTask, head: Head) -> tuple[NewEvent, ...]:
 
 
 def takes_over(follow_up: FollowUp, record: ContextRecord, when_busy: WhenBusy) -> bool:
-    """True if the task takes the message in at once: it required input, or its running turn is interrupted."""
+    """Return True if the task takes the message at once: it requires input, or the message interrupts its turn."""
     head = follow_up.head
     return head.state in lifecycle.INTERRUPTED or (when_busy is WhenBusy.INTERRUPT and record.runs(head.key.task_id))
 
 
 def another_runs(follow_up: FollowUp, record: ContextRecord) -> bool:
-    """True if the task required input and another turn runs in its context by now."""
+    """Return True if the task requires input, but another turn runs in its context."""
     return follow_up.head.state in lifecycle.INTERRUPTED and record.running is not None
 
 
 def followed_before(
     follow_up: FollowUp, record: ContextRecord, head: Head, holder: str | None
 ) -> TurnStarted | TurnQueued | None:
-    """Return the outcome of an earlier attempt of the same call; None if the message came by another call."""
+    """Return the outcome of an earlier attempt of the same call; None if another call sent the message."""
     if record.has(follow_up.turn, holder):
         return TurnStarted(record.lease(head.context), head)
     if any(turn.id == follow_up.turn.id for turn in record.waiting):
@@ -135,14 +135,14 @@ def followed_before(
     return None
 
 
-def has_gone_on(before: Head, now: Head | None, *, takes: bool, subscribes: bool = False) -> bool:
-    """True if the message, as its sender has read the task, can no longer be taken in the way it was going to be."""
+def has_changed(before: Head, now: Head | None, *, takes: bool, subscribes: bool = False) -> bool:
+    """Return True if the task has changed since `before` so that the message has to be admitted again."""
     if now is None:
         return True
-    # A commit, and a new subscriber too, has to know all subscribers.
+    # A commit, or a new subscriber, has to know all subscribers.
     if (takes or subscribes) and now.push_epoch != before.push_epoch:
         return True
-    return now.generation != before.generation if takes else now.state in lifecycle.RESTING
+    return now.generation != before.generation if takes else now.state in lifecycle.TERMINAL_OR_INTERRUPTED
 
 
 def taken(
@@ -154,10 +154,10 @@ def taken(
     token: str,
     times: Times,
 ) -> Transition[TurnStarted | TurnQueued]:
-    """Take the message in at once; `expires` is the task's new TTL, None if that stays."""
+    """Take the message at once; `expires` is the task's new TTL, None to keep it."""
     before = follow_up.head
     answers = before.state in lifecycle.INTERRUPTED
-    subscribed = heads.listening(before, follow_up.push) if follow_up.push is not None else before
+    subscribed = heads.head_with_subscriber(before, follow_up.push) if follow_up.push is not None else before
     after = replace(lifecycle.advance(subscribed, follow_up.event), fence=record.fence + 1)
     outcome: TurnStarted | TurnQueued
     if holder is None:
@@ -167,36 +167,36 @@ def taken(
         lease = Lease(before.context, replace(follow_up.turn, tries=1), holder, after.fence)
         acquire = contexts.acquired_for_input if answers else contexts.acquired_interrupting
         outcome, change = TurnStarted(lease, after), acquire(lease, record, times)
-    row = new_event(after, after, follow_up.event, asked=follow_up.asked, request=follow_up.request, token=token)
+    row = new_event(after, after, follow_up.event, message=follow_up.message, request=follow_up.request, token=token)
     move = HeadMove(heads.moved(before, after, expires=expires, fence=False), after)
     return Transition(outcome, change, (move,), (row,))
 
 
 def queued(follow_up: FollowUp, record: ContextRecord, times: Times) -> Transition[TurnQueued]:
-    """Let the message wait for its task, which is running."""
+    """Queue the message behind its running task."""
     before = follow_up.head
-    turn = replace(follow_up.turn, asked=0)
+    turn = replace(follow_up.turn, message_generation=0)
     if record.interrupted is not None:
-        # Whoever answers the task that requires input sets the timer of what waits.
+        # The answer to the required input sets the timer of the queue.
         change = contexts.queued(turn, contexts.HAS_ROOM, times, timer=False)
     else:
         change = contexts.queued(turn, contexts.MAY_WAIT, times)
     if follow_up.push is None:
         return Transition(TurnQueued(before, record.held_until()), change)
-    after = heads.listening(before, follow_up.push)
+    after = heads.head_with_subscriber(before, follow_up.push)
     move = HeadMove(heads.subscribed(before, after, while_running=True), after)
     return Transition(TurnQueued(after, record.held_until()), change, (move,))
 
 
 def new_expiry(head_expires: int | None, times: Times) -> int | None:
-    """Return the task's new TTL if a message that comes now makes its life noticeably longer, else None."""
+    """Return the task's new TTL if a message now extends its life by enough, else None."""
     if head_expires is None:
         return None
     grows_by = times.expires - head_expires
     return times.expires if grows_by > min(KEEP_LONGER, times.retention / 2) else None
 
 
-# ── Messages ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Messages ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def new_task(
@@ -211,15 +211,13 @@ def new_task(
     idempotency_key: str = "",
     push: PushConfig | None = None,
 ) -> NewTask:
-    """Return what is kept of a message that starts a task: submitted, then working (R32, R33, D12)."""
-    asked = Message()
-    asked.CopyFrom(message)
-    asked.task_id, asked.context_id = task_id, context.context_id
+    """Return the new task of a message, with its first events: submitted, then working."""
+    stored = _with_ids(message, task_id, context)
     submitted = Task(
         id=task_id,
         context_id=context.context_id,
         status=lifecycle.status_at(TaskState.TASK_STATE_SUBMITTED, at),
-        history=[asked],
+        history=[stored],
     )
     working = TaskStatusUpdateEvent(
         task_id=task_id,
@@ -233,10 +231,10 @@ def new_task(
         message_id=message.message_id,
         content_hash=content_hash(message),
         events=(submitted, working),
-        turn=Turn(id=turn_id, task_id=task_id, asked=1),
+        turn=Turn(id=turn_id, task_id=task_id, message_generation=1),
         request=request or {},
         idempotency_key=idempotency_key,
-        push=_named(push, task_id),
+        push=_with_config_id(push, task_id),
     )
 
 
@@ -250,30 +248,34 @@ def follow_up(
     request: Mapping[str, Any] | None = None,
     push: PushConfig | None = None,
 ) -> FollowUp:
-    """Return what is kept of a message to a task that there is: by it, the task works again, or goes on working."""
-    asked = Message()
-    asked.CopyFrom(message)
-    asked.task_id, asked.context_id = head.key.task_id, head.context.context_id
+    """Return the record of a message to an existing task, with the event to working."""
     return FollowUp(
         head=head,
         task=task,
         message_id=message.message_id,
         content_hash=content_hash(message),
-        event=at_work(head, at),
-        asked=asked,
-        turn=Turn(id=turn_id, task_id=head.key.task_id, asked=head.generation + 1),
+        event=working_event(head, at),
+        message=_with_ids(message, head.key.task_id, head.context),
+        turn=Turn(id=turn_id, task_id=head.key.task_id, message_generation=head.generation + 1),
         request=request or {},
-        push=_named(push, head.key.task_id),
+        push=_with_config_id(push, head.key.task_id),
     )
 
 
-def _named(push: PushConfig | None, task_id: str) -> PushConfig | None:
-    """Return the config with its id: one of v0.3 that names none is called as its task is."""
+def _with_ids(message: Message, task_id: str, context: ContextKey) -> Message:
+    stored = Message()
+    stored.CopyFrom(message)
+    stored.task_id, stored.context_id = task_id, context.context_id
+    return stored
+
+
+def _with_config_id(push: PushConfig | None, task_id: str) -> PushConfig | None:
+    """Return the config with an id: without one, as v0.3 allows, it gets its task's id."""
     return replace(push, id=push.id or task_id) if push else None
 
 
-def at_work(head: Head, at: datetime) -> TaskStatusUpdateEvent:
-    """Return the event by which a task takes a message in: it works."""
+def working_event(head: Head, at: datetime) -> TaskStatusUpdateEvent:
+    """Return the event to working, recorded with a message."""
     return TaskStatusUpdateEvent(
         task_id=head.key.task_id,
         context_id=head.context.context_id,
@@ -282,8 +284,8 @@ def at_work(head: Head, at: datetime) -> TaskStatusUpdateEvent:
 
 
 def canceled(head: Head, at: datetime, reason: str) -> TaskStatusUpdateEvent:
-    """Return the event by which a task is canceled, and why."""
-    said = Message(
+    """Return the event to canceled, with the reason as its message."""
+    message = Message(
         message_id=str(uuid7()),
         role=Role.ROLE_AGENT,
         task_id=head.key.task_id,
@@ -291,12 +293,12 @@ def canceled(head: Head, at: datetime, reason: str) -> TaskStatusUpdateEvent:
         parts=[Part(text=reason)],
     )
     status = lifecycle.status_at(TaskState.TASK_STATE_CANCELED, at)
-    status.message.CopyFrom(said)
-    return TaskStatusUpdateEvent(task_id=said.task_id, context_id=said.context_id, status=status)
+    status.message.CopyFrom(message)
+    return TaskStatusUpdateEvent(task_id=message.task_id, context_id=message.context_id, status=status)
 
 
 def content_hash(message: Message) -> bytes:
-    """Return a hash of what D17 calls a message's content: its parts, role, taskId, references and extensions."""
+    """Return a hash of the message's parts, role, taskId, references and extensions."""
     content = Message(
         role=message.role,
         task_id=message.task_id,
@@ -307,15 +309,15 @@ def content_hash(message: Message) -> bytes:
     return hashlib.sha256(content.SerializeToString(deterministic=True)).digest()
 
 
-def is_in(task: Task, message: Message) -> bool:
-    """Tell whether the task has taken the message in already: its record outlives the message's own key.
+def holds_message(task: Task, message: Message) -> bool:
+    """Return True if the task's history has the message: it outlives the message's own key.
 
-    Raises MessageIdReused where it holds another one under its id.
+    Raises MessageIdReused if it has another message of this id.
     """
-    held = next((said for said in task.history if said.message_id == message.message_id), None)
+    held = next((each for each in task.history if each.message_id == message.message_id), None)
     if held is None or held.role != Role.ROLE_USER:
         return False
-    # A client that answers a question need not name its task; the history always does.
+    # The message may omit its taskId; the history always has it.
     as_sent = Message()
     as_sent.CopyFrom(held)
     as_sent.task_id = message.task_id
@@ -324,39 +326,36 @@ def is_in(task: Task, message: Message) -> bool:
 
 
 def repeat_of(content_hash: bytes, task_id: str, known_hash: bytes) -> Duplicate:
-    """Return the task of a message that is known.
-
-    Raises MessageIdReused where its content was another (D17).
-    """
+    """Return the task of a stored message; raises MessageIdReused for another content."""
     if content_hash != known_hash:
         raise MessageIdReused(
-            "This messageId, or Idempotency-Key, was used with other content. Give the new message one of its own."
+            "This messageId or Idempotency-Key was used with other content. Use a new one for the new message."
         )
     return Duplicate(task_id)
 
 
-def too_many_wait() -> ContextBusy:
-    """Return the refusal of one turn too many."""
-    return ContextBusy(f"{MAX_WAITING} messages wait in this context already. Send this one when one is answered.")
+def queue_is_full() -> ContextBusy:
+    """Return the error for a full queue."""
+    return ContextBusy(f"{MAX_WAITING} messages already wait in this context. Send this one after the next answer.")
 
 
-def context_runs_another() -> ContextBusy:
-    """Return the refusal of an answer that comes while another turn runs in the context."""
-    return ContextBusy("Another message of this context is being answered. Send this one when that is done.")
+def another_turn_runs() -> ContextBusy:
+    """Return the error for an answer while another turn runs in the context."""
+    return ContextBusy("Another message of this context is being answered. Send this one afterwards.")
 
 
-def no_longer_asked() -> LeaseLost:
-    """Return what happened where a task has gone on meanwhile."""
-    return LeaseLost("The task is no longer as it was read.")
+def task_changed() -> LeaseLost:
+    """Return the error for a task changed since it was read."""
+    return LeaseLost("The task has changed since it was read.")
 
 
-def nothing_left_to_do() -> InvalidTransition:
-    """Return the refusal to leave a task at work for which no turn waits: it would be at work for ever."""
-    return InvalidTransition("Nothing waits for the task: its turn has to end it, or to ask.")
+def no_turn_waits() -> InvalidTransition:
+    """Return the error for a turn that leaves its task working without a waiting turn."""
+    return InvalidTransition("No turn waits for the task: its last turn has to end or interrupt it.")
 
 
 def first_log(new: NewTask) -> tuple[Numbered, ...]:
-    """Return a new task's log."""
+    """Return the log of a new task."""
     return tuple(
         Numbered(number, event, request=new.request if number == 1 else {})
         for number, event in enumerate(new.events, start=1)
@@ -364,7 +363,7 @@ def first_log(new: NewTask) -> tuple[Numbered, ...]:
 
 
 def first_head(new: NewTask) -> Head:
-    """Return the head of a new task after its first events; no lease is held yet."""
+    """Return the head of a new task after its first events, before its first lease."""
     head = Head(
         new.key,
         new.context,

@@ -1,4 +1,4 @@
-"""A turn under way in this process, and what its readers hear of it."""
+"""Broadcast of one running turn to the stream of this process."""
 
 import asyncio
 from collections import deque
@@ -13,7 +13,7 @@ from aion_core.tasks import lifecycle, projection, replies
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """A stream goes on where its reader left it: of this task, which the reader has heard of."""
+    """Start of a stream that resumes after its client's last event: the client knows this task."""
 
     id: str
     context_id: str
@@ -21,133 +21,127 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True)
 class StreamItem:
-    """What a reader hears: an event or a transient chunk, with its SSE id."""
+    """An event or a transient chunk, with its SSE id."""
 
     id: str
-    what: Event | Delta | Resumed
+    payload: Event | Delta | Resumed
 
 
-WITH_STATUS = (Task, TaskStatusUpdateEvent)
-"""The events that say in which state the task is."""
+class StreamStart(Enum):
+    """First item of a broadcast's stream."""
 
-
-class Listen(Enum):
-    """What a run's reader wants to hear."""
-
-    NOT = auto()
-    FROM_THE_FIRST = auto()
-    """Every event of the task, from its first."""
-    FROM_NOW = auto()
-    """The task as it stands, then what follows."""
+    NO_STREAM = auto()
+    FIRST_EVENT = auto()
+    """The task's first event, then all later ones."""
+    CURRENT_TASK = auto()
+    """The current task, then later events."""
 
 
 class EventBroadcast:
-    """What a runner says of one turn; it goes on whether or not anybody listens."""
+    """Events and chunks of one turn, with a stream for one reader or without."""
 
-    def __init__(self, log: Iterable[Numbered], *, listen: Listen = Listen.NOT) -> None:
-        """`log` holds the task's events so far.
-
-        With `listen`, they and all that follows are kept for `batches`; a reader of a task that goes on hears the task
-        as it stands instead of its past.
-        """
+    def __init__(self, log: Iterable[Numbered], *, start: StreamStart = StreamStart.NO_STREAM) -> None:
+        """`log` holds the task's events so far."""
         self.log = list(log)
-        """The durable events of the task, as far as this run knows them."""
-        self._unheard: deque[StreamItem] | None = None
-        if listen is Listen.FROM_THE_FIRST:
-            self._unheard = deque(StreamItem(str(entry.generation), entry.event) for entry in self.log)
-        elif listen is Listen.FROM_NOW:
-            self._unheard = deque([StreamItem(str(self.log[-1].generation), self.task())])
-        self._last_said = str(self.log[-1].generation) if self.log else ""
-        self._news = asyncio.Event()
+        """The durable events of the task known to this process."""
+        self._unsent: deque[StreamItem] | None = None
+        if start is StreamStart.FIRST_EVENT:
+            self._unsent = deque(StreamItem(str(entry.generation), entry.event) for entry in self.log)
+        elif start is StreamStart.CURRENT_TASK:
+            self._unsent = deque([StreamItem(str(self.log[-1].generation), self.task())])
+        self._last_id = str(self.log[-1].generation) if self.log else ""
+        self._changed = asyncio.Event()
         self._ended = asyncio.Event()
-        self._told = asyncio.Event()
-        self.ends_as_message = False
-        """Whether the turn is about to end with a Message for its client (R23): nobody is told of the task then."""
+        self._replies_with_task = asyncio.Event()
+        self.replies_with_message = False
+        """True if the turn is about to end with a Message for its client; nothing of its task is streamed then."""
 
     def record(self, entry: Numbered) -> None:
-        """Note an event that is now in the log, and let the reader have it."""
+        """Publish an event that is in the log now."""
         self.log.append(entry)
-        self.say(str(entry.generation), entry.event)
-        if not self.told_of_task() and not replies.may_be_message(self.log):
-            self.tell_of_task()
+        self.publish(str(entry.generation), entry.event)
+        if not self.replies_with_task and not replies.may_be_message(self.log):
+            self.reply_with_task()
 
-    def say(self, id_: str, what: Event | Delta) -> None:
-        """Let the reader have an event or a chunk."""
-        self._last_said = id_ or self._last_said
-        if self._unheard is not None:
-            self._unheard.append(StreamItem(id_, what))
-            self._news.set()
-            if isinstance(what, Delta):
-                self.tell_of_task()
+    def publish(self, id_: str, payload: Event | Delta) -> None:
+        """Publish an event or a chunk to the reader."""
+        self._last_id = id_ or self._last_id
+        if self._unsent is not None:
+            self._unsent.append(StreamItem(id_, payload))
+            self._changed.set()
+            if isinstance(payload, Delta):
+                self.reply_with_task()
 
-    def tell_of_task(self) -> None:
-        """Settle that the reader is told of the task: what it hears is no Message any more."""
-        self._told.set()
+    def reply_with_task(self) -> None:
+        """Decide that the client receives the task: a Message is no longer possible."""
+        self._replies_with_task.set()
 
-    def told_of_task(self) -> bool:
-        """Tell whether that is settled: by a chunk that the reader hears, or by what no Message can hold."""
-        return self._told.is_set()
+    @property
+    def replies_with_task(self) -> bool:
+        """True if the client receives the task: a chunk was streamed, or a Message cannot hold the log."""
+        return self._replies_with_task.is_set()
 
-    async def settled(self) -> None:
-        """Return when it is settled what the reader hears, or the turn has ended."""
-        waiting = [asyncio.ensure_future(event.wait()) for event in (self._told, self._ended)]
+    async def wait_for_decision(self) -> None:
+        """Return when the client is to receive the task, or the turn has ended."""
+        waiting = [asyncio.ensure_future(event.wait()) for event in (self._replies_with_task, self._ended)]
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for each in waiting:
                 each.cancel()
 
-    def leave(self) -> None:
-        """Keep nothing for a reader any more."""
-        self._unheard = None
+    def stop_streaming(self) -> None:
+        """Drop the stream and its unsent items."""
+        self._unsent = None
 
     def end(self) -> None:
-        """Say no more."""
+        """End the broadcast and its stream."""
         self._ended.set()
-        self._news.set()
+        self._changed.set()
 
     async def batches(self) -> AsyncIterator[list[StreamItem]]:
-        """Yield what is ready, as often as something is, until the turn has ended; for one reader."""
-        while self._unheard is not None:
-            if self._unheard:
-                batch = list(self._unheard)
-                self._unheard.clear()
+        """Yield the unsent items in batches until the turn has ended; for one reader."""
+        while self._unsent is not None:
+            if self._unsent:
+                batch = list(self._unsent)
+                self._unsent.clear()
                 yield batch
             elif self._ended.is_set():
                 return
             else:
-                self._news.clear()
-                await self._news.wait()
+                self._changed.clear()
+                await self._changed.wait()
 
-    async def ended(self) -> None:
-        """Return when the turn has ended; whoever is cancelled here leaves the turn alone."""
+    async def wait_for_end(self) -> None:
+        """Return when the turn has ended; cancelling the wait does not cancel the turn."""
         await self._ended.wait()
 
     def cursor(self) -> Cursor:
-        """Return where a reader stands who has heard all that was said here."""
-        return cursor_of(self._last_said) or Cursor()
+        """Return the cursor of a reader of the whole broadcast."""
+        return cursor_of(self._last_id) or Cursor()
 
     def entry(self, generation: int) -> Numbered | None:
-        """Return the event of that number, None where it is not known by itself."""
+        """Return the event of this generation, None if the log does not hold it as an entry of its own."""
         first = self.log[0].generation if self.log else 1
         return self.log[generation - first] if 0 <= generation - first < len(self.log) else None
 
-    def rests_or_goes_on(self) -> bool:
-        """Tell whether this run knows how its task stands: it has come to rest here, or is still under way."""
-        return self.rests() or not self._ended.is_set()
+    def knows_state(self) -> bool:
+        """Return True if this broadcast has the newest state: the turn is running, or has stopped its task here."""
+        return self.has_stopped() or not self._ended.is_set()
 
-    def rests(self) -> bool:
-        """Tell whether the task has come to rest, as far as this run knows."""
-        statuses = (entry.event.status for entry in reversed(self.log) if isinstance(entry.event, WITH_STATUS))
-        return next((status.state in lifecycle.RESTING for status in statuses), False)
+    def has_stopped(self) -> bool:
+        """Return True if the newest known state of the task is terminal or interrupted."""
+        with_status = (entry.event for entry in reversed(self.log))
+        statuses = (event.status for event in with_status if isinstance(event, Task | TaskStatusUpdateEvent))
+        return next((status.state in lifecycle.TERMINAL_OR_INTERRUPTED for status in statuses), False)
 
     def task(self) -> Task:
-        """Return the task as the log tells it."""
+        """Return the task of the log."""
         return projection.fold(self.log)
 
 
 def cursor_of(sse_id: str) -> Cursor | None:
-    """Return where a reader stands whose last SSE id this was; None where it is none of ours."""
+    """Return the cursor after the item of this SSE id, None if the id is not aion's."""
     steps = sse_id.split(".")
     if len(steps) not in (1, 3) or not all(step.isascii() and step.isdecimal() and len(step) < 12 for step in steps):
         return None

@@ -1,4 +1,4 @@
-"""Who asks for something of a task, which tasks they know of, and until when this process serves them."""
+"""Context of a call: its caller, the caller's tasks, and the deadline of the process."""
 
 import asyncio
 import logging
@@ -11,35 +11,35 @@ from aion_core.errors import TaskNotFound
 from aion_core.ports import Head, Log, PushConfig, TaskKey, TaskStore
 
 DRAIN_SECONDS, CUT_SECONDS = 30.0, 12.0
-"""How long before its time is up a turn is asked to stop at a step boundary, and how long before it is cut."""
+"""Seconds before the deadline at which a turn is drained to a step boundary, and at which it is cancelled."""
 
 LEAST_CUT_SECONDS, LEAST_GRACE_SECONDS = 5.0, 3.0
-"""How short the margins may be where there is little time in all."""
+"""The shortest margins, for a process with little time in all."""
 
 
 @dataclass(frozen=True, slots=True)
-class TimeUp:
-    """Until when a turn may run in this process."""
+class Deadline:
+    """Deadline of the turns of one process."""
 
     until: datetime | None = None
-    """When the process ends, where that is known."""
+    """End of the process, None if it is unknown."""
     now: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the turn is to be handed on at once."""
+    """Set to suspend the turn at once."""
     grace: float | None = None
     """Seconds after `now` for a turn to reach a step boundary; None leaves that to the margins."""
     leave: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when streams end and blocking sends are answered with the task as it stands: the process is about to stop."""
+    """Set before the process stops: streams end, and blocking sends return the current task."""
 
 
-def margins(time_up: TimeUp, now: datetime) -> tuple[float, float]:
-    """Return how long before its time is up a turn is drained, and how long before it is cut.
+def margins(deadline: Deadline, now: datetime) -> tuple[float, float]:
+    """Return the seconds before the deadline at which a turn is drained, and at which it is cancelled.
 
-    Where there is little time in all, most of it is for the agent; yet the cut comes before the runtime's own, which
-    would leave the turn to its lease.
+    With little time in all, the agent gets most of it. The cancellation still precedes the runtime's own, after which
+    the turn would wait for the end of its lease.
     """
-    if time_up.until is None:
+    if deadline.until is None:
         return DRAIN_SECONDS, CUT_SECONDS
-    left = (time_up.until - now).total_seconds()
+    left = (deadline.until - now).total_seconds()
     cut = min(CUT_SECONDS, max(LEAST_CUT_SECONDS, left / 8))
     return min(DRAIN_SECONDS, max(cut + LEAST_GRACE_SECONDS, left / 4)), cut
 
@@ -48,46 +48,46 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """Who asks, for which agent, and how."""
+class CallContext:
+    """Caller, agent and conditions of one call."""
 
     owner: str
     agent: str
-    work: set[asyncio.Task[None]] = field(default_factory=set)
-    """What the call has set going; it may outlive the answer, so whoever made the call waits for it."""
-    time_up: TimeUp = field(default_factory=TimeUp)
-    """Until when this process serves the call."""
+    background: set[asyncio.Task[None]] = field(default_factory=set)
+    """Tasks of the call that may outlive its response; the creator of the call waits for them."""
+    deadline: Deadline = field(default_factory=Deadline)
+    """Deadline of the process of the call."""
     idempotency_key: str = ""
-    """What the client calls this request, in the place of a messageId in a context (D17)."""
-    last_heard: str = ""
-    """The SSE id that the client heard last, where it comes back to a stream."""
+    """The client's Idempotency-Key: identifies a repeat of a message without contextId."""
+    last_event_id: str = ""
+    """The client's Last-Event-ID, if it resumes a stream."""
     extensions: frozenset[str] = frozenset()
-    """The URIs of the extensions that the client says it knows; not all of them need be the agent's."""
+    """URIs of the client's extensions; the agent may not have all of them."""
     caller: str = ""
-    """Whose limits the call counts against: its owner outside of any tenant, which a caller may choose."""
+    """The owner without tenant, for limits: a caller may choose the tenant."""
     entrypoint_url: str = ""
-    """The base URL at which AWS's front was asked, as it says itself; "" where it says none."""
+    """Base URL of the HTTP entry point that received the call; "" if it is unknown."""
     push: PushConfig | None = None
-    """Where the client wants to be told of the task by push notifications, where its message says so."""
+    """The push notification config of the message, if it has one."""
 
-    def go(self, work: Coroutine[Any, Any, None]) -> None:
-        """Set work going that may outlive the answer; should it fail, the operator is told."""
-        task = asyncio.ensure_future(work)
-        self.work.add(task)
-        task.add_done_callback(self.work.discard)
-        task.add_done_callback(_tell_operator)
+    def start_background(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """Start a task that may outlive the response; a failure is logged."""
+        task = asyncio.ensure_future(coroutine)
+        self.background.add(task)
+        task.add_done_callback(self.background.discard)
+        task.add_done_callback(_log_failure)
 
 
-async def log_of(store: TaskStore, task_id: str, call: Call) -> Log:
+async def log_of(store: TaskStore, task_id: str, call: CallContext) -> Log:
     """Return the log of one of the caller's tasks; raises TaskNotFound."""
     log = await store.log(TaskKey(call.owner, task_id))
-    # A task of another agent is as unknown as one that never was.
+    # A task of another agent is unknown here.
     if log is None or log.head.context.agent != call.agent:
         raise TaskNotFound(task_id)
     return log
 
 
-async def head_of(store: TaskStore, task_id: str, call: Call) -> Head:
+async def head_of(store: TaskStore, task_id: str, call: CallContext) -> Head:
     """Return the head of one of the caller's tasks; raises TaskNotFound."""
     head = await store.head(TaskKey(call.owner, task_id))
     if head is None or head.context.agent != call.agent:
@@ -95,6 +95,8 @@ async def head_of(store: TaskStore, task_id: str, call: Call) -> Head:
     return head
 
 
-def _tell_operator(work: asyncio.Task[None]) -> None:
-    if not work.cancelled() and (error := work.exception()) is not None:
-        logger.error("Work in the background ended early; its turn is found by its lease.", exc_info=error)
+def _log_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        logger.error(
+            "A background task failed; the lease of its turn runs out, and the turn runs again.", exc_info=error
+        )

@@ -1,15 +1,15 @@
 """The record of a context (its lease, its queue of waiting turns, its task that requires input) and its changes. Pure.
 
-Each change is conditional on what its caller has read or holds; `fence` counts the leases, `line` the changes of the
-queue:
+Each change is conditional on the record as read. `fence` counts the leases; `line` (`queue_version`) counts the changes
+of the queue.
 
     acquired, acquired_for_input, acquired_next,    a turn runs: of a new message, of an answer, of the queue, of a dead
-    acquired_abandoned, acquired_interrupting       holder, in the place of one that is interrupted
+    acquired_abandoned, acquired_interrupting       holder, in place of an interrupted turn
     queued, queued_anew, queued_first               a turn waits
     renewed                                         the holder of the lease is alive
-    released, released_for_input                    the turn is over: nothing waits, or what waits waits for input
-    transferred, left                               the turn is over: the same holder runs the next, or somebody else
-    suspended                                       the turn is not over, but its holder's time is up
+    released, released_for_input                    the turn has ended: the queue is empty, or waits for input
+    transferred, released_for_next                  the turn has ended: the same holder runs the next, or another one
+    suspended                                       the turn has not ended, but its holder's deadline is near
     removed                                         the task has ended: it neither runs nor waits
 """
 
@@ -35,10 +35,10 @@ from aion_core.ports.table import (
 )
 
 CLAIM_TERMS = 2
-"""For how many terms of a lease an expired timer that somebody has claimed is left alone."""
+"""Length of the claim of an expired timer, in lease terms."""
 
 VERSION = 2
-"""Version of the items' shape. 2: a context counts the changes of its queue, and has a timer; a turn has hops."""
+"""Version of the items. Since 2 a context counts the changes of its queue and has a timer; a turn has hops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,31 +50,31 @@ class Times:
     lease: int
     """Term of a lease in milliseconds."""
     retention: int
-    """Seconds for which what is written now is stored."""
+    """Seconds to the TTL of an item written now."""
 
     @property
     def seconds(self) -> int:
-        """Return the time in seconds: an item with this TTL, or a lower one, has expired."""
+        """Return the time in seconds: items with this TTL or a lower one have expired."""
         return self.now // 1000
 
     @property
     def expires(self) -> int:
-        """Return the TTL of what is written now, in seconds."""
+        """Return the TTL of an item written now, in seconds."""
         return self.seconds + self.retention
 
     @property
     def lease_until(self) -> int:
-        """Return the end of a lease that is acquired now; a message that is enqueued now has had its time by then."""
+        """Return the end of a lease acquired now; by then a message enqueued now has been handled or lost."""
         return self.now + self.lease
 
     @property
     def claimed_until(self) -> int:
-        """Return the end of a claim that is made now."""
+        """Return the end of a claim made now."""
         return self.now + self.lease * CLAIM_TERMS
 
     @property
     def ttl(self) -> dict[str, int]:
-        """Return the attributes of every item that is stored as long as its task."""
+        """Return the version and TTL of an item with the lifetime of its task."""
         return {"v": VERSION, "expires": self.expires}
 
 
@@ -83,35 +83,35 @@ class ContextRecord:
     """A context as read; times are milliseconds since 1970."""
 
     fence: int = 0
-    line: int = 0
-    """Number of changes of the queue of waiting turns: tells whether the queue is still as read."""
+    queue_version: int = 0
+    """Number of changes of the queue of waiting turns, for conditional writes."""
     holder: str = ""
     until: int = 0
     running: Turn | None = None
     waiting: tuple[Turn, ...] = ()
     interrupted: str | None = None
-    """The id of the task that requires input."""
+    """Id of the task that requires input."""
     exists: bool = False
     expired: bool = False
-    """True if only the fence is still in force."""
+    """True after the TTL: only the fence is valid then."""
 
     @property
     def busy(self) -> bool:
-        """True if a turn runs or waits."""
+        """Return True if a turn runs or waits."""
         return self.running is not None or bool(self.waiting)
 
     @property
-    def at_work(self) -> str:
-        """Return the task whose turn runs, or is the first that waits; "" if the context is free."""
+    def active_task(self) -> str:
+        """Return the task id of the running turn, or of the first waiting one; "" if the context is free."""
         turn = self.running or next(iter(self.waiting), None)
         return turn.task_id if turn else ""
 
     def runs(self, task_id: str) -> bool:
-        """True if a turn of this task runs."""
+        """Return True if a turn of this task runs."""
         return self.running is not None and self.running.task_id == task_id
 
     def waits_for(self, task_id: str) -> bool:
-        """True if a turn of this task waits."""
+        """Return True if a turn of this task waits."""
         return any(turn.task_id == task_id for turn in self.waiting)
 
     def without(self, task_id: str) -> tuple[Turn, ...]:
@@ -119,16 +119,16 @@ class ContextRecord:
         return tuple(turn for turn in self.waiting if turn.task_id != task_id)
 
     def held_until(self) -> datetime | None:
-        """Return the end of the running turn's lease; None if no turn runs, or nobody holds its lease."""
+        """Return the end of the running turn's lease; None without a running turn or a holder."""
         return moment(self.until) if self.holder else None
 
     def lease(self, context: ContextKey) -> Lease:
         """Return the lease of the running turn."""
-        assert self.running is not None  # noqa: S101  # the callers have looked
+        assert self.running is not None  # noqa: S101  # checked by the callers
         return Lease(context, self.running, self.holder, self.fence)
 
     def has(self, turn: Turn, holder: str | None) -> bool:
-        """True if this holder runs this turn."""
+        """Return True if this holder runs this turn."""
         return self.running is not None and self.running.id == turn.id and self.holder == holder
 
 
@@ -143,14 +143,14 @@ def milliseconds(at: datetime) -> int:
 
 
 def moment(since_1970: int) -> datetime:
-    """Return the time that so many milliseconds since 1970 are."""
+    """Return the time of these milliseconds since 1970."""
     return datetime.fromtimestamp(since_1970 / 1000, UTC)
 
 
 def turn_to_begin(record: ContextRecord, now: int) -> Turn | LeaseHeld | None:
-    """Return the turn that may begin: the one whose holder is gone, else the first that waits.
+    """Return the turn that may begin: the running turn of a dead holder, else the first waiting turn.
 
-    Held while the holder's lease is in force; None if nothing waits, and while a task of the context requires input.
+    LeaseHeld while the lease is in force; None with an empty queue, or while a task of the context requires input.
     """
     if record.running is not None:
         return LeaseHeld(record.fence, moment(record.until)) if record.until > now else record.running
@@ -161,19 +161,19 @@ def turn_to_begin(record: ContextRecord, now: int) -> Turn | LeaseHeld | None:
 
 
 def record_of(item: Item | None, seconds: int) -> ContextRecord:
-    """Return the context that the item holds at this time; of one that has expired, the fence, which has to grow on.
+    """Return the record of the item at this time; after the TTL only its fence, since fences must never repeat.
 
     Raises StoreCorrupt.
     """
     if item is None:
         return ContextRecord()
     try:
-        fence, line = item.get("fence", 0), item.get("line", 0)
+        fence, queue_version = item.get("fence", 0), item.get("line", 0)
         if item.get("expires", seconds + 1) <= seconds:
-            return ContextRecord(fence, line, exists=True, expired=True)
+            return ContextRecord(fence, queue_version, exists=True, expired=True)
         return ContextRecord(
             fence=fence,
-            line=line,
+            queue_version=queue_version,
             holder=item.get("holder", ""),
             until=item.get("until", 0),
             running=turn_of(item["running"]) if "running" in item else None,
@@ -186,13 +186,19 @@ def record_of(item: Item | None, seconds: int) -> ContextRecord:
 
 
 def turn_of(fields: Mapping[str, Any]) -> Turn:
-    """Return the turn that a context's item holds; items of version 1 know no hops."""
+    """Return the turn of these item fields; version 1 has no hops."""
     return Turn(fields["id"], fields["task_id"], fields["asked"], fields["tries"], fields.get("hops", 0))
 
 
 def turn_value(turn: Turn) -> dict[str, Any]:
-    """Return the turn as a context's item holds it."""
-    return {"id": turn.id, "task_id": turn.task_id, "asked": turn.asked, "tries": turn.tries, "hops": turn.handoffs}
+    """Return the item fields of the turn."""
+    return {
+        "id": turn.id,
+        "task_id": turn.task_id,
+        "asked": turn.message_generation,
+        "tries": turn.tries,
+        "hops": turn.handoffs,
+    }
 
 
 # ── Conditions ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -202,7 +208,7 @@ NO_INPUT_REQUIRED = Absent("interrupted")
 NOTHING_WAITS = ShorterThan("waiting", 1)
 HAS_ROOM = ShorterThan("waiting", MAX_WAITING)
 IS_BUSY = Either((Exists("running"), NotEmpty("waiting")))
-NOBODY_HOLDS = ("holder", "until", "running")
+LEASE_ATTRIBUTES = ("holder", "until", "running")
 
 MAY_WAIT = Both((HAS_ROOM, NO_INPUT_REQUIRED))
 MAY_WAIT_BEHIND_OTHERS = Both((HAS_ROOM, NO_INPUT_REQUIRED, IS_BUSY))
@@ -210,7 +216,7 @@ MAY_WAIT_ALONE = Both((NOTHING_RUNS, NO_INPUT_REQUIRED, NOTHING_WAITS))
 
 
 def fence_is(fence: int) -> Condition:
-    """Return the condition that the lease of this fence is the newest."""
+    """Return the condition: the newest lease has this fence."""
     return Equals("fence", fence)
 
 
@@ -219,8 +225,8 @@ def _is_mine(lease: Lease) -> Condition:
 
 
 def _queue_as_read(record: ContextRecord) -> Condition:
-    # A queue that never changed has no number; neither has one of version 1.
-    return Equals("line", record.line) if record.line else Absent("line")
+    # A queue without changes, or of version 1, has no number.
+    return Equals("line", record.queue_version) if record.queue_version else Absent("line")
 
 
 def _has_expired(record: ContextRecord, times: Times) -> Condition:
@@ -242,7 +248,7 @@ def _leased(lease: Lease, times: Times, **more: Any) -> dict[str, Any]:
 
 
 def acquired(lease: Lease, record: ContextRecord, times: Times) -> Change:
-    """Run a new message's turn in a context that is free, new or expired."""
+    """Run a new message's turn in a free, new or expired context."""
     values = _leased(lease, times, **times.ttl)
     if not record.exists:
         return Change(values, only_if=Absent())
@@ -253,7 +259,7 @@ def acquired(lease: Lease, record: ContextRecord, times: Times) -> Change:
 
 
 def acquired_for_input(lease: Lease, record: ContextRecord, times: Times) -> Change:
-    """Run the turn of the answer to the task that required input."""
+    """Run the turn of an answer to the required input."""
     asks = Equals("interrupted", lease.turn.task_id)
     return Change(
         _leased(lease, times, expires=times.expires),
@@ -265,19 +271,19 @@ def acquired_for_input(lease: Lease, record: ContextRecord, times: Times) -> Cha
 def acquired_next(lease: Lease, record: ContextRecord, times: Times) -> Change:
     """Run the first turn of the queue."""
     return Change(
-        _leased(lease, times, line=record.line + 1),
+        _leased(lease, times, line=record.queue_version + 1),
         drop_first=("waiting",),
         only_if=Both((fence_is(record.fence), NOTHING_RUNS, NO_INPUT_REQUIRED, _queue_as_read(record))),
     )
 
 
 def acquired_abandoned(lease: Lease, record: ContextRecord, times: Times) -> Change:
-    """Run the turn again whose holder is gone: it has not renewed its lease since that was read."""
+    """Run the turn of a dead holder again, unless the holder has renewed its lease since the read."""
     return Change(_leased(lease, times), only_if=Both((fence_is(record.fence), Equals("until", record.until))))
 
 
 def acquired_interrupting(lease: Lease, record: ContextRecord, times: Times) -> Change:
-    """Run the turn in the place of its task's running one, whose holder may be alive."""
+    """Run the turn in place of its task's running turn; that holder may be alive."""
     return Change(_leased(lease, times, expires=times.expires), only_if=fence_is(record.fence))
 
 
@@ -291,7 +297,7 @@ def renewed(lease: Lease, times: Times) -> Change:
 
 
 def queued(turn: Turn, only_if: Condition, times: Times, *, timer: bool = True) -> Change:
-    """Append a turn to the queue; `timer` unless it waits for an input, which sets one."""
+    """Append a turn to the queue; without `timer` if it waits for required input, whose answer sets the timer."""
     return Change(
         times.ttl,
         defaults={"fence": 0, **({"due_at": times.lease_until} if timer else {})},
@@ -302,26 +308,26 @@ def queued(turn: Turn, only_if: Condition, times: Times, *, timer: bool = True) 
 
 
 def queued_anew(turn: Turn, record: ContextRecord, times: Times) -> Change:
-    """Begin the queue of a context that has expired again, with this turn alone."""
+    """Restart the queue of an expired context with this turn alone."""
     return Change(
-        {"waiting": [turn_value(turn)], "line": record.line + 1, "due_at": times.lease_until, **times.ttl},
-        remove=("interrupted", *NOBODY_HOLDS),
+        {"waiting": [turn_value(turn)], "line": record.queue_version + 1, "due_at": times.lease_until, **times.ttl},
+        remove=("interrupted", *LEASE_ATTRIBUTES),
         only_if=_has_expired(record, times),
     )
 
 
 def queued_first(turn: Turn, record: ContextRecord, fence: int, times: Times, *, answers: bool) -> Change:
-    """Put the turn before all that wait: the answer to the task that requires input, or one that interrupts its task."""
+    """Put the turn first in the queue: it answers required input, or interrupts its task's running turn."""
     expected = Both((NOTHING_RUNS, Equals("interrupted", turn.task_id))) if answers else Exists("running")
     return Change(
         {
             "waiting": [turn_value(each) for each in (turn, *record.waiting)],
-            "line": record.line + 1,
+            "line": record.queue_version + 1,
             "fence": fence,
             "due_at": times.lease_until,
             "expires": times.expires,
         },
-        remove=("interrupted", *NOBODY_HOLDS),
+        remove=("interrupted", *LEASE_ATTRIBUTES),
         only_if=Both((fence_is(record.fence), _queue_as_read(record), expected)),
     )
 
@@ -330,37 +336,39 @@ def queued_first(turn: Turn, record: ContextRecord, fence: int, times: Times, *,
 
 
 def released(lease: Lease) -> Change:
-    """Free the context: the turn is over, and nothing waits."""
-    return Change(remove=(*NOBODY_HOLDS, "due_at"), only_if=Both((fence_is(lease.fence), NOTHING_WAITS)))
+    """Free the context after the turn, if its queue is empty."""
+    return Change(remove=(*LEASE_ATTRIBUTES, "due_at"), only_if=Both((fence_is(lease.fence), NOTHING_WAITS)))
 
 
 def released_for_input(lease: Lease) -> Change:
-    """Free the context and note the task that requires input; what waits waits for the answer."""
-    return Change({"interrupted": lease.turn.task_id}, remove=(*NOBODY_HOLDS, "due_at"), only_if=fence_is(lease.fence))
+    """Free the context and record the task that requires input; the queue waits for the answer."""
+    return Change(
+        {"interrupted": lease.turn.task_id}, remove=(*LEASE_ATTRIBUTES, "due_at"), only_if=fence_is(lease.fence)
+    )
 
 
-def left(record: ContextRecord, times: Times) -> Change:
-    """Leave the next turn of the queue to somebody else."""
+def released_for_next(record: ContextRecord, times: Times) -> Change:
+    """Release the lease; another holder runs the next turn of the queue."""
     return Change(
         {"due_at": times.lease_until},
-        remove=NOBODY_HOLDS,
+        remove=LEASE_ATTRIBUTES,
         only_if=Both((fence_is(record.fence), _queue_as_read(record))),
     )
 
 
 def transferred(lease: Lease, record: ContextRecord, times: Times) -> Change:
-    """Run the next turn of the queue under this lease, at the end of the one before."""
+    """Run the next turn of the queue under the same holder's next lease."""
     return Change(
-        _leased(lease, times, line=record.line + 1),
+        _leased(lease, times, line=record.queue_version + 1),
         drop_first=("waiting",),
         only_if=Both((fence_is(record.fence), _queue_as_read(record))),
     )
 
 
 def suspended(lease: Lease, turn: Turn, times: Times) -> Change:
-    """Leave the turn, which is not over, to whoever begins it next."""
+    """Suspend the turn for its next holder."""
     return Change(
-        # Lease without holder and end: a process whose clock is behind must not take it for one in force.
+        # No holder and no end: a process with a slow clock must not see a lease in force.
         {"until": 0, "running": turn_value(turn), "expires": times.expires, "due_at": times.lease_until},
         remove=("holder",),
         only_if=_is_mine(lease),
@@ -368,15 +376,15 @@ def suspended(lease: Lease, turn: Turn, times: Times) -> Change:
 
 
 def removed(task_id: str, record: ContextRecord, fence: int, times: Times) -> Change:
-    """Remove every turn of a task that has ended, or is gone; it requires no input any more."""
+    """Remove every turn and the required input of an ended or deleted task."""
     waiting = record.without(task_id)
     runs, asks = record.runs(task_id), record.interrupted == task_id
     another_runs = record.running is not None and not runs
     another_asks = record.interrupted is not None and not asks
-    remove = (*(NOBODY_HOLDS if runs else ()), *(("interrupted",) if asks else ()))
+    remove = (*(LEASE_ATTRIBUTES if runs else ()), *(("interrupted",) if asks else ()))
     values: dict[str, Any] = {
         "waiting": [turn_value(turn) for turn in waiting],
-        "line": record.line + 1,
+        "line": record.queue_version + 1,
         "fence": fence,
     }
     if waiting and not another_runs and not another_asks:
@@ -384,3 +392,24 @@ def removed(task_id: str, record: ContextRecord, fence: int, times: Times) -> Ch
     elif not another_runs:
         remove = (*remove, "due_at")
     return Change(values, remove=remove, only_if=Both((fence_is(record.fence), _queue_as_read(record))))
+
+
+# ── Timers ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+NO_TIMER = ("due_shard", "due_at")
+"""The attributes of a timer."""
+
+
+def claimed_timer(item: Item | None, times: Times, *, is_alive: bool) -> Change | None:
+    """Return the change to claim the expired timer of any item; None without an expired timer.
+
+    The claim sets the timer again, so that no other sweep claims it while the wake-up message is on its way. An item
+    after its TTL loses its timer: until DynamoDB deletes the item, each sweep would find it first.
+    """
+    due_at = item.get("due_at") if item is not None else None
+    if due_at is None or due_at > times.now:
+        return None
+    as_read = Equals("due_at", due_at)
+    if not is_alive:
+        return Change(remove=NO_TIMER, only_if=as_read)
+    return Change({"due_at": times.claimed_until}, only_if=as_read)

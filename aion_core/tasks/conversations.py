@@ -1,87 +1,111 @@
-"""A caller's conversations: what was said and made in a context over all its tasks, and which contexts there are."""
+"""Conversations: the messages and artifacts of a context over all its tasks, and the list of contexts."""
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
+from itertools import takewhile
 
 from aion_core.errors import ContextNotFound, StoreCorrupt
-from aion_core.ports import Head, Place, TaskFilter, TaskKey, TaskList, TaskStore
+from aion_core.ports import ContextKey, Head, ListCursor, TaskFilter, TaskKey, TaskList, TaskStore
 from aion_core.protocol.types import Artifact, Message, Task, TaskStatus
-from aion_core.tasks import answer_artifacts, projection
-from aion_core.tasks.call import Call
+from aion_core.tasks import projection, replies
+from aion_core.tasks.call import CallContext
 from aion_core.tasks.listing import LOADS, MAX_PAGE_BYTES, matches
 
 logger = logging.getLogger(__name__)
 
 MOST_TASKS = 100
-"""How many tasks of a context are read at the most, the newest."""
+"""Limit of the tasks read for one conversation, newest first."""
 
 MOST_TASKS_LISTED = 1000
-"""How many tasks of an agent are looked at for their contexts, the newest: only their heads are read."""
+"""Limit of the tasks read for a list of contexts, newest first: only their heads are read."""
 
 LISTED_AT_ONCE = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """What a context holds, oldest first."""
+    """Messages and artifacts of a context, oldest first."""
 
     context_id: str
     history: Sequence[Message]
     artifacts: Sequence[Artifact]
     status: TaskStatus
-    """The newest task's; without its message, which the history ends with."""
+    """Status of the newest task, without its message: the history has it."""
 
 
 class Conversations:
-    """Reads conversations from the log; they may lag behind it by as much as the list of tasks does."""
+    """Reader of conversations; the task list may lag behind the log."""
 
     def __init__(self, store: TaskStore, task_list: TaskList) -> None:
         self._store, self._list = store, task_list
 
-    async def get(self, call: Call, context_id: str, *, length: int | None, offset: int) -> Conversation:
-        """Return the conversation of the context with its `length` newest messages, after the `offset` newest.
+    async def get(self, call: CallContext, context_id: str, *, length: int | None, offset: int) -> Conversation:
+        """Return the conversation with its `length` newest messages (None: all), without the `offset` newest.
 
-        Without a length, with all of them. Artifacts are those of all tasks. So is what 100 tasks hold, the newest, and
-        4 MiB, but one task is whole; older messages are reached by `offset`. Raises ContextNotFound, for a context of
-        another caller too.
+        It covers the newest 100 tasks and 4 MiB, but at least one whole task; `offset` reaches older messages. It has
+        the artifacts of all these tasks. Raises ContextNotFound, also for another caller's context.
         """
         window = _Window(length, offset)
-        tasks = TaskFilter(call.owner, call.agent, context_id)
-        after: Place | None = None
-        seen: set[str] = set()
-        for _ in range(MOST_TASKS // LOADS + 1):
-            places = await self._list.page(tasks, after=after, limit=min(LOADS, MOST_TASKS - len(seen)))
-            # A list that is just being brought up to date may name a task twice.
-            found = [task_id for task_id in dict.fromkeys(place.task_id for place in places) if task_id not in seen]
-            seen.update(found)
-            for task in await asyncio.gather(*(self._load(tasks, task_id) for task_id in found)):
-                if task is not None:
-                    window.add(task)
-            if len(places) < LOADS or window.is_full() or len(seen) >= MOST_TASKS:
-                break
-            after = places[-1]
+        async with aclosing(self._newest_first(TaskFilter(call.owner, call.agent, context_id))) as tasks:
+            async for task in tasks:
+                window.add(task)
+                if window.is_full:
+                    break
         if window.status is None:
             raise ContextNotFound(context_id)
         return Conversation(context_id, window.history[::-1], window.artifacts[::-1], window.status)
 
-    async def ids(self, call: Call, *, length: int, offset: int) -> Sequence[str]:
-        """Return the ids of `length` contexts after the `offset` newest, by their newest task's status; of 1000 tasks."""
+    async def history(self, task: TaskKey, context: ContextKey, limit: int, before: str | None) -> Sequence[Message]:
+        """Return the last `limit` messages of the task's context, or those before the message of id `before`."""
+        filter_ = TaskFilter(context.owner, context.agent, context.context_id)
+        own = await self._load(filter_, task.task_id)
+        messages = replies.messages_in(own) if own is not None else []
+        async with aclosing(self._newest_first(filter_)) as tasks:
+            while True:
+                found = _before(messages, before)
+                if len(found) >= limit and (before is None or len(found) < len(messages)):
+                    break
+                other = await anext(tasks, None)
+                if other is None:
+                    break
+                if other.id != task.task_id:
+                    messages = [*replies.messages_in(other), *messages]
+        return found[max(0, len(found) - limit) :]
+
+    async def ids(self, call: CallContext, *, length: int, offset: int) -> Sequence[str]:
+        """Return `length` context ids, newest task first, without the `offset` newest; of the newest 1000 tasks."""
         tasks = TaskFilter(call.owner, call.agent)
-        after: Place | None = None
+        after: ListCursor | None = None
         found: dict[str, None] = {}
         for _ in range(MOST_TASKS_LISTED // LISTED_AT_ONCE):
-            places = await self._list.page(tasks, after=after, limit=LISTED_AT_ONCE)
-            for some in (places[start : start + LOADS] for start in range(0, len(places), LOADS)):
-                heads = await asyncio.gather(*(self._head(TaskKey(call.owner, place.task_id)) for place in some))
-                found |= dict.fromkeys(_contexts(heads, tasks))
+            page = await self._list.page(tasks, after=after, limit=LISTED_AT_ONCE)
+            for some in (page[start : start + LOADS] for start in range(0, len(page), LOADS)):
+                heads = await asyncio.gather(*(self._head(TaskKey(call.owner, entry.task_id)) for entry in some))
+                found |= dict.fromkeys(head.context.context_id for head in heads if head and matches(head, tasks))
                 if len(found) >= offset + length:
                     return list(found)[offset : offset + length]
-            if len(places) < LISTED_AT_ONCE:
+            if len(page) < LISTED_AT_ONCE:
                 break
-            after = places[-1]
+            after = page[-1]
         return list(found)[offset:]
+
+    async def _newest_first(self, tasks: TaskFilter) -> AsyncGenerator[Task, None]:
+        after: ListCursor | None = None
+        seen: set[str] = set()
+        for _ in range(MOST_TASKS // LOADS + 1):
+            page = await self._list.page(tasks, after=after, limit=min(LOADS, MOST_TASKS - len(seen)))
+            # A lagging index may list a task twice.
+            found = [task_id for task_id in dict.fromkeys(entry.task_id for entry in page) if task_id not in seen]
+            seen.update(found)
+            for task in await asyncio.gather(*(self._load(tasks, task_id) for task_id in found)):
+                if task is not None:
+                    yield task
+            if len(page) < LOADS or len(seen) >= MOST_TASKS:
+                return
+            after = page[-1]
 
     async def _head(self, key: TaskKey) -> Head | None:
         try:
@@ -91,31 +115,29 @@ class Conversations:
             return None
 
     async def _load(self, tasks: TaskFilter, task_id: str) -> Task | None:
-        """Return the task, None where it is gone since it was listed."""
+        """Return the task, None if it was deleted since it was listed."""
         try:
             log = await self._store.log(TaskKey(tasks.owner, task_id))
         except StoreCorrupt as error:
-            # The operator's to mend; the rest of the conversation is whole.
+            # The operator has to repair this task; the other tasks are readable.
             logger.error("Task %s is left out of its conversation: %s", task_id, error)
             return None
         return projection.fold(log.events) if log is not None and matches(log.head, tasks) else None
 
 
 class _Window:
-    """What is asked for of a conversation, which is read from its end."""
+    """The requested part of a conversation, read from its end."""
 
     def __init__(self, length: int | None, offset: int) -> None:
         self.history: list[Message] = []
-        """Newest first, as are the artifacts."""
+        """Newest first, like the artifacts."""
         self.artifacts: list[Artifact] = []
         self.status: TaskStatus | None = None
         self._wanted, self._skipped, self._bytes_left = length, offset, MAX_PAGE_BYTES
 
     def add(self, task: Task) -> None:
-        """Take what is asked for of the task, which comes before those that were added."""
-        if self.is_full():
-            return
-        messages = self._of(answer_artifacts.said_in(task))
+        """Add the requested part of a task; it is older than the added ones."""
+        messages = self._requested(replies.messages_in(task))
         size = sum(each.ByteSize() for each in (*messages, *task.artifacts))
         if size > self._bytes_left and (self.history or self.artifacts):
             self._bytes_left = 0
@@ -126,19 +148,21 @@ class _Window:
         if self.status is None:
             self.status = TaskStatus(state=task.status.state, timestamp=task.status.timestamp)
 
+    @property
     def is_full(self) -> bool:
-        """Tell whether nothing more has room."""
+        """True if the size limit is reached."""
         return self._bytes_left <= 0
 
-    def _of(self, said: Sequence[Message]) -> Sequence[Message]:
-        skipped = min(self._skipped, len(said))
+    def _requested(self, messages: Sequence[Message]) -> Sequence[Message]:
+        skipped = min(self._skipped, len(messages))
         self._skipped -= skipped
-        messages = list(reversed(said[: len(said) - skipped]))
+        requested = list(reversed(messages[: len(messages) - skipped]))
         if self._wanted is not None:
-            messages = messages[: self._wanted]
-            self._wanted -= len(messages)
-        return messages
+            requested = requested[: self._wanted]
+            self._wanted -= len(requested)
+        return requested
 
 
-def _contexts(heads: Iterable[Head | None], tasks: TaskFilter) -> list[str]:
-    return [head.context.context_id for head in heads if head is not None and matches(head, tasks)]
+def _before(messages: Sequence[Message], message_id: str | None) -> list[Message]:
+    """Return the messages before this message; all if it is not among them."""
+    return list(takewhile(lambda message: message.message_id != message_id, messages))

@@ -20,10 +20,10 @@ _OPTIONAL = (*_TIMES, "due_shard")
 def registered(
     task: TaskKey, config_id: str, before: Delivery | None, *, after: int, due_at: datetime | None
 ) -> Delivery:
-    """Return the delivery of a config that is registered after this event, or that replaces `before`."""
+    """Return the delivery of a config registered after this event; it may replace `before`."""
     if before is None:
         return Delivery(task, config_id, after, after, due_at=due_at)
-    # The dead letters stay visible and can be redriven: perhaps the client replaces the URL for that very reason.
+    # The dead letters stay: the client may have replaced the URL in order to redrive them.
     dead, dead_from = before.dead, before.dead_from
     return Delivery(task, config_id, before.after, before.cursor, dead=dead, dead_from=dead_from, due_at=due_at)
 
@@ -34,7 +34,7 @@ def claimed(delivery: Delivery, until: datetime) -> Delivery:
 
 
 def advanced(delivery: Delivery, cursor: int, until: datetime) -> Delivery:
-    """Move the cursor after a post that did not fail, and renew the claim."""
+    """Move the cursor after a successful post, and renew the claim."""
     return claimed(_succeeded(replace(delivery, cursor=cursor)), until)
 
 
@@ -80,12 +80,12 @@ def _succeeded(delivery: Delivery) -> Delivery:
 
 
 def lost() -> ClaimLost:
-    """Return the error for a config that has changed since it was claimed."""
-    return ClaimLost("Another delivers for this config, or it is gone.")
+    """Return the error for a config changed since its claim."""
+    return ClaimLost("Another process delivers for this config, or the config was deleted or replaced.")
 
 
 def find(known: Sequence[Delivery], config_id: str) -> Delivery | None:
-    """Return the delivery of the config among these, None if it is not one of them."""
+    """Return the delivery of this config, None if there is no such delivery."""
     return next((delivery for delivery in known if delivery.config_id == config_id), None)
 
 
@@ -112,7 +112,7 @@ def attributes_of(delivery: Delivery, shard: str) -> Item:
 
 
 def delivery_of(task: TaskKey, config_id: str, item: Item) -> Delivery:
-    """Return the delivery that the item holds."""
+    """Return the delivery of the item."""
     next_at, claimed_until, due_at = (
         datetime.fromtimestamp(item[name] / 1000, UTC) if name in item else None for name in _TIMES
     )

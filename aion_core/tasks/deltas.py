@@ -11,19 +11,19 @@ from aion_core.ports import Clock, Delta, DeltaBatch, TaskKey, TaskStore
 logger = logging.getLogger(__name__)
 
 FLUSH_SECONDS = 0.25
-"""How long a chunk may wait for its batch: a reader elsewhere lags by about this, 0.2 to 0.4 s in all."""
+"""Longest time before a chunk is stored: readers in other processes lag by 0.2 to 0.4 s in all."""
 FLUSH_CHARACTERS = 16 * 1024
-"""A batch is written sooner when it holds this much."""
+"""Size of a batch that is written at once."""
 PAGE_CHARACTERS, PAGE_CHUNKS = 8 * 1024, 2048
-"""The largest batch, in text and in chunks: below 400 KB, however the text is escaped."""
+"""Limits of a batch, in characters and in chunks: below 400 KB with any escapes."""
 
 
 class DeltaWriter:
     """Stores the chunks that follow one durable event: each once, in order, and in batches that never change.
 
     The first chunk is written at once, the others together: by time, by size, and by `flush` before the next durable
-    event. A batch that the store refuses is written again, as it was, before any that follows it. What cannot be stored
-    until the next durable event is dropped: that event has the whole text.
+    event. A refused batch is written again unchanged, before later ones. At the next durable event unwritten chunks are
+    dropped: that event has the whole text.
     """
 
     def __init__(self, store: TaskStore, key: TaskKey, clock: Clock, *, fence: int) -> None:
@@ -54,15 +54,15 @@ class DeltaWriter:
         return f"{self._generation}.{self._fence}.{number}"
 
     async def flush(self) -> None:
-        """Write everything that is pending, now; drop whatever the store refuses."""
+        """Write all pending chunks now; drop those that the store refuses."""
         self._stop_timer()
         await self._write()
         if self._unwritten:
             logger.warning("%d batches of stream deltas were dropped.", len(self._unwritten))
             self._unwritten.clear()
 
-    async def rest(self) -> None:
-        """Stop writing; return when no batch is under way. Pending chunks stay for `flush`."""
+    async def stop(self) -> None:
+        """Stop writing, after the batch in progress; `flush` still writes the pending chunks."""
         self._stop_timer()
         async with self._writing:
             pass
@@ -86,7 +86,7 @@ class DeltaWriter:
         self._timer = None
 
     async def _write(self) -> None:
-        # Shielded: `flush` cancels the timer, and a batch that is under way must neither be lost nor written twice.
+        # Shielded: `flush` cancels the timer, but must not lose or repeat the batch in progress.
         await asyncio.shield(asyncio.ensure_future(self._write_pending()))
 
     async def _write_pending(self) -> None:
@@ -100,16 +100,18 @@ class DeltaWriter:
                 try:
                     await self._store.append_deltas(self._key, self._unwritten[0])
                 except StoreUnavailable as error:
-                    # It may have been written all the same: readers rely on its being the same batch then.
-                    logger.warning("A batch of stream deltas could not be written; it is tried again: %s", error)
+                    # The store may have written it: the repeat must be identical.
+                    logger.warning(
+                        "A batch of stream deltas could not be written; the next write repeats it: %s", error
+                    )
                     return
                 except StoreError:
-                    logger.exception("A batch of stream deltas cannot be written; it is dropped.")
+                    logger.exception("The store refused a batch of stream deltas; it is dropped.")
                 self._unwritten.popleft()
 
 
 def _pages(chunks: list[Delta]) -> Iterator[tuple[Delta, ...]]:
-    """Yield the chunks in batches that an item can hold, in order."""
+    """Yield the chunks in order, in batches small enough for an item."""
     page: list[Delta] = []
     characters = 0
     for chunk in chunks:

@@ -1,4 +1,4 @@
-"""A task's head, the events that move it on, and its subscribers by push notifications. Pure."""
+"""Heads of tasks, their changes by events, and their push notification subscribers. Pure."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,7 @@ T = TypeVar("T", covariant=True)
 
 
 def head_of(key: TaskKey, item: Item) -> Head:
-    """Return the head that the item holds; raises StoreCorrupt."""
+    """Return the head of the item; raises StoreCorrupt."""
     try:
         return Head(
             key=key,
@@ -32,7 +32,7 @@ def head_of(key: TaskKey, item: Item) -> Head:
 
 
 def state_in(states: frozenset[TaskState]) -> Condition:
-    """Return the condition that the task is in one of these states."""
+    """Return the condition: the task is in one of these states."""
     return OneOf("state", tuple(sorted(TaskState.Name(state) for state in states)))
 
 
@@ -41,18 +41,18 @@ HAS_NOT_ENDED = state_in(lifecycle.RUNNING | lifecycle.INTERRUPTED)
 
 
 def subscribers_as_read(head: Head) -> Condition:
-    """Return the condition that nobody has subscribed since the head was read: a commit has to know all subscribers."""
+    """Return the condition: no new subscriber since the head was read. A commit must know all subscribers."""
     return Either((Absent("push_epoch"), Equals("push_epoch", head.push_epoch)))
 
 
 def as_read(head: Head, *, fence: bool) -> Condition:
-    """Return the condition that the task has not gone on since the head was read; nor its lease, with `fence`."""
+    """Return the condition: the same generation and subscribers as read, and with `fence` the same lease."""
     mine = (Equals("fence", head.fence),) if fence else ()
     return Both((Equals("generation", head.generation), *mine, subscribers_as_read(head)))
 
 
 def moved(head: Head, after: Head, *, expires: int | None = None, fence: bool = True) -> Change:
-    """Move the head on by the events between; `expires` stores it for longer."""
+    """Move the head to `after`; `expires` extends its TTL."""
     values = {
         "generation": after.generation,
         "state": TaskState.Name(after.state),
@@ -67,25 +67,25 @@ def moved(head: Head, after: Head, *, expires: int | None = None, fence: bool = 
 
 
 def fenced(fence: int) -> Change:
-    """Refuse the writes of earlier holders: the task's turn has a new one."""
+    """Refuse the writes of earlier lease holders."""
     return Change({"fence": fence}, only_if=HAS_NOT_ENDED)
 
 
 def subscribers(head: Head) -> dict[str, str | int]:
-    """Return the attributes on subscribers by push notifications; empty without any."""
+    """Return the subscriber attributes of the head; empty without subscribers."""
     if head.push_events is None:
         return {}
     return {"push_epoch": head.push_epoch, "push_events": head.push_events.value}
 
 
 def subscribed(head: Head, after: Head, *, while_running: bool = False) -> Change:
-    """Note a subscriber, of a task that exists, or, `while_running`, has not come to an end or an interrupt."""
+    """Add a subscriber to an existing task; with `while_running` only to a running one."""
     exists = IS_RUNNING if while_running else Exists()
     return Change(subscribers(after), only_if=Both((exists, subscribers_as_read(head))))
 
 
 def without_subscribers(head: Head, after: Head) -> Change:
-    """Note that nobody subscribes any more, unless somebody has subscribed meanwhile."""
+    """Remove the subscribers, unless there is a new one since `head` was read."""
     return Change(
         {"push_epoch": after.push_epoch}, remove=("push_events",), only_if=Equals("push_epoch", head.push_epoch)
     )
@@ -96,17 +96,17 @@ def without_subscribers(head: Head, after: Head) -> Change:
 
 @dataclass(frozen=True, slots=True)
 class NewEvent:
-    """An event to be appended to a task's log."""
+    """A new event of a task's log."""
 
     task: TaskKey
     generation: int
     event: Event
-    asked: Message | None = None
-    """The client's message that the event takes in."""
+    message: Message | None = None
+    """The client's message recorded by the event."""
     request: Mapping[str, Any] = field(default_factory=dict)
     key: str = ""
     token: str = ""
-    """Tells the event's own writer from others, after an answer was lost."""
+    """Identifies the writer of the event after a lost response."""
     notifies: bool = False
     """True if a subscriber by push notifications may want it."""
 
@@ -127,20 +127,20 @@ class Transition(Generic[T]):
     context: Change | None = None
     heads: tuple[HeadMove, ...] = ()
     events: tuple[NewEvent, ...] = ()
-    taken_in: tuple[TaskKey, str] | None = None
-    """The task and turn whose waiting message is in the log now."""
+    recorded_message: tuple[TaskKey, str] | None = None
+    """Task and turn of a waiting message, now recorded in the log."""
 
 
 def new_event(head: Head, after: Head, event: Event, **more: Any) -> NewEvent:
-    """Return the event of a commit that knows the subscribers of `head`."""
-    return NewEvent(head.key, after.generation, event, notifies=listened_to(head, event), **more)
+    """Return a new event; the subscribers of `head` decide if it notifies."""
+    return NewEvent(head.key, after.generation, event, notifies=has_subscriber_for(head, event), **more)
 
 
 # ── Subscribers ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def wants(events: PushEvents, event: Event) -> bool:
-    """True if the event is one of these."""
+    """Return True if a subscriber to `events` receives the event."""
     match event:
         case TaskStatusUpdateEvent():
             return True
@@ -150,27 +150,27 @@ def wants(events: PushEvents, event: Event) -> bool:
             return events is PushEvents.ALL
 
 
-def listened_to(head: Head, event: Event) -> bool:
-    """True if a subscriber may want the event."""
+def has_subscriber_for(head: Head, event: Event) -> bool:
+    """Return True if a subscriber receives the event."""
     return head.push_events is not None and wants(head.push_events, event)
 
 
-def listening(head: Head, config: PushConfig) -> Head:
-    """Return the head with this subscriber too."""
+def head_with_subscriber(head: Head, config: PushConfig) -> Head:
+    """Return the head with one more subscriber."""
     order = list(PushEvents)
     before = [head.push_events] if head.push_events is not None else []
     widest = max([config.events, *before], key=order.index)
     return replace(head, push_epoch=head.push_epoch + 1, push_events=widest)
 
 
-def deserted(head: Head) -> Head:
+def head_without_subscribers(head: Head) -> Head:
     """Return the head without subscribers."""
     return replace(head, push_epoch=head.push_epoch + 1, push_events=None)
 
 
 def check_room(config_ids: Collection[str], config: PushConfig) -> None:
-    """Raise TooManyPushConfigs if the task, which has these configs, has no room for another."""
+    """Raise TooManyPushConfigs if a task with these configs has no room for another."""
     if config.id not in config_ids and len(config_ids) >= MAX_PUSH_CONFIGS:
         raise TooManyPushConfigs(
-            f"The task has {MAX_PUSH_CONFIGS} push notification configs already. Delete one first, or replace it."
+            f"The task has {MAX_PUSH_CONFIGS} push notification configs already. Delete or replace one first."
         )

@@ -15,27 +15,27 @@ from aion_core.ports import Lease, TaskStore, WakeUp, WorkQueue
 logger = logging.getLogger(__name__)
 
 WATCH_SECONDS = 1.0
-"""Pause between two lease checks: a turn that was canceled elsewhere runs on for at most so long."""
+"""Pause between two lease checks: the longest run of a turn after its cancellation in another process."""
 
 LOOKS_PER_SECOND = 20
-"""Lease checks per second of one process for all its turns: with many turns each is checked less often."""
+"""Limit of lease checks per second and process: with many turns each lease is checked less often."""
 
 _beating: set[int] = set()
 """The heartbeats of this process."""
 
 
-class LeaseKept(Protocol):
+class LeaseSignal(Protocol):
     """Signals the loss of a lease."""
 
     lost: asyncio.Event
 
 
-class KeepLease(Protocol):
+class LeaseKeeper(Protocol):
     """Factory of the context manager that renews a lease while its turn runs."""
 
     def __call__(
         self, store: TaskStore, work_queue: WorkQueue, lease: Lease, *, renew_seconds: float, wake_up_seconds: float
-    ) -> AbstractAsyncContextManager[LeaseKept]:
+    ) -> AbstractAsyncContextManager[LeaseSignal]:
         """Return the context manager; see `Heartbeat`."""
         ...
 
@@ -48,8 +48,8 @@ def watch_seconds() -> float:
 class LeaseRenewal:
     """Renewal and checks of one lease, without a thread and without a clock: the caller waits between the steps.
 
-    The first renewal enqueues a wake-up message that becomes visible when the lease could have run out: if this process
-    dies, the receiver takes the turn over. A turn that ends before its first renewal enqueues nothing.
+    The first renewal enqueues a delayed wake-up message, visible at the earliest end of the lease: if this process dies,
+    the receiver takes over the turn. A turn that ends before its first renewal enqueues nothing.
     """
 
     def __init__(
@@ -73,12 +73,12 @@ class LeaseRenewal:
         return min(self._watch(), self._renew_seconds)
 
     def once(self, waited: float) -> bool:
-        """Renew the lease, or only check it, after a pause of `waited` seconds; return False when it is lost.
+        """Renew or only check the lease, after a pause of `waited` seconds; return False if it is lost. Blocking.
 
-        A store or queue that is out of reach loses nothing: the next step tries again. Blocking.
+        A StoreError does not lose the lease: the next step tries again.
         """
         self._since_renewal += waited
-        # The tolerance is for the sum of the pauses.
+        # Tolerance for rounding errors in the sum of the pauses.
         renews = self._since_renewal > self._renew_seconds - 0.01
         if renews:
             self._since_renewal = 0.0
@@ -105,7 +105,7 @@ class Heartbeat:
         )
         self.lost = asyncio.Event()
         self._stop = threading.Event()
-        # A copy of the context: log records of the thread carry the turn's labels.
+        # The copied context gives the thread's log records the turn's labels.
         self._thread = threading.Thread(
             target=copy_context().run,
             args=(self._beat, asyncio.get_running_loop()),

@@ -1,4 +1,4 @@
-"""Which state may follow which, and where an event leaves a task's head. Pure."""
+"""Task states: their transitions, and the head after an event. Pure."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -15,16 +15,16 @@ TERMINAL = frozenset(
         TaskState.TASK_STATE_REJECTED,
     }
 )
-"""Final: nothing follows (R45; `unknown` is a word of v0.3 output only, D15)."""
+"""Final states: no transition leaves them (A2A 4.1.3). `unknown` occurs in v0.3 responses only."""
 
 INTERRUPTED = frozenset({TaskState.TASK_STATE_INPUT_REQUIRED, TaskState.TASK_STATE_AUTH_REQUIRED})
-"""Waiting for the client; a message to the task sets it to work again."""
+"""States of a task that waits for its client; a message resumes it."""
 
 RUNNING = frozenset({TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING})
 """A turn of the task runs or waits."""
 
-RESTING = TERMINAL | INTERRUPTED
-"""Nothing more is said until a client acts: a blocking send answers, a stream ends (spec 3.1.1, 3.1.2)."""
+TERMINAL_OR_INTERRUPTED = TERMINAL | INTERRUPTED
+"""States without further events until a client acts: a blocking send returns, a stream ends (A2A 3.1.1, 3.1.2)."""
 
 _FOLLOWS: dict[TaskState, frozenset[TaskState]] = {
     TaskState.TASK_STATE_SUBMITTED: frozenset({TaskState.TASK_STATE_WORKING}) | TERMINAL,
@@ -35,19 +35,19 @@ _FOLLOWS: dict[TaskState, frozenset[TaskState]] = {
 
 
 def may_follow(before: TaskState, after: TaskState) -> bool:
-    """Tell whether a task in state `before` may enter `after`; a terminal state is followed by none."""
+    """Return True if a task in state `before` may enter state `after`."""
     return after in _FOLLOWS.get(before, frozenset())
 
 
 def state_name(state: TaskState) -> str:
-    """Return the state as people write it: `input-required` for TASK_STATE_INPUT_REQUIRED (R44)."""
+    """Return the state's short name: `input-required` for TASK_STATE_INPUT_REQUIRED."""
     return TaskState.Name(state).removeprefix("TASK_STATE_").lower().replace("_", "-")
 
 
 def advance(head: Head, event: Event) -> Head:
-    """Return the head after the event: one generation on, in the state that the event says, else in the same.
+    """Return the head after the event: its generation grows by one, and its state is the event's if that has one.
 
-    Raises InvalidTransition where that state may not follow.
+    Raises InvalidTransition.
     """
     if head.state in TERMINAL:
         raise InvalidTransition(f"The task is {state_name(head.state)}: nothing follows.")
@@ -66,10 +66,10 @@ def timestamp_of(status: TaskStatus) -> datetime:
 
 
 def status_at(state: TaskState, at: datetime) -> TaskStatus:
-    """Return the status with its timestamp, to the millisecond (R37).
+    """Return the status with its timestamp, to the millisecond.
 
-    A whole second is put a millisecond on: the JSON of protobuf leaves its fraction out, and one timestamp in a thousand
-    would be of another form than the others, which a client that parses one form, or sorts them as text, would trip over.
+    Whole seconds get one millisecond more: the JSON of protobuf omits a zero fraction, and clients that parse one format,
+    or sort timestamps as text, would fail on it.
     """
     status = TaskStatus(state=state)
     status.timestamp.FromDatetime(at.astimezone(UTC).replace(microsecond=max(at.microsecond // 1000, 1) * 1000))

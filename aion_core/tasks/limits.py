@@ -1,7 +1,7 @@
 """Counts of an owner's requests, open streams and open tasks: three items, and the changes of each. Pure.
 
-The token bucket is one number, the time at which it is full again: a request moves it on by the time in which one token
-arrives (a leaky bucket as a meter, ITU-T I.371). So one conditional write takes a token, without a read.
+The token bucket is one number, the time of its next full state: each request adds the time in which one token arrives
+(a leaky bucket as a meter, ITU-T I.371). So one conditional write takes a token, without a read.
 """
 
 import json
@@ -12,19 +12,19 @@ from datetime import datetime, timedelta
 from aion_core.ports import Head, Limits, OpenStream, OpenTask, TaskKey
 from aion_core.ports.table import Absent, AtMost, Change, Either, Equals, Exists, Item, ShorterThan
 from aion_core.tasks import lifecycle
-from aion_core.tasks.contexts import VERSION, moment
+from aion_core.tasks.contexts import VERSION, milliseconds, moment
 
 MINUTE = 60_000_000
 """In microseconds: a limit of many requests a minute has tokens of less than a millisecond."""
 
 BEING_CREATED = timedelta(minutes=1)
-"""How long a task that is counted may be missing: its creation may be under way."""
+"""Longest time between the count of a task and its creation."""
 
 # ── Requests ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def takes(now: datetime, per_minute: int) -> tuple[Change, Change]:
-    """Return the changes that take a token from a full bucket and from one that is not; one of them, or none, holds."""
+    """Return two changes that take a token: from a full bucket, and from another. At most one condition holds."""
     at, step = _microseconds(now), _step(per_minute)
     expires = at // 1_000_000 + 120
     return (
@@ -37,7 +37,7 @@ def takes(now: datetime, per_minute: int) -> tuple[Change, Change]:
 
 
 def seconds_until_token(item: Item | None, now: datetime, per_minute: int) -> float:
-    """Return when the bucket has a token; 0 or less if it has one now."""
+    """Return the seconds until the bucket has a token; 0 or less if it has one now."""
     if item is None:
         return 0.0
     over: int = item["full_at"] + _step(per_minute) - MINUTE - _microseconds(now)
@@ -45,7 +45,7 @@ def seconds_until_token(item: Item | None, now: datetime, per_minute: int) -> fl
 
 
 def _step(per_minute: int) -> int:
-    """Return the time in which one token arrives."""
+    """Return the microseconds in which one token arrives."""
     return math.ceil(MINUTE / per_minute)
 
 
@@ -57,20 +57,20 @@ def _microseconds(at: datetime) -> int:
 
 
 def opened(item: Item | None, stream: OpenStream, limits: Limits, now: datetime) -> Change | None:
-    """Return the change that counts the stream, None if one of the limits is reached."""
+    """Return the change to count the stream, None at a limit."""
     others = [each for each in _open_streams(item, now) if each.id != stream.id]
     return _streams(item, [*others, stream], now) if limits.allow(stream, others) else None
 
 
 def closed(item: Item | None, stream_id: str, now: datetime) -> Change | None:
-    """Return the change that counts the stream no more, None if it is not counted."""
+    """Return the change to uncount the stream, None if it is not counted."""
     streams = _open_streams(item, now)
     others = [each for each in streams if each.id != stream_id]
     return _streams(item, others, now) if len(others) < len(streams) else None
 
 
 def _open_streams(item: Item | None, now: datetime) -> list[OpenStream]:
-    """Return the streams that count; that of a process that is gone counts until it would have ended."""
+    """Return the counted streams; the stream of a dead process counts until its `until`."""
     held = item["streams"] if item is not None else {}
     found = (OpenStream(id_, each["task_id"], moment(each["until"])) for id_, each in held.items())
     return [each for each in found if each.until > now]
@@ -84,7 +84,7 @@ def _streams(item: Item | None, streams: Collection[OpenStream], now: datetime) 
         values={
             "v": VERSION,
             "revision": revision + 1,
-            "streams": {each.id: {"task_id": each.task_id, "until": _milliseconds(each.until)} for each in streams},
+            "streams": {each.id: {"task_id": each.task_id, "until": milliseconds(each.until)} for each in streams},
             "expires": int(ends.timestamp()) + 60,
         },
         only_if=Either((Absent("revision"), Equals("revision", revision))),
@@ -95,7 +95,7 @@ def _streams(item: Item | None, streams: Collection[OpenStream], now: datetime) 
 
 
 def counted(owner: str, task: OpenTask, *, most: int, expires: int) -> Change:
-    """Return the change that counts the task, if fewer than `most` are counted."""
+    """Return the change to count the task, on the condition of fewer than `most` counted ones."""
     return Change(
         values={"v": VERSION, "expires": expires},
         add_members={"tasks": _members(owner, [task])},
@@ -104,41 +104,37 @@ def counted(owner: str, task: OpenTask, *, most: int, expires: int) -> Change:
 
 
 def forgotten(owner: str, tasks: Iterable[OpenTask]) -> Change:
-    """Return the change that counts these tasks no more."""
+    """Return the change to uncount these tasks."""
     return Change(remove_members={"tasks": _members(owner, tasks)}, only_if=Exists())
 
 
 def open_tasks(owner: str, item: Item | None) -> list[OpenTask]:
-    """Return the tasks that the owner's item counts."""
+    """Return the counted tasks of the owner's item."""
     return [_open_task(owner, member) for member in (item or {}).get("tasks", ())]
 
 
 def has_ended(task: OpenTask, head: Head | None, now: datetime) -> bool:
-    """True if a task that is counted has ended, or was never created."""
+    """Return True if a counted task has ended, or was never created."""
     if head is None:
         return now - task.since > BEING_CREATED
     return head.state in lifecycle.TERMINAL
 
 
 def owner_named_in(member: str) -> str:
-    """Return the owner that a member names; "" for a task of the item's own owner."""
+    """Return the owner in a member of the set; "" for a task of the item's own owner."""
     _, _, owner = (*json.loads(member), "")[:3]
     return str(owner)
 
 
 def _members(owner: str, tasks: Iterable[OpenTask]) -> frozenset[str]:
-    """Return the tasks as text: when, which, and, for a tenant's task, the owner."""
+    """Return the tasks as JSON: time, id, and, for a tenant's task, the owner."""
     fields = (
-        [_milliseconds(task.since), task.key.task_id, *([task.key.owner] if task.key.owner != owner else [])]
+        [milliseconds(task.since), task.key.task_id, *([task.key.owner] if task.key.owner != owner else [])]
         for task in tasks
     )
     return frozenset(json.dumps(each, separators=(",", ":")) for each in fields)
 
 
 def _open_task(owner: str, member: str) -> OpenTask:
-    since, task_id, whose = (*json.loads(member), owner)[:3]
-    return OpenTask(TaskKey(whose, task_id), moment(since))
-
-
-def _milliseconds(at: datetime) -> int:
-    return int(at.timestamp() * 1000)
+    since, task_id, task_owner = (*json.loads(member), owner)[:3]
+    return OpenTask(TaskKey(task_owner, task_id), moment(since))

@@ -1,4 +1,4 @@
-"""ListTasks: which tasks a caller asks for, and a page of them as they are now."""
+"""ListTasks: the filter of a request, and pages of current tasks."""
 
 import asyncio
 import logging
@@ -9,44 +9,43 @@ from a2a.utils.task import apply_history_length
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from aion_core.errors import InvalidMessage, StoreCorrupt
-from aion_core.ports import Head, Place, TaskFilter, TaskKey, TaskList, TaskStore
+from aion_core.ports import Head, ListCursor, TaskFilter, TaskKey, TaskList, TaskStore
 from aion_core.protocol.message_rules import ID_RULE, check_history_length, is_id
 from aion_core.protocol.types import ListTasksRequest, ListTasksResponse, Task, TaskState
 from aion_core.tasks import page_tokens, projection
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 
 logger = logging.getLogger(__name__)
 
 DEFAULT_PAGE_SIZE = 50
 MAX_PAGE_SIZE = 100
-"""Both are the specification's (3.1.4)."""
+"""Both by A2A 3.1.4."""
 
 MAX_PAGE_BYTES = 4 * 1024 * 1024
-"""A page ends early rather than to be larger: a buffered answer of Lambda may have 6 MB, and JSON needs more room."""
+"""Limit of a page: a buffered Lambda response has at most 6 MB, and JSON is larger than protobuf."""
 
 LOADS = 8
-"""How many tasks are loaded at once: half of what the store's executor does at once."""
+"""Tasks loaded in parallel: half of the threads of the store's executor."""
 
 READS = 4
-"""How often the list is read on where entries turned out to be gone; a page may be short, and the next one follows."""
+"""Limit of index reads for one page: after stale entries a page may be short."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_MILLISECOND = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
 
 
 class TaskLister:
-    """Lists a caller's tasks, page by page, newest status first."""
+    """Pages of a caller's tasks, newest status first."""
 
     def __init__(self, store: TaskStore, task_list: TaskList) -> None:
         self._store, self._list = store, task_list
 
-    async def list_tasks(self, call: Call, request: ListTasksRequest) -> ListTasksResponse:
-        """Return the page that the request asks for (spec 3.1.4).
+    async def list_tasks(self, call: CallContext, request: ListTasksRequest) -> ListTasksResponse:
+        """Return the requested page (A2A 3.1.4).
 
-        The tasks are as the log has them now, whatever the list said. A page may be short, even empty, though more
-        follow; "" as nextPageToken says that none do. While tasks change between two pages none is listed twice, unless
-        its status went back in time; one that changes meanwhile may be missed, and is on a first page asked for later.
-        Raises InvalidMessage.
+        The tasks come from the log, not from the lagging index. A page may be short or empty although more follow; the
+        last one has an empty nextPageToken. Between two pages a changed task may be missed, but never repeated, unless
+        its status timestamp went back. A later first page has it. Raises InvalidMessage.
         """
         tasks, size = wanted(call, request), page_size(request)
         check_history_length(request.history_length, "historyLength")
@@ -61,49 +60,49 @@ class TaskLister:
         )
 
     async def _page(
-        self, tasks: TaskFilter, request: ListTasksRequest, after: Place | None, size: int
-    ) -> tuple[Sequence[Task], Place | None]:
-        """Return the tasks of a page, and the place that the next one follows, None where there is no next one."""
-        page: list[tuple[Place, Task]] = []
+        self, tasks: TaskFilter, request: ListTasksRequest, after: ListCursor | None, size: int
+    ) -> tuple[Sequence[Task], ListCursor | None]:
+        """Return the tasks of a page and the cursor of the next page, None on the last page."""
+        page: list[tuple[ListCursor, Task]] = []
         bytes_left = MAX_PAGE_BYTES
         for _ in range(READS):
             is_first, room = after is None, size - len(page)
-            # One more than there is room for says whether another page follows.
-            places = await self._list.page(tasks, after=after, limit=room + 1)
-            more = len(places) > room
-            for some in _by(LOADS, places[:room]):
-                loaded_tasks = await asyncio.gather(*(self._load(tasks, place, is_first=is_first) for place in some))
-                for place, loaded in zip(some, loaded_tasks, strict=True):
+            # One more than the page has room for: its presence means another page.
+            entries = await self._list.page(tasks, after=after, limit=room + 1)
+            more = len(entries) > room
+            for some in (entries[start : min(start + LOADS, room)] for start in range(0, room, LOADS)):
+                loaded_tasks = await asyncio.gather(*(self._load(tasks, entry, is_first=is_first) for entry in some))
+                for entry, loaded in zip(some, loaded_tasks, strict=True):
                     if loaded is not None:
                         task = shaped(loaded[1], request)
                         bytes_left -= task.ByteSize()
                         if page and bytes_left < 0:
                             return _newest_first(page), after
-                        page.append((place_of(loaded[0]), task))
-                    after = place
+                        page.append((list_cursor_of(loaded[0]), task))
+                    after = entry
             if not more or len(page) == size:
                 break
         return _newest_first(page), after if more else None
 
-    async def _load(self, tasks: TaskFilter, listed: Place, *, is_first: bool) -> tuple[Head, Task] | None:
-        """Return the task at that place of the list, None where it is gone, or is to be found at another place."""
+    async def _load(self, tasks: TaskFilter, listed: ListCursor, *, is_first: bool) -> tuple[Head, Task] | None:
+        """Return the listed task, None if it was deleted or has moved to another page."""
         try:
             log = await self._store.log(TaskKey(tasks.owner, listed.task_id))
         except StoreCorrupt as error:
-            # The operator's to mend; the caller's other tasks are whole.
+            # The operator has to repair this task; the other tasks are readable.
             logger.error("Task %s cannot be listed: %s", listed.task_id, error)
             return None
         if log is None or not matches(log.head, tasks):
             return None
-        # The list lags behind. What has moved up since belongs on a page before this one, unless there is none.
-        place = place_of(log.head)
-        if place != listed and not (is_first and place > listed):
+        # The index lags. A task that has moved up belongs on an earlier page, except on the first page.
+        now = list_cursor_of(log.head)
+        if now != listed and not (is_first and now > listed):
             return None
         return log.head, projection.fold(log.events)
 
 
-def wanted(call: Call, request: ListTasksRequest) -> TaskFilter:
-    """Return which tasks are asked for; raises InvalidMessage."""
+def wanted(call: CallContext, request: ListTasksRequest) -> TaskFilter:
+    """Return the filter of the request; raises InvalidMessage."""
     if request.context_id and not is_id(request.context_id):
         raise InvalidMessage(f"contextId has to be {ID_RULE}.", field="contextId")
     if request.status not in TaskState.values():
@@ -118,7 +117,7 @@ def wanted(call: Call, request: ListTasksRequest) -> TaskFilter:
 
 
 def page_size(request: ListTasksRequest) -> int:
-    """Return how many tasks a page holds; raises InvalidMessage."""
+    """Return the page size of the request; raises InvalidMessage."""
     if not request.HasField("page_size"):
         return DEFAULT_PAGE_SIZE
     if not 1 <= request.page_size <= MAX_PAGE_SIZE:
@@ -131,7 +130,7 @@ def page_size(request: ListTasksRequest) -> int:
 
 
 def matches(head: Head, tasks: TaskFilter) -> bool:
-    """Tell whether the task is one of these."""
+    """Return True if the filter matches the task."""
     return (
         (head.context.owner, head.context.agent) == (tasks.owner, tasks.agent)
         and tasks.context_id in (None, head.context.context_id)
@@ -140,13 +139,13 @@ def matches(head: Head, tasks: TaskFilter) -> bool:
     )
 
 
-def place_of(head: Head) -> Place:
-    """Return where the task stands in a list."""
-    return Place(head.timestamp, head.key.task_id)
+def list_cursor_of(head: Head) -> ListCursor:
+    """Return the task's position in a list."""
+    return ListCursor(head.timestamp, head.key.task_id)
 
 
 def shaped(task: Task, request: ListTasksRequest) -> Task:
-    """Return the task with as much of it as is asked for; the one that was passed in stays as it was."""
+    """Return a copy of the task with the requested fields."""
     short = apply_history_length(task, request)
     if request.include_artifacts or not short.artifacts:
         return short
@@ -157,21 +156,17 @@ def shaped(task: Task, request: ListTasksRequest) -> Task:
 
 
 def unknown_status() -> str:
-    """Return what a client is told whose status is no state of a task."""
+    """Return the error text for an unknown status filter."""
     known = ", ".join(name for name, state in TaskState.items() if state)
-    return f"status is no state of a task: leave it out, or give one of {known}."
+    return f"status is not a task state: leave it out, or give one of {known}."
 
 
 def _since(timestamp: Timestamp) -> datetime:
-    """Return the first millisecond, which is how exact a status is, that is not before the timestamp."""
+    """Return the timestamp rounded up to a millisecond, the precision of a status."""
     milliseconds = -(-timestamp.ToNanoseconds() // 1_000_000)
     return _EPOCH + timedelta(milliseconds=min(milliseconds, _LAST_MILLISECOND))
 
 
-def _newest_first(page: Sequence[tuple[Place, Task]]) -> Sequence[Task]:
-    """Return the tasks by where they stand now, which may not be where they were found."""
+def _newest_first(page: Sequence[tuple[ListCursor, Task]]) -> Sequence[Task]:
+    """Return the tasks in their current order; the index may have had another."""
     return [task for _, task in sorted(page, key=lambda entry: entry[0], reverse=True)]
-
-
-def _by(number: int, places: Sequence[Place]) -> Sequence[Sequence[Place]]:
-    return [places[start : start + number] for start in range(0, len(places), number)]

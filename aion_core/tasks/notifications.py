@@ -1,6 +1,6 @@
-"""Wake-up messages: for a context whose turn is to run, and for the push delivery of a commit.
+"""Wake-up messages: for a context with a waiting turn, and for push delivery after a commit.
 
-No message is promised to arrive. A timer of the table finds whatever a lost one would have woken, only later.
+A message may be lost. Each has a timer in the table; the sweep finds it later.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from aion_core.tasks import heads
 logger = logging.getLogger(__name__)
 
 ENQUEUE_SECONDS = 1.0
-"""How long the end of a turn waits until the queue has taken its messages."""
+"""Longest wait for the queue at the end of a turn."""
 
 
 async def wake(work_queue: WorkQueue, context: ContextKey, *, delay: float = 0.0) -> None:
@@ -40,33 +40,33 @@ class CommitNotifier:
     """
 
     def __init__(self, work_queue: PushQueue | None = None) -> None:
-        """Without `work_queue`, which deployments without push notifications do not have, nothing is enqueued."""
+        """Deployments without push notifications have no queue: nothing is enqueued."""
         self._work_queue = work_queue
         self._enqueuing: dict[TaskKey, asyncio.Task[None]] = {}
         self._newest: dict[TaskKey, int] = {}
 
     async def committed(self, head: Head) -> None:
-        """Enqueue for the newest event of a create, follow-up, finish or cancel; wait a moment until that is done."""
+        """Enqueue for the newest event of a create, follow-up, finish or cancel; wait up to ENQUEUE_SECONDS for it."""
         if head.push_events is not None:
             self._enqueue_beside(head)
             await self.settle(head.key)
 
     async def begun(self, begun: TurnStarted) -> None:
-        """Enqueue for the message of the turn if it is the newest event: the begin may have recorded it."""
-        if begun.lease.turn.asked == begun.head.generation:
+        """Enqueue for the turn's message if it is the newest event: the begin may have recorded it."""
+        if begun.lease.turn.message_generation == begun.head.generation:
             await self.committed(begun.head)
 
     def appended(self, head: Head, event: Event) -> None:
-        """Enqueue for an appended event, without waiting: beside whatever the turn does next."""
-        if heads.listened_to(head, event):
+        """Enqueue for an appended event in the background."""
+        if heads.has_subscriber_for(head, event):
             self._enqueue_beside(head)
 
     async def settle(self, task: TaskKey) -> None:
-        """Wait a moment until the task's messages are enqueued, and drop those that are not: before a turn is left."""
+        """Wait up to ENQUEUE_SECONDS for the task's messages, then drop the others; call it before leaving a turn."""
         enqueuing = self._enqueuing.get(task)
         if enqueuing is not None:
             await asyncio.wait({enqueuing}, timeout=ENQUEUE_SECONDS)
-            # Nothing relies on running after the answer, where Lambda freezes the process: a timer finds the rest.
+            # Lambda freezes the process after its response; timers replace the dropped messages.
             enqueuing.cancel()
 
     def _enqueue_beside(self, head: Head) -> None:

@@ -1,4 +1,4 @@
-"""Page tokens: where the next page begins, signed, and good for the list it was made for only. Pure."""
+"""Page tokens: the signed cursor of the next page, valid for one list only. Pure."""
 
 import base64
 import hashlib
@@ -10,81 +10,81 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from aion_core.errors import InvalidMessage
-from aion_core.ports import Place, TaskFilter
+from aion_core.ports import ListCursor, TaskFilter
 
 VERSION = 1
 
 MAX_CHARACTERS = 512
-"""More than any token of ours has: an id has 128 characters at the most, the rest is of fixed length."""
+"""Longer than every token: an id has at most 128 characters, and the rest has a fixed length."""
 
 _FIXED = struct.Struct(">Bq16s")
-"""Version, microseconds since 1970, and of which list; the task's id and the signature follow."""
+"""Version, microseconds since 1970, hash of the list; then follow the task's id and the signature."""
 _HASH_BYTES = 16
 _AFTER = b"after\0"
-"""Signed with a place that is no task's, so that no token of one kind is one of the other."""
+"""Signed with cursors outside of task lists, so that neither kind of token passes for the other."""
 _SIGNATURE_BYTES = hashlib.sha256().digest_size
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
-def make(secret: bytes, tasks: TaskFilter, place: Place) -> str:
-    """Return the token of the page that follows `place` in the list of these tasks."""
-    fixed = _FIXED.pack(VERSION, (place.timestamp - _EPOCH) // _MICROSECOND, _list_of(tasks))
-    said = fixed + place.task_id.encode()
-    return _text(said + _sign(secret, said))
+def make(secret: bytes, tasks: TaskFilter, cursor: ListCursor) -> str:
+    """Return the token of the page after `cursor` in the list of these tasks."""
+    fixed = _FIXED.pack(VERSION, (cursor.timestamp - _EPOCH) // _MICROSECOND, _list_of(tasks))
+    content = fixed + cursor.task_id.encode()
+    return _text(content + _sign(secret, content))
 
 
-def read(secret: bytes, tasks: TaskFilter, token: str) -> Place:
-    """Return the place that the token names.
+def read(secret: bytes, tasks: TaskFilter, token: str) -> ListCursor:
+    """Return the cursor of the token.
 
-    Raises InvalidMessage where this deployment has not made it, or made it for another list.
+    Raises InvalidMessage for a token of another deployment or another list.
     """
     signed = _bytes(token)
-    said, signature = signed[:-_SIGNATURE_BYTES], signed[-_SIGNATURE_BYTES:]
-    # Of what is not signed nothing is looked at.
-    if not hmac.compare_digest(signature, _sign(secret, said)):
+    content, signature = signed[:-_SIGNATURE_BYTES], signed[-_SIGNATURE_BYTES:]
+    # Unsigned content is not parsed.
+    if not hmac.compare_digest(signature, _sign(secret, content)):
         raise _unknown()
-    # Today's version is the first; a later one keeps the version in this place.
-    version, microseconds, of = _FIXED.unpack_from(said)
+    # Later versions must keep the version at this offset.
+    version, microseconds, of = _FIXED.unpack_from(content)
     if version != VERSION:
         raise _unknown()
     if of != _list_of(tasks):
         raise InvalidMessage(
-            "pageToken is of another list. Repeat the contextId, status and statusTimestampAfter of the request that it "
-            "answered, or leave it out to begin with the first page.",
+            "pageToken belongs to another list. Repeat the contextId, status and statusTimestampAfter of the first "
+            "request, or leave it out to begin with the first page.",
             field="pageToken",
         )
-    return Place(_EPOCH + microseconds * _MICROSECOND, said[_FIXED.size :].decode())
+    return ListCursor(_EPOCH + microseconds * _MICROSECOND, content[_FIXED.size :].decode())
 
 
 def make_after(secret: bytes, of: Sequence[str], after: str) -> str:
-    """Return the token of the page that follows what is called `after`, in a list that these words tell from others."""
-    said = _hash(of) + after.encode()
-    return _text(said + _sign(secret, _AFTER + said))
+    """Return the token of the page after the entry `after`; `of` identifies the list."""
+    content = _hash(of) + after.encode()
+    return _text(content + _sign(secret, _AFTER + content))
 
 
 def read_after(secret: bytes, of: Sequence[str], token: str) -> str:
-    """Return what the page follows that the token names; raises InvalidMessage as `read` does."""
+    """Return the entry before the page of the token; raises InvalidMessage as `read` does."""
     signed = _bytes(token)
-    said, signature = signed[:-_SIGNATURE_BYTES], signed[-_SIGNATURE_BYTES:]
-    if not hmac.compare_digest(signature, _sign(secret, _AFTER + said)) or said[:_HASH_BYTES] != _hash(of):
+    content, signature = signed[:-_SIGNATURE_BYTES], signed[-_SIGNATURE_BYTES:]
+    if not hmac.compare_digest(signature, _sign(secret, _AFTER + content)) or content[:_HASH_BYTES] != _hash(of):
         raise _unknown()
-    return said[_HASH_BYTES:].decode()
+    return content[_HASH_BYTES:].decode()
 
 
 def _list_of(tasks: TaskFilter) -> bytes:
-    """Return what tells one list from another: whose tasks it holds, and which of them."""
+    """Return a hash of the list's owner and filter."""
     since = tasks.since.astimezone(UTC).isoformat() if tasks.since else None
     return _hash([tasks.owner, tasks.agent, tasks.context_id, tasks.state, since])
 
 
 def _hash(of: Sequence[Any]) -> bytes:
-    # As JSON, so that no choice of characters makes two lists one.
+    # JSON is unambiguous for any characters.
     return hashlib.sha256(json.dumps(of).encode()).digest()[:_HASH_BYTES]
 
 
-def _sign(secret: bytes, said: bytes) -> bytes:
-    return hmac.digest(secret, b"aion page token\0" + said, hashlib.sha256)
+def _sign(secret: bytes, content: bytes) -> bytes:
+    return hmac.digest(secret, b"aion page token\0" + content, hashlib.sha256)
 
 
 def _text(signed: bytes) -> str:
@@ -98,7 +98,7 @@ def _bytes(token: str) -> bytes:
         signed = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
     except ValueError:
         raise _unknown() from None
-    # The decoder passes over characters and bits that say nothing to it.
+    # The decoder ignores invalid characters and unused bits.
     if _text(signed) != token or len(signed) <= _SIGNATURE_BYTES:
         raise _unknown()
     return signed
@@ -106,7 +106,7 @@ def _bytes(token: str) -> bytes:
 
 def _unknown() -> InvalidMessage:
     return InvalidMessage(
-        "pageToken is none of this server's. Send the nextPageToken of the page before, unchanged, or leave it out to "
+        "pageToken is not from this server. Send the nextPageToken of the page before, unchanged, or leave it out to "
         "begin with the first page.",
         field="pageToken",
     )

@@ -1,4 +1,4 @@
-"""The task is the fold of its log: `apply` is the one place that says what an event does to it. Pure."""
+"""Projection of a log to its task: `apply` defines the effect of each event. Pure."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ from aion_core.protocol.types import Message, Task, TaskArtifactUpdateEvent, Tas
 
 
 def apply(task: Task | None, entry: Numbered) -> Task:
-    """Return the task after the entry; the one that was passed in stays as it was."""
+    """Return the task after the entry, as a copy."""
     if isinstance(entry.event, Task):
         return _copy(entry.event)
     if task is None:
@@ -19,10 +19,7 @@ def apply(task: Task | None, entry: Numbered) -> Task:
 
 
 def fold(log: Iterable[Numbered]) -> Task:
-    """Return the task that the log, from its first entry on, adds up to; linear in its length.
-
-    Raises StoreCorrupt where the first is no task.
-    """
+    """Return the task of a log, in linear time; raises StoreCorrupt if the log does not begin with a task."""
     task: Task | None = None
     for entry in log:
         if task is None or isinstance(entry.event, Task):
@@ -38,36 +35,36 @@ def _apply_to(task: Task, entry: Numbered) -> None:
     event = entry.event
     match event:
         case Message():
-            _say(task, event)
+            _add_message(task, event)
         case TaskStatusUpdateEvent():
-            # `status.message` is the latest message and `history` what came before it, no message twice.
+            # `status.message` is the latest message; `history` has the earlier ones, each once.
             if task.status.HasField("message") and task.status.message.message_id != event.status.message.message_id:
-                _say(task, task.status.message)
-            if entry.asked is not None:
-                _say(task, entry.asked)
+                _add_message(task, task.status.message)
+            if entry.message is not None:
+                _add_message(task, entry.message)
             task.status.CopyFrom(event.status)
             if event.status.HasField("message"):
-                # A reply is said on the way, and is the status again when the turn ends.
-                _unsay(task, event.status.message.message_id)
+                # A reply may be an earlier message of the turn, repeated in its last status.
+                _remove_message(task, event.status.message.message_id)
             if event.HasField("metadata"):
                 task.metadata.MergeFrom(event.metadata)
         case TaskArtifactUpdateEvent():
             _put(task, event)
 
 
-def _say(task: Task, message: Message) -> None:
-    if all(said.message_id != message.message_id for said in task.history):
+def _add_message(task: Task, message: Message) -> None:
+    if all(each.message_id != message.message_id for each in task.history):
         task.history.append(message)
 
 
-def _unsay(task: Task, message_id: str) -> None:
-    place = next((n for n, said in enumerate(task.history) if said.message_id == message_id), None)
+def _remove_message(task: Task, message_id: str) -> None:
+    place = next((n for n, each in enumerate(task.history) if each.message_id == message_id), None)
     if place is not None:
         del task.history[place]
 
 
 def _put(task: Task, event: TaskArtifactUpdateEvent) -> None:
-    """Add the artifact, put it in the place of an older one of its id, or continue that one (spec 4.2.2)."""
+    """Add the artifact; an older one of the same id is replaced, or continued with `append` (A2A 4.2.2)."""
     for artifact in task.artifacts:
         if artifact.artifact_id == event.artifact.artifact_id:
             if event.append:

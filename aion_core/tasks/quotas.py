@@ -1,7 +1,7 @@
-"""Limit of open tasks: a message that would create one more than a caller may have is refused.
+"""Limit of open tasks per caller.
 
-A task that ends is not counted down, which would cost every task a write more. The message that finds no room looks
-which tasks have ended.
+The end of a task does not lower the count: that would cost each task one more write. At the limit, the next new message
+looks for ended tasks.
 """
 
 import asyncio
@@ -15,19 +15,19 @@ from aion_core.tasks import lifecycle, limits
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 10
-"""When to try again: the end of another task is not known."""
+"""Retry-After of a refused message: nobody knows the end of another task."""
 
 
 class OpenTasks:
-    """Counts the tasks of each caller."""
+    """Counter of the open tasks of each caller."""
 
     def __init__(self, counts: RateLimits, store: TaskStore, clock: Clock, *, most: int) -> None:
         self._counts, self._store, self._clock, self._most = counts, store, clock, most
 
     async def admit(self, caller: str, new: NewTask) -> OpenTask:
-        """Count a task that is about to be created; raises TooManyRequests if the caller has as many as may be open.
+        """Count a task before its creation; raises TooManyRequests at the limit.
 
-        A message that creates no task is never refused: a repeat, or the input that a task of its context requires.
+        Messages without a new task are never refused: a repeat, or the required input of a task in the context.
         """
         now = self._clock.now()
         task = OpenTask(new.key, now.replace(microsecond=now.microsecond // 1000 * 1000))
@@ -43,18 +43,18 @@ class OpenTasks:
                 return task
         if not await self._creates_none(new, heads):
             raise TooManyRequests(
-                f"You have {self._most} tasks that have not ended, as many as you may have. Wait for one, answer what it "
-                "asks with its taskId, or cancel it.",
+                f"You have {self._most} open tasks, the maximum. Wait until one ends, send its required input with its "
+                "taskId, or cancel it.",
                 seconds=RETRY_SECONDS,
             )
         return task
 
     async def forget(self, caller: str, task: OpenTask) -> None:
-        """Count a task no more that was not created after all."""
+        """Uncount a task after its creation failed."""
         try:
             await self._counts.forget_tasks(caller, [task])
         except StoreError as error:
-            # A later message finds that it is missing, a minute from now.
+            # After one minute, a later message at the limit uncounts the missing task.
             logger.warning("A task that was not created is still counted: %s", error)
 
     async def _creates_none(self, new: NewTask, heads: Sequence[Head | None]) -> bool:

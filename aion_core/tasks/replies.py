@@ -1,7 +1,7 @@
-"""When a client gets its answer as a plain Message instead of the task behind it (R23). Pure.
+"""The answer of a turn: in a status message, in an artifact, or as a Message in place of the task. Pure.
 
-The turn decides it as it ends, and says so in the task's metadata: whoever asks again, in whichever process, reads the
-same there.
+At its end the turn decides between Message and task, and notes it in the task's metadata. So each process gives the
+same response to a repeated message.
 """
 
 from collections.abc import Sequence
@@ -11,21 +11,84 @@ from google.protobuf.struct_pb2 import Struct
 
 from aion_core.ports import InputRequired, Numbered, Reply, ReplyAs, Turn
 from aion_core.protocol.types import (
+    Artifact,
     Message,
+    Role,
     Task,
     TaskArtifactUpdateEvent,
     TaskState,
     TaskStatusUpdateEvent,
 )
-from aion_core.tasks import answer_artifacts, lifecycle
+from aion_core.tasks import lifecycle
+
+ANSWERS = "aion:answers"
+"""Metadata key of an answer's artifact: the id of the answered message."""
+NAME = "answer"
 
 REPLY = "aion:reply"
-"""The key of a task's metadata that says `message` where its client has got its answer as a Message."""
+"""Metadata key of a task: `message` if its client received the answer as a Message."""
 
 QUICK_SECONDS = 1.0
-"""How long an answer may take, by `auto`, to be a Message: a client that hears nothing waits no longer for its task."""
+"""Longest time to an answer as a Message under `auto`; the client receives nothing until then."""
 
 _BESIDE = frozenset({TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_COMPLETED})
+
+# ── Artifacts ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def as_artifact(answer: Message, message: Message) -> Artifact:
+    """Return the answer to the message as an artifact with the answer's id."""
+    artifact = Artifact(
+        artifact_id=answer.message_id,
+        name=NAME,
+        parts=answer.parts,
+        metadata=answer.metadata,
+        extensions=answer.extensions,
+    )
+    artifact.metadata.update({ANSWERS: message.message_id})
+    return artifact
+
+
+def is_answer(artifact: Artifact) -> bool:
+    """Return True if the artifact is the answer of a turn; authors cannot set its metadata key."""
+    return ANSWERS in artifact.metadata
+
+
+def as_message(artifact: Artifact, task: Task) -> Message:
+    """Return the answer of the artifact as a message again."""
+    message = Message(
+        message_id=artifact.artifact_id,
+        role=Role.ROLE_AGENT,
+        task_id=task.id,
+        context_id=task.context_id,
+        parts=artifact.parts,
+        extensions=artifact.extensions,
+    )
+    if len(artifact.metadata) > 1:
+        message.metadata.CopyFrom(artifact.metadata)
+        del message.metadata[ANSWERS]
+    return message
+
+
+def messages_in(task: Task) -> list[Message]:
+    """Return the messages of the task, oldest first and each once; answers in artifacts follow their messages."""
+    last = [task.status.message] if task.status.HasField("message") else []
+    known = {message.message_id for message in (*task.history, *last)}
+    answers: dict[str, list[Message]] = {}
+    for artifact in task.artifacts:
+        if is_answer(artifact) and artifact.artifact_id not in known:
+            answers.setdefault(str(artifact.metadata[ANSWERS]), []).append(as_message(artifact, task))
+    messages: list[Message] = []
+    pending: list[Message] = []
+    for message in task.history:
+        if message.role == Role.ROLE_USER:
+            messages += pending
+            pending = answers.get(message.message_id, [])
+        messages.append(message)
+    return [*messages, *pending, *last]
+
+
+# ── Message or task ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def is_message(
@@ -35,28 +98,23 @@ def is_message(
     event: TaskStatusUpdateEvent,
     log: Sequence[Numbered],
 ) -> bool:
-    """Tell whether the turn that ends by this event has a Message for its client, whose agent's reply is not the task.
+    """Return True if the turn that ends by this event gives its client a Message; `reply` is not TASK.
 
-    It has none where it does not simply complete with something to say, and where its message continued a task, which
-    the client knows, and has to see complete. By `auto` it has none either where there is more than the answer, or it
-    took long.
+    The turn must complete with an answer. A message to an existing task gets its task: the client knows the task and
+    has to see it complete. Under `auto` the answer must also be quick, and the log must hold nothing else.
     """
-    if turn.asked != 1 or not isinstance(ending, Reply):
+    if turn.message_generation != 1 or not isinstance(ending, Reply):
         return False
     if ending.state != TaskState.TASK_STATE_COMPLETED or ending.message is None or not ending.message.parts:
         return False
     if reply is ReplyAs.MESSAGE:
         return True
-    return is_quick(log, lifecycle.timestamp_of(event.status)) and may_be_message([*log, Numbered(0, event)])
-
-
-def is_quick(log: Sequence[Numbered], at: datetime) -> bool:
-    """Tell whether no more time than `auto` gives has passed since the task's message came in."""
-    return seconds_left(log, at) >= 0
+    is_quick = seconds_left(log, lifecycle.timestamp_of(event.status)) >= 0
+    return is_quick and may_be_message([*log, Numbered(0, event)])
 
 
 def seconds_left(log: Sequence[Numbered], at: datetime) -> float:
-    """Return how much of the time that `auto` gives is left of the task; less than nothing where none is."""
+    """Return the seconds left for a Message under `auto`; negative after that time."""
     first = log[0].event if log else None
     if not isinstance(first, Task):
         return -QUICK_SECONDS
@@ -64,40 +122,38 @@ def seconds_left(log: Sequence[Numbered], at: datetime) -> float:
 
 
 def may_be_message(log: Sequence[Numbered]) -> bool:
-    """Tell whether what is in the log so far may all be one Message: one answer, if said on the way, and nothing else."""
-    said: set[str] = set()
+    """Return True if one Message can hold the log: at most one answer, and nothing else."""
+    answers: set[str] = set()
     for entry in log:
         match entry.event:
             case TaskArtifactUpdateEvent(artifact=artifact):
-                if not answer_artifacts.is_answer(artifact):
+                if not is_answer(artifact):
                     return False
-                said.add(artifact.artifact_id)
+                answers.add(artifact.artifact_id)
             case TaskStatusUpdateEvent(status=status, metadata=metadata):
-                if entry.asked is not None or status.state not in _BESIDE or any(key != REPLY for key in metadata):
+                if entry.message is not None or status.state not in _BESIDE or any(key != REPLY for key in metadata):
                     return False
                 if status.HasField("message"):
-                    said.add(status.message.message_id)
+                    answers.add(status.message.message_id)
             case Message(message_id=message_id):
-                said.add(message_id)
-    return len(said) <= 1
+                answers.add(message_id)
+    return len(answers) <= 1
 
 
 def message_of(task: Task) -> Message | None:
-    """Return the Message that the task's client gets instead of it, None where it gets the task.
+    """Return the Message for the task's client, None if the client gets the task.
 
-    It holds all that the turn has made: the parts of the answer, then those of its other artifacts; and the task's
-    metadata, where the answer's own does not say otherwise. It names its context, and no task.
+    It has the parts of the answer, then those of other artifacts. The answer's metadata overrides the task's. It names
+    its context and no task.
     """
     if REPLY not in task.metadata:
         return None
-    held = [artifact for artifact in task.artifacts if answer_artifacts.is_answer(artifact)]
+    answers = [artifact for artifact in task.artifacts if is_answer(artifact)]
     message = Message()
-    message.CopyFrom(
-        task.status.message if task.status.HasField("message") else answer_artifacts.as_message(held[-1], task)
-    )
+    message.CopyFrom(task.status.message if task.status.HasField("message") else as_message(answers[-1], task))
     message.ClearField("task_id")
     for artifact in task.artifacts:
-        if artifact not in held:
+        if artifact not in answers:
             message.parts.extend(artifact.parts)
     if len(task.metadata) > 1:
         metadata = Struct()

@@ -1,7 +1,7 @@
-"""What an interrupted task asks, and whether a message answers it. Pure.
+"""Interrupts of a task, and the check of messages that resume it. Pure.
 
-The question stands in the task's own status, whose message says by `metadata.interruptId` what is asked; where more
-than one thing is, `metadata.interrupts` lists them, each with its `id`, and an answer has to name the one it is for.
+The status message of an interrupted task has the id of its interrupt in `metadata.interruptId`. Several interrupts are
+listed in `metadata.interrupts`, each with its `id`; an answer must then name its interrupt.
 """
 
 from typing import Any
@@ -17,10 +17,10 @@ from aion_core.tasks import lifecycle
 INTERRUPT_ID, INTERRUPTS = "interruptId", "interrupts"
 
 
-def check_answer(task: Task, message: Message) -> None:
-    """Refuse a message that cannot continue the task, before anything runs, and say what would.
+def check_resume_input(task: Task, message: Message) -> None:
+    """Check that the message can resume the task; a running task takes any message.
 
-    A task at work takes any message. Raises TaskFinished or InvalidMessage.
+    Raises TaskFinished or InvalidMessage.
     """
     if task.status.state in lifecycle.TERMINAL:
         raise TaskFinished(
@@ -33,37 +33,37 @@ def check_answer(task: Task, message: Message) -> None:
         raise InvalidMessage(
             "The answer has neither text nor data: give it a part with one of them.", field="message.parts"
         )
-    asked = asked_ids(task)
-    named = named_id(message)
-    if named and asked and named not in asked:
+    ids = interrupt_ids(task)
+    named = interrupt_id_of(message)
+    if named and ids and named not in ids:
         raise InvalidMessage(
-            f"metadata.{INTERRUPT_ID} names no question of this task. It asks: {', '.join(asked)}.",
+            f"metadata.{INTERRUPT_ID} names no interrupt of this task. Its interrupts are {', '.join(ids)}.",
             field=f"message.metadata.{INTERRUPT_ID}",
         )
-    if not named and len(asked) > 1:
+    if not named and len(ids) > 1:
         raise InvalidMessage(
-            f"The task asks {len(asked)} questions. Say which one this answers: metadata.{INTERRUPT_ID} is one of "
-            f"{', '.join(asked)}.",
+            f"The task has {len(ids)} interrupts. Set metadata.{INTERRUPT_ID} to the one that this message answers: "
+            f"{', '.join(ids)}.",
             field=f"message.metadata.{INTERRUPT_ID}",
         )
 
 
-def asked_ids(task: Task) -> list[str]:
-    """Return the ids of what the task asks, in its order."""
+def interrupt_ids(task: Task) -> list[str]:
+    """Return the ids of the task's interrupts, in their order."""
     metadata = _metadata(task.status.message)
     listed = metadata.get(INTERRUPTS) or [{"id": metadata[INTERRUPT_ID]}] if INTERRUPT_ID in metadata else []
     return [str(question["id"]) for question in listed]
 
 
-def named_id(message: Message) -> str:
-    """Return the id of the question that the message names, "" where it names none."""
+def interrupt_id_of(message: Message) -> str:
+    """Return the interrupt id in the message's metadata, "" without one."""
     return str(_metadata(message).get(INTERRUPT_ID, ""))
 
 
-def answer_value(message: Message) -> Any:
-    """Return what the message answers: its text, or its data part where it has no text.
+def resume_value(message: Message) -> Any:
+    """Return the value for the interrupt: the message's text, or without text its data.
 
-    Of an event that is its payload, such as a card's action; how the source network had it is no answer.
+    The data of an event is its payload, such as a card's action, not the original of the source network.
     """
     text = "".join(part.text for part in message.parts if part.WhichOneof("content") == "text")
     if text:

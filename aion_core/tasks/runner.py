@@ -1,4 +1,4 @@
-"""Runs the turns of a context, one after the other: for as long as each takes, its lease holds, and there is time."""
+"""Runner of turns: one after the other per context, while the lease holds and until the deadline."""
 
 import asyncio
 import logging
@@ -36,35 +36,35 @@ from aion_core.ports import (
 )
 from aion_core.protocol.types import TaskState
 from aion_core.tasks.broadcast import EventBroadcast
-from aion_core.tasks.call import DRAIN_SECONDS, TimeUp, margins
-from aion_core.tasks.heartbeat import Heartbeat, KeepLease
-from aion_core.tasks.history import ContextHistory
+from aion_core.tasks.call import DRAIN_SECONDS, Deadline, margins
+from aion_core.tasks.conversations import Conversations
+from aion_core.tasks.heartbeat import Heartbeat, LeaseKeeper
 from aion_core.tasks.notifications import wake
 from aion_core.tasks.turn import TurnExecution, TurnMetrics
 
 logger = logging.getLogger(__name__)
 
 MAX_TRIES = 3
-"""How often a turn is begun before its task fails: what takes its holder down once may do so again."""
+"""Limit of tries of a turn before its task fails: the turn itself may crash its process."""
 
 MAX_HANDOFFS = 200
-"""How often a turn is handed on at a deadline before its task fails: two days of work."""
+"""Limit of handoffs of a turn at deadlines before its task fails: two days of work."""
 
 STOP_SECONDS = 2.0
-"""How long an agent that has lost its lease may take to stop; whatever it says later is refused by the fence."""
+"""Longest wait for an agent to stop after its cancellation; the fence refuses its later writes."""
 
-REST_SECONDS = 5.0
-"""How long an agent may go on in its own code once its end is recorded: the lease is another turn's by then."""
+AFTER_END_SECONDS = 5.0
+"""Longest run of an agent's own code after its recorded end: another turn may have the lease by then."""
 
 UNREADABLE = "A record of this task can no longer be read. Send the message again, in a new task."
-"""What a client is told where the log, or the message that waited, is gone or broken."""
+"""Error text for a lost or broken log or waiting message."""
 
 RENEWALS = 3
-"""How often a lease is renewed within its term: one or two missed beats do not lose it."""
+"""Renewals per lease term: one or two failed renewals do not lose the lease."""
 
 
 class TaskRunner:
-    """Runs turns whose lease is held, by the agents of this deployment."""
+    """Runner of leased turns by the agents of this deployment."""
 
     def __init__(
         self,
@@ -76,38 +76,39 @@ class TaskRunner:
         lease_seconds: float = 30.0,
         max_tries: int = MAX_TRIES,
         reveal_errors: bool = False,
-        history: ContextHistory | None = None,
-        keep_lease: KeepLease = Heartbeat,
+        conversations: Conversations | None = None,
+        keep_lease: LeaseKeeper = Heartbeat,
         replies: Mapping[str, ReplyAs] | None = None,
         answers: Mapping[str, AnswerAs] | None = None,
         metrics: Metrics | None = None,
         traces: Traces | None = None,
     ) -> None:
-        """`agents` gives the agent of an id; `reveal_errors` puts an agent's own error text on the wire (D14).
+        """`agents` returns the agent of an id; `reveal_errors` adds an agent's own error text to the client's.
 
-        `history` gives a task's turn the reader of its conversation. `replies` and `answers` say for each agent what its
-        clients get (R23), and where its tasks hold the answer (D22); the task, in its status, where nothing is said.
+        Turns read the history of their context from `conversations`. `replies` and `answers` are settings by agent, with
+        the defaults `task` and `message`.
         """
         self._store, self._agents, self._clock, self._work_queue = store, agents, clock, work_queue
         self.lease_seconds, self._max_tries, self._reveal_errors = lease_seconds, max_tries, reveal_errors
-        self._history, self._keep_lease = history, keep_lease
+        self._conversations, self._keep_lease = conversations, keep_lease
         self._replies, self._answers = replies or {}, answers or {}
         self._metrics, self._traces = metrics or NullMetrics(), traces or NoopTraces()
 
-    async def run(self, begun: TurnStarted, run: EventBroadcast, time_up: TimeUp | None = None) -> TurnStarted | None:
-        """Run the turn to its end, or for as long as there is time, and tell `run` of it.
+    async def run(
+        self, begun: TurnStarted, broadcast: EventBroadcast, deadline: Deadline | None = None
+    ) -> TurnStarted | None:
+        """Run the turn until its end or the deadline, and publish its events to `broadcast`.
 
-        Returns the turn that waited behind it, whose lease is held now; None where there is none, or where there is no
-        time left for it. Raises nothing that the agent did or the store refused: the log says how the turn ended, and
-        a turn that could not be ended, or was handed on, is begun again by whoever hears its bell.
+        Return the next turn of the queue, already leased; None with an empty queue or without time. Errors of the agent
+        or the store are not raised: the log has the outcome, and a wake-up message or timer restarts an unfinished turn.
         """
         agent_id = begun.lease.context.agent
         turn = TurnExecution(
             begun,
-            run,
+            broadcast,
             self._store,
             self._clock,
-            self._history,
+            self._conversations,
             reply=self._replies.get(agent_id, ReplyAs.TASK),
             answer=self._answers.get(agent_id, AnswerAs.MESSAGE),
         )
@@ -118,22 +119,28 @@ class TaskRunner:
                 "turn", SpanKind.CONSUMER, traceparent=labels.get("traceparent", ""), attributes=turn.attributes
             ) as span,
         ):
-            counted = TurnMetrics(
-                self._metrics, self._clock, begun.lease.turn, run.entry(begun.lease.turn.asked), agent=agent_id
+            metrics = TurnMetrics(
+                self._metrics,
+                self._clock,
+                begun.lease.turn,
+                broadcast.entry(begun.lease.turn.message_generation),
+                agent=agent_id,
             )
-            counted.begins()
+            metrics.begin()
             try:
-                await self._run(turn, counted, run, time_up or TimeUp())
+                await self._run(turn, metrics, broadcast, deadline or Deadline())
             finally:
-                counted.rests(turn.ended)
+                metrics.end(turn.ended)
             if turn.ended is not None and turn.ended.head.state == TaskState.TASK_STATE_FAILED:
                 span.failed("the turn has failed")
             if turn.ended is not None and turn.ended.waiting:
                 await wake(self._work_queue, turn.lease.context)
         return turn.ended.next if turn.ended is not None else None
 
-    async def _run(self, turn: TurnExecution, counted: TurnMetrics, run: EventBroadcast, time_up: TimeUp) -> None:
-        """Run the turn for as long as its lease holds and there is time."""
+    async def _run(
+        self, turn: TurnExecution, metrics: TurnMetrics, broadcast: EventBroadcast, deadline: Deadline
+    ) -> None:
+        """Run the turn while its lease holds, until the deadline."""
         try:
             async with self._keep_lease(
                 self._store,
@@ -142,14 +149,14 @@ class TaskRunner:
                 renew_seconds=self.lease_seconds / RENEWALS,
                 wake_up_seconds=self.lease_seconds,
             ) as beat:
-                work = asyncio.create_task(self._work(turn, counted, time_up))
+                work = asyncio.create_task(self._work(turn, metrics, deadline))
                 lost = asyncio.create_task(beat.lost.wait())
-                end = asyncio.create_task(self._time_ends(turn, time_up))
+                end = asyncio.create_task(self._wait_for_deadline(turn, deadline))
                 try:
                     await asyncio.wait({work, lost, end}, return_when=asyncio.FIRST_COMPLETED)
                     if turn.releasing or turn.over:
-                        # It is this very turn that gives the lease back, and the beat has seen it gone; or it is being
-                        # handed on, slowly: cut between its record and its bell it would wait for the sweep.
+                        # The turn itself is releasing its lease, seen by the heartbeat; or it is being suspended. A
+                        # cancellation between its record and its wake-up message would leave it to the sweep.
                         await asyncio.wait({work})
                 finally:
                     lost.cancel()
@@ -159,50 +166,50 @@ class TaskRunner:
                         work.cancel()
                         await asyncio.wait({work}, timeout=STOP_SECONDS)
                 if end.done() and not end.cancelled() and turn.ended is None and not turn.over:
-                    await self._put_down(turn)
+                    await self._suspend(turn)
         finally:
-            run.end()
-            await turn.rest()
+            broadcast.end()
+            await turn.close()
 
-    async def _work(self, turn: TurnExecution, counted: TurnMetrics, time_up: TimeUp) -> None:
+    async def _work(self, turn: TurnExecution, metrics: TurnMetrics, deadline: Deadline) -> None:
         try:
             try:
                 logger.info("A turn begins.")
-                async with aclosing(self._agent(turn).run(turn.asked())) as emissions:
-                    ending = await self._hear(turn, counted, emissions)
+                async with aclosing(self._agent(turn).run(turn.request())) as emissions:
+                    ending = await self._record(turn, metrics, emissions)
                     if not isinstance(ending, Paused):
-                        await turn.end(ending, go_on=self._has_time(time_up))
-                        await self._let_rest(turn, emissions)
+                        await turn.end(ending, run_next=self._has_time(deadline))
+                        await self._run_out(turn, emissions)
                 if isinstance(ending, Paused):
                     turn.made_progress = True
-                    await self._put_down(turn)
+                    await self._suspend(turn)
             except StoreCorrupt:
                 logger.exception("A record of the task cannot be read.")
-                await turn.fail(UNREADABLE, go_on=self._has_time(time_up))
+                await turn.fail(UNREADABLE, run_next=self._has_time(deadline))
             except (LeaseLost, StoreError):
                 raise
             except Exception as error:  # an agent may raise anything
                 logger.exception("The agent failed.")
                 if turn.ended is None and not turn.stopped:
-                    await turn.fail(self._reason(error), go_on=self._has_time(time_up))
+                    await turn.fail(self._reason(error), run_next=self._has_time(deadline))
         except LeaseLost:
             turn.over = True
             logger.warning("The turn belongs to another holder now.")
         except StoreError as error:
-            # Whoever begins the turn next finds what is recorded; not at once, since the store has just refused.
+            # The next holder continues from the records; delayed, since the store has just failed.
             logger.exception("The turn could not be recorded.")
             turn.spent = turn.agent_ran or not isinstance(error, StoreUnavailable)
-            await self._put_down(turn, delay=self.lease_seconds / 2)
+            await self._suspend(turn, delay=self.lease_seconds / 2)
 
-    async def _time_ends(self, turn: TurnExecution, time_up: TimeUp) -> None:
-        """Ask the agent to stop at a step boundary when the time is nearly up; return when it has to be cut."""
-        drain_before, cut_before = margins(time_up, self._clock.now())
-        now = asyncio.ensure_future(time_up.now.wait())
+    async def _wait_for_deadline(self, turn: TurnExecution, deadline: Deadline) -> None:
+        """Set `drain` shortly before the deadline; return at the time to cancel the turn."""
+        drain_before, cut_before = margins(deadline, self._clock.now())
+        now = asyncio.ensure_future(deadline.now.wait())
         try:
-            if time_up.until is None:
+            if deadline.until is None:
                 await now
             else:
-                left = (time_up.until - self._clock.now()).total_seconds()
+                left = (deadline.until - self._clock.now()).total_seconds()
                 drain = asyncio.ensure_future(self._clock.sleep(left - drain_before))
                 try:
                     await asyncio.wait({now, drain}, return_when=asyncio.FIRST_COMPLETED)
@@ -212,49 +219,49 @@ class TaskRunner:
             now.cancel()
         turn.drain.set()
         grace = drain_before - cut_before
-        if time_up.grace is not None and time_up.now.is_set():
-            grace = time_up.grace
-        if time_up.until is not None:
-            left = (time_up.until - self._clock.now()).total_seconds()
+        if deadline.grace is not None and deadline.now.is_set():
+            grace = deadline.grace
+        if deadline.until is not None:
+            left = (deadline.until - self._clock.now()).total_seconds()
             grace = min(grace, max(0.0, left - cut_before))
         await self._clock.sleep(grace)
 
-    def _has_time(self, time_up: TimeUp) -> bool:
-        """Tell whether another turn may begin in this process."""
-        if time_up.until is None:
-            return not time_up.now.is_set()
-        return not time_up.now.is_set() and (time_up.until - self._clock.now()).total_seconds() > 2 * DRAIN_SECONDS
+    def _has_time(self, deadline: Deadline) -> bool:
+        """Return True if another turn may begin in this process."""
+        if deadline.until is None:
+            return not deadline.now.is_set()
+        return not deadline.now.is_set() and (deadline.until - self._clock.now()).total_seconds() > 2 * DRAIN_SECONDS
 
-    async def _put_down(self, turn: TurnExecution, *, delay: float = 0.0) -> None:
-        """Hand the turn on; where even that cannot be recorded, its lease runs out."""
+    async def _suspend(self, turn: TurnExecution, *, delay: float = 0.0) -> None:
+        """Suspend the turn and enqueue its wake-up; if the store refuses, its lease runs out."""
         turn.over = True
         try:
             await turn.pause()
         except (LeaseLost, StoreError) as error:
-            logger.warning("The turn could not be handed on: %s", error)
+            logger.warning("The turn could not be suspended: %s", error)
         else:
             await wake(self._work_queue, turn.lease.context, delay=delay)
 
     def _agent(self, turn: TurnExecution) -> Agent:
-        """Return the agent that is to answer; raises AgentFailed where it has been asked often enough."""
-        asked = turn.lease.turn
-        if asked.tries > self._max_tries:
+        """Return the agent of the turn; raises AgentFailed at the limit of tries or handoffs."""
+        record = turn.lease.turn
+        if record.tries > self._max_tries:
             raise AgentFailed(
                 f"The turn was begun {self._max_tries} times and did not end. Send the message again with a new id."
             )
-        if asked.handoffs > MAX_HANDOFFS:
-            raise AgentFailed("The turn took too long: it was handed on too often and did not end.")
+        if record.handoffs > MAX_HANDOFFS:
+            raise AgentFailed("The turn took too long: it was suspended too often and did not end.")
         return self._agents(turn.lease.context.agent)
 
-    async def _hear(
-        self, turn: TurnExecution, counted: TurnMetrics, emissions: AsyncGenerator[Emission, None]
+    async def _record(
+        self, turn: TurnExecution, metrics: TurnMetrics, emissions: AsyncGenerator[Emission, None]
     ) -> Ending:
-        """Record and speak what the agent says, and return how its turn ends."""
+        """Record or publish the agent's emissions; return the ending of its turn."""
         async for emission in emissions:
             turn.agent_ran = True
             if isinstance(emission, Chunk):
-                turn.speak(emission)
-                counted.speaks()
+                turn.add_chunk(emission)
+                metrics.count_chunk()
             elif isinstance(emission, AgentTyping):
                 turn.type()
             elif isinstance(emission, StepCompleted):
@@ -265,19 +272,19 @@ class TaskRunner:
                 await turn.emit(emission)
         return Reply(None)
 
-    async def _let_rest(self, turn: TurnExecution, emissions: AsyncGenerator[Emission, None]) -> None:
-        """Let an agent do what it does after its end is recorded, for a little while; nothing of it changes the end."""
+    async def _run_out(self, turn: TurnExecution, emissions: AsyncGenerator[Emission, None]) -> None:
+        """Run the agent's code after its recorded end, for a short time; its emissions are ignored."""
         try:
-            async with asyncio.timeout(REST_SECONDS):
+            async with asyncio.timeout(AFTER_END_SECONDS):
                 async for _ in emissions:
-                    logger.warning("The agent went on after its end; ignored.")
+                    logger.warning("The agent emitted after its end; ignored.")
         except TimeoutError:
-            logger.warning("The agent did not rest after its end; it is cut.")
+            logger.warning("The agent did not return after its end; it is canceled.")
         except Exception:  # an agent may raise anything
             logger.exception("The agent failed after its end.")
 
     def _reason(self, error: Exception) -> str:
-        """Return what a client may know of an agent's failure: the error's class and a safe sentence (D14)."""
+        """Return the client's error text for an agent's failure: the error's class and a safe sentence."""
         if isinstance(error, AgentFailed):
             return str(error)
         reason = f"{type(error).__name__}: the agent could not finish this turn."
@@ -285,43 +292,42 @@ class TaskRunner:
 
 
 AFTER_SECONDS = 1.0
-"""How long after the end of a lease the bell that watches it is heard again."""
+"""Delay of a lease's wake-up message after the end of the lease."""
 
 
 class Worker:
-    """Answers bells: one turn after the other of a context, for as long as there is time."""
+    """Handler of wake-up messages: runs the turns of a context, until the deadline."""
 
     def __init__(self, store: TaskStore, runner: TaskRunner, work_queue: WorkQueue, clock: Clock) -> None:
         self._store, self._runner, self._work_queue, self._clock = store, runner, work_queue, clock
 
-    async def answer(self, wake_up: WakeUp, *, until: datetime | None = None, time_up: TimeUp | None = None) -> None:
-        """Run whatever turn of the bell's context has its time; where there is none, nothing happens.
+    async def handle(self, wake_up: WakeUp, *, until: datetime | None = None, deadline: Deadline | None = None) -> None:
+        """Run the context's next turns, if one may begin.
 
-        `until`: when this process ends, by which the turn has to be handed on; `time_up` says it instead where the
-        process may be told to stop before. A bell that watches over a lease whose
-        holder lives is rung again for the end of that lease, and so is any that finds a lease nearly out. Raises
-        StoreError where the table cannot be asked: the bell is to be heard again.
+        `until` is the end of this process; `deadline` replaces it in a process that may stop earlier. The wake-up message
+        of a lease in force is enqueued again for the end of that lease; so is any message that finds a lease nearly
+        expired. Raises StoreError: the message must be delivered again.
         """
         begun = await self._store.begin(wake_up.context, holder=str(uuid7()))
         if isinstance(begun, LeaseHeld):
             left = (begun.until - self._clock.now()).total_seconds()
-            # Each begin of a turn has a bell of its own that watches; those of earlier ones fall silent.
+            # Each lease has its own wake-up message; the messages of earlier leases are dropped.
             if begun.fence == wake_up.fence or left < self._runner.lease_seconds / 2:
-                # Nobody who lives lets a lease run down so far: its holder is gone, or is a clock that is behind.
+                # A live holder renews earlier: this one is dead, or its clock is slow.
                 await self._work_queue.enqueue(wake_up, delay=max(0.0, left) + AFTER_SECONDS)
-        elif begun is not None and (run := await self._run_of(begun)) is not None:
-            await self.run(begun, run, time_up or TimeUp(until))
+        elif begun is not None and (broadcast := await self._broadcast_of(begun)) is not None:
+            await self.run(begun, broadcast, deadline or Deadline(until))
 
-    async def run(self, begun: TurnStarted, run: EventBroadcast, time_up: TimeUp | None = None) -> None:
-        """Run the turn, then the turns that wait behind it; `run` receives the events of the first."""
-        following = await self._runner.run(begun, run, time_up)
-        while following is not None and (next_run := await self._run_of(following)) is not None:
-            following = await self._runner.run(following, next_run, time_up)
+    async def run(self, begun: TurnStarted, broadcast: EventBroadcast, deadline: Deadline | None = None) -> None:
+        """Run the turn, then the next turns of its queue; `broadcast` receives the events of the first."""
+        following = await self._runner.run(begun, broadcast, deadline)
+        while following is not None and (next_broadcast := await self._broadcast_of(following)) is not None:
+            following = await self._runner.run(following, next_broadcast, deadline)
 
-    async def _run_of(self, begun: TurnStarted) -> EventBroadcast | None:
-        """Return the run of a turn, with the log of its task; without a log that cannot be read: the turn fails then.
+    async def _broadcast_of(self, begun: TurnStarted) -> EventBroadcast | None:
+        """Return the broadcast of a turn with its task's log; without events if the log is corrupt: the turn then fails.
 
-        If the store is out of reach, leave the turn for later and return None: this try does not count.
+        If the store is unavailable, suspend the turn and return None: this try does not count.
         """
         try:
             log = await self._store.log(begun.head.key)
@@ -334,7 +340,7 @@ class Worker:
                 await self._store.pause(begun.lease, made_progress=False, spent=not isinstance(error, StoreUnavailable))
             except (LeaseLost, StoreError) as refused:
                 # The lease runs out, and its timer finds the turn.
-                logger.warning("The turn could not be left: %s", refused)
+                logger.warning("The turn could not be suspended: %s", refused)
             else:
                 await wake(self._work_queue, begun.lease.context, delay=self._runner.lease_seconds / 2)
             return None

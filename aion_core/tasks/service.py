@@ -1,4 +1,4 @@
-"""The operations of A2A on an agent's tasks, in the domain's own terms: what a front calls, whatever its dialect."""
+"""A2A operations on an agent's tasks, independent of transport and protocol version."""
 
 import asyncio
 import logging
@@ -31,43 +31,43 @@ from aion_core.ports import (
 )
 from aion_core.protocol.types import Message, SendMessageRequest, Task
 from aion_core.tasks import admission, lifecycle, projection, replies, resume_input, subscription
-from aion_core.tasks.broadcast import EventBroadcast, Listen, Resumed, StreamItem
-from aion_core.tasks.call import Call, head_of, log_of
+from aion_core.tasks.broadcast import EventBroadcast, Resumed, StreamItem, StreamStart
+from aion_core.tasks.call import CallContext, head_of, log_of
 from aion_core.tasks.notifications import wake
 from aion_core.tasks.quotas import OpenTasks
 from aion_core.tasks.runner import Worker
-from aion_core.tasks.shared_reads import SharedReads
+from aion_core.tasks.subscription import SharedReads
 
 logger = logging.getLogger(__name__)
 
 RETRIES = 5
-"""How often a message is looked at anew whose task goes on while it is being taken."""
+"""Limit of admissions of one message while its task changes."""
 
 CANCEL_RETRIES = 50
-"""How often a cancel is tried against an agent that speaks: each of its words may come in between."""
+"""Limit of cancel attempts: each event of a running agent may defeat one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """A message that was taken, and how what comes of it is heard."""
+    """An admitted message and the source of its task's events."""
 
     key: TaskKey
-    run: EventBroadcast | None = None
-    """The turn, where this call runs it; else somebody else does, and the log is read."""
+    broadcast: EventBroadcast | None = None
+    """The turn, if this process runs it; otherwise the log has its events."""
     task: Task | None = None
-    """The task as it was when the message was taken, where that is known."""
+    """The task at the admission, if it is known."""
     after: Cursor = Cursor()  # noqa: RUF009  # frozen
-    """Where in the log that is."""
+    """Position of that task in the log."""
     continues: bool = False
-    """Whether the message goes to a task that its client knows."""
+    """True if the message belongs to an existing task."""
 
 
-class _NothingAsked(Exception):
-    """The context's task, which asked something a moment ago, asks nothing any more."""
+class _InputNotRequired(Exception):
+    """The interrupted task of the context is no longer interrupted."""
 
 
 class MessageAdmission:
-    """Keeps each message once, and sees to it that its turn runs."""
+    """Admission of messages: stores each once, and starts or enqueues its turn."""
 
     def __init__(
         self,
@@ -79,18 +79,20 @@ class MessageAdmission:
         double_texting: Mapping[str, WhenBusy] | None = None,
         open_tasks: OpenTasks | None = None,
     ) -> None:
-        """`double_texting`: what becomes of a message whose context is at work, by agent; it waits where none is said.
+        """`double_texting` is the policy for messages to a busy context, by agent; the default is ENQUEUE.
 
-        `open_tasks` counts those of each caller, where they are limited.
+        `open_tasks` counts each caller's tasks, if they are limited.
         """
         self._store, self._worker, self._work_queue, self._clock = store, worker, work_queue, clock
         self._double_texting, self._open_tasks = double_texting or {}, open_tasks
 
-    async def accept(self, call: Call, request: SendMessageRequest, listen: Listen, *, at_once: bool) -> Admission:
-        """Keep the message, once, and see to it that its turn runs: here, where it is to be answered `at_once`."""
+    async def accept(
+        self, call: CallContext, request: SendMessageRequest, start: StreamStart, *, at_once: bool
+    ) -> Admission:
+        """Store the message once, and start its turn here if `at_once`, otherwise enqueue it."""
         message = request.message
         if message.task_id:
-            return await self._continue(call, request, message.task_id, listen, at_once=at_once)
+            return await self._continue(call, request, message.task_id, start, at_once=at_once)
         context = ContextKey(call.owner, call.agent, message.context_id or str(uuid7()))
         new = admission.new_task(
             message,
@@ -104,21 +106,21 @@ class MessageAdmission:
             idempotency_key="" if message.context_id else call.idempotency_key,
         )
         if self._open_tasks is None:
-            return await self._create(call, request, new, listen, at_once=at_once)
+            return await self._create(call, request, new, start, at_once=at_once)
         counted = await self._open_tasks.admit(call.caller, new)
         try:
-            accepted = await self._create(call, request, new, listen, at_once=at_once)
+            admitted = await self._create(call, request, new, start, at_once=at_once)
         except ClientError:
             await self._open_tasks.forget(call.caller, counted)
             raise
-        if accepted.key != new.key:
+        if admitted.key != new.key:
             await self._open_tasks.forget(call.caller, counted)
-        return accepted
+        return admitted
 
     async def _create(
-        self, call: Call, request: SendMessageRequest, new: NewTask, listen: Listen, *, at_once: bool
+        self, call: CallContext, request: SendMessageRequest, new: NewTask, start: StreamStart, *, at_once: bool
     ) -> Admission:
-        """Make the task, unless the message turns out to make none."""
+        """Create the task, unless the message belongs to an existing one."""
         context = new.context
         policy = self._double_texting.get(call.agent, WhenBusy.ENQUEUE)
         for attempt in range(RETRIES):
@@ -126,19 +128,19 @@ class MessageAdmission:
             outcome = await self._store.create(new, holder=_holder(at_once), when_busy=when_busy)
             match outcome:
                 case TurnStarted():
-                    run = EventBroadcast(admission.first_log(new), listen=listen)
-                    call.go(self._worker.run(outcome, run, call.time_up))
-                    return Admission(new.key, run)
+                    broadcast = EventBroadcast(admission.first_log(new), start=start)
+                    call.start_background(self._worker.run(outcome, broadcast, call.deadline))
+                    return Admission(new.key, broadcast)
                 case TurnQueued():
-                    await self._see_to(call, outcome, at_once=at_once)
+                    await self._wake_for(call, outcome, at_once=at_once)
                     return Admission(new.key, task=projection.fold(admission.first_log(new)))
                 case Duplicate():
-                    return self._repeated(call, context, outcome.task_id, at_once=at_once)
+                    return self._existing(call, context, outcome.task_id, at_once=at_once)
                 case Interrupted():
                     try:
-                        return await self._continue(call, request, outcome.task_id, listen, at_once=at_once)
-                    except _NothingAsked:
-                        # Another message has answered meanwhile: this one, which names no task, makes its own.
+                        return await self._continue(call, request, outcome.task_id, start, at_once=at_once)
+                    except _InputNotRequired:
+                        # Another message has answered. This one has no taskId, so it creates a task.
                         continue
                 case ContextInUse() if policy is WhenBusy.REJECT:
                     raise _busy()
@@ -147,23 +149,28 @@ class MessageAdmission:
         raise _busy()
 
     async def _continue(
-        self, call: Call, request: SendMessageRequest, task_id: str, listen: Listen, *, at_once: bool
+        self, call: CallContext, request: SendMessageRequest, task_id: str, start: StreamStart, *, at_once: bool
     ) -> Admission:
-        """Take a message to a task that there is: the answer to its question, one more word, or a repeat of either."""
-        message = request.message
+        """Admit a message to an existing task: an answer, a further message, or a repeat of either."""
         for _ in range(RETRIES):
             log = await log_of(self._store, task_id, call)
             try:
-                return await self._follow_up(call, request, message, log, listen, at_once=at_once)
+                return await self._follow_up(call, request, log, start, at_once=at_once)
             except LeaseLost:
-                # The task went on while the message was being looked at.
+                # The task has changed since it was read.
                 continue
-        raise ContextBusy("The task goes on faster than a message can be added to it. Send it again in a moment.")
+        raise ContextBusy("The task changes too fast to add a message to it. Send it again in a moment.")
 
     async def _follow_up(
-        self, call: Call, request: SendMessageRequest, message: Message, log: Log, listen: Listen, *, at_once: bool
+        self,
+        call: CallContext,
+        request: SendMessageRequest,
+        log: Log,
+        start: StreamStart,
+        *,
+        at_once: bool,
     ) -> Admission:
-        context = log.head.context
+        message, context = request.message, log.head.context
         if message.context_id and message.context_id != context.context_id:
             raise InvalidMessage(
                 "This task belongs to another context. Leave contextId out, or give the task's own.",
@@ -172,13 +179,13 @@ class MessageAdmission:
         task = projection.fold(log.events)
         known = await self._store.known(context, message.message_id, admission.content_hash(message))
         if known is not None:
-            # Perhaps of another task: a copy that came first may have found nobody asking any more, and made its own.
-            return self._repeated(call, context, known.task_id, at_once=at_once)
-        if admission.is_in(task, message):
-            return self._repeated(call, context, task.id, at_once=at_once)
+            # It may have another task: an earlier copy may have found the task running, and created its own.
+            return self._existing(call, context, known.task_id, at_once=at_once)
+        if admission.holds_message(task, message):
+            return self._existing(call, context, task.id, at_once=at_once)
         if not message.task_id and log.head.state not in lifecycle.INTERRUPTED:
-            raise _NothingAsked
-        resume_input.check_answer(task, message)
+            raise _InputNotRequired
+        resume_input.check_resume_input(task, message)
         follow_up = admission.follow_up(
             message,
             log.head,
@@ -192,14 +199,14 @@ class MessageAdmission:
         outcome = await self._store.follow_up(follow_up, holder=_holder(at_once), when_busy=policy)
         match outcome:
             case TurnStarted():
-                entry = Numbered(outcome.head.generation, follow_up.event, follow_up.asked, request=follow_up.request)
-                run = EventBroadcast(
-                    [*log.events, entry], listen=Listen.NOT if listen is Listen.NOT else Listen.FROM_NOW
+                entry = Numbered(outcome.head.generation, follow_up.event, follow_up.message, request=follow_up.request)
+                broadcast = EventBroadcast(
+                    [*log.events, entry], start=start if start is StreamStart.NO_STREAM else StreamStart.CURRENT_TASK
                 )
-                call.go(self._worker.run(outcome, run, call.time_up))
-                return Admission(log.head.key, run, continues=True)
+                call.start_background(self._worker.run(outcome, broadcast, call.deadline))
+                return Admission(log.head.key, broadcast, continues=True)
             case TurnQueued():
-                await self._see_to(call, outcome, at_once=at_once)
+                await self._wake_for(call, outcome, at_once=at_once)
                 if outcome.head.generation != log.head.generation:
                     log = await log_of(self._store, task.id, call)
                 return Admission(
@@ -207,37 +214,37 @@ class MessageAdmission:
                 )
             case ContextInUse():
                 raise _busy()
-        return self._repeated(call, context, outcome.task_id, at_once=at_once)
+        return self._existing(call, context, outcome.task_id, at_once=at_once)
 
-    def _repeated(self, call: Call, context: ContextKey, task_id: str, *, at_once: bool) -> Admission:
-        """Follow a task that there is; should its turn have lost its holder, this call is as good a one as any."""
-        # Known by its Idempotency-Key, the message is in another context than the one that was made up for it.
+    def _existing(self, call: CallContext, context: ContextKey, task_id: str, *, at_once: bool) -> Admission:
+        """Return the admission to an existing task; run its turn here if its holder is dead."""
+        # A message found by its Idempotency-Key belongs to another context than the new one.
         if at_once and not call.idempotency_key:
-            call.go(self._worker.answer(WakeUp(context), until=call.time_up.until))
+            call.start_background(self._worker.handle(WakeUp(context), until=call.deadline.until))
         return Admission(TaskKey(call.owner, task_id))
 
-    async def _see_to(self, call: Call, waiting: TurnQueued, *, at_once: bool) -> None:
-        """Let somebody wake up for a turn that waits, unless whoever runs the one before it will see to it."""
+    async def _wake_for(self, call: CallContext, waiting: TurnQueued, *, at_once: bool) -> None:
+        """Wake a process for a waiting turn, unless the holder of the turn before will run it."""
         context = waiting.head.context
         if not at_once:
             await wake(self._work_queue, context)
         elif waiting.until is None or waiting.until <= self._clock.now():
-            call.go(self._worker.answer(WakeUp(context), until=call.time_up.until))
+            call.start_background(self._worker.handle(WakeUp(context), until=call.deadline.until))
 
-    async def _interrupt(self, call: Call, busy: ContextInUse) -> None:
-        """End what is at work, so that the new message can be answered; whoever else has ended it is as good."""
+    async def _interrupt(self, call: CallContext, busy: ContextInUse) -> None:
+        """Cancel the busy task for the new message."""
         try:
             await self.cancel(call, busy.task_id, "Canceled by a newer message.")
         except TaskNotCancelable:
-            logger.info("The task that was to be canceled has ended by itself.")
+            logger.info("The task to be canceled has already ended.")
 
-    async def cancel(self, call: Call, task_id: str, reason: str) -> None:
-        """End the task, from wherever it is asked; raises TaskNotFound, and TaskNotCancelable where it has ended."""
+    async def cancel(self, call: CallContext, task_id: str, reason: str) -> None:
+        """Cancel the task, in any process; raises TaskNotFound, or TaskNotCancelable after its end."""
         for _ in range(CANCEL_RETRIES):
             head = await head_of(self._store, task_id, call)
             if head.state in lifecycle.TERMINAL:
                 raise TaskNotCancelable(
-                    f"The task is {lifecycle.state_name(head.state)}: there is nothing left to cancel."
+                    f"The task is {lifecycle.state_name(head.state)} and can no longer be canceled."
                 )
             try:
                 ended = await self._store.cancel(head, admission.canceled(head, self._clock.now(), reason))
@@ -246,7 +253,7 @@ class MessageAdmission:
             if ended.waiting:
                 await wake(self._work_queue, head.context)
             return
-        raise ContextBusy("The task goes on faster than it can be canceled. Try again in a moment.")
+        raise ContextBusy("The task changes too fast to be canceled. Try again in a moment.")
 
 
 def _holder(at_once: bool) -> str | None:
@@ -254,15 +261,17 @@ def _holder(at_once: bool) -> str | None:
 
 
 def _busy() -> ContextBusy:
-    return ContextBusy("The agent is at work in this context, and takes one message at a time. Send it afterwards.")
+    return ContextBusy(
+        "The agent is running in this context and takes one message at a time. Send the message afterwards."
+    )
 
 
-SETTLED_SECONDS = 1.0
-"""How much longer a reader of the log waits, by `reply: auto`, than the turn has: what it records is read later."""
+READ_SECONDS = 1.0
+"""Extra wait of a log reader under `reply: auto`: it reads events later than the turn's own process."""
 
 
 class TaskService:
-    """Sends, streams, reads and cancels tasks; a turn that it starts goes on when the caller leaves."""
+    """Operations on tasks; a started turn continues after its caller disconnects."""
 
     def __init__(
         self,
@@ -276,79 +285,75 @@ class TaskService:
         replies: Mapping[str, ReplyAs] | None = None,
         open_tasks: OpenTasks | None = None,
     ) -> None:
-        """`blocking_wait`: after so many seconds a blocking send answers with the task as it stands.
+        """`blocking_wait` is the longest wait of a blocking send, in seconds. `replies` is the `reply` setting by agent.
 
-        `replies`: what a client gets for its message, for each agent; its task where none is said (R23). The rest is as
-        `MessageAdmission` has it.
+        `MessageAdmission` has the other arguments.
         """
         self._store, self._clock = store, clock
         self._blocking_wait, self._replies = blocking_wait, replies or {}
         self._reads = SharedReads(store, clock)
-        self._intake = MessageAdmission(
+        self._admission = MessageAdmission(
             store, worker, work_queue, clock, double_texting=double_texting, open_tasks=open_tasks
         )
 
-    async def send(self, call: Call, request: SendMessageRequest) -> Task | Message:
-        """Answer the message and return its task at rest, or as it stands after `blocking_wait` (R20).
+    async def send(self, call: CallContext, request: SendMessageRequest) -> Task | Message:
+        """Return the message's task once it is terminal or interrupted, or after `blocking_wait` (A2A 3.1.1).
 
-        With `returnImmediately` the task is returned as it was recorded, working, and another function runs it
-        (R21, D12). Where the agent's `reply` says so, and the turn's end, the answer is returned instead, as a Message
-        (R23), for which an agent of `reply: message` is waited for in any case (spec 3.2.2). A repeated message returns
-        what it returned the first time. Raises ClientError where the message cannot be taken.
+        With `returnImmediately` (A2A 3.2.2) return the working task; another function runs it. By the agent's `reply`
+        setting and the end of the turn, return the answer as a Message instead; `reply: message` always waits for it. A
+        repeated message returns the first response again. Raises ClientError.
         """
         reply = self._reply(call)
         at_once = not request.configuration.return_immediately or reply is ReplyAs.MESSAGE
-        accepted = await self._intake.accept(call, request, Listen.NOT, at_once=at_once)
-        if request.configuration.return_immediately and (reply is not ReplyAs.MESSAGE or accepted.continues):
-            return await self._as_it_stands(call, accepted)
-        await self._within(call, self._rested(accepted), self._patience(call))
-        if accepted.run is not None and accepted.run.rests_or_goes_on():
-            task = accepted.run.task()
+        admitted = await self._admission.accept(call, request, StreamStart.NO_STREAM, at_once=at_once)
+        if request.configuration.return_immediately and (reply is not ReplyAs.MESSAGE or admitted.continues):
+            return await self._current_task(call, admitted)
+        await self._wait(call, self._wait_until_stopped(admitted), self._longest_wait(call))
+        if admitted.broadcast is not None and admitted.broadcast.knows_state():
+            task = admitted.broadcast.task()
         else:
-            # Somebody else has ended the turn: the log knows how.
-            task = _task(await log_of(self._store, accepted.key.task_id, call))
+            # Another process has ended the turn.
+            task = _task(await log_of(self._store, admitted.key.task_id, call))
         return task if reply is ReplyAs.TASK else replies.message_of(task) or task
 
-    async def stream(self, call: Call, request: SendMessageRequest) -> AsyncGenerator[list[StreamItem], None]:
-        """Answer the message; yield what is said, from the task's first event, until the task rests (R22).
+    async def stream(self, call: CallContext, request: SendMessageRequest) -> AsyncGenerator[list[StreamItem], None]:
+        """Yield the task's events from the first until it is terminal or interrupted (A2A 3.1.2).
 
-        Where the agent's `reply` says so, and the turn's end, nothing is said but the answer, as one Message (R23); an
-        empty batch comes first, since it may take its time. A repeated message subscribes to its task from the first
-        event. Ends early, with what was said until then, when this process has no time left. Raises ClientError before
-        the first batch.
+        By the agent's `reply` setting and the end of the turn, yield the answer as one Message instead, after an empty
+        batch that starts the response. A repeated message subscribes to its task from the first event. The stream ends
+        early before the end of this process. Raises ClientError before the first batch.
         """
-        accepted = await self._intake.accept(call, request, Listen.FROM_THE_FIRST, at_once=True)
+        admitted = await self._admission.accept(call, request, StreamStart.FIRST_EVENT, at_once=True)
         reply = self._reply(call)
-        if reply is not ReplyAs.TASK and not accepted.continues:
+        if reply is not ReplyAs.TASK and not admitted.continues:
             yield []
-            if (message := await self._message(call, accepted, reply)) is not None:
+            if (message := await self._message(call, admitted, reply)) is not None:
                 yield [StreamItem("", message)]
                 return
             if reply is ReplyAs.MESSAGE:
-                # The task it is, then: all of it is in the log.
-                accepted = Admission(accepted.key)
-        after = accepted.after
-        if accepted.run is not None:
-            async for batch in accepted.run.batches():
+                # The client gets the task, from the log.
+                admitted = Admission(admitted.key)
+        after = admitted.after
+        if admitted.broadcast is not None:
+            async for batch in admitted.broadcast.batches():
                 yield batch
-            if accepted.run.rests():
+            if admitted.broadcast.has_stopped():
                 return
-            # The turn was taken over or handed on: the log goes on.
-            after = accepted.run.cursor()
-        elif accepted.task is not None and after.generation:
-            yield [StreamItem(str(after.generation), accepted.task)]
-        async for batch in self._tail(call, accepted.key, after):
+            # The turn was taken over or suspended: the log continues.
+            after = admitted.broadcast.cursor()
+        elif admitted.task is not None and after.generation:
+            yield [StreamItem(str(after.generation), admitted.task)]
+        async for batch in self._tail(call, admitted.key, after):
             yield batch
 
-    async def subscribe(self, call: Call, task_id: str) -> AsyncGenerator[list[StreamItem], None]:
-        """Yield the task as it stands, then what is said until it rests (spec 3.1.6).
+    async def subscribe(self, call: CallContext, task_id: str) -> AsyncGenerator[list[StreamItem], None]:
+        """Yield the current task, then its events until it is terminal or interrupted (A2A 3.1.6).
 
-        A client that comes back with the last id it heard (`Last-Event-ID`) hears what came after that instead; an id
-        that is none of this task's is as none. Ends early, to be come back to, when this process has no time left.
-        Raises TaskNotFound, and TaskFinished where nothing can follow any more.
+        With a Last-Event-ID of this task yield the later items only. The stream ends early before the end of this
+        process; the client may resume it. Raises TaskNotFound, or TaskFinished if nothing can follow.
         """
         log = await log_of(self._store, task_id, call)
-        after = subscription.place_of(call.last_heard, log.head)
+        after = subscription.resume_cursor(call.last_event_id, log.head)
         if log.head.state in lifecycle.TERMINAL and (after is None or after.generation == log.head.generation):
             raise TaskFinished("The task has ended; there is nothing to subscribe to. GetTask returns it.")
         if after is None:
@@ -359,85 +364,85 @@ class TaskService:
         async for batch in self._tail(call, log.head.key, after):
             yield batch
 
-    async def get(self, call: Call, task_id: str) -> Task:
+    async def get(self, call: CallContext, task_id: str) -> Task:
         """Return the task; raises TaskNotFound."""
         return _task(await log_of(self._store, task_id, call))
 
-    async def cancel(self, call: Call, task_id: str) -> Task:
-        """End the task as canceled, from wherever it is asked, and return it (spec 3.1.5).
+    async def cancel(self, call: CallContext, task_id: str) -> Task:
+        """Cancel the task and return it (A2A 3.1.5).
 
-        Nothing that its agent says after this is recorded; whoever runs it stops within seconds. Raises TaskNotFound,
-        and TaskNotCancelable where it has ended.
+        Later events of its agent are refused, and its process stops within seconds. Raises TaskNotFound, or
+        TaskNotCancelable after its end.
         """
-        await self._intake.cancel(call, task_id, "Canceled.")
+        await self._admission.cancel(call, task_id, "Canceled.")
         return _task(await log_of(self._store, task_id, call))
 
-    def _reply(self, call: Call) -> ReplyAs:
+    def _reply(self, call: CallContext) -> ReplyAs:
         return self._replies.get(call.agent, ReplyAs.TASK)
 
-    async def _as_it_stands(self, call: Call, accepted: Admission) -> Task:
-        if accepted.task is not None:
-            return accepted.task
+    async def _current_task(self, call: CallContext, admitted: Admission) -> Task:
+        if admitted.task is not None:
+            return admitted.task
         return (
-            accepted.run.task()
-            if accepted.run is not None
-            else _task(await log_of(self._store, accepted.key.task_id, call))
+            admitted.broadcast.task()
+            if admitted.broadcast is not None
+            else _task(await log_of(self._store, admitted.key.task_id, call))
         )
 
-    async def _message(self, call: Call, accepted: Admission, reply: ReplyAs) -> Message | None:
-        """Wait until it is known whether the client gets a Message; return it, None where it is told of its task."""
-        run, left = accepted.run, self._left(call)
+    async def _message(self, call: CallContext, admitted: Admission, reply: ReplyAs) -> Message | None:
+        """Wait for the decision between Message and task; return the Message, None for the task."""
+        broadcast, left = admitted.broadcast, self._seconds_left(call)
         if reply is ReplyAs.MESSAGE:
-            if run is not None:
-                run.leave()
-            await self._within(call, self._rested(accepted), left)
-        elif run is not None:
-            seconds = replies.seconds_left(run.log, self._clock.now())
-            await self._within(call, run.settled(), seconds if left is None else min(seconds, left))
-            if run.ends_as_message:
-                # It is being recorded: whoever asks again gets the Message.
-                await self._within(call, run.ended(), left)
+            if broadcast is not None:
+                broadcast.stop_streaming()
+            await self._wait(call, self._wait_until_stopped(admitted), left)
+        elif broadcast is not None:
+            seconds = replies.seconds_left(broadcast.log, self._clock.now())
+            await self._wait(call, broadcast.wait_for_decision(), seconds if left is None else min(seconds, left))
+            if broadcast.replies_with_message:
+                # The turn is recording its end: repeated requests get the Message too.
+                await self._wait(call, broadcast.wait_for_end(), left)
             else:
-                run.tell_of_task()
+                broadcast.reply_with_task()
         else:
-            log = await log_of(self._store, accepted.key.task_id, call)
-            seconds = replies.seconds_left(log.events, self._clock.now()) + SETTLED_SECONDS
-            await self._within(call, self._rested(accepted), seconds if left is None else min(seconds, left))
-        if run is not None and run.rests_or_goes_on():
-            return replies.message_of(run.task())
-        return replies.message_of(_task(await log_of(self._store, accepted.key.task_id, call)))
+            log = await log_of(self._store, admitted.key.task_id, call)
+            seconds = replies.seconds_left(log.events, self._clock.now()) + READ_SECONDS
+            await self._wait(call, self._wait_until_stopped(admitted), seconds if left is None else min(seconds, left))
+        if broadcast is not None and broadcast.knows_state():
+            return replies.message_of(broadcast.task())
+        return replies.message_of(_task(await log_of(self._store, admitted.key.task_id, call)))
 
-    async def _rested(self, accepted: Admission) -> None:
-        after = accepted.after
-        if accepted.run is not None:
-            await accepted.run.ended()
-            if accepted.run.rests():
+    async def _wait_until_stopped(self, admitted: Admission) -> None:
+        after = admitted.after
+        if admitted.broadcast is not None:
+            await admitted.broadcast.wait_for_end()
+            if admitted.broadcast.has_stopped():
                 return
-            after = accepted.run.cursor()
-        async for _ in subscription.tail(self._reads, accepted.key, self._clock, after=after):
+            after = admitted.broadcast.cursor()
+        async for _ in subscription.tail(self._reads, admitted.key, self._clock, after=after):
             pass
 
-    def _tail(self, call: Call, key: TaskKey, after: Cursor) -> AsyncGenerator[list[StreamItem], None]:
+    def _tail(self, call: CallContext, key: TaskKey, after: Cursor) -> AsyncGenerator[list[StreamItem], None]:
         return subscription.tail(
-            self._reads, key, self._clock, after=after, until=call.time_up.until, leave=call.time_up.leave
+            self._reads, key, self._clock, after=after, until=call.deadline.until, leave=call.deadline.leave
         )
 
-    def _patience(self, call: Call) -> float:
-        """Return how long a client may be kept waiting: its answer has to leave before this process ends."""
-        left = self._left(call)
+    def _longest_wait(self, call: CallContext) -> float:
+        """Return the longest wait of a blocking send: its response must leave before the end of this process."""
+        left = self._seconds_left(call)
         return self._blocking_wait if left is None else min(self._blocking_wait, left)
 
-    def _left(self, call: Call) -> float | None:
-        """Return how much time this process has for the call; None where it has all the time."""
-        if call.time_up.until is None:
+    def _seconds_left(self, call: CallContext) -> float | None:
+        """Return the seconds of this process for the call, None without a deadline."""
+        if call.deadline.until is None:
             return None
-        left = (call.time_up.until - self._clock.now()).total_seconds() - subscription.LEAVE_SECONDS
+        left = (call.deadline.until - self._clock.now()).total_seconds() - subscription.LEAVE_SECONDS
         return max(0.0, left)
 
-    async def _within(self, call: Call, work: Coroutine[Any, Any, None], seconds: float | None) -> None:
-        """Wait for the work, at most so many seconds by this clock, and until the process stops; raise what it raises."""
-        waiting = asyncio.ensure_future(work)
-        ends: list[asyncio.Future[Any]] = [asyncio.ensure_future(call.time_up.leave.wait())]
+    async def _wait(self, call: CallContext, coroutine: Coroutine[Any, Any, None], seconds: float | None) -> None:
+        """Await the coroutine, at most for these seconds and until the process stops; raise its error."""
+        waiting = asyncio.ensure_future(coroutine)
+        ends: list[asyncio.Future[Any]] = [asyncio.ensure_future(call.deadline.leave.wait())]
         if seconds is not None:
             ends.append(asyncio.ensure_future(self._clock.sleep(seconds)))
         try:

@@ -1,38 +1,88 @@
-"""Reads a task's log as it grows, from any instance: events in order without a gap, and the chunks between them.
+"""Subscription to a task's growing log, in any process: events in order without a gap, and the chunks between them.
 
-The protocol between the writer of the chunks (`deltas`) and their readers, by which a stream is whole or starts anew:
+The protocol between the writer of the chunks (`deltas`) and their readers makes a stream complete, or restarts its text:
 
-- The chunks that follow event g under fence f are numbered 0, 1, 2, ... Chunk 0 starts a text (`append: false`), and so
-  does the first chunk of each model call; every other chunk continues its predecessor. No text continues beyond an event.
-- The writer stores batches in the order of their numbers, and changes none. A batch that was refused is written again
-  before any later one. So the batches under (g, f) hold the chunks from 0 on, without a gap, as far as they were stored.
-- A higher fence after the same event has another holder, which starts from chunk 0: the lower one's chunks are history.
-- A reader's cursor (g, f, n) says that it has received the chunks before n. It may have received them from the turn's
-  own process, before they were stored: until the batch of chunk n - 1 has been read, each read begins at event g.
-- A reader is given chunk n next, or a chunk that starts a text. Where chunks are missing (they expire, or could not be
-  stored) it is given nothing until the next start of a text, or the next event.
+- The chunks after event g under fence f are numbered 0, 1, 2, ... Chunk 0 starts a text (`append: false`), and so does
+  the first chunk of each model call; every other chunk continues its predecessor. No text continues beyond an event.
+- The writer stores batches in the order of their numbers, and changes none. It writes a refused batch again before any
+  later one. So the stored batches under (g, f) hold the chunks from 0 on, without a gap.
+- A higher fence after the same event belongs to another holder, starting from chunk 0. It supersedes the lower fence.
+- A reader with cursor (g, f, n) has received the chunks before n, perhaps from the turn's own process before they were
+  stored. Until it has read the batch of chunk n - 1, each read begins at event g.
+- A reader receives chunk n next, or a chunk that starts a text. After missing chunks (expired, or never stored) it
+  receives nothing until the next start of a text, or the next event.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from aion_core.errors import StoreUnavailable, TaskNotFound
-from aion_core.ports import Clock, Cursor, DeltaBatch, Head, Numbered, TaskKey
+from aion_core.ports import Clock, Cursor, DeltaBatch, Head, Log, Numbered, TaskKey, TaskStore
 from aion_core.tasks import lifecycle
 from aion_core.tasks.broadcast import StreamItem, cursor_of
-from aion_core.tasks.shared_reads import SharedReads
 
 FAST_SECONDS, SLOW_SECONDS = 0.1, 1.0
-"""How often the log is read while something comes, and when nothing does."""
+"""Pause between two reads of a busy log, and of an idle one."""
 IDLE_SECONDS = 300.0
-"""After so long without a word a reader is let go; it may come back to where it stood."""
+"""The stream of an idle task ends after this time; its client may resume it."""
 
 MOST_FAILURES = 6
-"""How often in a row the log may be out of reach before a reader is told so: a quarter of a minute."""
+"""Limit of consecutive failed reads, a quarter of a minute, before the stream fails."""
 
 LEAVE_SECONDS = 6.0
-"""How long before its process ends a reader is let go: its stream is to end cleanly, not to be cut."""
+"""The stream ends this long before its process, so that the process does not cut it."""
+
+FRESH_SECONDS = 0.08
+"""Longest age of a shared read: a little less than the shortest pause of a reader."""
+
+_Position = tuple[TaskKey, int, Cursor]
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Events and deltas after a position; no log if there is no such task."""
+
+    log: Log | None
+    deltas: Sequence[DeltaBatch] = ()
+
+
+class SharedReads:
+    """Reads of one process: readers at the same position share a read, so that a hundred cost about as much as one."""
+
+    def __init__(self, store: TaskStore, clock: Clock) -> None:
+        self._store, self._clock = store, clock
+        self._reads: dict[_Position, tuple[float, asyncio.Task[Read]]] = {}
+
+    async def after(self, key: TaskKey, generation: int, since: Cursor) -> Read:
+        """Return the events after `generation` and the deltas from `since`, at most FRESH_SECONDS old.
+
+        It reads the events first: a reader must have an event before the chunks after it.
+        """
+        position, now = (key, generation, since), self._clock.now().timestamp()
+        at, read = self._reads.get(position, (0.0, None))
+        if (
+            read is None
+            or not 0 <= now - at <= FRESH_SECONDS
+            or (read.done() and (read.cancelled() or read.exception()))
+        ):
+            self._forget(now)
+            read = asyncio.ensure_future(self._read(key, generation, since))
+            self._reads[position] = (now, read)
+        # Shielded: cancelling one reader must not cancel the read of the others.
+        return await asyncio.shield(read)
+
+    async def _read(self, key: TaskKey, generation: int, since: Cursor) -> Read:
+        log = await self._store.log(key, after=generation)
+        return Read(log, await self._store.deltas(key, since=since)) if log is not None else Read(None)
+
+    def _forget(self, now: float) -> None:
+        self._reads = {
+            position: (at, read)
+            for position, (at, read) in self._reads.items()
+            if not read.done() or 0 <= now - at <= FRESH_SECONDS
+        }
 
 
 async def tail(
@@ -44,10 +94,10 @@ async def tail(
     until: datetime | None = None,
     leave: asyncio.Event | None = None,
 ) -> AsyncGenerator[list[StreamItem], None]:
-    """Yield what comes after the cursor, as it is recorded, until the task rests, or says nothing for long.
+    """Yield the items after the cursor until the task is terminal or interrupted, or idle for IDLE_SECONDS.
 
-    `until`: when the process ends that reads; a little before, the reader is let go, and may come back. So is it once
-    `leave` is set. Raises TaskNotFound where there is no such task.
+    `until` is the end of the process: the stream ends shortly before it, or when `leave` is set. The client may resume
+    it. Raises TaskNotFound.
     """
     pause, idle, failures = FAST_SECONDS, 0.0, 0
     since = Cursor(after.generation)
@@ -63,34 +113,34 @@ async def tail(
         if read.log is None:
             raise TaskNotFound(key.task_id)
         failures, log = 0, read.log
-        heard, after = merge(log.events, read.deltas, after)
+        items, after = merge(log.events, read.deltas, after)
         since = next_read(read.deltas, after, since)
-        if heard:
-            yield heard
-        if log.head.state in lifecycle.RESTING:
+        if items:
+            yield items
+        if log.head.state in lifecycle.TERMINAL_OR_INTERRUPTED:
             return
-        idle = 0.0 if heard else idle + pause
+        idle = 0.0 if items else idle + pause
         if idle >= IDLE_SECONDS:
             return
         if leave is not None and leave.is_set():
             return
         if until is not None and (until - clock.now()).total_seconds() < LEAVE_SECONDS:
             return
-        pause = FAST_SECONDS if heard else min(pause * 1.5, SLOW_SECONDS)
+        pause = FAST_SECONDS if items else min(pause * 1.5, SLOW_SECONDS)
         await clock.sleep(pause)
 
 
-def place_of(last_heard: str, head: Head) -> Cursor | None:
-    """Return where a reader of the task stands whose last SSE id this was; None where it is none of this task's."""
-    cursor = cursor_of(last_heard)
+def resume_cursor(last_event_id: str, head: Head) -> Cursor | None:
+    """Return the cursor after this SSE id, None if the task has no such event."""
+    cursor = cursor_of(last_event_id)
     return cursor if cursor is not None and 0 < cursor.generation <= head.generation else None
 
 
 def merge(events: Sequence[Numbered], batches: Iterable[DeltaBatch], after: Cursor) -> tuple[list[StreamItem], Cursor]:
-    """Return what a reader at the cursor hears of the events and batches, in order, and where it stands then. Pure.
+    """Return the items for a reader at the cursor, in order, and the cursor after them. Pure.
 
-    Chunks that follow an event not among these are left for the next time: that event must be heard first. See the
-    protocol above.
+    Chunks after an unread event are left for the next time: the reader must have that event first. See the protocol
+    above.
     """
     following: dict[int, list[DeltaBatch]] = {}
     for batch in batches:
@@ -100,16 +150,16 @@ def merge(events: Sequence[Numbered], batches: Iterable[DeltaBatch], after: Curs
         if not of_this_event or of_this_event[0].fence == batch.fence:
             of_this_event.append(batch)
 
-    heard: list[StreamItem] = []
-    after = _hear(following.get(after.generation, ()), after, heard)
+    items: list[StreamItem] = []
+    after = _add_chunks(following.get(after.generation, ()), after, items)
     for entry in events:
-        heard.append(StreamItem(str(entry.generation), entry.event))
-        after = _hear(following.get(entry.generation, ()), Cursor(entry.generation), heard)
-    return heard, after
+        items.append(StreamItem(str(entry.generation), entry.event))
+        after = _add_chunks(following.get(entry.generation, ()), Cursor(entry.generation), items)
+    return items, after
 
 
 def next_read(batches: Iterable[DeltaBatch], after: Cursor, since: Cursor) -> Cursor:
-    """Return where the next read of batches begins for a reader at `after`, whose last read began at `since`. Pure."""
+    """Return the start of the next read of batches for a reader at `after`; its last read began at `since`. Pure."""
     reached = after == since or any(
         (batch.generation, batch.fence) == (after.generation, after.fence)
         and batch.first < after.n <= batch.first + len(batch.chunks)
@@ -118,7 +168,7 @@ def next_read(batches: Iterable[DeltaBatch], after: Cursor, since: Cursor) -> Cu
     return after if reached else Cursor(after.generation)
 
 
-def _hear(batches: Iterable[DeltaBatch], after: Cursor, heard: list[StreamItem]) -> Cursor:
+def _add_chunks(batches: Iterable[DeltaBatch], after: Cursor, items: list[StreamItem]) -> Cursor:
     for batch in sorted(batches, key=lambda batch: batch.first):
         if batch.fence > after.fence:
             after = Cursor(after.generation, batch.fence)
@@ -126,6 +176,6 @@ def _hear(batches: Iterable[DeltaBatch], after: Cursor, heard: list[StreamItem])
             continue
         for number, chunk in enumerate(batch.chunks, start=batch.first):
             if number == after.n or (number > after.n and not chunk.append):
-                heard.append(StreamItem(f"{batch.generation}.{batch.fence}.{number}", chunk))
+                items.append(StreamItem(f"{batch.generation}.{batch.fence}.{number}", chunk))
                 after = Cursor(after.generation, batch.fence, number + 1)
     return after

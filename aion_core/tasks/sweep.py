@@ -1,4 +1,4 @@
-"""Finds what is overdue and wakes it: the net below the bells, any of which may be lost."""
+"""Sweep of expired timers: enqueues the wake-up messages again, any of which may have been lost."""
 
 import asyncio
 import logging
@@ -22,27 +22,27 @@ from aion_core.ports import (
 logger = logging.getLogger(__name__)
 
 AT_ONCE = 200
-"""How many contexts one sweep wakes at the most, the longest overdue first; the next one follows in a minute."""
+"""Limit of contexts per sweep, the longest overdue first; the next sweep follows in a minute."""
 
 PUSHES_AT_ONCE = 1000
-"""How many push notifications one sweep rings for. Retries further ahead than a bell come by no other way."""
+"""Limit of push timers per sweep. Only the sweep starts retries further ahead than the queue's longest delay."""
 
-AT_A_TIME = 16
-"""For how many of those it rings beside one another."""
+PARALLEL = 16
+"""Push timers claimed in parallel."""
 
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What a sweep came upon."""
+    """Counts of one sweep."""
 
     found: int
-    """How many contexts and notifications the index called overdue."""
+    """Expired timers of contexts and notifications, by the index."""
     enqueued: int
-    """How many of them were, and have been woken."""
+    """Claimed timers with a new wake-up message."""
 
 
 class Sweep:
-    """Wakes the contexts for which something was promised that has not happened, and who delivers notifications."""
+    """Sweep of the timers of contexts and notifications."""
 
     def __init__(
         self,
@@ -58,9 +58,9 @@ class Sweep:
         self._push_configs, self._push_queue = push_configs, push_queue
 
     async def once(self, *, at_once: int = AT_ONCE, pushes_at_once: int = PUSHES_AT_ONCE) -> Swept:
-        """Claim whatever is overdue, contexts and notifications, and enqueue a wake-up message for each.
+        """Claim the expired timers of contexts and notifications, and enqueue a wake-up message for each.
 
-        One that cannot be claimed or woken is left for the next sweep. Raises StoreError, once both were tried, if the
+        After a failed claim or enqueue the timer stays for the next sweep. Raises StoreError, after trying both, if the
         index of either cannot be read.
         """
         found, enqueued, failure = 0, 0, None
@@ -80,40 +80,39 @@ class Sweep:
     async def _contexts(self, at_once: int) -> Swept:
         found = await self._store.expired_timers(limit=at_once)
         enqueued = 0
-        for expired_timers in found:
+        for timer in found:
             try:
-                # Claimed first: should the message get lost, the claim runs out, and the context is overdue again.
-                if await self._store.claim(expired_timers):
-                    await self._work_queue.enqueue(WakeUp(expired_timers.context))
+                # Claim first: if the message is lost, the claim expires, and a later sweep finds the context again.
+                if await self._store.claim(timer):
+                    await self._work_queue.enqueue(WakeUp(timer.context))
                     enqueued += 1
             except StoreError as error:
-                logger.warning("A context that is overdue could not be woken: %s", error)
+                logger.warning("The wake-up of an overdue context failed: %s", error)
         if enqueued:
             logger.warning("The sweep has found work: %d contexts were overdue.", enqueued)
         self._metrics.count(Metric.SWEEP_FOUND, len(found))
         return Swept(len(found), enqueued)
 
     async def _pushes(self, at_once: int) -> Swept:
-        """Wake overdue notifications; a retry far ahead comes by no other way."""
         if self._push_configs is None or self._push_queue is None:
             return Swept(0, 0)
         found = await self._push_configs.expired_timers(limit=at_once)
-        # That a config is due was planned so, where its next try is far ahead; an event is when its message was lost.
-        self._metrics.count(Metric.SWEEP_FOUND, sum(1 for expired_timers in found if expired_timers.generation))
-        # One iterator for all: each takes the next, in the order in which they were found.
+        # The retry timer of a config expires as planned; the timer of an event expires only if its message was lost.
+        self._metrics.count(Metric.SWEEP_FOUND, sum(1 for timer in found if timer.generation))
+        # The workers share one iterator: each takes the next timer.
         left = iter(found)
         enqueued = await asyncio.gather(
-            *(self._enqueue_for(left, self._push_configs, self._push_queue) for _ in range(min(AT_A_TIME, len(found))))
+            *(self._enqueue_for(left, self._push_configs, self._push_queue) for _ in range(min(PARALLEL, len(found))))
         )
         return Swept(len(found), sum(enqueued))
 
     async def _enqueue_for(self, left: Iterator[ExpiredPushTimer], configs: PushConfigs, work_queue: PushQueue) -> int:
         enqueued = 0
-        for expired_timers in left:
+        for timer in left:
             try:
-                if await configs.claim_expired(expired_timers):
-                    await work_queue.enqueue(PushWakeUp(expired_timers.task, expired_timers.generation))
+                if await configs.claim_expired(timer):
+                    await work_queue.enqueue(PushWakeUp(timer.task, timer.generation))
                     enqueued += 1
             except StoreError as error:
-                logger.warning("A notification that is overdue could not be rung for: %s", error)
+                logger.warning("The wake-up of an overdue notification failed: %s", error)
         return enqueued

@@ -1,7 +1,7 @@
-"""The steps of a turn, from what was read to what is written: it begins, appends, ends, is suspended or canceled. Pure.
+"""Transitions of a turn: begin, append, suspend, end, cancel. Pure.
 
-A transition names the changes of one transaction, each conditional on what was read, and its outcome. The store makes
-it, or reads again and decides again.
+A transition holds the changes of one transaction, each conditional on the records as read, and its outcome. If a
+condition fails, the store reads again and decides again.
 """
 
 import hashlib
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aion_core.errors import LeaseLost, PendingInput
-from aion_core.ports import ContextKey, Head, Lease, LeaseHeld, Turn, TurnFinished, TurnStarted
+from aion_core.ports import ContextKey, Head, Lease, Turn, TurnFinished, TurnStarted
 from aion_core.ports.table import Change
 from aion_core.protocol.types import Event, Message, stream_response
 from aion_core.tasks import admission, contexts, heads, lifecycle
@@ -20,39 +20,34 @@ from aion_core.tasks.heads import HeadMove, NewEvent, Transition, new_event
 
 @dataclass(frozen=True, slots=True)
 class QueuedMessage:
-    """A message that waits for its task, with the request's metadata."""
+    """A message in the queue of its task, with the request's metadata."""
 
     message: Message | None = None
-    """None if it is gone: its turn begins all the same, and fails for want of a message."""
+    """None if its item has expired: its turn begins and fails."""
     request: Mapping[str, Any] = field(default_factory=dict)
 
 
 def token_of(lease: Lease, generation: int, event: Event) -> str:
-    """Return the token of an event: the same when the same call is made again, since its answer was lost."""
+    """Return the token of an event; a repeat of the call after a lost response has the same token."""
     digest = hashlib.sha256(stream_response(event).SerializeToString()).hexdigest()
     return f"{lease.holder}#{lease.fence}#{generation}#{digest}"
 
 
 def lost() -> LeaseLost:
-    """Return the error of a holder whose lease another has."""
+    """Return the error for a lost lease."""
     return LeaseLost("Another holder runs this context now.")
 
 
 # ── A turn begins ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def due_turn(record: ContextRecord, times: Times) -> Turn | LeaseHeld | None:
-    """Return the turn that may begin now; see `contexts.turn_to_begin`."""
-    return contexts.turn_to_begin(record, times.now)
-
-
 def is_over(head: Head | None) -> bool:
-    """True if no turn of the task can begin: it has ended, or outlived its retention behind others."""
+    """Return True if no turn of the task can begin: it has ended, or expired while waiting."""
     return head is None or head.state in lifecycle.TERMINAL
 
 
 def dropped(record: ContextRecord, task_id: str, times: Times) -> Transition[None]:
-    """Remove a task that is over, which would block its context."""
+    """Remove an ended task, so that it does not block its context."""
     return Transition(None, contexts.removed(task_id, record, record.fence + 1, times))
 
 
@@ -66,7 +61,7 @@ def begun(
     holder: str,
     times: Times,
 ) -> Transition[TurnStarted]:
-    """Begin the turn; `queued` is its message, where that waited for a task that was running."""
+    """Begin the turn; `queued` is its message if it waited for its running task."""
     lease, head_move, events = _beginning(context, turn, record, head, queued, holder=holder, times=times)
     acquire = contexts.acquired_abandoned if record.running else contexts.acquired_next
     return Transition(
@@ -74,7 +69,7 @@ def begun(
         acquire(lease, record, times),
         (head_move,),
         events,
-        taken_in=None if turn.asked else (head.key, turn.id),
+        recorded_message=None if turn.message_generation else (head.key, turn.id),
     )
 
 
@@ -89,17 +84,17 @@ def _beginning(
     times: Times,
 ) -> tuple[Lease, HeadMove, tuple[NewEvent, ...]]:
     lease = Lease(context, replace(turn, tries=turn.tries + 1), holder, record.fence + 1)
-    if turn.asked:
+    if turn.message_generation:
         return lease, HeadMove(heads.fenced(lease.fence), replace(head, fence=lease.fence)), ()
     queued = queued or QueuedMessage()
-    event = admission.at_work(head, contexts.moment(times.now))
+    event = admission.working_event(head, contexts.moment(times.now))
     after = replace(lifecycle.advance(head, event), fence=lease.fence)
-    lease = replace(lease, turn=replace(lease.turn, asked=after.generation))
-    taken_in = new_event(after, after, event, asked=queued.message, request=queued.request)
-    return lease, HeadMove(heads.moved(head, after), after), (taken_in,)
+    lease = replace(lease, turn=replace(lease.turn, message_generation=after.generation))
+    recorded = new_event(after, after, event, message=queued.message, request=queued.request)
+    return lease, HeadMove(heads.moved(head, after), after), (recorded,)
 
 
-# ── It goes on ────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── A turn runs ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def appended(lease: Lease, head: Head, event: Event, *, key: str) -> Transition[Head]:
@@ -111,16 +106,16 @@ def appended(lease: Lease, head: Head, event: Event, *, key: str) -> Transition[
 
 
 def still_mine(head: Head, now: Head | None) -> Head:
-    """Return the head with the subscribers of now, for another attempt; raises LeaseLost if the task has gone on."""
+    """Return the head with its current subscribers, for another attempt; raises LeaseLost if the task has changed."""
     if now is None or (now.generation, now.fence) != (head.generation, head.fence):
         raise lost()
     return replace(head, push_epoch=now.push_epoch, push_events=now.push_events)
 
 
 def suspended(lease: Lease, times: Times, *, made_progress: bool, spent: bool = True) -> tuple[Turn, Change]:
-    """Return the turn as it waits for its next holder, and the change by which it is left.
+    """Return the suspended turn and its change of the context.
 
-    Progress counts as a hop and sets the tries back; a try that ran no node is not `spent`.
+    Progress counts as a handoff and resets the tries. A try without any run of the agent is not `spent`.
     """
     turn = lease.turn
     if made_progress:
@@ -130,18 +125,18 @@ def suspended(lease: Lease, times: Times, *, made_progress: bool, spent: bool = 
     return turn, contexts.suspended(lease, turn, times)
 
 
-# ── It ends ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── A turn ends ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
-    """The last event of a turn, and who goes on after it."""
+class TurnEnding:
+    """The last event of a turn, and the choice of the next holder."""
 
     lease: Lease
     head: Head
     event: Event
-    go_on: bool
-    """True if the same holder runs the turn that waits next."""
+    run_next: bool
+    """True if the same holder runs the next waiting turn."""
 
     @property
     def after(self) -> Head:
@@ -159,13 +154,13 @@ class Ending:
         return self.after.state in lifecycle.INTERRUPTED
 
     @property
-    def rests(self) -> bool:
-        """True if the task comes to an end or an interrupt: usually nothing waits."""
-        return self.after.state in lifecycle.RESTING
+    def stops_task(self) -> bool:
+        """True if the event ends or interrupts the task: usually the queue is empty."""
+        return self.after.state in lifecycle.TERMINAL_OR_INTERRUPTED
 
 
-def finished_alone(ending: Ending) -> Transition[TurnFinished]:
-    """End the turn, if nothing waits behind it, or what waits waits for an input."""
+def finished_alone(ending: TurnEnding) -> Transition[TurnFinished]:
+    """End the turn with an empty queue, or with a queue that waits for input."""
     after = ending.after
     release = contexts.released_for_input if ending.requires_input else contexts.released
     return Transition(
@@ -176,20 +171,20 @@ def finished_alone(ending: Ending) -> Transition[TurnFinished]:
     )
 
 
-def next_turn(ending: Ending, record: ContextRecord) -> Turn | None:
-    """Return the turn that follows; raises LeaseLost, and PendingInput if the event ends a task for which a message waits."""
+def next_turn(ending: TurnEnding, record: ContextRecord) -> Turn | None:
+    """Return the next turn; raises LeaseLost, and PendingInput if the event ends a task with a waiting message."""
     if record.fence != ending.lease.fence:
         raise lost()
     waits = record.waits_for(ending.head.key.task_id)
     if ending.after.state in lifecycle.TERMINAL and waits:
         raise PendingInput("A message waits for this task.")
-    if not ending.rests and not waits:
-        raise admission.nothing_left_to_do()
+    if not ending.stops_task and not waits:
+        raise admission.no_turn_waits()
     return next(iter(record.waiting), None)
 
 
 def finished(
-    ending: Ending,
+    ending: TurnEnding,
     record: ContextRecord,
     turn: Turn,
     next_head: Head | None,
@@ -197,40 +192,40 @@ def finished(
     *,
     times: Times,
 ) -> Transition[TurnFinished]:
-    """End the turn before another one, which the same holder begins, or leaves to somebody else."""
+    """End the turn with a waiting next turn, run by the same holder or another one."""
     lease, head, after = ending.lease, ending.head, ending.after
     row = new_event(head, after, ending.event, token=ending.token)
     move = HeadMove(heads.moved(head, after), after)
-    same = turn.task_id == head.key.task_id
-    if same:
+    same_task = turn.task_id == head.key.task_id
+    if same_task:
         next_head = after
-    if not ending.go_on or next_head is None:
-        return Transition(TurnFinished(after, waiting=True), contexts.left(record, times), (move,), (row,))
+    if not ending.run_next or next_head is None:
+        return Transition(TurnFinished(after, waiting=True), contexts.released_for_next(record, times), (move,), (row,))
     next_lease, next_move, events = _beginning(
         lease.context, turn, record, next_head, queued, holder=lease.holder, times=times
     )
-    # An item is written once in a transaction: one head moves over both events at a time.
-    moves = (HeadMove(heads.moved(head, next_move.after), next_move.after),) if same else (move, next_move)
+    # A transaction writes an item once: one move of the head covers both events.
+    moves = (HeadMove(heads.moved(head, next_move.after), next_move.after),) if same_task else (move, next_move)
     return Transition(
         TurnFinished(after, next=TurnStarted(next_lease, next_move.after)),
         contexts.transferred(next_lease, record, times),
         moves,
         (row, *events),
-        taken_in=None if turn.asked else (next_head.key, turn.id),
+        recorded_message=None if turn.message_generation else (next_head.key, turn.id),
     )
 
 
-def finished_before(ending: Ending, record: ContextRecord, next_head: Head | None) -> TurnFinished:
-    """Return the outcome of an earlier attempt whose answer was lost; `next_head` is that of the running turn's task."""
+def finished_before(ending: TurnEnding, record: ContextRecord, next_head: Head | None) -> TurnFinished:
+    """Return the outcome of an earlier attempt after a lost response; `next_head`: head of the running turn's task."""
     lease = ending.lease
     mine = record.running is not None and record.fence == lease.fence + 1 and record.holder == lease.holder
     if mine and next_head is not None:
         return TurnFinished(ending.after, next=TurnStarted(record.lease(lease.context), next_head))
-    return TurnFinished(ending.after, waiting=_is_left(record))
+    return TurnFinished(ending.after, waiting=_has_free_turn(record))
 
 
 def canceled(head: Head, event: Event, record: ContextRecord, *, token: str, times: Times) -> Transition[TurnFinished]:
-    """End the task from outside, and every turn of it."""
+    """Cancel the task and all of its turns."""
     task_id = head.key.task_id
     # Cancelling a queued task must not change the fence: another task's turn may be running.
     takes = record.running is None or record.runs(task_id)
@@ -246,10 +241,10 @@ def canceled(head: Head, event: Event, record: ContextRecord, *, token: str, tim
 
 
 def canceled_before(head: Head, now: Head | None, event: Event, record: ContextRecord) -> TurnFinished:
-    """Return the outcome of an earlier attempt whose answer was lost."""
+    """Return the outcome of an earlier attempt after a lost response."""
     after = now if now is not None else lifecycle.advance(head, event)
-    return TurnFinished(after, waiting=_is_left(record))
+    return TurnFinished(after, waiting=_has_free_turn(record))
 
 
-def _is_left(record: ContextRecord) -> bool:
+def _has_free_turn(record: ContextRecord) -> bool:
     return record.running is None and record.interrupted is None and bool(record.waiting)

@@ -26,7 +26,7 @@ from aion_core.tasks.service import TaskService
 from aion_core.web.cards import ExtendedCard, Showing, card_routes, server_routes
 from aion_core.web.errors import rest_error, rpc_error, v03_rest_error
 from aion_core.web.limits import RateLimited, StreamLimits
-from aion_core.web.middleware import Authentication, LoopbackOnly, Observed, RestsBeforeItReturns
+from aion_core.web.middleware import Authentication, AwaitBackgroundTurnsMiddleware, LoopbackOnly, Observed
 from aion_core.web.request_context import CallContextBuilder
 from aion_core.web.request_handler import AionRequestHandler
 from aion_core.web.rest import RestV1, extended_card_route, refuse_path
@@ -121,7 +121,7 @@ def build_app(
         )
     # The last that is added hears a request first.
     public = [route.path for route in readable]
-    app.add_middleware(RestsBeforeItReturns)
+    app.add_middleware(AwaitBackgroundTurnsMiddleware)
     if counted and (most := counted.limits.requests_per_minute) is not None:
         refuse = partial(_refusal, rpc_paths)
         app.add_middleware(RateLimited, counts=counted.counts, per_minute=most, public=public, refuse=refuse)

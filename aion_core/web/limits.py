@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from aion_core.errors import AionError, StoreError, TooManyRequests
 from aion_core.ports import Clock, Limits, OpenStream, RateLimits
 from aion_core.protocol.errors import to_wire
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from aion_core.web.middleware import route_path
 from aion_core.web.request_context import CALLER, owner_of
 
@@ -76,9 +76,9 @@ class StreamLimits:
         self._counts, self._limits, self._clock = counts, limits, clock
 
     @asynccontextmanager
-    async def counted(self, call: Call, task_id: str) -> AsyncIterator[None]:
+    async def counted(self, call: CallContext, task_id: str) -> AsyncIterator[None]:
         """Count a stream of the call's until the block ends; raises TooManyRequests, and StoreError."""
-        until = call.time_up.until or self._clock.now() + LONGEST
+        until = call.deadline.until or self._clock.now() + LONGEST
         stream = OpenStream(uuid4().hex, task_id, until)
         if not await self._counts.open_stream(call.caller, stream, self._limits):
             raise TooManyRequests(

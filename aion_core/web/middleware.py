@@ -19,7 +19,7 @@ from aion_core.auth.presented import Presented
 from aion_core.errors import StoreUnavailable
 from aion_core.ports import Metrics, NoopTraces, SpanKind, Traces
 from aion_core.protocol.errors import RETRY_AFTER
-from aion_core.tasks.call import TimeUp
+from aion_core.tasks.call import Deadline
 from aion_core.web.errors import RETRY_AFTER_SECONDS
 from aion_core.web.request_context import CALLER, TIME_UP, WORK, Caller
 
@@ -233,7 +233,7 @@ LAST_WORDS_SECONDS = 0.5
 """How long a request that is stopped waits for the turns that it stops."""
 
 
-class RestsBeforeItReturns:
+class AwaitBackgroundTurnsMiddleware:
     """Lets a request's app call return only when the turns that it set going have come to rest.
 
     The answer is long gone by then. On Lambda the environment freezes when the next event is asked for, which our
@@ -250,18 +250,18 @@ class RestsBeforeItReturns:
             return
         work: set[asyncio.Task[None]] = set()
         # A server that can be told to stop has put its own there.
-        time_up = scope.get(TIME_UP) or TimeUp(_deadline(scope))
+        deadline = scope.get(TIME_UP) or Deadline(_deadline(scope))
 
         async def send_and_rest(message: Message) -> None:
             if not message.get("more_body") and message["type"] == "http.response.body":
                 # Behind this front the answer leaves only when the call returns: what still runs is handed on.
-                time_up.now.set()
+                deadline.now.set()
                 await _rest(work)
             await send(message)
 
         try:
             await self._app(
-                {**scope, WORK: work, TIME_UP: time_up}, receive, send_and_rest if _is_buffered(scope) else send
+                {**scope, WORK: work, TIME_UP: deadline}, receive, send_and_rest if _is_buffered(scope) else send
             )
             await _rest(work)
         except BaseException:

@@ -21,7 +21,7 @@ from aion_core.ports import ANONYMOUS
 from aion_core.protocol.errors import invalid_params, to_wire
 from aion_core.protocol.message_rules import ALLOWED_SKILLS, ID_RULE, is_id
 from aion_core.protocol.types import AgentCard
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 
 # ── Version ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -182,12 +182,12 @@ CALLER = "aion.caller"
 """Where the scope of a request holds the `Caller` that was admitted."""
 
 CALL = "aion.call"
-"""Where a ServerCallContext's state holds the `Call`."""
+"""Where a ServerCallContext's state holds the `CallContext`."""
 
 SPOKEN = "aion.version"
 """Where it holds the protocol version of the request."""
 
-TIME_UP = "aion.time_up"
+TIME_UP = "aion.deadline"
 """Where an ASGI scope says until when this process serves the request."""
 
 
@@ -234,14 +234,14 @@ class CallContextBuilder(ServerCallContextBuilder):
         context.requested_extensions = set(declared)
         context.state[SPOKEN] = self._version
         context.tenant = tenant or admitted_to
-        context.state[CALL] = Call(
+        context.state[CALL] = CallContext(
             owner_in(principal, tenant or admitted_to),
             self._agent_id,
             request.scope[WORK],
-            time_up=request.scope[TIME_UP],
+            deadline=request.scope[TIME_UP],
             # A structured header puts its text in quotes (draft-ietf-httpapi-idempotency-key-header).
             idempotency_key=request.headers.get("Idempotency-Key", "").strip().strip('"'),
-            last_heard=request.headers.get("Last-Event-ID", ""),
+            last_event_id=request.headers.get("Last-Event-ID", ""),
             extensions=frozenset(declared),
             caller=principal,
             entrypoint_url=entrypoint_url_of(request.scope),

@@ -30,7 +30,7 @@ from aion_core.protocol.message_rules import (
 from aion_core.protocol.types import AgentCard, Event, ListTasksRequest, Message, SendMessageRequest, Task, delta_event
 from aion_core.push.configs import PushRegistry
 from aion_core.tasks.broadcast import Resumed, StreamItem
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.service import TaskService
 from aion_core.web.cards import ExtendedCard
@@ -183,7 +183,7 @@ class AionRequestHandler(RequestHandler):
             raise PushNotSupported("This agent sends no push notifications; its card says so.")
         return self._registry
 
-    async def _listening(self, taken: pb.SendMessageRequest, context: ServerCallContext) -> Call:
+    async def _listening(self, taken: pb.SendMessageRequest, context: ServerCallContext) -> CallContext:
         """Return the call, with where its client wants to hear of the task."""
         if not taken.configuration.HasField("task_push_notification_config"):
             return _call(context)
@@ -212,19 +212,19 @@ class AionRequestHandler(RequestHandler):
         async with aclosing(self.batches(params, context)) as batches:
             async for batch in batches:
                 for spoken in batch:
-                    if isinstance(spoken.what, Task | Resumed):
-                        task = spoken.what
-                    if isinstance(spoken.what, Delta):
+                    if isinstance(spoken.payload, Task | Resumed):
+                        task = spoken.payload
+                    if isinstance(spoken.payload, Delta):
                         assert task is not None  # noqa: S101  # the first event is a task (R32)
-                        yield as_event(spoken.what, task)
-                    elif not isinstance(spoken.what, Resumed):
-                        yield spoken.what
+                        yield as_event(spoken.payload, task)
+                    elif not isinstance(spoken.payload, Resumed):
+                        yield spoken.payload
 
 
 def _shortened(spoken: StreamItem, asked: pb.SendMessageConfiguration) -> StreamItem:
-    if not isinstance(spoken.what, Task):
+    if not isinstance(spoken.payload, Task):
         return spoken
-    return replace(spoken, what=apply_history_length(spoken.what, asked))
+    return replace(spoken, payload=apply_history_length(spoken.payload, asked))
 
 
 def as_event(delta: Delta, task: Task | Resumed) -> pb.TaskArtifactUpdateEvent:
@@ -248,8 +248,8 @@ def wire_errors() -> Iterator[None]:
         raise to_wire(error) from error
 
 
-def _call(context: ServerCallContext) -> Call:
-    call: Call = context.state[CALL]
+def _call(context: ServerCallContext) -> CallContext:
+    call: CallContext = context.state[CALL]
     return call
 
 

@@ -18,7 +18,7 @@ from starlette.routing import Route
 from aion_core.errors import InvalidMessage
 from aion_core.protocol.message_rules import ID_RULE, is_id
 from aion_core.protocol.types import AgentCard
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from aion_core.tasks.conversations import Conversation, Conversations
 from aion_core.web.errors import error_body, rpc_error
 from aion_core.web.request_body import BodyRefused, StrictRequest, is_text, read_params
@@ -43,7 +43,7 @@ class OwnMethod:
 
     version: str
     """The protocol version whose words it speaks."""
-    answer: Callable[[dict[str, Any], Call], Awaitable[Any]]
+    answer: Callable[[dict[str, Any], CallContext], Awaitable[Any]]
     """Its params and the call come in, the result goes out as JSON; it may raise AionError."""
 
 
@@ -159,13 +159,13 @@ def context_methods(conversations: Conversations) -> dict[str, OwnMethod]:
     The older names answer in v0.3's types. Params are read in either spelling, as Aion's own servers do.
     """
 
-    async def in_v1(params: Mapping[str, Any], call: Call) -> Any:
+    async def in_v1(params: Mapping[str, Any], call: CallContext) -> Any:
         return _v1(await _get(conversations, params, call))
 
-    async def in_v03(params: Mapping[str, Any], call: Call) -> Any:
+    async def in_v03(params: Mapping[str, Any], call: CallContext) -> Any:
         return _v03(await _get(conversations, params, call))
 
-    async def ids(params: Mapping[str, Any], call: Call) -> Any:
+    async def ids(params: Mapping[str, Any], call: CallContext) -> Any:
         return await _ids(conversations, params, call)
 
     return {
@@ -176,7 +176,7 @@ def context_methods(conversations: Conversations) -> dict[str, OwnMethod]:
     }
 
 
-async def _get(conversations: Conversations, params: Mapping[str, Any], call: Call) -> Conversation:
+async def _get(conversations: Conversations, params: Mapping[str, Any], call: CallContext) -> Conversation:
     context_id = _given(params, "contextId", "context_id")
     if not isinstance(context_id, str) or not is_id(context_id):
         raise InvalidMessage(f"contextId names the context, and has to be {ID_RULE}.", field="contextId")
@@ -184,7 +184,7 @@ async def _get(conversations: Conversations, params: Mapping[str, Any], call: Ca
     return await conversations.get(call, context_id, length=length, offset=offset)
 
 
-async def _ids(conversations: Conversations, params: Mapping[str, Any], call: Call) -> list[str]:
+async def _ids(conversations: Conversations, params: Mapping[str, Any], call: CallContext) -> list[str]:
     length, offset = _window(params)
     if length is not None and length > MAX_CONTEXTS:
         raise InvalidMessage(

@@ -85,7 +85,9 @@ def v03_event(event: Event) -> SendStreamingMessageSuccessResponse:
     response = conversions.to_compat_stream_response(stream_response(event))
     if isinstance(response.result, TaskStatusUpdateEvent03):
         # The SDK says so of terminal states only.
-        response.result.final = isinstance(event, TaskStatusUpdateEvent) and event.status.state in lifecycle.RESTING
+        response.result.final = (
+            isinstance(event, TaskStatusUpdateEvent) and event.status.state in lifecycle.TERMINAL_OR_INTERRUPTED
+        )
     return response
 
 
@@ -119,7 +121,7 @@ class Frames:
         return f"event: error\ndata: {_json(self._refuse(error)).translate(_LINE_ENDS)}\n\n".encode("utf-8", "replace")
 
     def _frame(self, spoken: StreamItem) -> str:
-        what = spoken.what
+        what = spoken.payload
         if isinstance(what, Delta):
             before, after = self._templates.get((what.append, what.last, what.reason)) or self._template(what)
             return f"id: {spoken.id}\n{before}{json.dumps(what.text, ensure_ascii=False)[1:-1]}{after}"

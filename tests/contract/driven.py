@@ -86,7 +86,7 @@ class DrivenConversation:
             fence_of(self.begun).number,
             self.task,
             self.message,
-            recorded=self.log[self.turn.asked :],
+            recorded=self.log[self.turn.message_generation :],
             drain=drain or asyncio.Event(),
         )
         ending: Reply | InputRequired | Paused | None = None
@@ -113,7 +113,7 @@ class DrivenConversation:
 
     async def record(self, event: Event, key: str = "", asked: Message | None = None) -> None:
         await self.before_recording()
-        self.log.append(Numbered(len(self.log) + 1, event, key=key, asked=asked))
+        self.log.append(Numbered(len(self.log) + 1, event, key=key, message=asked))
 
     def taken_over(self, begun: TurnStarted) -> None:
         """Give the lease to another process."""
@@ -125,7 +125,7 @@ class DrivenConversation:
         if interrupt_id:
             message.metadata.update({"interruptId": interrupt_id})
         working = TaskStatusUpdateEvent(status=lifecycle.status_at(WORKING, SystemClock().now()))
-        self.log.append(Numbered(len(self.log) + 1, working, asked=message))
+        self.log.append(Numbered(len(self.log) + 1, working, message=message))
         self.message = message
         self.turn = Turn(str(uuid7()), self.turn.task_id, len(self.log), tries=1)
 
@@ -177,7 +177,7 @@ def _event(emission: Emission) -> Event:
 
 def _told(entry: Numbered) -> Sequence[tuple[str, str]]:
     event = entry.event
-    told = [("client", _text(entry.asked))] if entry.asked is not None else []
+    told = [("client", _text(entry.message))] if entry.message is not None else []
     if isinstance(event, TaskStatusUpdateEvent):
         if event.status.HasField("message"):
             told.append((lifecycle.state_name(event.status.state), _text(event.status.message)))

@@ -39,9 +39,9 @@ class Expected:
 
 async def finish(chat: Conversation, turn: TurnStarted) -> TurnFinished:
     try:
-        return await chat.ends(turn, go_on=bool(random.getrandbits(1)))
+        return await chat.ends(turn, run_next=bool(random.getrandbits(1)))
     except PendingInput:
-        return await chat.ends(turn, WORKING, go_on=bool(random.getrandbits(1)))
+        return await chat.ends(turn, WORKING, run_next=bool(random.getrandbits(1)))
 
 
 async def ask(chat: Conversation, turn: TurnStarted) -> TurnFinished:

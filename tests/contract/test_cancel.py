@@ -62,7 +62,7 @@ async def test_cancel_of_queued_task_keeps_other_turns(chat: Conversation, cance
         order.append(turn.lease.turn.id)
         if turn.lease.turn.id != "turn-m-1":
             assert turn.head == replace(waiting[order[-1].removeprefix("turn-")].head, fence=turn.lease.fence)
-        turn = (await chat.ends(turn, go_on=True)).next
+        turn = (await chat.ends(turn, run_next=True)).next
     assert order == [f"turn-{each}" for each in ("m-1", "m-2", "m-3", "m-4") if each != canceled]
     await chat.comes_to_rest()
 

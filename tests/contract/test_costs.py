@@ -15,7 +15,7 @@ from aion_core.clock import SystemClock
 from aion_core.ports import ContextKey, Delta, WakeUp
 from aion_core.protocol.types import Message, Part, Role, SendMessageRequest, TaskState
 from aion_core.stores.task_store import TableTaskStore
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from tests.support.agents.counting import talking
 from tests.support.agents.scripted import Asking, LeaseHeld
 from tests.support.engines import Stack
@@ -55,9 +55,9 @@ def request(**message: str) -> SendMessageRequest:
 async def test_requests_of_thousand_chunks(stack: Stack, a_second: float, at_most: float) -> None:
     counted = CountedStore(stack)
     service = parts(talking(1000, a_second), counted.store).service
-    call = Call(new_owner(), "test")
+    call = CallContext(new_owner(), "test")
     begun = time.monotonic()
-    heard = [spoken.what async for batch in service.stream(call, request()) for spoken in batch]
+    heard = [spoken.payload async for batch in service.stream(call, request()) for spoken in batch]
     # Batches are written by time: a slow machine writes more of them.
     at_most *= max(1.0, (time.monotonic() - begun) * a_second / 1000)
     print(f"1000 chunks, {a_second or 'all'} a second: {dict(counted.requests)}")
@@ -75,7 +75,7 @@ async def test_requests_of_thousand_chunks(stack: Stack, a_second: float, at_mos
 async def test_requests_of_blocking_send(stack: Stack, context_id: str, at_most: int) -> None:
     counted = CountedStore(stack)
     service = parts(talking(1), counted.store).service
-    task = await service.send(Call(new_owner(), "test"), request(context_id=context_id))
+    task = await service.send(CallContext(new_owner(), "test"), request(context_id=context_id))
     assert task.status.state == TaskState.TASK_STATE_COMPLETED
     deltas = counted.requests["PutItem"]
     assert sum(counted.requests.values()) - deltas <= at_most
@@ -86,16 +86,16 @@ async def test_needless_wake_up_costs_two_requests(stack: Stack) -> None:
     counted = CountedStore(stack)
     made = parts(talking(1), counted.store)
     owner = new_owner()
-    await made.service.send(Call(owner, "test"), request(context_id="rests"))
+    await made.service.send(CallContext(owner, "test"), request(context_id="rests"))
     agent = LeaseHeld()
     held = parts(agent, counted.store)
-    sending = asyncio.create_task(held.service.send(Call(owner, "test"), request(context_id="runs")))
+    sending = asyncio.create_task(held.service.send(CallContext(owner, "test"), request(context_id="runs")))
     asks = parts(Asking(), counted.store)
-    await asks.service.send(Call(owner, "test"), request(context_id="asks"))
+    await asks.service.send(CallContext(owner, "test"), request(context_id="asks"))
     await agent.spoke.wait()
     for context_id in ("unknown", "rests", "asks", "runs"):
         counted.requests.clear()
-        await made.worker.answer(WakeUp(ContextKey(owner, "test", context_id)))
+        await made.worker.handle(WakeUp(ContextKey(owner, "test", context_id)))
         assert sum(counted.requests.values()) <= 2, context_id
     agent.go.set()
     await sending
@@ -109,7 +109,7 @@ async def test_nonblocking_send_costs_one_request(stack: Stack) -> None:
     send = SendMessageRequest(
         message=request().message, configuration=SendMessageConfiguration(return_immediately=True)
     )
-    await made.service.send(Call(new_owner(), "test"), send)
+    await made.service.send(CallContext(new_owner(), "test"), send)
     assert sum(counted.requests.values()) == 1
 
 
@@ -129,7 +129,7 @@ async def test_event_cost_is_independent_of_task_length(stack: Stack) -> None:
 
     counted.store._table._calls._client.meta.events.register("before-send.dynamodb.*", measure)
     service = parts(talking(1), counted.store).service
-    call = Call(new_owner(), "test")
+    call = CallContext(new_owner(), "test")
     for _ in range(12):
         await service.send(call, request(context_id="one"))
     creates, appends = list(sizes.values())[0::2], list(sizes.values())[1::2]

@@ -57,13 +57,13 @@ async def is_left_behind_by_the_turn_before_it(chat: Conversation) -> None:
 async def was_passed_on(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
-    await chat.ends(turn, go_on=True)
+    await chat.ends(turn, run_next=True)
 
 
 async def goes_on_with_the_same_task(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
     await chat.queues("t-m-1", "m-2")
-    await chat.ends(turn, WORKING, go_on=True)
+    await chat.ends(turn, WORKING, run_next=True)
 
 
 async def has_its_answer(chat: Conversation) -> None:

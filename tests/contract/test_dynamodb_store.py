@@ -85,8 +85,8 @@ async def _append(chat: Conversation, given: tuple[TurnStarted, Any]) -> Head:
 
 
 async def _finish(chat: Conversation, given: tuple[TurnStarted, Any, bool]) -> TurnFinished:
-    turn, event, go_on = given
-    return await chat.store.finish(turn.lease, turn.head, event, go_on=go_on)
+    turn, event, run_next = given
+    return await chat.store.finish(turn.lease, turn.head, event, run_next=run_next)
 
 
 async def _pause(chat: Conversation, turn: TurnStarted) -> None:
@@ -131,9 +131,9 @@ async def creates_behind_another(chat: Conversation) -> Any:
     first = await chat.starts("m-0")
     outcome = yield chat.message("m-1"), "holder-2", WhenBusy.ENQUEUE
     assert isinstance(outcome, TurnQueued)
-    following = (await chat.ends(first, go_on=True)).next
+    following = (await chat.ends(first, run_next=True)).next
     assert following is not None
-    assert (await chat.ends(following, go_on=True)).next is None
+    assert (await chat.ends(following, run_next=True)).next is None
 
 
 @deed(_follow_up)
@@ -158,9 +158,9 @@ async def queues(chat: Conversation) -> Any:
     turn = await chat.starts("m-1")
     outcome = yield await chat.more(turn.head, "m-2"), "holder-2", WhenBusy.ENQUEUE
     assert isinstance(outcome, TurnQueued)
-    following = (await chat.ends(turn, WORKING, go_on=True)).next
+    following = (await chat.ends(turn, WORKING, run_next=True)).next
     assert following is not None
-    assert (await chat.ends(following, go_on=True)).next is None
+    assert (await chat.ends(following, run_next=True)).next is None
     assert await chat.said("t-m-1") == ["m-1", "m-2"]
 
 
@@ -274,7 +274,7 @@ async def begins_what_was_asked_of_a_task_at_work(chat: Conversation) -> Any:
     await chat.queues("t-m-1", "m-2")
     await chat.ends(turn, WORKING)
     outcome = yield "holder-2"
-    assert (outcome.lease.turn.tries, outcome.lease.turn.asked) == (1, 4)
+    assert (outcome.lease.turn.tries, outcome.lease.turn.message_generation) == (1, 4)
     await chat.ends(outcome)
     assert await chat.said("t-m-1") == ["m-1", "m-2"]
 
@@ -438,7 +438,7 @@ async def test_next_turn_canceled_during_finish(chat: Conversation, there: Conve
     for message_id in ("m-2", "m-3"):
         await chat.waits(message_id)
     faults.meanwhile(lambda: there.cancels("t-m-2"), nth=2)
-    following = (await chat.ends(turn, go_on=True)).next
+    following = (await chat.ends(turn, run_next=True)).next
     assert following is not None
     assert following.lease.turn.id == "turn-m-3"
     await chat.comes_to_rest()

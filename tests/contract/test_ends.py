@@ -11,11 +11,11 @@ from tests.support.conversation import COMPLETED, FAILED, INPUT_REQUIRED, WORKIN
 # ── Finished ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("go_on", [False, True])
-async def test_finish_without_queue_frees_context(chat: Conversation, go_on: bool) -> None:
+@pytest.mark.parametrize("run_next", [False, True])
+async def test_finish_without_queue_frees_context(chat: Conversation, run_next: bool) -> None:
     turn = await chat.starts("m-1")
     said = chat.says(turn.head, COMPLETED)
-    ended = await chat.store.finish(turn.lease, turn.head, said, go_on=go_on)
+    ended = await chat.store.finish(turn.lease, turn.head, said, run_next=run_next)
     assert (ended.next, ended.waiting) == (None, False)
     assert (ended.head.generation, ended.head.state, ended.head.fence) == (3, COMPLETED, 1)
     log = await chat.store.log(turn.head.key)
@@ -39,7 +39,7 @@ async def test_finish_may_begin_next_turn(chat: Conversation) -> None:
     turn = await chat.starts("m-1", holder="holder-1")
     for message_id in ("m-2", "m-3"):
         await chat.waits(message_id)
-    ended = await chat.ends(turn, FAILED, go_on=True)
+    ended = await chat.ends(turn, FAILED, run_next=True)
     following = ended.next
     assert following is not None
     assert not ended.waiting
@@ -51,10 +51,10 @@ async def test_finish_may_begin_next_turn(chat: Conversation) -> None:
     assert chat.store.renew(following.lease)
     assert chat.store.holds(following.lease)
     assert not chat.store.renew(turn.lease)
-    last = (await chat.ends(following, go_on=True)).next
+    last = (await chat.ends(following, run_next=True)).next
     assert last is not None
     assert last.lease.turn.id == "turn-m-3"
-    await chat.ends(last, go_on=True)
+    await chat.ends(last, run_next=True)
     await chat.comes_to_rest()
 
 
@@ -62,10 +62,10 @@ async def test_task_with_queued_message_does_not_end(chat: Conversation) -> None
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     await chat.queues("t-m-1", "m-3")
-    for go_on in (False, True):
+    for run_next in (False, True):
         for state in (COMPLETED, FAILED):
             with pytest.raises(PendingInput):
-                await chat.ends(turn, state, go_on=go_on)
+                await chat.ends(turn, state, run_next=run_next)
     assert await chat.head("t-m-1") == turn.head
     assert chat.store.renew(turn.lease)
     assert (await chat.ends(turn, WORKING)).waiting
@@ -76,18 +76,18 @@ async def test_task_continues_with_its_queued_message(chat: Conversation) -> Non
     turn = await chat.starts("m-1")
     follow_up = await chat.queues("t-m-1", "m-2")
     said = chat.says(turn.head, WORKING, "the first answer")
-    ended = await chat.store.finish(turn.lease, turn.head, said, go_on=True)
+    ended = await chat.store.finish(turn.lease, turn.head, said, run_next=True)
     following = ended.next
     assert following is not None
     assert (ended.head.generation, ended.head.state) == (3, WORKING)
     assert (following.head.generation, following.head.fence, following.lease.fence) == (4, 2, 2)
-    assert following.lease.turn == replace(follow_up.turn, asked=4, tries=1)
+    assert following.lease.turn == replace(follow_up.turn, message_generation=4, tries=1)
     log = await chat.store.log(turn.head.key)
     assert log is not None
     assert log.head == following.head
     assert [entry.generation for entry in log.events] == [1, 2, 3, 4]
     assert log.events[2] == Numbered(3, said)
-    assert (log.events[3].asked, log.events[3].request) == (follow_up.asked, follow_up.request)
+    assert (log.events[3].message, log.events[3].request) == (follow_up.message, follow_up.request)
     assert (await chat.ends(following)).next is None
     await chat.comes_to_rest()
     assert await chat.said("t-m-1") == ["m-1", "m-2"]
@@ -99,7 +99,7 @@ async def test_snapshot_is_of_the_ended_turn(chat: Conversation) -> None:
     said = chat.says(turn.head, WORKING, "the first answer")
     task = await chat.task("t-m-1")
     task.status.CopyFrom(said.status)
-    ended = await chat.store.finish(turn.lease, turn.head, said, go_on=True, snapshot=task)
+    ended = await chat.store.finish(turn.lease, turn.head, said, run_next=True, snapshot=task)
     assert ended.next is not None
     log = await chat.store.log(turn.head.key)
     assert log is not None
@@ -108,25 +108,25 @@ async def test_snapshot_is_of_the_ended_turn(chat: Conversation) -> None:
     assert await chat.said("t-m-1") == ["m-1", "m-2"]
 
 
-@pytest.mark.parametrize("go_on", [False, True])
+@pytest.mark.parametrize("run_next", [False, True])
 @pytest.mark.parametrize("other_waits", [False, True])
-async def test_running_task_without_queue_cannot_finish(chat: Conversation, go_on: bool, other_waits: bool) -> None:
+async def test_running_task_without_queue_cannot_finish(chat: Conversation, run_next: bool, other_waits: bool) -> None:
     turn = await chat.starts("m-1")
     if other_waits:
         await chat.waits("m-2")
     with pytest.raises(InvalidTransition):
-        await chat.ends(turn, WORKING, go_on=go_on)
+        await chat.ends(turn, WORKING, run_next=run_next)
     assert await chat.head("t-m-1") == turn.head
     assert chat.store.renew(turn.lease)
     await chat.comes_to_rest()
 
 
-@pytest.mark.parametrize("go_on", [False, True])
-async def test_interrupted_context_begins_no_other_turn(chat: Conversation, go_on: bool) -> None:
+@pytest.mark.parametrize("run_next", [False, True])
+async def test_interrupted_context_begins_no_other_turn(chat: Conversation, run_next: bool) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     await chat.queues("t-m-1", "m-3")
-    ended = await chat.ends(turn, INPUT_REQUIRED, go_on=go_on)
+    ended = await chat.ends(turn, INPUT_REQUIRED, run_next=run_next)
     assert (ended.next, ended.waiting) == (None, False)
     assert not chat.store.renew(turn.lease)
     assert await chat.store.begin(chat.context, holder="holder-2") is None
@@ -138,14 +138,14 @@ async def test_interrupted_context_begins_no_other_turn(chat: Conversation, go_o
     assert await chat.said("t-m-1") == ["m-1", "m-4", "m-3"]
 
 
-@pytest.mark.parametrize("go_on", [False, True])
-async def test_ended_turn_does_not_end_again(chat: Conversation, go_on: bool) -> None:
+@pytest.mark.parametrize("run_next", [False, True])
+async def test_ended_turn_does_not_end_again(chat: Conversation, run_next: bool) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     ended = await chat.ends(turn, INPUT_REQUIRED)
     for lost in (
-        chat.store.finish(turn.lease, turn.head, chat.says(turn.head, COMPLETED), go_on=go_on),
-        chat.store.finish(turn.lease, turn.head, chat.says(turn.head, INPUT_REQUIRED), go_on=go_on),
+        chat.store.finish(turn.lease, turn.head, chat.says(turn.head, COMPLETED), run_next=run_next),
+        chat.store.finish(turn.lease, turn.head, chat.says(turn.head, INPUT_REQUIRED), run_next=run_next),
     ):
         with pytest.raises(LeaseLost):
             await lost
@@ -161,9 +161,9 @@ async def test_lost_lease_cannot_finish(chat: Conversation, others_wait: bool) -
     chat.clock.move(31)
     heir = await chat.begins("holder-2")
     for state in (COMPLETED, INPUT_REQUIRED, WORKING):
-        for go_on in (False, True):
+        for run_next in (False, True):
             with pytest.raises(LeaseLost):
-                await chat.ends(turn, state, go_on=go_on)
+                await chat.ends(turn, state, run_next=run_next)
     assert chat.store.renew(heir.lease)
     assert await chat.head("t-m-1") == heir.head
 

@@ -20,13 +20,13 @@ async def test_answer_is_recorded_with_its_lease(chat: Conversation, when_busy: 
     follow_up = await chat.more(head, "m-2")
     turn = await chat.store.follow_up(follow_up, holder="holder-2", when_busy=when_busy)
     assert isinstance(turn, TurnStarted)
-    assert turn.lease.turn == replace(follow_up.turn, tries=1, asked=4)
+    assert turn.lease.turn == replace(follow_up.turn, tries=1, message_generation=4)
     assert (turn.lease.fence, turn.lease.holder) == (2, "holder-2")
     assert (turn.head.generation, turn.head.state, turn.head.fence) == (4, WORKING, 2)
     log = await chat.store.log(head.key)
     assert log is not None
     assert log.head == turn.head
-    assert log.events[-1] == Numbered(4, follow_up.event, follow_up.asked, request=follow_up.request)
+    assert log.events[-1] == Numbered(4, follow_up.event, follow_up.message, request=follow_up.request)
     assert (await chat.ends(turn)).head.generation == 5
     await chat.starts("m-3")
 
@@ -43,9 +43,9 @@ async def test_answer_without_holder_is_first_in_queue(chat: Conversation) -> No
     assert waiting.head == await chat.head("t-m-1")
     log = await chat.store.log(head.key)
     assert log is not None
-    assert log.events[-1] == Numbered(4, follow_up.event, follow_up.asked, request=follow_up.request)
+    assert log.events[-1] == Numbered(4, follow_up.event, follow_up.message, request=follow_up.request)
     turn = await chat.begins()
-    assert (turn.lease.turn.id, turn.lease.turn.asked, turn.lease.turn.tries) == ("turn-m-3", 4, 1)
+    assert (turn.lease.turn.id, turn.lease.turn.message_generation, turn.lease.turn.tries) == ("turn-m-3", 4, 1)
     assert (await chat.ends(turn)).waiting
     assert (await chat.begins()).head.key.task_id == "t-m-2"
 
@@ -133,7 +133,7 @@ async def test_large_answer_is_stored_whole(chat: Conversation) -> None:
     await chat.store.follow_up(follow_up, holder="holder-2")
     log = await chat.store.log(head.key)
     assert log is not None
-    assert log.events[-1].asked == follow_up.asked
+    assert log.events[-1].message == follow_up.message
 
 
 # ── To a task at work ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -152,18 +152,18 @@ async def test_queued_message_is_recorded_once(chat: Conversation, holder: str |
 
     assert (await chat.ends(replace(turn, head=head), WORKING)).waiting
     begun = await chat.begins("holder-3")
-    assert begun.lease.turn == replace(follow_up.turn, asked=5, tries=1)
+    assert begun.lease.turn == replace(follow_up.turn, message_generation=5, tries=1)
     assert (begun.head.generation, begun.head.state, begun.head.fence) == (5, WORKING, 2)
     log = await chat.store.log(begun.head.key)
     assert log is not None
     assert log.head == begun.head
     assert [entry.generation for entry in log.events] == [1, 2, 3, 4, 5]
     last = log.events[-1]
-    assert (last.asked, last.request) == (follow_up.asked, follow_up.request)
+    assert (last.message, last.request) == (follow_up.message, follow_up.request)
 
     chat.clock.move(31)
     again = await chat.begins("holder-4")
-    assert (again.lease.turn.asked, again.lease.turn.tries, again.head.generation) == (5, 2, 5)
+    assert (again.lease.turn.message_generation, again.lease.turn.tries, again.head.generation) == (5, 2, 5)
     await chat.ends(again)
     assert await chat.said("t-m-1") == ["m-1", "m-2"]
 
@@ -173,12 +173,12 @@ async def test_message_to_queued_task_gets_own_turn(chat: Conversation) -> None:
     await chat.waits("m-2")
     await chat.queues("t-m-2", "m-3")
     await chat.waits("m-4")
-    ended = await chat.ends(first, go_on=True)
+    ended = await chat.ends(first, run_next=True)
     assert ended.next is not None
-    assert (ended.next.lease.turn.id, ended.next.lease.turn.asked) == ("turn-m-2", 1)
+    assert (ended.next.lease.turn.id, ended.next.lease.turn.message_generation) == ("turn-m-2", 1)
     with pytest.raises(PendingInput):
         await chat.ends(ended.next)
-    ended = await chat.ends(ended.next, WORKING, go_on=True)
+    ended = await chat.ends(ended.next, WORKING, run_next=True)
     assert ended.next is not None
     assert ended.next.lease.turn.id == "turn-m-3"
     await chat.ends(ended.next)
@@ -193,8 +193,8 @@ async def test_queued_task_takes_several_messages(chat: Conversation) -> None:
     turn: TurnStarted | None = await chat.begins()
     for asked in (1, 4, 6):
         assert turn is not None
-        assert turn.lease.turn.asked == asked
-        turn = (await chat.ends(turn, WORKING if asked < 6 else COMPLETED, go_on=True)).next
+        assert turn.lease.turn.message_generation == asked
+        turn = (await chat.ends(turn, WORKING if asked < 6 else COMPLETED, run_next=True)).next
     assert turn is None
     assert await chat.said("t-m-1") == ["m-1", "m-2", "m-3"]
 
@@ -257,7 +257,7 @@ async def test_known_message_to_running_task_is_duplicate(chat: Conversation, wh
             outcome = await chat.store.follow_up(again, holder="holder-2", when_busy=when_busy)
             assert outcome == Duplicate("t-m-1")
     assert chat.store.holds(turn.lease)
-    begun = (await chat.ends(turn, WORKING, go_on=True)).next
+    begun = (await chat.ends(turn, WORKING, run_next=True)).next
     assert begun is not None
     assert (await chat.ends(begun)).next is None
     assert await chat.said("t-m-1") == ["m-1", "m-2"]
@@ -298,12 +298,12 @@ async def test_interrupting_message_replaces_running_turn(chat: Conversation) ->
     follow_up = await chat.more(old.head, "m-3")
     new = await chat.store.follow_up(follow_up, holder="holder-2", when_busy=WhenBusy.INTERRUPT)
     assert isinstance(new, TurnStarted)
-    assert new.lease.turn == replace(follow_up.turn, asked=3, tries=1)
+    assert new.lease.turn == replace(follow_up.turn, message_generation=3, tries=1)
     assert (new.lease.fence, new.head.fence, new.head.generation, new.head.state) == (2, 2, 3, WORKING)
     log = await chat.store.log(new.head.key)
     assert log is not None
     assert log.head == new.head
-    assert log.events[-1] == Numbered(3, follow_up.event, follow_up.asked, request=follow_up.request)
+    assert log.events[-1] == Numbered(3, follow_up.event, follow_up.message, request=follow_up.request)
 
     assert not chat.store.holds(old.lease)
     assert not chat.store.renew(old.lease)
@@ -319,7 +319,7 @@ async def test_interrupting_message_replaces_running_turn(chat: Conversation) ->
     held = await chat.store.begin(chat.context, holder="holder-3")
     assert isinstance(held, LeaseHeld)
     assert held.fence == new.lease.fence
-    ended = await chat.ends(new, go_on=True)
+    ended = await chat.ends(new, run_next=True)
     assert ended.next is not None
     assert ended.next.lease.turn.id == "turn-m-2", "those that waited wait on; the turn that ran is no more"
     await chat.comes_to_rest()
@@ -339,7 +339,7 @@ async def test_interrupting_message_without_holder_is_first(
     with pytest.raises(LeaseLost):
         await chat.ends(old)
     new = await chat.begins("holder-2")
-    assert (new.lease.turn.id, new.lease.turn.asked) == ("turn-m-3", 3)
+    assert (new.lease.turn.id, new.lease.turn.message_generation) == ("turn-m-3", 3)
     await chat.comes_to_rest()
     assert await chat.said("t-m-1") == ["m-1", "m-3"]
 
@@ -385,7 +385,7 @@ async def test_interrupting_message_precedes_queued_messages(chat: Conversation)
     assert isinstance(new, TurnStarted)
     with pytest.raises(PendingInput):
         await chat.ends(new)
-    after = (await chat.ends(new, WORKING, go_on=True)).next
+    after = (await chat.ends(new, WORKING, run_next=True)).next
     assert after is not None
     await chat.ends(after)
     assert await chat.said("t-m-1") == ["m-1", "m-3", "m-2"]

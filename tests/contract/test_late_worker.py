@@ -21,7 +21,7 @@ from aion_core.protocol.types import TaskState
 from aion_core.stores.keys import thread_id
 from aion_core.tasks import projection
 from aion_core.tasks.broadcast import EventBroadcast
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from aion_core.tasks.runner import TaskRunner, Worker
 from aion_core.tasks.service import TaskService
 from tests.support.clock import ManualClock
@@ -93,7 +93,7 @@ async def test_late_workers_log_and_checkpoints_are_refused(stack: Stack) -> Non
 
     late, heir = worker("late"), worker("heir")
     service = TaskService(savers.tasks, late, work_queue, clock)
-    call = Call(context.owner, "test")
+    call = CallContext(context.owner, "test")
     sending = asyncio.create_task(service.send(call, request("go")))
     await asyncio.wait_for(graphs.stands.wait(), 20)
 
@@ -108,7 +108,7 @@ async def test_late_workers_log_and_checkpoints_are_refused(stack: Stack) -> Non
     assert ended.head.state == TaskState.TASK_STATE_COMPLETED
 
     graphs.go.set()
-    await asyncio.wait(call.work)
+    await asyncio.wait(call.background)
     assert await savers.tasks.log(begun.head.key) == ended, "nothing was added"
     task = projection.fold(ended.events)
     said = [message.parts[0].text for message in task.history]

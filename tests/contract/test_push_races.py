@@ -72,14 +72,14 @@ async def test_append_notifies_concurrent_config(here: Pushes, there: Pushes, ta
     assert await act(here, turn) == await here.events_with_timers()
 
 
-@pytest.mark.parametrize("go_on", [True, False])
+@pytest.mark.parametrize("run_next", [True, False])
 async def test_finish_before_queue_notifies_concurrent_config(
-    here: Pushes, there: Pushes, tasks: Faults, go_on: bool
+    here: Pushes, there: Pushes, tasks: Faults, run_next: bool
 ) -> None:
     turn = await here.chat.starts("m-1")
     await there.chat.waits("m-2")
     tasks.meanwhile(listens(there), nth=2)
-    await here.chat.ends(turn, COMPLETED, go_on=go_on)
+    await here.chat.ends(turn, COMPLETED, run_next=run_next)
     assert await here.events_with_timers() == {3}
 
 
@@ -87,7 +87,7 @@ async def test_continued_task_notifies_concurrent_config(here: Pushes, there: Pu
     turn = await here.chat.starts("m-1")
     await there.chat.queues("t-m-1", "m-2")
     tasks.meanwhile(listens(there))
-    await here.chat.ends(turn, WORKING, go_on=True)
+    await here.chat.ends(turn, WORKING, run_next=True)
     assert await here.events_with_timers() == {3, 4}
 
 

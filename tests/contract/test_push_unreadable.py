@@ -19,7 +19,7 @@ from aion_core.push.payload import render
 from aion_core.push.ssrf import WebhookPolicy
 from aion_core.stores import keys
 from aion_core.stores.task_list import TableTaskList
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from tests.support import pushes
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED
@@ -183,7 +183,7 @@ async def test_unreadable_config_may_be_replaced(push: Pushes, delivery: PushDel
     lists = TableTaskList(push.table, push.clock)
     allowed = WebhookPolicy.for_service("https://agents.example.com")
     registry = PushRegistry(push.configs, MemoryPushQueue(push.clock), push.chat.store, lists, allowed, push.clock)
-    call = Call(push.key().owner, push.chat.context.agent)
+    call = CallContext(push.key().owner, push.chat.context.agent)
     anew = TaskPushNotificationConfig(task_id=push.key().task_id, id="bad", url="https://hooks.example.org/")
     assert (await registry.create(call, anew, PushVersion.V1)).token.startswith("whsec_")
     await delivery.deliver(PushWakeUp(push.key()))

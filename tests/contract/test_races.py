@@ -247,7 +247,7 @@ async def test_begun_message_gets_next_event_number(here: Conversation, there: C
     begun = await here.begins()
     log = await here.store.log(begun.head.key)
     assert log is not None
-    assert (log.events[3].event, begun.lease.turn.asked) == (late, 5)
+    assert (log.events[3].event, begun.lease.turn.message_generation) == (late, 5)
     await here.comes_to_rest()
 
 
@@ -261,26 +261,26 @@ async def test_message_during_finish_is_kept(here: Conversation, there: Conversa
     await here.comes_to_rest()
 
 
-@pytest.mark.parametrize("go_on", [False, True])
+@pytest.mark.parametrize("run_next", [False, True])
 async def test_message_during_finish_keeps_task_open(
-    here: Conversation, there: Conversation, faults: Faults, go_on: bool
+    here: Conversation, there: Conversation, faults: Faults, run_next: bool
 ) -> None:
     turn = await here.starts("m-1")
     await here.waits("m-2")
     # The first write finds a queue; the second one has read it.
     faults.meanwhile(lambda: there.queues("t-m-1", "m-3"), nth=2)
     with pytest.raises(PendingInput):
-        await here.ends(turn, COMPLETED, go_on=go_on)
+        await here.ends(turn, COMPLETED, run_next=run_next)
     assert await here.state("t-m-1") == "working"
 
 
-@pytest.mark.parametrize("go_on", [False, True])
-async def test_finish_with_outdated_head_is_refused(here: Conversation, go_on: bool) -> None:
+@pytest.mark.parametrize("run_next", [False, True])
+async def test_finish_with_outdated_head_is_refused(here: Conversation, run_next: bool) -> None:
     turn = await here.starts("m-1")
     await here.queues("t-m-1", "m-2")
     head = await here.store.append(turn.lease, turn.head, here.says(turn.head))
     with pytest.raises(LeaseLost):
-        await here.ends(turn, WORKING, go_on=go_on)
+        await here.ends(turn, WORKING, run_next=run_next)
     assert await here.head("t-m-1") == head
     assert here.store.renew(turn.lease)
 

@@ -191,10 +191,10 @@ async def test_queued_messages_live_as_long_as_task(chat: Conversation, rows: Ro
     assert await chat.said("t-m-1") == ["m-1", "m-3", "m-2"]
 
 
-@pytest.mark.parametrize("go_on", [False, True])
+@pytest.mark.parametrize("run_next", [False, True])
 @pytest.mark.parametrize("is_deleted", [False, True])
 async def test_expired_queued_task_does_not_block_others(
-    chat: Conversation, rows: Rows, go_on: bool, is_deleted: bool
+    chat: Conversation, rows: Rows, run_next: bool, is_deleted: bool
 ) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
@@ -209,7 +209,7 @@ async def test_expired_queued_task_does_not_block_others(
     chat.tasks.remove("t-m-2")
     again = await chat.begins("holder-3")
     assert again.lease.turn.id == "turn-m-3"
-    assert (await chat.ends(again, go_on=go_on)).waiting
+    assert (await chat.ends(again, run_next=run_next)).waiting
     assert (await chat.begins()).lease.turn.id == "turn-m-4"
     await chat.comes_to_rest()
 

@@ -16,7 +16,7 @@ from aion_core.ports.table import (
     LAST,
     Absent,
     Change,
-    Check,
+    ConditionCheck,
     Delete,
     Equals,
     Exists,
@@ -48,7 +48,7 @@ async def test_transaction_makes_all_writes(table: Table, part: str) -> None:
             Put(Key(part, "a"), {"a": 2}),
             Update(Key(part, "b"), Change(values={"a": 3}, only_if=Equals("a", "b"))),
             Delete(Key(part, "c"), Exists()),
-            Check(Key(part, "d"), Absent()),
+            ConditionCheck(Key(part, "d"), Absent()),
         ]
     )
     assert [item["a"] for item in (await table.query(part, " ", LAST)).items] == [2, 3]
@@ -62,7 +62,7 @@ async def test_refused_transaction_reports_each_failed_condition(table: Table, p
                 Put(Key(part, "new"), {}),
                 Update(Key(part, "a"), Change(values={"a": 1}, only_if=Equals("a", "other"))),
                 Delete(Key(part, "b")),
-                Check(Key(part, "absent"), Exists()),
+                ConditionCheck(Key(part, "absent"), Exists()),
             ]
         )
     assert refused.value.reasons == (FINE, CONDITION_FAILED, FINE, CONDITION_FAILED)
@@ -77,8 +77,8 @@ async def test_transaction_of_one_write_is_refused_alike(table: Table, key: Key)
             await table.transact([Delete(key, Exists())], token=token)
         assert refused.value.reasons == (CONDITION_FAILED,)
     with pytest.raises(WriteRefused):
-        await table.transact([Check(key, Exists())])
-    await table.transact([Check(key, Absent())])
+        await table.transact([ConditionCheck(key, Exists())])
+    await table.transact([ConditionCheck(key, Absent())])
 
 
 async def test_invalid_transaction_is_refused(table: Table, part: str, engine: str) -> None:
@@ -88,7 +88,7 @@ async def test_invalid_transaction_is_refused(table: Table, part: str, engine: s
         [],
         many,
         [Put(Key(part, "x"), {}), Delete(Key(part, "x"))],
-        [Put(Key(part, "x"), {}), Check(Key(part, "x"), Absent())],
+        [Put(Key(part, "x"), {}), ConditionCheck(Key(part, "x"), Absent())],
         [Put(Key(part, "x"), {}), Put(Key(part, ""), {})],
         [Put(Key(part, "x"), {}), Update(Key(part, "000"), Change(add_members={"a": frozenset("x")}))],
         [Put(Key(part, "x"), {}), Update(Key(part, "y"), Change(only_if=Absent()))],

@@ -11,13 +11,13 @@ import pytest
 from botocore.exceptions import ReadTimeoutError
 
 from aion_core.errors import StoreUnavailable
-from aion_core.ports import ContextKey, Place, TaskFilter, TaskKey, TaskList, TaskStore, TurnStarted
+from aion_core.ports import ContextKey, ListCursor, TaskFilter, TaskKey, TaskList, TaskStore, TurnStarted
 from aion_core.ports.table import Delete, Table
 from aion_core.protocol.types import ListTasksRequest, Message, Part, Role, TaskState, TaskStatusUpdateEvent
 from aion_core.stores import keys, task_list
 from aion_core.stores.task_list import TableTaskList
 from aion_core.tasks import admission, lifecycle
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from aion_core.tasks.listing import TaskLister
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
@@ -63,14 +63,16 @@ class ListedTasks:
         head = await self.store.append(begun.lease, begun.head, event)
         self.turns[key] = TurnStarted(begun.lease, head)
 
-    async def ids(self, tasks: TaskFilter | None = None, *, limit: int = 100, after: Place | None = None) -> list[str]:
+    async def ids(
+        self, tasks: TaskFilter | None = None, *, limit: int = 100, after: ListCursor | None = None
+    ) -> list[str]:
         places = await self.tasks.page(tasks or self.mine, after=after, limit=limit)
         assert len(places) <= limit
         assert list(places) == sorted(places, reverse=True)
         return [place.task_id for place in places]
 
     async def all_pages(self, tasks: TaskFilter, limit: int) -> list[str]:
-        found: list[Place] = []
+        found: list[ListCursor] = []
         while places := await self.tasks.page(tasks, after=found[-1] if found else None, limit=limit):
             assert len(places) == limit or not await self.tasks.page(tasks, after=places[-1], limit=1)
             found.extend(places)
@@ -107,7 +109,7 @@ async def test_cursor_has_status_time_in_milliseconds(kept: ListedTasks) -> None
     key = await kept.add("t-1", 1.0019)
     head = await kept.store.head(key)
     assert head is not None
-    assert list(await kept.tasks.page(kept.mine, after=None, limit=1)) == [Place(head.timestamp, "t-1")]
+    assert list(await kept.tasks.page(kept.mine, after=None, limit=1)) == [ListCursor(head.timestamp, "t-1")]
     assert head.timestamp == at(1.001)
 
 
@@ -124,9 +126,9 @@ async def test_page_begins_after_position_of_moved_task(kept: ListedTasks) -> No
     assert place.task_id == "t-2"
     await kept.move(tasks[2], 9)
     assert await kept.ids(after=place) == ["t-1", "t-0"]
-    assert await kept.ids(after=Place(at(1), "t-")) == ["t-0"]
-    assert await kept.ids(after=Place(at(1), "t-9")) == ["t-1", "t-0"]
-    assert await kept.ids(after=Place(at(-1), "")) == []
+    assert await kept.ids(after=ListCursor(at(1), "t-")) == ["t-0"]
+    assert await kept.ids(after=ListCursor(at(1), "t-9")) == ["t-1", "t-0"]
+    assert await kept.ids(after=ListCursor(at(-1), "")) == []
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -136,7 +138,7 @@ async def test_changing_task_is_listed_once(kept: ListedTasks, seed: int) -> Non
     tasks = [await kept.add(f"t-{number:02d}", chance.randrange(50)) for number in range(24)]
     before = await kept.ids()
     found: list[str] = []
-    after: Place | None = None
+    after: ListCursor | None = None
     while places := await kept.tasks.page(kept.mine, after=after, limit=5):
         found.extend(place.task_id for place in places)
         after = places[-1]
@@ -234,7 +236,7 @@ async def test_since_includes_the_time_itself(kept: ListedTasks, since: float, e
     assert await kept.ids(tasks) == expected
     assert await kept.all_pages(tasks, 1) == expected
     assert await kept.tasks.count(tasks) == len(expected)
-    assert await kept.ids(tasks, after=Place(at(1), "t-1")) == []
+    assert await kept.ids(tasks, after=ListCursor(at(1), "t-1")) == []
 
 
 async def test_query_range_is_never_reversed(stack: Stack, clock: ManualClock) -> None:
@@ -249,8 +251,8 @@ async def test_query_range_is_never_reversed(stack: Stack, clock: ManualClock) -
         asked.append([params["ExpressionAttributeValues"][name]["S"] for name in between.groups()])
 
     events_of(kept.table).register("before-parameter-build.dynamodb.Query", bounds)
-    assert await kept.ids(replace(kept.mine, since=at(2)), after=Place(at(1), "t-1")) == []
-    assert await kept.ids(after=Place(datetime(1960, 1, 1, tzinfo=UTC), "t-1")) == []
+    assert await kept.ids(replace(kept.mine, since=at(2)), after=ListCursor(at(1), "t-1")) == []
+    assert await kept.ids(after=ListCursor(datetime(1960, 1, 1, tzinfo=UTC), "t-1")) == []
     assert all(first <= last for first, last in asked)
 
 
@@ -384,7 +386,7 @@ def lagging(stack: Stack, clock: ManualClock) -> tuple[ListedTasks, Lag, TaskLis
 
 
 async def listed(lister: TaskLister, kept: ListedTasks, **request: Any) -> list[str]:
-    answer = await lister.list_tasks(Call(kept.mine.owner, kept.mine.agent), ListTasksRequest(**request))
+    answer = await lister.list_tasks(CallContext(kept.mine.owner, kept.mine.agent), ListTasksRequest(**request))
     for task in answer.tasks:
         assert request.get("status") in (None, task.status.state)
     times = [task.status.timestamp.ToNanoseconds() for task in answer.tasks]
@@ -429,7 +431,7 @@ async def test_lagging_entry_of_moved_task_is_skipped(
 ) -> None:
     kept, lag, lister = lagging
     tasks = [await kept.add(f"t-{number}", number) for number in range(4)]
-    call = Call(kept.mine.owner, kept.mine.agent)
+    call = CallContext(kept.mine.owner, kept.mine.agent)
     token = (await lister.list_tasks(call, ListTasksRequest(page_size=2))).next_page_token
     old = ListTasksRequest(page_size=2, page_token=token)
     assert [task.id for task in (await lister.list_tasks(call, old)).tasks] == ["t-1", "t-0"]
@@ -451,7 +453,7 @@ async def test_page_is_filled_after_deleted_tasks(kept: ListedTasks) -> None:
     found: list[str] = []
     token = ""
     for _ in range(20):
-        call = Call(kept.mine.owner, kept.mine.agent)
+        call = CallContext(kept.mine.owner, kept.mine.agent)
         answer = await lister.list_tasks(call, ListTasksRequest(page_size=2, page_token=token))
         found.extend(task.id for task in answer.tasks)
         token = answer.next_page_token

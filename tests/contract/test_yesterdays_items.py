@@ -81,7 +81,7 @@ def yesterday(stack: Stack, clock: ManualClock) -> Yesterday:
 async def lease_of(chat: Conversation) -> TurnStarted:
     """Return a lease of the previous version."""
     task_id = chat.tasks[0]
-    turn = Turn(task_id.replace("t-", "turn-"), task_id, asked=1, tries=1)
+    turn = Turn(task_id.replace("t-", "turn-"), task_id, message_generation=1, tries=1)
     return TurnStarted(Lease(chat.context, turn, "h", 1), await chat.head(task_id))
 
 
@@ -134,9 +134,9 @@ async def test_old_contexts_report_busy(yesterday: Yesterday) -> None:
 async def test_old_turns_begin_in_order(yesterday: Yesterday) -> None:
     chat = yesterday.chat("waiting")
     turn = await chat.begins()
-    assert turn.lease.turn == Turn("turn-m-2z", "t-m-2z", asked=1, tries=1, handoffs=0)
+    assert turn.lease.turn == Turn("turn-m-2z", "t-m-2z", message_generation=1, tries=1, handoffs=0)
     assert turn.lease.fence == 2
-    following = (await chat.ends(turn, go_on=True)).next
+    following = (await chat.ends(turn, run_next=True)).next
     assert following is not None
     assert following.lease.turn.id == "turn-m-3z"
     await chat.comes_to_rest()
@@ -164,7 +164,7 @@ async def test_old_leases_are_valid(yesterday: Yesterday) -> None:
         assert chat.store.renew(turn.lease)
         assert chat.store.holds(turn.lease)
         head = await chat.store.append(turn.lease, turn.head, chat.says(turn.head))
-        following = (await chat.ends(replace(turn, head=head), go_on=True)).next
+        following = (await chat.ends(replace(turn, head=head), run_next=True)).next
         assert (following is not None) is (name == "busy")
         await chat.comes_to_rest()
 

@@ -23,7 +23,7 @@ from aion_core.ports import ContextKey, Head, WakeUp
 from aion_core.ports.queues import body_of
 from aion_core.protocol.types import TaskState
 from aion_core.tasks import projection
-from aion_core.tasks.call import TimeUp
+from aion_core.tasks.call import Deadline
 from tests.support.queues import messages_in
 from tests.support.stores import dynamodb_store
 from tests.support.tasks import orphan
@@ -90,7 +90,7 @@ async def test_aion_dev_runs_every_turn_on_the_servers_event_loop(
 ) -> None:
     """A client that an agent's module keeps belongs to the event loop that has used it first."""
     monkeypatch.setenv("AION_CONFIG", str(AGENTS / "where.yaml"))
-    stack.poll({"TaskFunction": task_function_on(asyncio.get_running_loop(), TimeUp())})
+    stack.poll({"TaskFunction": task_function_on(asyncio.get_running_loop(), Deadline())})
     for _ in range(2):
         head = await orphan(stack, "where do you run?", agent="where")
         await enqueue(stack, WakeUp(head.context))

@@ -121,7 +121,7 @@ class ScriptedAgent:
         self._did(asked, "given", 0)
         state = await self._state(asked)
         if state.turn != asked.turn.id:
-            if state.asking and state.task_id == asked.task.id and asked.turn.asked > 1:
+            if state.asking and state.task_id == asked.task.id and asked.turn.message_generation > 1:
                 state = replace(state, turn=asked.turn.id, asking="", answered=state.answered + 1)
             else:
                 name = text_of(asked.message)

@@ -19,8 +19,8 @@ from aion_core.stores.push_configs import TablePushConfigs
 from aion_core.stores.task_list import TableTaskList
 from aion_core.stores.task_store import TableTaskStore
 from aion_core.tasks import turn
-from aion_core.tasks.call import Call, TimeUp
-from aion_core.tasks.history import ContextHistory
+from aion_core.tasks.call import CallContext, Deadline
+from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.notifications import CommitNotifier
 from aion_core.tasks.quotas import OpenTasks
@@ -97,7 +97,7 @@ def assemble(process: "Process") -> Parts:
         clock,
         work_queue,
         keep_lease=partial(SimHeartbeat, process),
-        history=ContextHistory(store, tasks),
+        conversations=Conversations(store, tasks),
         replies={AGENT: settings.reply},
         answers={AGENT: settings.answer},
         metrics=metrics,
@@ -145,34 +145,34 @@ class Registry:
     def __init__(self, configs: Any, work_queue: Any) -> None:
         self._configs, self._work_queue = configs, work_queue
 
-    async def put(self, call: Call, task_id: str, config: PushConfig) -> Any:
+    async def put(self, call: CallContext, task_id: str, config: PushConfig) -> Any:
         """Store the config, and wake push delivery."""
         key = TaskKey(call.owner, task_id)
         delivery = await self._configs.put(key, config)
         await self._work_queue.enqueue(PushWakeUp(key))
         return delivery
 
-    async def delete(self, call: Call, task_id: str, config_id: str) -> Any:
+    async def delete(self, call: CallContext, task_id: str, config_id: str) -> Any:
         """Delete the config."""
         await self._configs.delete(TaskKey(call.owner, task_id), config_id)
         return "deleted"
 
 
-def call(process: "Process", owner: str) -> Call:
+def call(process: "Process", owner: str) -> CallContext:
     """Return a call of the owner, which this process can serve until its deadline."""
-    return Call(owner, AGENT, time_up=TimeUp(process.deadline), caller=owner)
+    return CallContext(owner, AGENT, deadline=Deadline(process.deadline), caller=owner)
 
 
-def back(call: Call, last_heard: str) -> Call:
+def back(call: CallContext, last_event_id: str) -> CallContext:
     """Return the call of a client that comes back to a stream."""
-    return replace(call, last_heard=last_heard)
+    return replace(call, last_event_id=last_event_id)
 
 
 def hear(process: "Process", wake_up: WakeUp | PushWakeUp) -> Awaitable[Any]:
     """Do as the function does that a wake-up message has started."""
     if isinstance(wake_up, PushWakeUp):
         return process.parts.delivery.deliver(wake_up, until=process.deadline)
-    return process.parts.worker.answer(wake_up, until=process.deadline)
+    return process.parts.worker.handle(wake_up, until=process.deadline)
 
 
 def sweep(process: "Process") -> Awaitable[Any]:

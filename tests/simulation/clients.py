@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PATIENCE = 300.0
 """Longest wait of a client for a unary answer; HTTP entry points cut sooner than this."""
 TRIES = 12
-RESTING = {
+TERMINAL_OR_INTERRUPTED = {
     TaskState.TASK_STATE_COMPLETED,
     TaskState.TASK_STATE_FAILED,
     TaskState.TASK_STATE_CANCELED,
@@ -107,7 +107,11 @@ class Client:
         until, pause = self.world.loop.time() + within, 2.0
         while True:
             task = await self.get(task_id)
-            if not isinstance(task, Task) or task.status.state in RESTING or self.world.loop.time() > until:
+            if (
+                not isinstance(task, Task)
+                or task.status.state in TERMINAL_OR_INTERRUPTED
+                or self.world.loop.time() > until
+            ):
                 return task
             await asyncio.sleep(pause)
             pause = min(60.0, pause * 2)
@@ -224,9 +228,9 @@ class Client:
         world.trace(self.name, f"{what} after {cursor!r} (to {connection.process})")
         while new := await connection.read():
             for at, spoken in new:
-                hearing.heard.append((at, spoken.id, spoken.what))
-                if not isinstance(spoken.what, Delta):
-                    hearing.task_id = getattr(spoken.what, "task_id", "") or getattr(spoken.what, "id", "")
+                hearing.heard.append((at, spoken.id, spoken.payload))
+                if not isinstance(spoken.payload, Delta):
+                    hearing.task_id = getattr(spoken.payload, "task_id", "") or getattr(spoken.payload, "id", "")
             if leave_after and len(hearing.heard) >= leave_after:
                 connection.leave()
         hearing.how = _how(connection)
@@ -253,7 +257,7 @@ def _at_rest(hearing: Hearing) -> bool:
     for _, _, what in reversed(hearing.heard):
         status = getattr(what, "status", None)
         if status is not None:
-            return status.state in RESTING
+            return status.state in TERMINAL_OR_INTERRUPTED
     return False
 
 

@@ -49,7 +49,7 @@ def expires_after(world: "World", key: TaskKey) -> float | None:
     """Return the time until which the task is stored: it lives on from its newest message, or nearly so."""
     entries = world.history.log.get(key)
     messages = [
-        entry.at for entry in entries or () if entry.numbered.asked is not None or entry.numbered.generation == 1
+        entry.at for entry in entries or () if entry.numbered.message is not None or entry.numbered.generation == 1
     ]
     retention = world.deployment.retention.total_seconds()
     return max(messages) + retention if messages else None

@@ -151,6 +151,8 @@ class History:
         """The processes that a fault has met."""
         self.deaths: dict[str, float] = {}
         """Time of each process's death."""
+        self.blocked: list[tuple[str, float, float]] = []
+        """(process, begin, end) of each time that an agent's code has blocked the event loop."""
         self.unheard = False
         """True if an invocation was over before it knew that a turn was its own: as good as a death, for that turn."""
         self.claimed: list[ContextKey] = []

@@ -125,6 +125,8 @@ class Process:
 
     async def block(self, seconds: float) -> None:
         """Keep the event loop busy for so long, as a node that computes does; other threads go on."""
+        now = self.world.loop.time()
+        self.world.history.blocked.append((self.name, now, now + seconds))
         self.world.loop.hold(self.life)
         self.world.outside(seconds, self._thaw, [self.life])
         await asyncio.sleep(0)

@@ -222,8 +222,15 @@ def i31_a_reader_is_not_far_behind(world: "World") -> Iterator[str]:
         entries = world.history.log.get(TaskKey(hearing.owner, hearing.task_id), [])
         for at, id_, what in hearing.heard:
             if id_ and not isinstance(what, Delta) and int(id_) <= len(entries):
-                behind = at - max(hearing.at, entries[int(id_) - 1].at)
-                if behind > BEHIND_SECONDS:
+                recorded = max(hearing.at, entries[int(id_) - 1].at)
+                behind = at - recorded
+                # Nothing leaves a process while an agent's code blocks its event loop.
+                blocked = sum(
+                    max(0.0, min(at, end) - max(recorded, begin))
+                    for process, begin, end in world.history.blocked
+                    if process == hearing.process
+                )
+                if behind - blocked > BEHIND_SECONDS:
                     yield f"{hearing.client} received event {id_} {behind:.0f} s late."
 
 

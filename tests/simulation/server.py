@@ -6,7 +6,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from aion_core.errors import AionError
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from tests.simulation.connections import Broken, Connection
 from tests.simulation.faults import Fault
 
@@ -21,13 +21,15 @@ class Entrypoint:
     def __init__(self, world: "World") -> None:
         self._world = world
 
-    def ask(self, owner: str, operation: Callable[[Any, Call], Awaitable[Any]], *, of: str = "service") -> Connection:
+    def ask(
+        self, owner: str, operation: Callable[[Any, CallContext], Awaitable[Any]], *, of: str = "service"
+    ) -> Connection:
         """Send a request to some environment of the API; its answer comes on the connection."""
         process, connection = self._connect()
         self._world.begin(process, lambda call: self._answer(process, connection, operation, call, of), owner)
         return connection
 
-    def listen(self, owner: str, operation: Callable[[Any, Call], Any], *, slow: float = 0.0) -> Connection:
+    def listen(self, owner: str, operation: Callable[[Any, CallContext], Any], *, slow: float = 0.0) -> Connection:
         """Send a request whose answer is a stream."""
         process, connection = self._connect()
         connection.slow = slow
@@ -44,8 +46,8 @@ class Entrypoint:
         self,
         process: "Process",
         connection: Connection,
-        operation: Callable[[Any, Call], Awaitable[Any]],
-        call: Call,
+        operation: Callable[[Any, CallContext], Awaitable[Any]],
+        call: CallContext,
         of: str,
     ) -> None:
         answer: Any
@@ -61,13 +63,17 @@ class Entrypoint:
             answer = Broken("internal error")
         if process.buffered:
             # Behind this front the answer leaves only when the call returns: what still runs is handed on.
-            call.time_up.now.set()
-            while call.work:
-                await asyncio.wait(set(call.work))
+            call.deadline.now.set()
+            while call.background:
+                await asyncio.wait(set(call.background))
         await process.effect("answer.write", lambda: self._writes(connection, answer))
 
     async def _stream(
-        self, process: "Process", connection: Connection, operation: Callable[[Any, Call], Any], call: Call
+        self,
+        process: "Process",
+        connection: Connection,
+        operation: Callable[[Any, CallContext], Any],
+        call: CallContext,
     ) -> None:
         try:
             async with aclosing(operation(process.parts.service, call)) as batches:

@@ -4,15 +4,15 @@ from aion_core.stores import retries, task_log
 from aion_core.stores.items import Reads
 from aion_core.stores.task_log import TaskLog
 from aion_core.stores.task_store import TableTaskStore
-from aion_core.tasks import admission, heads, limits, subscription, timers, transitions
+from aion_core.tasks import admission, contexts, heads, limits, subscription, transitions
+from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.deltas import DeltaWriter
 from aion_core.tasks.heartbeat import LeaseRenewal
-from aion_core.tasks.history import ContextHistory
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.quotas import OpenTasks
 from aion_core.tasks.runner import TaskRunner
 from aion_core.tasks.service import MessageAdmission
-from aion_core.tasks.shared_reads import SharedReads
+from aion_core.tasks.subscription import SharedReads
 from aion_core.tasks.turn import TurnExecution
 from tests.simulation.bugs import FORGOTTEN, LISTENS_LATE, LOST_WAKE_UPS, aims, bug
 from tests.simulation.faults import Aim, Fault
@@ -63,7 +63,7 @@ STORE_BUGS = [
     bug(
         "believes the index about what is due",
         "I16",
-        Edit(timers, "claimed", "if due_at is None or due_at > times.now:", "if due_at is None:"),
+        Edit(contexts, "claimed_timer", "if due_at is None or due_at > times.now:", "if due_at is None:"),
         scenarios=("past fifteen minutes",),
         aims=aims(Fault.STALE, "expired_timers.query_index", range(1, 5), 2.0),
     ),
@@ -105,7 +105,7 @@ STORE_BUGS = [
     bug(
         "answers a follow-up twice whose own record has expired (T3)",
         "I2",
-        Edit(MessageAdmission, "_follow_up", "if admission.is_in(task, message):", "if False:"),
+        Edit(MessageAdmission, "_follow_up", "if admission.holds_message(task, message):", "if False:"),
         scenarios=FORGOTTEN,
     ),
     bug(
@@ -118,7 +118,10 @@ STORE_BUGS = [
         "stores the snapshot of the task before its turn's last event",
         "I4 I17",
         Edit(
-            TurnExecution, "_snapshot", "[*self._run.log, Numbered(self._head.generation + 1, event)]", "self._run.log"
+            TurnExecution,
+            "_snapshot",
+            "[*self._broadcast.log, Numbered(self._head.generation + 1, event)]",
+            "self._broadcast.log",
         ),
         scenarios=("question and answer", "many tasks"),
     ),
@@ -182,7 +185,7 @@ STORE_BUGS = [
     bug(
         "lets a text go on behind a gap",
         "I6D",
-        Edit(subscription, "_hear", "(number > after.n and not chunk.append)", "number > after.n"),
+        Edit(subscription, "_add_chunks", "(number > after.n and not chunk.append)", "number > after.n"),
         Edit(DeltaWriter, "_write_pending", "return", "pass"),
         scenarios=("readers elsewhere",),
         aims=aims(Fault.THROTTLED, "append_deltas.write", range(1, 6)),
@@ -190,7 +193,7 @@ STORE_BUGS = [
     bug(
         "forgets to look whether older tasks can be read",
         "I15",
-        Edit(ContextHistory, "_said", "except StoreCorrupt", "except KeyError"),
+        Edit(Conversations, "_load", "except StoreCorrupt", "except KeyError"),
         scenarios=("large payloads",),
         aims=aims(Fault.BLOB_GONE, "blob.get", range(1, 8)),
     ),
@@ -198,8 +201,8 @@ STORE_BUGS = [
         "recalls what was said in other contexts",
         "I25",
         Edit(
-            ContextHistory,
-            "read",
+            Conversations,
+            "history",
             "TaskFilter(context.owner, context.agent, context.context_id)",
             "TaskFilter(context.owner, context.agent)",
         ),

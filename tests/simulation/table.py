@@ -77,14 +77,16 @@ class Operations:
         return call
 
     async def _made(self, made: Operation, method: Callable[..., Awaitable[Any]]) -> Any:
-        token = OPERATION.set(made)
+        before = OPERATION.get()
+        OPERATION.set(made)
         try:
             result = await method(*made.arguments, **made.options)
         except BaseException as error:
             self._process.world.tell(self._process, made, error)
             raise
         finally:
-            OPERATION.reset(token)
+            # Without a token: the garbage collector closes the coroutine of a killed process in another context.
+            OPERATION.set(before)
         self._process.world.tell(self._process, made, result)
         return result
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import ContextKey, Lease, PushConfig, TaskKey
 from aion_core.ports.schema import TIMERS
-from aion_core.ports.table import Check, Delete, Item, Key
+from aion_core.ports.table import ConditionCheck, Delete, Item, Key
 from aion_core.ports.table import Write as TableWrite
 from aion_core.protocol.types import Message
 from aion_core.stores import keys
@@ -51,7 +51,7 @@ class Watch:
                     self._history.surprises.append(f"I6: {place} was stored as {chunk} after another.")
         tasks: dict[TaskKey, None] = {}
         for write in writes:
-            if isinstance(write, Check):
+            if isinstance(write, ConditionCheck):
                 continue
             key, item = write.key, self._world.table.get_blocking(write.key)
             self.follow(key, item)
@@ -154,7 +154,7 @@ class Watch:
 
     def waiting_messages(self, task: TaskKey) -> set[str]:
         """Return the ids of the messages that wait for the task."""
-        first, last = keys.queued_message_key(task, ""), keys.asked_key(task, keys.LAST)
+        first, last = keys.asked_key(task, ""), keys.asked_key(task, keys.LAST)
         items = at_once(self._world.reads.query(first.partition, first.sort, last.sort))
         return {Message.FromString(item["asked"]).message_id for item in items if "asked" in item}
 

@@ -15,17 +15,17 @@ from aion_core.ports.table_semantics import TOKEN_LIFE
 from aion_core.stores import keys
 from aion_core.stores.items import Reads
 from aion_core.stores.task_log import TaskLog
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from tests.simulation import assembly
 from tests.simulation.agents import PROGRAMS, text_of
 from tests.simulation.deployment import Deployment
-from tests.simulation.entrypoint_url import Entrypoint
 from tests.simulation.faults import HARMLESS, Aim, Fault, Plan
 from tests.simulation.history import Did, History, Post
 from tests.simulation.loop import LIFE, Deadlock, Runaway, SimClock, SimLoop, SimTask, no_logging
 from tests.simulation.processes import INVOCATION_SECONDS, Process
 from tests.simulation.queue import Letter, WakeUpQueue
 from tests.simulation.receivers import Answer, Receiver, fine
+from tests.simulation.server import Entrypoint
 from tests.simulation.table import HALF_MADE, Operation, SimFaults
 from tests.simulation.watch import Watch
 
@@ -235,7 +235,7 @@ class World:
         return process
 
     def begin(
-        self, process: Process, work: Callable[[Call], Coroutine[Any, Any, Any]], owner: str = "nobody"
+        self, process: Process, work: Callable[[CallContext], Coroutine[Any, Any, Any]], owner: str = "nobody"
     ) -> SimTask:
         """Begin an invocation of the process, which does this."""
         aim = self.plan.at("invoke")
@@ -251,7 +251,7 @@ class World:
         call = assembly.call(process, owner)
         return process.start(self._invocation(process, work(call), call))
 
-    async def _invocation(self, process: Process, work: Coroutine[Any, Any, Any], call: Call) -> None:
+    async def _invocation(self, process: Process, work: Coroutine[Any, Any, Any], call: CallContext) -> None:
         """Do as the runtime loop does: see the app through, with what it set going, or stop it near its deadline."""
         serving = asyncio.ensure_future(self._with_its_work(work, call))
         margin = min(MARGIN_SECONDS, max(0.0, process.remaining() / 2))
@@ -261,13 +261,13 @@ class World:
             await asyncio.wait({serving}, timeout=MARGIN_SECONDS / 3)
         process.rests()
 
-    async def _with_its_work(self, work: Coroutine[Any, Any, Any], call: Call) -> None:
+    async def _with_its_work(self, work: Coroutine[Any, Any, Any], call: CallContext) -> None:
         try:
             await work
-            while call.work:
-                await asyncio.wait(set(call.work))
+            while call.background:
+                await asyncio.wait(set(call.background))
         finally:
-            for task in call.work:
+            for task in call.background:
                 task.cancel()
 
     async def _sweep_each_minute(self) -> None:
@@ -433,7 +433,7 @@ class World:
             text_of(message)
             for entry in self.history.log[key]
             for message in (
-                *((entry.numbered.asked,) if entry.numbered.asked else ()),
+                *((entry.numbered.message,) if entry.numbered.message else ()),
                 *(getattr(entry.numbered.event, "history", ())),
             )
             if message.message_id in names

@@ -134,10 +134,10 @@ class Conversation:
         return outcome
 
     async def ends(
-        self, begun: TurnStarted, state: TaskState = COMPLETED, text: str = "done", *, go_on: bool = False
+        self, begun: TurnStarted, state: TaskState = COMPLETED, text: str = "done", *, run_next: bool = False
     ) -> TurnFinished:
         """The turn ends, and its task is in the state."""
-        return await self.store.finish(begun.lease, begun.head, self.says(begun.head, state, text), go_on=go_on)
+        return await self.store.finish(begun.lease, begun.head, self.says(begun.head, state, text), run_next=run_next)
 
     # ── What can be seen ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -181,7 +181,7 @@ class Conversation:
         for step in range(60):
             self.clock.move(LEASE_SECONDS * 2 + 1)
             heads = [await self.head(task_id) for task_id in self.tasks]
-            at_work = [head.key.task_id for head in heads if head.state not in lifecycle.RESTING]
+            at_work = [head.key.task_id for head in heads if head.state not in lifecycle.TERMINAL_OR_INTERRUPTED]
             asking = [head for head in heads if head.state in lifecycle.INTERRUPTED]
             # The index is asked once; it says no more than the claim does.
             in_index = await self.is_expired() if not step else None
@@ -201,7 +201,7 @@ class Conversation:
             assert expired_timers, f"{at_work} would never go on"
             begun = await self.begins("holder-of-rest")
             assert begun.head.key.task_id in at_work
-            assert begun.lease.turn.asked, "the message is recorded"
+            assert begun.lease.turn.message_generation, "the message is recorded"
             try:
                 await self.ends(begun)
             except PendingInput:

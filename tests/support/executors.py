@@ -13,7 +13,7 @@ from aion_core.agents.executor.agent import ExecutorAgent
 from aion_core.clock import SystemClock
 from aion_core.ports import AfterCrash, Clock, TaskKey
 from aion_core.protocol.types import Message, Part, Task, TaskState
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from tests.support.requests import request
 from tests.support.service import Parts, parts
 from tests.support.stores import MemoryTaskStore
@@ -59,7 +59,7 @@ class Served:
     store: MemoryTaskStore
 
     async def send(self, said: str = "hi", **options: Any) -> Task:
-        return await self.parts.service.send(Call("owner", "test"), request(said, **options))
+        return await self.parts.service.send(CallContext("owner", "test"), request(said, **options))
 
     async def heard(self, task_id: str) -> list[Any]:
         """The task's log, event by event."""

@@ -33,7 +33,6 @@ from aion_core.push.ssrf import WebhookPolicy
 from aion_core.stores.checkpoints import TableSaver
 from aion_core.stores.long_term_memory import TableLongTermMemory
 from aion_core.tasks.conversations import Conversations
-from aion_core.tasks.history import ContextHistory
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.notifications import CommitNotifier
 from aion_core.tasks.runner import TaskRunner, Worker
@@ -138,26 +137,26 @@ def parts(
         events = {"test": push_events}
         registry = PushRegistry(configs, push_queue, store, task_list, allowed or WebhookPolicy(), clock, events=events)
         push = Push(configs, push_queue, delivery, registry)
-    history = ContextHistory(store, task_list)
+    conversations = Conversations(store, task_list)
     replies = {"test": reply}
     runner = TaskRunner(
         store,
         {"test": agent}.__getitem__,
         clock,
         work_queue,
-        history=history,
+        conversations=conversations,
         replies=replies,
         answers={"test": answer},
         **options,
     )
     worker = Worker(store, runner, work_queue, clock)
-    work_queue.handled_by(worker.answer)
+    work_queue.handled_by(worker.handle)
     policies = {"test": double_texting}
     service = TaskService(
         store, worker, work_queue, clock, double_texting=policies, blocking_wait=blocking_wait, replies=replies
     )
     lister = TaskLister(store, task_list)
-    return Parts(service, lister, agent, worker, work_queue, store, Conversations(store, task_list), push=push)
+    return Parts(service, lister, agent, worker, work_queue, store, conversations, push=push)
 
 
 @asynccontextmanager

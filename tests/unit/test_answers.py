@@ -1,4 +1,4 @@
-"""Where a task holds its turn's answer, by `answer` in aion.yaml: in its status, in an artifact, or in both."""
+"""Place of a turn's answer, by `answer` in aion.yaml: status message, artifact, or both."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -10,9 +10,9 @@ import pytest
 from aion_core.errors import StoreUnavailable
 from aion_core.ports import AnswerAs, ContextKey, Emission, Lease, Reply, ReplyAs, TaskKey, TaskStore, TurnRequest
 from aion_core.protocol.types import Message, Part, Task, TaskState
-from aion_core.tasks import answer_artifacts
-from aion_core.tasks.call import Call
-from aion_core.tasks.history import ContextHistory
+from aion_core.tasks import replies
+from aion_core.tasks.call import CallContext
+from aion_core.tasks.conversations import Conversations
 from tests.support.agents.teller import Teller
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
@@ -26,7 +26,7 @@ COMPLETED = TaskState.TASK_STATE_COMPLETED
 
 
 def shape(task: Task) -> dict[str, Any]:
-    """The ids of what a task holds."""
+    """Return the ids of a task's messages and artifacts."""
     return {
         "history": [message.message_id for message in task.history],
         "artifacts": [artifact.artifact_id for artifact in task.artifacts],
@@ -34,13 +34,13 @@ def shape(task: Task) -> dict[str, Any]:
     }
 
 
-# ── Where it stands ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Place ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @both_dialects
 @pytest.mark.parametrize("answer", AnswerAs)
-async def test_a_stream_has_the_answer_where_the_agent_says(answer: AnswerAs, dialect: str) -> None:
-    """D22: the artifact comes whole, before the last status."""
+async def test_stream_has_answer_in_configured_place(answer: AnswerAs, dialect: str) -> None:
+    """The whole artifact precedes the last status."""
     artifact_update = "artifactUpdate" if dialect == "1.0" else "artifact-update"
     async with http(parts(Teller(), answer=answer).app()) as http_client:
         client = Client(http_client, dialect)
@@ -74,8 +74,8 @@ async def test_a_stream_has_the_answer_where_the_agent_says(answer: AnswerAs, di
 @pytest.mark.parametrize("answer", [AnswerAs.ARTIFACT, AnswerAs.BOTH])
 @pytest.mark.parametrize("text", ["fails", "rejects", "asks"])
 async def test_what_is_no_answer_stays_in_the_status(text: str, answer: AnswerAs) -> None:
-    """R36: a client that waits for a question or a reason finds it where it always is."""
-    task = await parts(Teller(), answer=answer).service.send(Call("owner", "test"), request(text))
+    """Clients find an interrupt or a failure in the status, as always."""
+    task = await parts(Teller(), answer=answer).service.send(CallContext("owner", "test"), request(text))
     assert isinstance(task, Task)
     assert task.status.HasField("message")
     assert not task.artifacts
@@ -83,14 +83,13 @@ async def test_what_is_no_answer_stays_in_the_status(text: str, answer: AnswerAs
 
 @pytest.mark.parametrize("text", ["silent", "empty"])
 async def test_an_answer_without_parts_is_no_artifact(text: str) -> None:
-    """An artifact has a part at least (spec 4.1.7)."""
-    task = await parts(Teller(), answer=AnswerAs.ARTIFACT).service.send(Call("owner", "test"), request(text))
+    """An artifact has at least one part (A2A 4.1.7)."""
+    task = await parts(Teller(), answer=AnswerAs.ARTIFACT).service.send(CallContext("owner", "test"), request(text))
     assert isinstance(task, Task)
     assert (task.status.state, list(task.artifacts)) == (COMPLETED, [])
 
 
 async def test_a_stream_delta_is_closed_before_the_answer() -> None:
-    """R61, D10."""
     async with http(parts(Teller(), answer=AnswerAs.ARTIFACT).app()) as client:
         frames = await Client(client, "1.0").stream("chunks")
     updates = [frame for _, kind, frame in frames if kind == "artifactUpdate"]
@@ -102,49 +101,48 @@ async def test_a_stream_delta_is_closed_before_the_answer() -> None:
     ]
 
 
-async def test_a_reply_that_was_said_on_the_way_is_in_the_history_once() -> None:
-    """`thread.reply` is recorded as it is said; the artifact is the same answer, by its id."""
+async def test_early_reply_is_in_history_once() -> None:
+    """`thread.reply` is recorded during the turn; the artifact is the same answer, by its id."""
     for answer in AnswerAs:
         made = parts(Teller(), answer=answer)
-        task = await made.service.send(Call("owner", "test"), request("replied"))
+        task = await made.service.send(CallContext("owner", "test"), request("replied"))
         assert isinstance(task, Task)
-        assert [message.message_id for message in answer_artifacts.said_in(task)] == ["m-1", "a-replied"]
+        assert [message.message_id for message in replies.messages_in(task)] == ["m-1", "a-replied"]
         said = [*task.history, *([task.status.message] if task.status.HasField("message") else [])]
         assert [message.message_id for message in said] == ["m-1", "a-replied"]
 
 
 @pytest.mark.parametrize("answer", AnswerAs)
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
-async def test_a_plain_message_is_the_same_wherever_the_task_holds_it(answer: AnswerAs, reply: ReplyAs) -> None:
-    """R23, D22."""
-    expected = await parts(Teller(), reply=reply).service.send(Call("owner", "test"), request("decorated"))
+async def test_message_reply_is_same_in_every_place(answer: AnswerAs, reply: ReplyAs) -> None:
+    expected = await parts(Teller(), reply=reply).service.send(CallContext("owner", "test"), request("decorated"))
     made = parts(Teller(), reply=reply, answer=answer)
-    message = await made.service.send(Call("owner", "test"), request("decorated"))
+    message = await made.service.send(CallContext("owner", "test"), request("decorated"))
     heard = [
-        spoken.what
-        async for batch in made.service.stream(Call("owner", "test"), request("decorated", message_id="m-2"))
+        spoken.payload
+        async for batch in made.service.stream(CallContext("owner", "test"), request("decorated", message_id="m-2"))
         for spoken in batch
     ]
     assert isinstance(message, Message)
     assert heard == [message] == [expected]
 
 
-# ── Who reads the conversation ────────────────────────────────────────────────────────────────────────────────────────
+# ── Readers of the conversation ───────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("answer", AnswerAs)
-async def test_an_author_s_history_has_each_answer_once_in_its_place(answer: AnswerAs) -> None:
-    """D19, over two tasks, one of which asked back."""
+async def test_history_has_each_answer_once_in_order(answer: AnswerAs) -> None:
+    """Over two tasks, one of them interrupted."""
     clock = ManualClock()
     store = MemoryTaskStore(clock)
     made = parts(Teller(), store, clock, answer=answer)
-    call = Call("owner", "test")
+    call = CallContext("owner", "test")
     await made.service.send(call, request("meanwhile", message_id="m-1"))
     clock.move(1)
     asking = await made.service.send(call, request("asks", message_id="m-2"))
     await made.service.send(call, request("that one", message_id="m-3"))
-    history = ContextHistory(store, MemoryTaskList(store))
-    read = partial(history.read, TaskKey("owner", asking.id), ContextKey("owner", "test", "c"))
+    history = Conversations(store, MemoryTaskList(store))
+    read = partial(history.history, TaskKey("owner", asking.id), ContextKey("owner", "test", "c"))
     assert [message.parts[0].text for message in await read(20, None)] == [
         "meanwhile",
         "one moment",
@@ -158,16 +156,16 @@ async def test_an_author_s_history_has_each_answer_once_in_its_place(answer: Ans
 
 
 @pytest.mark.parametrize("answer", [AnswerAs.ARTIFACT, AnswerAs.BOTH])
-async def test_a_task_that_goes_on_has_an_answer_for_each_of_its_messages(answer: AnswerAs) -> None:
-    """A message waits for the task as its first turn ends: the answer is a word on the way."""
+async def test_continued_task_has_answer_for_each_message(answer: AnswerAs) -> None:
+    """A message waits for the task at the end of its first turn: that answer becomes a message of the working task."""
     clock, agent = ManualClock(), Teller()
     store = MemoryTaskStore(clock)
     made = parts(agent, store, clock, answer=answer)
-    first = asyncio.create_task(made.service.send(Call("owner", "test"), request("slow")))
+    first = asyncio.create_task(made.service.send(CallContext("owner", "test"), request("slow")))
     await agent.began.wait()
     (task_id,) = [key.task_id for key in store.task_keys()]
     second = asyncio.create_task(
-        made.service.send(Call("owner", "test"), request("more", message_id="m-2", task_id=task_id))
+        made.service.send(CallContext("owner", "test"), request("more", message_id="m-2", task_id=task_id))
     )
     await asyncio.sleep(0.01)
     agent.go.set()
@@ -177,20 +175,20 @@ async def test_a_task_that_goes_on_has_an_answer_for_each_of_its_messages(answer
     task = second.result()
     assert isinstance(task, Task)
     assert [artifact.artifact_id for artifact in task.artifacts] == ["a-slow", "a-more"]
-    assert [message.message_id for message in answer_artifacts.said_in(task)] == ["m-1", "a-slow", "m-2", "a-more"]
+    assert [message.message_id for message in replies.messages_in(task)] == ["m-1", "a-slow", "m-2", "a-more"]
 
 
-# ── A turn that is cut ────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Interrupted turns ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Fickle:
-    """Answers something else each time."""
+    """Gives a different answer each time."""
 
     def __init__(self) -> None:
         self.runs = 0
 
     def load(self) -> None:
-        """Nothing to import."""
+        """Import nothing."""
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         self.runs += 1
@@ -198,7 +196,7 @@ class Fickle:
 
 
 class DiesAtTheEnd:
-    """A store that cannot record the end of a turn, as often as it is told; all else is that of another store."""
+    """A store that cannot record the end of a turn, a number of times."""
 
     def __init__(self, store: TaskStore, times: int = 1) -> None:
         self._store, self._times = store, times
@@ -215,14 +213,14 @@ class DiesAtTheEnd:
 
 @pytest.mark.parametrize("kept_in", ["memory", "dynamodb"])
 @pytest.mark.parametrize("answer", [AnswerAs.ARTIFACT, AnswerAs.BOTH])
-async def test_an_answer_whose_turn_is_cut_before_its_end_is_given_once(
+async def test_answer_of_interrupted_turn_is_recorded_once(
     answer: AnswerAs, kept_in: str, request_stack: Stack | None, clock: ManualClock
 ) -> None:
-    """The turn is begun again, and has another answer by now: what the client has heard is the answer."""
+    """The turn begins again with another answer: the client's first answer is kept."""
     whole: TaskStore = dynamodb_store(request_stack, clock) if request_stack else MemoryTaskStore(clock)
     owner, agent = new_owner(), Fickle()
     dying = parts(agent, DiesAtTheEnd(whole), clock, answer=answer)  # type: ignore[arg-type]
-    call = Call(owner, "test")
+    call = CallContext(owner, "test")
     first = asyncio.create_task(dying.service.send(call, request()))
     task = await done(first, clock)
     assert agent.runs == 2
@@ -230,7 +228,7 @@ async def test_an_answer_whose_turn_is_cut_before_its_end_is_given_once(
     assert task.status.state == COMPLETED
     (artifact,) = task.artifacts
     assert artifact.parts[0].text == "answer 1"
-    assert [message.parts[0].text for message in answer_artifacts.said_in(task)] == ["hi", "answer 1"]
+    assert [message.parts[0].text for message in replies.messages_in(task)] == ["hi", "answer 1"]
     assert task.status.HasField("message") == (answer is AnswerAs.BOTH)
     log = await whole.log(TaskKey(owner, task.id))
     assert log is not None
@@ -251,11 +249,11 @@ async def done(work: "asyncio.Task[Any]", clock: ManualClock) -> Any:
     return await asyncio.wait_for(work, 5)
 
 
-async def test_an_answer_that_no_later_try_can_end_is_kept() -> None:
-    """The task fails, with its reason; the artifact is there all the same."""
+async def test_answer_of_failed_turn_is_kept() -> None:
+    """The task fails with its reason; the artifact stays."""
     clock = ManualClock()
     store = DiesAtTheEnd(MemoryTaskStore(clock), times=4)
     made = parts(Fickle(), store, clock, answer=AnswerAs.ARTIFACT)  # type: ignore[arg-type]
-    task = await done(asyncio.create_task(made.service.send(Call("owner", "test"), request())), clock)
+    task = await done(asyncio.create_task(made.service.send(CallContext("owner", "test"), request())), clock)
     assert task.status.state == TaskState.TASK_STATE_FAILED
     assert [artifact.parts[0].text for artifact in task.artifacts] == ["answer 1"]

@@ -1,4 +1,4 @@
-"""GetContext and GetContexts over JSON-RPC: a caller's conversations, in either dialect."""
+"""GetContext and GetContexts over JSON-RPC, in both protocol versions."""
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from aion_core.errors import ContextNotFound, StoreCorrupt
-from aion_core.ports import AnswerAs, Log, Place, ReplyAs, TaskFilter, TaskKey
+from aion_core.ports import AnswerAs, ListCursor, Log, ReplyAs, TaskFilter, TaskKey
 from aion_core.tasks import conversations
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from aion_core.tasks.conversations import Conversations
 from tests.support.agents.teller import Teller
 from tests.support.clock import ManualClock
@@ -26,7 +26,7 @@ NOT_FOUND, PARAMS, VERSION = -32001, -32602, -32009
 
 @dataclass
 class Desk:
-    """A client of the app, and what is behind the app."""
+    """A client of the app, and the app's parts."""
 
     http: httpx.AsyncClient
     made: Parts
@@ -67,8 +67,8 @@ async def desk(clock: ManualClock) -> AsyncIterator[Desk]:
 # ── GetContext ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_conversation_is_what_was_said_and_made_over_its_tasks(desk: Desk) -> None:
-    """Oldest first; the status is the newest task's; nothing of another context."""
+async def test_conversation_spans_tasks_of_context(desk: Desk) -> None:
+    """Oldest first, with the newest task's status, without other contexts."""
     await desk.say("hi")
     await desk.say("chunks meanwhile file")
     await desk.say("elsewhere", context_id="another")
@@ -91,7 +91,7 @@ async def test_a_conversation_is_what_was_said_and_made_over_its_tasks(desk: Des
 
 
 async def test_the_older_name_answers_in_its_own_dialect(desk: Desk) -> None:
-    """D1: the method's name says the version; params may be spelled as they were."""
+    """The method's name selects the version; both spellings of params are accepted."""
     await desk.say("file")
     found = (await desk.call("context/get", context_id="c", history_length=1))["result"]
     (message,) = found["history"]
@@ -125,8 +125,8 @@ async def test_the_history_is_counted_from_its_newest_message(
     assert await desk.said(**params) == (expected if expected is not None else await desk.said())
 
 
-async def test_a_history_can_be_paged_from_end_to_beginning(desk: Desk) -> None:
-    """No message twice, none missed."""
+async def test_history_can_be_paged_backwards(desk: Desk) -> None:
+    """Each message once."""
     for number in range(12):
         await desk.say(f"n{number}")
     whole = await desk.said()
@@ -137,7 +137,7 @@ async def test_a_history_can_be_paged_from_end_to_beginning(desk: Desk) -> None:
     assert len(whole) == 24
 
 
-async def test_the_artifacts_are_those_of_all_tasks_whatever_history_is_asked_for(desk: Desk) -> None:
+async def test_artifacts_are_independent_of_history_length(desk: Desk) -> None:
     await desk.say("file")
     await desk.say("hi")
     found = await desk.context(historyLength=0)
@@ -145,10 +145,7 @@ async def test_the_artifacts_are_those_of_all_tasks_whatever_history_is_asked_fo
 
 
 @pytest.mark.parametrize("answer", AnswerAs)
-async def test_an_answer_is_in_the_history_once_wherever_its_task_holds_it(
-    answer: AnswerAs, clock: ManualClock
-) -> None:
-    """D22."""
+async def test_answer_is_in_history_once(answer: AnswerAs, clock: ManualClock) -> None:
     async for desk in a_desk(clock, answer=answer, reply=ReplyAs.AUTO):
         await desk.say("hi")
         await desk.say("replied")
@@ -164,20 +161,20 @@ async def test_an_answer_is_in_the_history_once_wherever_its_task_holds_it(
         assert made == ([] if answer is AnswerAs.MESSAGE else ["a-hi", "a-replied"])
 
 
-async def test_a_context_of_somebody_else_is_as_unknown_as_one_that_never_was(desk: Desk) -> None:
-    """Spec 3.3.2, as TaskNotFound: the same answer, byte for byte."""
-    await desk.made.service.send(Call("another owner", "test"), request(context_id="theirs"))
+async def test_foreign_context_is_unknown(desk: Desk) -> None:
+    """The same response as for an unknown context, byte for byte (A2A 3.3.2)."""
+    await desk.made.service.send(CallContext("another owner", "test"), request(context_id="theirs"))
     foreign = await desk.call("GetContext", contextId="theirs")
     assert foreign == await desk.call("GetContext", contextId="nobody-s")
     assert foreign["error"]["code"] == NOT_FOUND
     assert foreign["error"]["data"][0]["reason"] == "TASK_NOT_FOUND"
     assert foreign == await desk.call("context/get", contextId="theirs")
     with pytest.raises(ContextNotFound):
-        await desk.made.conversations.get(Call("another owner", "other"), "theirs", length=None, offset=0)
+        await desk.made.conversations.get(CallContext("another owner", "other"), "theirs", length=None, offset=0)
 
 
-async def test_a_task_that_cannot_be_read_is_left_out_of_its_conversation(clock: ManualClock) -> None:
-    """R99: the operator mends it; the rest is whole."""
+async def test_conversation_omits_unreadable_task(clock: ManualClock) -> None:
+    """The operator repairs it; the other tasks are readable."""
     broken: set[str] = set()
 
     class Breaking(MemoryTaskStore):
@@ -195,8 +192,8 @@ async def test_a_task_that_cannot_be_read_is_left_out_of_its_conversation(clock:
         assert await desk.said() == ["one", "answer to one"]
 
 
-async def test_a_long_conversation_costs_no_more_than_its_bound(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The newest tasks; and no answer is larger than a buffered one may be, but one task is whole."""
+async def test_conversation_is_limited_in_size(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest tasks, within the size of a buffered response, but at least one whole task."""
     for number in range(10):
         await desk.say(f"n{number}")
     whole = await desk.said()
@@ -211,8 +208,8 @@ async def test_a_long_conversation_costs_no_more_than_its_bound(desk: Desk, monk
 
 
 async def test_contexts_are_listed_by_their_newest_task(desk: Desk) -> None:
-    """Newest first, each once; nobody else's."""
-    await desk.made.service.send(Call("another owner", "test"), request(context_id="theirs"))
+    """Newest first, each once, without other owners' contexts."""
+    await desk.made.service.send(CallContext("another owner", "test"), request(context_id="theirs"))
     assert (await desk.call("GetContexts"))["result"] == []
     for context_id in ("a", "b", "c"):
         await desk.say("hi", context_id=context_id)
@@ -234,16 +231,16 @@ async def test_contexts_are_looked_for_among_so_many_tasks(desk: Desk, monkeypat
     assert (await desk.call("GetContexts"))["result"] == ["c", "b", "a"]
 
 
-# ── A list that lags behind ───────────────────────────────────────────────────────────────────────────────────────────
+# ── A lagging index ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_what_the_list_says_wrongly_is_in_no_conversation(clock: ManualClock) -> None:
-    """The index follows the table by a moment: it may name a task twice, one that is gone, one that is elsewhere's."""
+async def test_conversation_ignores_stale_index_entries(clock: ManualClock) -> None:
+    """The index may list a task twice, a deleted one, or another context's."""
 
     class Stale(MemoryTaskList):
-        extra: tuple[Place, ...] = ()
+        extra: tuple[ListCursor, ...] = ()
 
-        async def page(self, tasks: TaskFilter, *, after: Place | None, limit: int) -> Sequence[Place]:
+        async def page(self, tasks: TaskFilter, *, after: ListCursor | None, limit: int) -> Sequence[ListCursor]:
             places = [*self.extra, *await super().page(tasks, after=None, limit=1000)]
             return places[places.index(after) + 1 if after else 0 :][:limit]
 
@@ -255,13 +252,13 @@ async def test_what_the_list_says_wrongly_is_in_no_conversation(clock: ManualClo
         other = await desk.say("elsewhere", context_id="another")
         task = await desk.say("hi")
         at = clock.now() + timedelta(seconds=1)
-        stale.extra = tuple(Place(at, task_id) for task_id in (task["id"], "gone", other["id"]))
+        stale.extra = tuple(ListCursor(at, task_id) for task_id in (task["id"], "gone", other["id"]))
         assert await desk.said() == ["hi", "answer to hi"]
         elsewhere = parts(Teller(), store, clock, task_list=stale).conversations
-        assert await elsewhere.ids(Call("anonymous", "another agent"), length=50, offset=0) == []
+        assert await elsewhere.ids(CallContext("anonymous", "another agent"), length=50, offset=0) == []
 
 
-# ── What cannot be served ─────────────────────────────────────────────────────────────────────────────────────────────
+# ── Refused requests ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
@@ -290,14 +287,13 @@ async def test_what_the_list_says_wrongly_is_in_no_conversation(clock: ManualClo
 async def test_params_that_cannot_be_used_are_named(
     desk: Desk, method: str, params: dict[str, Any], field: str
 ) -> None:
-    """R98, R99."""
     error = (await desk.call(method, **params))["error"]
     assert error["code"] == PARAMS
     assert [violation["field"] for violation in error["data"][1]["fieldViolations"]] == [field]
     assert len(error["message"]) > 20, "a sentence, not a label"
 
 
-async def test_a_number_that_is_no_place_in_any_history_finds_nothing(desk: Desk) -> None:
+async def test_offset_beyond_history_finds_no_messages(desk: Desk) -> None:
     await desk.say("hi")
     assert await desk.said(historyOffset=2**31 - 1) == []
     assert await desk.said(historyLength=2**31 - 1) == ["hi", "answer to hi"]
@@ -318,7 +314,6 @@ async def test_a_number_that_is_no_place_in_any_history_finds_nothing(desk: Desk
 async def test_a_version_that_contradicts_the_method_is_refused(
     desk: Desk, method: str, version: str, code: int | None
 ) -> None:
-    """D1."""
     await desk.say("hi")
     body = {"jsonrpc": "2.0", "id": "an-id", "method": method, "params": {"contextId": "c"}}
     answer = (await desk.http.post("/", json=body, headers={"A2A-Version": version})).json()
@@ -327,7 +322,7 @@ async def test_a_version_that_contradicts_the_method_is_refused(
 
 
 async def test_what_nobody_expected_says_nothing(clock: ManualClock) -> None:
-    """R98: one Internal error; the story is in the log."""
+    """One internal error; the log has the cause."""
 
     class Odd(MemoryTaskList):
         async def page(self, *_: Any, **__: Any) -> Any:
@@ -347,11 +342,11 @@ async def test_what_nobody_expected_says_nothing(clock: ManualClock) -> None:
 
 
 async def test_conversations_are_the_same_from_the_table(stack: Stack, clock: ManualClock) -> None:
-    """R47: by the indexes over the tasks' heads."""
+    """From the indexes over the tasks' heads."""
     owner, store = new_owner(), dynamodb_store(stack, clock)
     task_list = dynamodb_list(stack, clock)
     made = parts(Teller(), store, clock, task_list=task_list, answer=AnswerAs.ARTIFACT, reply=ReplyAs.MESSAGE)
-    call, reader = Call(owner, "test"), Conversations(store, task_list)
+    call, reader = CallContext(owner, "test"), Conversations(store, task_list)
     for number, context_id in enumerate(("a", "b", "a")):
         clock.move(1)
         await made.service.send(call, request(f"n{number}", message_id=f"m-{number}", context_id=context_id))
@@ -360,4 +355,4 @@ async def test_conversations_are_the_same_from_the_table(stack: Stack, clock: Ma
     assert [message.parts[0].text for message in found.history] == ["answer to n0", "n2", "answer to n2"]
     assert [artifact.artifact_id for artifact in found.artifacts] == ["a-n0", "a-n2"]
     with pytest.raises(ContextNotFound):
-        await reader.get(Call(new_owner(), "test"), "a", length=None, offset=0)
+        await reader.get(CallContext(new_owner(), "test"), "a", length=None, offset=0)

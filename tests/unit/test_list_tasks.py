@@ -1,4 +1,4 @@
-"""ListTasks over JSON-RPC: a caller's tasks, by page, and what is said to a request that cannot be served."""
+"""ListTasks over JSON-RPC: filters, pages, and refused requests."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from aion_core.errors import InvalidMessage
 from aion_core.ports import AgentArtifact, ContextKey, Emission, InputRequired, Reply, TurnRequest
 from aion_core.protocol.types import Artifact, Message, Part, Role, TaskState
 from aion_core.tasks import admission, listing
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from aion_core.tasks.listing import TaskLister
 from tests.support.clock import ManualClock
 from tests.support.service import http, parts, send
@@ -27,10 +27,10 @@ STATES = [name for name, state in TaskState.items() if state]
 
 
 class Clerk:
-    """Does what it is told: asks back, fails, rejects, hands out a file; otherwise it answers."""
+    """Follows the message: requires input, fails, rejects, or emits a file; otherwise it answers."""
 
     def load(self) -> None:
-        """Nothing to import."""
+        """Import nothing."""
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         said = Message(message_id=f"a-{asked.turn.id}", role=Role.ROLE_AGENT, parts=[Part(text="answer")])
@@ -50,7 +50,7 @@ class Clerk:
 
 @dataclass
 class Desk:
-    """A client of the app, and what is behind the app."""
+    """A client of the app, and the app's parts."""
 
     http: httpx.AsyncClient
     store: MemoryTaskStore
@@ -58,13 +58,13 @@ class Desk:
     clock: ManualClock
 
     async def ask(self, text: str = "hi", **message: Any) -> str:
-        """Send a message a second after the last one; returns its task's id."""
+        """Send a message a second after the last one; return its task's id."""
         self.clock.move(1)
         body = send(text, message_id=f"m-{self.clock.now().isoformat()}", **message)
         return str((await self.http.post("/", json=body)).json()["result"]["task"]["id"])
 
     async def keep(self, number: int, *, owner: str = "anonymous", agent: str = "test", context_id: str = "") -> str:
-        """A task that somebody else's message has made, and that is at work."""
+        """Create a working task by another caller's message; return it."""
         message = Message(message_id=f"m-{number}", role=Role.ROLE_USER, parts=[Part(text="hi")])
         context = ContextKey(owner, agent, context_id or f"{agent}-{number}")
         at = self.clock.now() + timedelta(seconds=number)
@@ -108,7 +108,7 @@ async def desk(clock: ManualClock) -> AsyncIterator[Desk]:
         yield Desk(client, store, made.lister, clock)
 
 
-# ── Which tasks, and in which order ───────────────────────────────────────────────────────────────────────────────────
+# ── Filters and order ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_whoever_has_no_tasks_gets_an_empty_list(desk: Desk) -> None:
@@ -116,7 +116,7 @@ async def test_whoever_has_no_tasks_gets_an_empty_list(desk: Desk) -> None:
 
 
 async def test_tasks_are_listed_by_their_last_status(desk: Desk) -> None:
-    """Spec 3.1.4: the most recently updated first."""
+    """Most recently updated first (A2A 3.1.4)."""
     first = await desk.ask("ask", contextId="c-1")
     second, third = await desk.ask(), await desk.ask("fail")
     assert await desk.ids() == [third, second, first]
@@ -128,8 +128,8 @@ async def test_tasks_are_listed_by_their_last_status(desk: Desk) -> None:
     assert times == sorted(times, reverse=True)
 
 
-async def test_a_listed_task_is_the_task_that_is_read(desk: Desk) -> None:
-    """But for what a list leaves out."""
+async def test_listed_task_equals_get_task(desk: Desk) -> None:
+    """Except for omitted fields."""
     task_id = await desk.ask("file")
     get = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": task_id}}
     read = (await desk.http.post("/", json=get)).json()["result"]
@@ -142,8 +142,8 @@ async def test_a_listed_task_is_the_task_that_is_read(desk: Desk) -> None:
     assert listed["artifacts"][0]["parts"][0]["text"] == read["artifacts"][0]["parts"][0]["text"] == "content"
 
 
-async def test_artifacts_are_there_only_when_they_are_asked_for(desk: Desk) -> None:
-    """The key is absent, not empty (spec 3.1.4)."""
+async def test_artifacts_are_listed_on_request_only(desk: Desk) -> None:
+    """The key is absent, not empty (A2A 3.1.4)."""
     await desk.ask("file")
     await desk.ask()
     for params in ({}, {"includeArtifacts": False}, {"includeArtifacts": None}):
@@ -154,7 +154,7 @@ async def test_artifacts_are_there_only_when_they_are_asked_for(desk: Desk) -> N
 
 
 async def test_history_is_as_long_as_asked_for(desk: Desk) -> None:
-    """Spec 3.2.4."""
+    """A2A 3.2.4."""
     task = await desk.ask("ask")
     await desk.ask("the answer", taskId=task)
     lengths = {}
@@ -177,14 +177,14 @@ async def test_a_context_is_listed_by_itself(desk: Desk) -> None:
 
 @pytest.mark.parametrize("context_id", ["unknown", "other-3", "c-", "x" * 128])
 async def test_an_unknown_context_is_an_empty_list(desk: Desk, context_id: str) -> None:
-    """And so is another's."""
+    """Another agent's is omitted too."""
     await desk.ask(contextId="c-1")
     await desk.keep(3, owner="somebody", context_id="other-3")
     listed = await desk.list(contextId=context_id)
     assert listed == {"tasks": [], "nextPageToken": "", "pageSize": 50, "totalSize": 0}
 
 
-async def test_another_agents_and_another_owners_tasks_are_never_listed(desk: Desk) -> None:
+async def test_foreign_tasks_are_never_listed(desk: Desk) -> None:
     mine = [await desk.keep(number, context_id="shared") for number in (1, 4)]
     await desk.keep(2, agent="another", context_id="shared")
     await desk.keep(3, owner="somebody", context_id="shared")
@@ -199,7 +199,6 @@ async def test_another_agents_and_another_owners_tasks_are_never_listed(desk: De
 
 
 async def test_a_state_is_listed_by_itself(desk: Desk) -> None:
-    """R44."""
     tasks = {
         "TASK_STATE_COMPLETED": await desk.ask(),
         "TASK_STATE_FAILED": await desk.ask("fail"),
@@ -221,7 +220,7 @@ def wire(at: datetime) -> str:
     return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-async def test_what_has_changed_since_a_time_is_listed_the_time_included(desk: Desk) -> None:
+async def test_filter_by_time_includes_that_time(desk: Desk) -> None:
     for _ in range(3):
         await desk.ask()
     tasks = (await desk.list())["tasks"]
@@ -269,7 +268,7 @@ async def test_a_full_last_page_is_the_last(desk: Desk) -> None:
     assert (await desk.list(pageSize=1))["nextPageToken"] != ""
 
 
-async def test_a_page_ends_before_it_is_too_large_to_be_sent(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_page_is_limited_in_size(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "MAX_PAGE_BYTES", 2000)
     expected = [await desk.ask("x" * 300) for _ in range(9)][::-1]
     expected.insert(0, await desk.ask("x" * 3000))
@@ -288,7 +287,7 @@ async def test_a_page_ends_before_it_is_too_large_to_be_sent(desk: Desk, monkeyp
     assert await desk.ids(historyLength=0, pageSize=3) == expected[:3], "what is not asked for does not count"
 
 
-async def test_a_task_that_moves_between_pages_is_not_listed_twice(desk: Desk) -> None:
+async def test_moving_task_is_not_listed_twice(desk: Desk) -> None:
     moved = await desk.ask("ask")
     others = [await desk.ask() for _ in range(3)]
     first = await desk.list(pageSize=2)
@@ -299,7 +298,7 @@ async def test_a_task_that_moves_between_pages_is_not_listed_twice(desk: Desk) -
     assert (await desk.ids(pageSize=1)) == [moved], "here it is now"
 
 
-# ── What cannot be served ─────────────────────────────────────────────────────────────────────────────────────────────
+# ── Refused requests ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
@@ -328,7 +327,6 @@ async def test_a_task_that_moves_between_pages_is_not_listed_twice(desk: Desk) -
     ids=str,
 )
 async def test_a_field_that_cannot_be_used_is_named(desk: Desk, params: dict[str, Any], field: str) -> None:
-    """R98, R99."""
     await desk.keep(1)
     assert field in await desk.refused(field, **params)
 
@@ -355,7 +353,6 @@ async def test_a_field_that_cannot_be_used_is_named(desk: Desk, params: dict[str
     ids=str,
 )
 async def test_a_field_of_another_type_is_named_too(desk: Desk, params: dict[str, Any], field: str) -> None:
-    """R98."""
     assert field in await desk.refused(**params)
 
 
@@ -369,7 +366,7 @@ async def test_unknown_fields_are_passed_over(desk: Desk) -> None:
     assert await desk.ids(color="blue", page_size=None) == [task]
 
 
-async def test_a_page_token_that_is_no_longer_what_it_was_is_refused(desk: Desk) -> None:
+async def test_changed_page_token_is_refused(desk: Desk) -> None:
     for number in range(3):
         await desk.keep(number)
     token = (await desk.list(pageSize=1))["nextPageToken"]
@@ -389,7 +386,7 @@ async def test_a_page_token_that_is_no_longer_what_it_was_is_refused(desk: Desk)
         assert "leave it out" in await desk.refused("pageToken", pageToken=bad)
 
 
-async def test_a_page_token_is_good_for_its_own_list_only(desk: Desk) -> None:
+async def test_page_token_is_valid_for_its_list_only(desk: Desk) -> None:
     for number in range(3):
         await desk.keep(number, context_id="c-1")
     token = (await desk.list(pageSize=1))["nextPageToken"]
@@ -404,8 +401,10 @@ async def test_a_page_token_is_good_for_its_own_list_only(desk: Desk) -> None:
         assert "another list" in await desk.refused("pageToken", pageToken=own)
 
 
-@pytest.mark.parametrize("other", [Call("somebody", "test"), Call("anonymous", "another")], ids=["owner", "agent"])
-async def test_a_page_token_of_another_caller_is_refused(desk: Desk, other: Call) -> None:
+@pytest.mark.parametrize(
+    "other", [CallContext("somebody", "test"), CallContext("anonymous", "another")], ids=["owner", "agent"]
+)
+async def test_a_page_token_of_another_caller_is_refused(desk: Desk, other: CallContext) -> None:
     for number in range(3):
         await desk.keep(number)
         await desk.keep(number + 10, owner=other.owner, agent=other.agent)
@@ -415,7 +414,7 @@ async def test_a_page_token_of_another_caller_is_refused(desk: Desk, other: Call
 
 
 async def test_v03_has_no_list(desk: Desk) -> None:
-    """R98: not on JSON-RPC."""
+    """By REST only; JSON-RPC cannot send it."""
     for method in ("tasks/list", "tasks/listTasks"):
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {}}
         error = (await desk.http.post("/", json=body)).json()["error"]
@@ -423,7 +422,7 @@ async def test_v03_has_no_list(desk: Desk) -> None:
         assert "ListTasks" in error["message"]
 
 
-# ── A client that we did not write ────────────────────────────────────────────────────────────────────────────────────
+# ── SDK client ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_the_official_client_lists_page_by_page(desk: Desk) -> None:

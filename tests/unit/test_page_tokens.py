@@ -1,4 +1,4 @@
-"""A page token is taken as it was made and for the list it was made for, and in no other form."""
+"""Page tokens: valid unchanged and for their own list only."""
 
 import base64
 from dataclasses import replace
@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aion_core.errors import InvalidMessage
-from aion_core.ports import Place, TaskFilter
+from aion_core.ports import ListCursor, TaskFilter
 from aion_core.protocol.types import TaskState
 from aion_core.tasks import page_tokens
 
 SECRET = bytes(range(32))
 NOW = datetime(2026, 5, 4, 3, 2, 1, 123000, tzinfo=UTC)
 TASKS = TaskFilter("owner", "agent")
-PLACE = Place(NOW, "0196a1b2-c3d4-7000-8000-0123456789ab")
+PLACE = ListCursor(NOW, "0196a1b2-c3d4-7000-8000-0123456789ab")
 
 ids = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=64)
 times = st.datetimes(timezones=st.just(UTC))
@@ -24,16 +24,16 @@ times = st.datetimes(timezones=st.just(UTC))
 
 @given(times, ids, st.binary(min_size=16, max_size=64))
 def test_a_token_brings_its_place_back(at: datetime, task_id: str, secret: bytes) -> None:
-    token = page_tokens.make(secret, TASKS, Place(at, task_id))
-    assert page_tokens.read(secret, TASKS, token) == Place(at, task_id)
+    token = page_tokens.make(secret, TASKS, ListCursor(at, task_id))
+    assert page_tokens.read(secret, TASKS, token) == ListCursor(at, task_id)
     assert token.isascii()
     assert token.replace("-", "").replace("_", "").isalnum(), "it can stand in a URL as it is"
 
 
 def test_the_longest_token_is_not_too_long() -> None:
-    token = page_tokens.make(SECRET, TASKS, Place(NOW, "x" * 128))
+    token = page_tokens.make(SECRET, TASKS, ListCursor(NOW, "x" * 128))
     assert len(token) < page_tokens.MAX_CHARACTERS / 1.5
-    assert page_tokens.read(SECRET, TASKS, token) == Place(NOW, "x" * 128)
+    assert page_tokens.read(SECRET, TASKS, token) == ListCursor(NOW, "x" * 128)
 
 
 def refused(token: str, tasks: TaskFilter = TASKS, secret: bytes = SECRET) -> str:
@@ -52,7 +52,7 @@ def test_a_token_with_any_bit_flipped_is_refused() -> None:
             refused(token[:position] + flipped + token[position + 1 :])
 
 
-def test_a_token_that_is_cut_or_lengthened_is_refused() -> None:
+def test_token_of_another_length_is_refused() -> None:
     token = page_tokens.make(SECRET, TASKS, PLACE)
     for end in range(len(token)):
         refused(token[:end])
@@ -71,7 +71,7 @@ def test_a_huge_token_is_refused() -> None:
     refused("A" * 5_000_000)
 
 
-def test_a_token_that_another_deployment_has_signed_is_refused() -> None:
+def test_token_of_another_deployment_is_refused() -> None:
     refused(page_tokens.make(bytes(32), TASKS, PLACE))
 
 
@@ -101,7 +101,7 @@ def test_a_token_of_another_list_is_refused(other: TaskFilter) -> None:
     refused(page_tokens.make(SECRET, other, PLACE))
 
 
-def test_the_same_time_said_otherwise_is_the_same_list() -> None:
+def test_time_zone_does_not_change_the_list() -> None:
     token = page_tokens.make(SECRET, replace(TASKS, since=NOW), PLACE)
     elsewhere = NOW.astimezone(timezone(timedelta(hours=5)))
     assert page_tokens.read(SECRET, replace(TASKS, since=elsewhere), token) == PLACE

@@ -1,4 +1,4 @@
-"""The task is the fold of its log."""
+"""Projection of a log to its task."""
 
 from collections.abc import Iterable
 
@@ -66,8 +66,8 @@ def texts(task: Task) -> dict[str, list[str]]:
 WORKING, COMPLETED = TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_COMPLETED
 
 
-def test_the_status_message_is_the_latest_and_the_history_what_came_before() -> None:
-    """R47, R77; no message twice."""
+def test_history_precedes_status_message() -> None:
+    """Each message once."""
     task = fold([submitted(), status(WORKING, "one"), status(WORKING, "two"), status(COMPLETED, "answer")])
     assert [entry.message_id for entry in task.history] == ["question", "one", "two"]
     assert task.status.message == said("answer")
@@ -82,7 +82,6 @@ def test_a_status_without_a_message_leaves_none() -> None:
 
 
 def test_metadata_is_merged_key_by_key() -> None:
-    """R71, R78."""
     task = fold([submitted(), status(WORKING, a=1, deep={"x": 1}), status(WORKING, b=[1], deep={"y": 2})])
     assert dict(task.metadata)["a"] == 1
     assert [*task.metadata["b"]] == [1]
@@ -90,7 +89,7 @@ def test_metadata_is_merged_key_by_key() -> None:
 
 
 def test_an_artifact_is_replaced_or_continued() -> None:
-    """Spec 4.2.2."""
+    """A2A 4.2.2."""
     events: list[Event] = [
         submitted(),
         artifact("one"),
@@ -130,7 +129,6 @@ def test_a_log_begins_with_its_task(events: list[Event]) -> None:
 
 
 def test_a_terminal_state_is_followed_by_none() -> None:
-    """R45."""
     assert {lifecycle.state_name(state) for state in lifecycle.TERMINAL} == {
         "completed", "failed", "canceled", "rejected",
     }  # fmt: skip
@@ -150,19 +148,19 @@ def test_an_interrupted_task_works_again(state: TaskState) -> None:
     assert lifecycle.may_follow(WORKING, state)
 
 
-def test_the_clients_message_precedes_the_event_that_took_it_in() -> None:
-    """An answer stands in the history after the question, and no message stands twice."""
+def test_client_message_precedes_its_event() -> None:
+    """In the history an answer follows its interrupt; each message once."""
     asked = fold([submitted(), status(TaskState.TASK_STATE_INPUT_REQUIRED, "which?")])
     answer = said("this one", Role.ROLE_USER)
-    task = projection.apply(asked, Numbered(3, status(WORKING), asked=answer))
+    task = projection.apply(asked, Numbered(3, status(WORKING), message=answer))
     assert [entry.message_id for entry in task.history] == ["question", "which?", "this one"]
     done = apply(apply(task, status(WORKING, "end")), status(COMPLETED, "end"))
     assert [entry.message_id for entry in done.history] == ["question", "which?", "this one"]
     assert done.status.message == said("end")
 
 
-def test_a_reply_that_something_was_noted_after_stands_once_when_it_is_the_answer() -> None:
-    """Section 3, task record: `status.message` is the latest message, `history` what came before, no message twice."""
+def test_early_reply_before_metadata_is_once_in_task() -> None:
+    """`status.message` is the latest message, `history` has the earlier ones, each once."""
     working, completed = TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_COMPLETED
     task = fold([submitted(), status(working, "one"), status(working, "two"), status(working, n=1)])
     assert [message.message_id for message in task.history] == ["question", "one", "two"]

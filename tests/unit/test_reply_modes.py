@@ -1,4 +1,4 @@
-"""What a client gets for its message, by `reply` in aion.yaml: its task, or the answer as a plain Message."""
+"""Response to a message, by `reply` in aion.yaml: its task, or the answer as a Message."""
 
 import asyncio
 import json
@@ -19,9 +19,9 @@ from aion_core.protocol.types import Event, Message, Task, TaskState, TaskStatus
 from aion_core.settings import Settings
 from aion_core.tasks import replies
 from aion_core.tasks.broadcast import EventBroadcast, StreamItem
-from aion_core.tasks.call import Call, TimeUp
+from aion_core.tasks.call import CallContext, Deadline
 from aion_core.tasks.replies import QUICK_SECONDS
-from aion_core.tasks.service import SETTLED_SECONDS
+from aion_core.tasks.service import READ_SECONDS
 from aion_core.tasks.turn import TurnExecution
 from tests.support.agents.scripted import says
 from tests.support.agents.teller import Teller
@@ -36,8 +36,8 @@ both_dialects = pytest.mark.parametrize("dialect", DIALECTS)
 COMPLETED = {"1.0": "TASK_STATE_COMPLETED", "0.3": "completed"}
 
 
-def caller() -> Call:
-    return Call("owner", "test")
+def caller() -> CallContext:
+    return CallContext("owner", "test")
 
 
 @asynccontextmanager
@@ -51,17 +51,17 @@ def made_with(reply: ReplyAs, agent: Any = None, **options: Any) -> Parts:
 
 
 def another_process(made: Parts, store: MemoryTaskStore, clock: Any, reply: ReplyAs) -> Parts:
-    """A service over the same store, whose agent must not run."""
+    """Return a service over the same store; its agent must not run."""
     return parts(Teller(), store, clock, reply=reply)
 
 
-async def heard(made: Parts, text: str, *, call: Call | None = None, **options: Any) -> list[StreamItem]:
+async def heard(made: Parts, text: str, *, call: CallContext | None = None, **options: Any) -> list[StreamItem]:
     stream = made.service.stream(call or caller(), request(text, **options))
     return [spoken async for batch in stream for spoken in batch]
 
 
 def kinds(spoken: list[StreamItem]) -> list[str]:
-    return [type(each.what).__name__ for each in spoken]
+    return [type(each.payload).__name__ for each in spoken]
 
 
 # ── A Message ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -69,8 +69,8 @@ def kinds(spoken: list[StreamItem]) -> list[str]:
 
 @both_dialects
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
-async def test_a_quick_answer_is_a_message_without_a_task(reply: ReplyAs, dialect: str) -> None:
-    """R23, R42: role agent, an id of its own, its context, no task; v1 wraps it, v0.3 says its kind."""
+async def test_quick_answer_is_message_without_task(reply: ReplyAs, dialect: str) -> None:
+    """It has role agent, its own id and context, and no task; v1 wraps it, v0.3 has its kind."""
     async with client_of(made_with(reply), dialect) as client:
         kind, message = await client.send("decorated", contextId="c")
     assert kind == "message"
@@ -85,8 +85,8 @@ async def test_a_quick_answer_is_a_message_without_a_task(reply: ReplyAs, dialec
 
 @both_dialects
 @pytest.mark.parametrize("text", ["hi", "chunks", "replied", "types", "meanwhile", "note", "file"])
-async def test_by_message_a_stream_is_one_message_whatever_came_before(text: str, dialect: str) -> None:
-    """Spec 3.1.2: exactly one Message, then it closes."""
+async def test_message_mode_streams_exactly_one_message(text: str, dialect: str) -> None:
+    """Exactly one Message, then the stream closes (A2A 3.1.2)."""
     async with client_of(made_with(ReplyAs.MESSAGE), dialect) as client:
         ((sse_id, kind, message),) = await client.stream(text)
     assert (sse_id, kind) == ("", "message")
@@ -95,7 +95,7 @@ async def test_by_message_a_stream_is_one_message_whatever_came_before(text: str
 
 @pytest.mark.parametrize("prefix", ["", "/v1"])
 async def test_rest_has_the_message_in_the_same_words(prefix: str) -> None:
-    """R23: both versions of the HTTP binding wrap it."""
+    """Both versions of the HTTP binding wrap it."""
     parts_of = {("content" if prefix else "parts"): [{"text": "hi"}]}
     body = {"message": {"messageId": "m-1", "role": "ROLE_USER", "contextId": "c", **parts_of}}
     async with http(made_with(ReplyAs.AUTO).app()) as client:
@@ -109,8 +109,8 @@ async def test_rest_has_the_message_in_the_same_words(prefix: str) -> None:
     assert "taskId" not in sent["message"]
 
 
-async def test_by_message_nothing_that_was_made_is_kept_from_the_client() -> None:
-    """The artifacts' parts follow the answer's; the task's metadata stands where the answer's own says nothing."""
+async def test_message_mode_includes_artifacts_and_metadata() -> None:
+    """The artifacts' parts follow the answer's; the answer's own metadata overrides the task's."""
     async with client_of(made_with(ReplyAs.MESSAGE)) as client:
         _, message = await client.send("file note decorated")
         assert message["parts"][2:] == [{"raw": "AP8=", "mediaType": "image/png"}]
@@ -119,7 +119,7 @@ async def test_by_message_nothing_that_was_made_is_kept_from_the_client() -> Non
         assert message["metadata"] == {"mood": "good"}
 
 
-async def test_the_task_behind_a_message_is_listed_and_says_so() -> None:
+async def test_task_of_message_reply_is_listed() -> None:
     """Decision 0011."""
     made = made_with(ReplyAs.MESSAGE)
     async with client_of(made) as client:
@@ -132,13 +132,13 @@ async def test_the_task_behind_a_message_is_listed_and_says_so() -> None:
 
 
 async def test_by_message_returning_immediately_has_no_effect() -> None:
-    """Spec 3.2.2."""
+    """A2A 3.2.2."""
     async with client_of(made_with(ReplyAs.MESSAGE)) as client:
         assert (await client.at_once("hi"))[0] == "message"
 
 
-async def test_by_auto_a_client_that_does_not_wait_gets_its_task() -> None:
-    """R21: what the answer will be is not known yet; the same request gets the same again."""
+async def test_auto_mode_returns_task_immediately() -> None:
+    """The answer is still unknown; a repeat gets the task again."""
     made = made_with(ReplyAs.AUTO)
     async with client_of(made) as client:
         first = await client.at_once("hi", contextId="c")
@@ -149,7 +149,7 @@ async def test_by_auto_a_client_that_does_not_wait_gets_its_task() -> None:
 
 
 async def test_a_conversation_goes_on_behind_its_messages() -> None:
-    """The thread of the context is the same whatever the client gets."""
+    """The context's history is the same in each mode."""
 
     def count(state: MessagesState) -> dict[str, Any]:
         return {"messages": [AIMessage(f"message {len(state['messages'])}")]}
@@ -177,7 +177,7 @@ async def test_a_conversation_goes_on_behind_its_messages() -> None:
     ],
 )
 async def test_what_does_not_simply_complete_is_a_task(text: str, state: str, reply: ReplyAs, dialect: str) -> None:
-    """R23, R32, R35: nothing else can say it; streamed as ever, from the first event to the last."""
+    """A Message cannot hold it; the stream has all events."""
     async with client_of(made_with(reply), dialect) as client:
         kind, task = await client.send(text, message_id="m-1")
         frames = await client.stream(text, message_id="m-2")
@@ -192,8 +192,8 @@ async def test_what_does_not_simply_complete_is_a_task(text: str, state: str, re
 
 
 @pytest.mark.parametrize("text", ["file", "note", "meanwhile", "patched", "replied meanwhile"])
-async def test_by_auto_what_is_more_than_an_answer_is_a_task(text: str) -> None:
-    """R23: artifacts, metadata, messages on the way."""
+async def test_auto_mode_returns_task_for_other_events(text: str) -> None:
+    """Artifacts, metadata, earlier messages."""
     async with client_of(made_with(ReplyAs.AUTO)) as client:
         assert (await client.send(text, message_id="m-1"))[0] == "task"
         frames = await client.stream(text, message_id="m-2")
@@ -203,15 +203,15 @@ async def test_by_auto_what_is_more_than_an_answer_is_a_task(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["hi", "replied", "types", "replied types"])
-async def test_by_auto_an_answer_that_is_said_on_the_way_is_one_message(text: str) -> None:
-    """`thread.reply`, S2's way to answer, records the reply before the turn ends: it is the same message."""
+async def test_auto_mode_returns_message_for_early_reply(text: str) -> None:
+    """`thread.reply` records the reply before the end of the turn: it is the same message."""
     async with client_of(made_with(ReplyAs.AUTO)) as client:
         assert (await client.send(text, message_id="m-1"))[0] == "message"
         assert [kind for _, kind, _ in await client.stream(text, message_id="m-2")] == ["message"]
 
 
-async def test_by_auto_what_is_streamed_is_a_task_from_its_first_event() -> None:
-    """R22, R61: nothing of it is lost, and each has its id; who asks again gets a task too."""
+async def test_auto_mode_streams_task_for_chunks() -> None:
+    """Each chunk has its id; a repeat gets a task too."""
     made = made_with(ReplyAs.AUTO)
     async with client_of(made) as client:
         frames = await client.stream("chunks", contextId="c")
@@ -224,8 +224,8 @@ async def test_by_auto_what_is_streamed_is_a_task_from_its_first_event() -> None
 
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
-async def test_whoever_answers_a_task_s_question_gets_the_task(reply: ReplyAs) -> None:
-    """The client knows the task, and has to see it complete; with its id or without, and when it asks again."""
+async def test_answer_to_interrupt_gets_the_task(reply: ReplyAs) -> None:
+    """The client knows the task and has to see it complete: with or without its id, also for a repeat."""
     for naming in (True, False):
         made = made_with(reply)
         async with client_of(made) as client:
@@ -243,8 +243,8 @@ async def test_whoever_answers_a_task_s_question_gets_the_task(reply: ReplyAs) -
 
 
 @pytest.mark.parametrize("naming", [True, False])
-async def test_by_message_an_answer_to_a_question_may_return_immediately(naming: bool) -> None:
-    """R21: its answer is the task."""
+async def test_message_mode_answer_may_return_immediately(naming: bool) -> None:
+    """Its response is the task."""
     made = made_with(ReplyAs.MESSAGE)
     call = caller()
     asking = await made.service.send(call, request("asks"))
@@ -254,12 +254,12 @@ async def test_by_message_an_answer_to_a_question_may_return_immediately(naming:
     assert task.status.state == TaskState.TASK_STATE_WORKING
     made.agent.go.set()
     await made.work_queue.quiet()
-    await until(lambda: not call.work)
+    await until(lambda: not call.background)
     assert (await made.service.get(call, task.id)).status.state == TaskState.TASK_STATE_COMPLETED
 
 
-async def test_a_task_is_what_it_always_was_unless_the_agent_says_otherwise() -> None:
-    """R32, R35: `reply: task` is the default."""
+async def test_task_mode_is_the_default() -> None:
+    """`reply: task` is the default."""
     async with client_of(parts(Teller())) as client:
         kind, task = await client.send("hi")
         frames = await client.stream("hi", message_id="m-2")
@@ -271,7 +271,7 @@ async def test_a_task_is_what_it_always_was_unless_the_agent_says_otherwise() ->
     ]
 
 
-# ── What takes its time ───────────────────────────────────────────────────────────────────────────────────────────────
+# ── Slow answers ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def until(condition: Any) -> None:
@@ -283,8 +283,8 @@ async def until(condition: Any) -> None:
 
 
 @pytest.mark.parametrize("text", ["slow", "replied slow", "types slow"])
-async def test_by_auto_a_stream_that_takes_long_tells_of_the_task(text: str) -> None:
-    """Nothing is said for a second, then all that has happened, then the rest as it comes; asked again: the task."""
+async def test_auto_mode_slow_stream_has_task(text: str) -> None:
+    """Empty for a second, then all events so far, then the later ones; a repeat gets the task."""
     clock, agent = ManualClock(), Teller()
     made = parts(agent, MemoryTaskStore(clock), clock, reply=ReplyAs.AUTO)
     stream = made.service.stream(caller(), request(text))
@@ -295,16 +295,16 @@ async def test_by_auto_a_stream_that_takes_long_tells_of_the_task(text: str) -> 
     assert not first.done()
     clock.move(QUICK_SECONDS)
     batch = await first
-    assert isinstance(batch[0].what, Task)
+    assert isinstance(batch[0].payload, Task)
     assert [spoken.id for spoken in batch if spoken.id][:2] == ["1", "2"]
     agent.go.set()
     rest = [spoken async for batch in stream for spoken in batch]
-    assert isinstance(rest[-1].what, TaskStatusUpdateEvent)
-    assert rest[-1].what.status.state == TaskState.TASK_STATE_COMPLETED
+    assert isinstance(rest[-1].payload, TaskStatusUpdateEvent)
+    assert rest[-1].payload.status.state == TaskState.TASK_STATE_COMPLETED
     assert isinstance(await made.service.send(caller(), request(text)), Task)
 
 
-async def test_by_auto_a_send_that_takes_long_returns_the_task() -> None:
+async def test_auto_mode_slow_send_returns_task() -> None:
     clock, agent = ManualClock(), Teller()
     made = parts(agent, MemoryTaskStore(clock), clock, reply=ReplyAs.AUTO)
     sending = asyncio.create_task(made.service.send(caller(), request("slow")))
@@ -314,8 +314,8 @@ async def test_by_auto_a_send_that_takes_long_returns_the_task() -> None:
     assert isinstance(await sending, Task)
 
 
-async def test_by_message_a_send_that_takes_longer_than_it_waits_returns_the_task_then_the_message() -> None:
-    """R20: `blocking_wait`; the same message sent again gets the answer."""
+async def test_message_mode_returns_task_after_blocking_wait() -> None:
+    """After `blocking_wait`; a repeat gets the answer."""
     clock, agent = ManualClock(), Teller()
     made = parts(agent, MemoryTaskStore(clock), clock, reply=ReplyAs.MESSAGE, blocking_wait=10)
     call = caller()
@@ -326,17 +326,17 @@ async def test_by_message_a_send_that_takes_longer_than_it_waits_returns_the_tas
     assert isinstance(task, Task)
     assert task.status.state == TaskState.TASK_STATE_WORKING
     agent.go.set()
-    await until(lambda: not call.work)
+    await until(lambda: not call.background)
     message = await made.service.send(caller(), request("slow"))
     assert isinstance(message, Message)
     assert message.parts[0].text == "answer to slow"
 
 
-async def test_by_message_a_stream_that_its_process_cannot_end_tells_of_the_task() -> None:
-    """The client can come back to the task; the one Message it would have got is not lost."""
+async def test_message_mode_streams_task_at_deadline() -> None:
+    """The client can resume the task; a repeat gets the Message."""
     clock, agent = ManualClock(), Teller()
     made = parts(agent, MemoryTaskStore(clock), clock, reply=ReplyAs.MESSAGE)
-    ends_soon = Call("owner", "test", time_up=TimeUp(clock.now() + timedelta(seconds=100)))
+    ends_soon = CallContext("owner", "test", deadline=Deadline(clock.now() + timedelta(seconds=100)))
     listening = asyncio.create_task(heard(made, "slow", call=ends_soon))
     await agent.began.wait()
     for _ in range(100):
@@ -344,22 +344,22 @@ async def test_by_message_a_stream_that_its_process_cannot_end_tells_of_the_task
         await asyncio.sleep(0.001)
     spoken = await listening
     assert [each.id for each in spoken] == ["1", "2"]
-    assert isinstance(spoken[0].what, Task)
+    assert isinstance(spoken[0].payload, Task)
     agent.go.set()
     await made.work_queue.quiet()
     assert kinds(await heard(made, "slow")) == ["Message"]
 
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
-async def test_a_turn_that_waits_behind_another_is_answered_alike(reply: ReplyAs) -> None:
-    """By `auto` the time that it waits counts."""
+async def test_queued_turn_replies_in_same_mode(reply: ReplyAs) -> None:
+    """By `auto` the time in the queue counts."""
     clock, agent = ManualClock(), Teller()
     made = parts(agent, MemoryTaskStore(clock), clock, reply=reply)
     first = asyncio.create_task(made.service.send(caller(), request("slow")))
     await agent.began.wait()
     second = asyncio.create_task(heard(made, "hi", message_id="m-2"))
     await asyncio.sleep(0.01)
-    clock.move(QUICK_SECONDS + SETTLED_SECONDS)
+    clock.move(QUICK_SECONDS + READ_SECONDS)
     await asyncio.sleep(0.01)
     agent.go.set()
     await first
@@ -373,8 +373,8 @@ async def test_a_turn_that_waits_behind_another_is_answered_alike(reply: ReplyAs
         assert names == ["Task", "TaskStatusUpdateEvent", "TaskStatusUpdateEvent"]
 
 
-async def test_by_auto_an_answer_that_is_being_recorded_is_waited_for() -> None:
-    """Whoever asks again gets the Message: so does this client, however long the store takes, and a reader of the log."""
+async def test_auto_mode_waits_for_recording_answer() -> None:
+    """A repeat gets the Message, and so does this client, however slow the store is; so does a reader of the log."""
     clock = ManualClock()
     recording, go = asyncio.Event(), asyncio.Event()
 
@@ -391,7 +391,7 @@ async def test_by_auto_an_answer_that_is_being_recorded_is_waited_for() -> None:
     await recording.wait()
     elsewhere = asyncio.create_task(heard(other, "hi"))
     await asyncio.sleep(0.01)
-    clock.move(QUICK_SECONDS + SETTLED_SECONDS / 2)
+    clock.move(QUICK_SECONDS + READ_SECONDS / 2)
     await asyncio.sleep(0.01)
     go.set()
     await asyncio.sleep(0.01)
@@ -402,8 +402,8 @@ async def test_by_auto_an_answer_that_is_being_recorded_is_waited_for() -> None:
     assert isinstance(await made.service.send(caller(), request("hi")), Message)
 
 
-async def test_by_message_a_stream_is_open_before_there_is_anything_to_say() -> None:
-    """R25: its head leaves at once, and a comment with it, so that no front takes it for dead; then the one frame."""
+async def test_message_mode_stream_opens_before_answer() -> None:
+    """The response's head and a comment leave at once, so that no entry point closes it; then one frame."""
     agent = Teller()
     app = made_with(ReplyAs.MESSAGE, agent).app()
     said: list[Any] = []
@@ -431,12 +431,12 @@ async def test_by_message_a_stream_is_open_before_there_is_anything_to_say() -> 
     assert [body.count(b"data: ") for body in bodies] == [1, 0]
 
 
-# ── Asked again ───────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Repeats ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
-async def test_a_repeat_gets_the_same_message_from_another_process_too(reply: ReplyAs) -> None:
-    """R52, D17: by what is recorded; nothing runs again."""
+async def test_repeat_gets_same_message_in_another_process(reply: ReplyAs) -> None:
+    """From the records; no turn runs."""
     clock = ManualClock()
     store = MemoryTaskStore(clock)
     made = parts(Teller(), store, clock, reply=reply)
@@ -445,12 +445,12 @@ async def test_a_repeat_gets_the_same_message_from_another_process_too(reply: Re
     other = another_process(made, store, clock, reply)
     assert await other.service.send(caller(), request("hi")) == first
     clock.move(60)
-    assert [spoken.what for spoken in await heard(other, "hi")] == [first]
+    assert [spoken.payload for spoken in await heard(other, "hi")] == [first]
     assert not other.agent.runs
 
 
-async def test_by_auto_a_repeat_of_what_was_a_task_gets_the_task_though_it_was_quick() -> None:
-    """The stream had told of the task already: it was streamed."""
+async def test_auto_mode_repeat_gets_task_again() -> None:
+    """The stream has already streamed the task."""
     clock = ManualClock()
     store = MemoryTaskStore(clock)
     made = parts(Teller(), store, clock, reply=ReplyAs.AUTO)
@@ -461,8 +461,8 @@ async def test_by_auto_a_repeat_of_what_was_a_task_gets_the_task_though_it_was_q
 
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
-async def test_a_repeat_while_the_first_is_answered_waits_for_the_same_message(reply: ReplyAs) -> None:
-    """D17; by `auto` as long as the answer may be one."""
+async def test_concurrent_repeat_waits_for_same_message(reply: ReplyAs) -> None:
+    """By `auto` as long as a Message is possible."""
     clock, agent = ManualClock(), Teller()
     store = MemoryTaskStore(clock)
     made = parts(agent, store, clock, reply=reply)
@@ -476,16 +476,16 @@ async def test_a_repeat_while_the_first_is_answered_waits_for_the_same_message(r
     while not again.done():
         clock.move(0.1)
         await asyncio.sleep(0.001)
-    assert [spoken.what for spoken in again.result()] == [message]
+    assert [spoken.payload for spoken in again.result()] == [message]
 
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
-async def test_a_message_is_given_by_whoever_ends_a_turn_whose_process_died(reply: ReplyAs) -> None:
+async def test_next_holder_gives_the_message(reply: ReplyAs) -> None:
     """By `message` a Message; by `auto` a task, since it took long."""
     clock = ManualClock()
     store = MemoryTaskStore(clock)
     dies, agent = parts(Teller(), store, clock, reply=reply), Teller()
-    first = asyncio.create_task(heard(dies, "slow", call=Call("owner", "test")))
+    first = asyncio.create_task(heard(dies, "slow", call=CallContext("owner", "test")))
     await until(dies.agent.began.is_set)
     first.cancel()
     dies.work_queue.close()
@@ -500,8 +500,8 @@ async def test_a_message_is_given_by_whoever_ends_a_turn_whose_process_died(repl
     assert agent.runs["slow"] == 1
 
 
-async def test_by_message_a_message_to_the_task_at_work_makes_it_a_task() -> None:
-    """Whoever knows the task, since it is listed, may add to it: then there is more than one answer."""
+async def test_message_mode_follow_up_makes_it_task() -> None:
+    """A caller that lists the task may add a message to it: then there are two answers."""
     clock, agent = ManualClock(), Teller()
     store = MemoryTaskStore(clock)
     made = parts(agent, store, clock, reply=ReplyAs.MESSAGE, task_list=MemoryTaskList(store))
@@ -524,9 +524,9 @@ async def test_by_message_a_message_to_the_task_at_work_makes_it_a_task() -> Non
 # ── From aion.yaml ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_each_agent_of_a_file_has_its_own_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """R23, D22: the documentation's own lines, and an agent that says nothing."""
-    # The agent is loaded at its first turn, which takes as long as this machine likes.
+async def test_each_agent_has_its_own_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example of the documentation, and an agent without the setting."""
+    # The agent is loaded at its first turn; its duration depends on this machine.
     monkeypatch.setattr(replies, "QUICK_SECONDS", 60.0)
     (tmp_path / "agent.py").write_text(AGENT)
     (example,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "replies.md").read_text(), re.DOTALL)
@@ -557,7 +557,7 @@ graph.add_edge(START, "say")
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
 async def test_pending_input_takes_message_reply_back(reply: ReplyAs, clock: ManualClock) -> None:
-    """A message waits for the task, which goes on: a reader must not wait for a Message that never comes."""
+    """A message waits for the task, and the task continues: readers must not wait for a Message."""
     chat = Conversation(MemoryTaskStore(clock), clock)
     begun = await chat.starts()
     log = await chat.store.log(begun.head.key)
@@ -565,8 +565,8 @@ async def test_pending_input_takes_message_reply_back(reply: ReplyAs, clock: Man
     run = EventBroadcast(log.events)
     turn = TurnExecution(begun, run, chat.store, clock, None, reply=reply)
     await chat.queues("t-m-1", "m-2")
-    await turn.end(Reply(says("answer")), go_on=False)
-    assert not run.ends_as_message
+    await turn.end(Reply(says("answer")), run_next=False)
+    assert not run.replies_with_message
     event = run.log[-1].event
     assert isinstance(event, TaskStatusUpdateEvent)
     assert event.status.state == TaskState.TASK_STATE_WORKING

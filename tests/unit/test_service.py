@@ -1,4 +1,4 @@
-"""What the service promises its callers beyond the happy way."""
+"""Promises of the service under timeouts, foreign callers and lost leases."""
 
 import asyncio
 import json
@@ -13,22 +13,22 @@ from aion_core.ports.table import Change, Update
 from aion_core.protocol.types import Message, Part, Role, SendMessageRequest, TaskState, TaskStatusUpdateEvent
 from aion_core.stores.keys import context_key
 from aion_core.tasks import lifecycle, subscription
-from aion_core.tasks.call import Call
-from aion_core.tasks.shared_reads import SharedReads
+from aion_core.tasks.call import CallContext
+from aion_core.tasks.subscription import SharedReads
 from tests.support.clock import ManualClock
 from tests.support.service import http, parts, send
 from tests.support.stores import MemoryTaskStore
 
 
 class LeaseHeld:
-    """Speaks a word, waits to be let go, and answers."""
+    """Streams a chunk, waits for `go`, and answers."""
 
     def __init__(self) -> None:
         self.go = asyncio.Event()
         self.spoke = asyncio.Event()
 
     def load(self) -> None:
-        """Nothing to import."""
+        """Import nothing."""
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         yield Chunk("word", "call")
@@ -42,25 +42,25 @@ def request(**configuration: Any) -> SendMessageRequest:
     return SendMessageRequest(message=message, configuration=configuration)
 
 
-async def test_a_send_that_does_not_wait_answers_working_and_runs_on() -> None:
-    """R21, D12."""
+async def test_return_immediately_returns_working_task() -> None:
+    """The turn continues after the response."""
     agent = LeaseHeld()
     made = parts(agent)
     service = made.service
-    call = Call("owner", "test")
+    call = CallContext("owner", "test")
     task = await service.send(call, request(return_immediately=True))
     assert task.status.state == TaskState.TASK_STATE_WORKING
-    assert not call.work, "another function runs it"
+    assert not call.background, "another function runs it"
     agent.go.set()
     await made.work_queue.quiet()
     assert (await service.get(call, task.id)).status.state == TaskState.TASK_STATE_COMPLETED
 
 
-async def test_a_send_that_waits_long_enough_answers_with_the_task_as_it_stands() -> None:
-    """R20: `blocking_wait`."""
+async def test_blocking_send_returns_current_task_after_wait() -> None:
+    """After `blocking_wait`."""
     agent, clock = LeaseHeld(), ManualClock()
     service = parts(agent, clock=clock).service
-    call = Call("owner", "test")
+    call = CallContext("owner", "test")
     sending = asyncio.create_task(service.send(call, request()))
     await agent.spoke.wait()
     clock.move(239)
@@ -69,28 +69,28 @@ async def test_a_send_that_waits_long_enough_answers_with_the_task_as_it_stands(
     clock.move(2)
     assert (await sending).status.state == TaskState.TASK_STATE_WORKING
     agent.go.set()
-    await asyncio.wait(call.work)
+    await asyncio.wait(call.background)
 
 
-async def test_a_task_is_known_to_its_owner_and_its_agent_only() -> None:
+async def test_task_requires_its_owner_and_agent() -> None:
     agent = LeaseHeld()
     agent.go.set()
     service = parts(agent).service
-    task = await service.send(Call("owner", "test"), request())
-    for stranger in (Call("other", "test"), Call("owner", "another")):
+    task = await service.send(CallContext("owner", "test"), request())
+    for stranger in (CallContext("other", "test"), CallContext("owner", "another")):
         with pytest.raises(TaskNotFound):
             await service.get(stranger, task.id)
         with pytest.raises(TaskNotFound):
             _ = [batch async for batch in service.subscribe(stranger, task.id)]
 
 
-async def test_an_answer_is_the_logs_where_another_holder_has_ended_the_turn() -> None:
-    """The first holder is slow, loses its lease, and its caller is told how the task really ended."""
+async def test_send_returns_end_of_another_holder() -> None:
+    """The first holder is slow and loses its lease; its caller receives the recorded end of the task."""
     clock = ManualClock()
     store = MemoryTaskStore(clock, lease_seconds=30)
     agent = LeaseHeld()
     service = parts(agent, store, clock, lease_seconds=0.03).service
-    call = Call("owner", "test")
+    call = CallContext("owner", "test")
     sending = asyncio.create_task(service.send(call, request()))
     await agent.spoke.wait()
     (key,) = store.task_keys()
@@ -113,11 +113,11 @@ async def test_an_answer_is_the_logs_where_another_holder_has_ended_the_turn() -
     assert task.status.message.parts[0].text == "by the heir"
 
 
-async def test_a_reader_of_a_task_that_says_nothing_is_let_go() -> None:
+async def test_stream_of_idle_task_ends() -> None:
     clock = ManualClock()
     store = MemoryTaskStore(clock)
     service = parts(LeaseHeld(), store, clock).service
-    call = Call("owner", "test")
+    call = CallContext("owner", "test")
     task = await service.send(call, request(return_immediately=True))
 
     async def read() -> None:
@@ -132,12 +132,12 @@ async def test_a_reader_of_a_task_that_says_nothing_is_let_go() -> None:
         if reading.done():
             break
     assert reading.done()
-    for work in call.work:
+    for work in call.background:
         work.cancel()
 
 
 async def test_what_is_not_offered_is_refused() -> None:
-    """R3, R95: streaming that the card does not offer, a webhook that nobody would call."""
+    """Streaming without the card's capability, and a webhook without push notifications."""
     made = parts(LeaseHeld())
     made.streaming = False
     async with http(made.app()) as client:
@@ -152,7 +152,7 @@ async def test_what_is_not_offered_is_refused() -> None:
     "part",
     ['{"data": {"x": 1e999}}', '{"text": "x", "metadata": {"x": -1e999}}', '{"raw": "!!!"}', '{"raw": "A"}'],
 )
-async def test_what_could_not_be_told_again_is_not_taken(part: str) -> None:
+async def test_message_without_json_form_is_refused(part: str) -> None:
     body = json.dumps(send()).replace('{"text": "hi"}', part)
     async with http(parts(LeaseHeld()).app()) as client:
         answer = await client.post("/", content=body, headers={"Content-Type": "application/json"})

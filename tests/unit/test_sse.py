@@ -18,7 +18,7 @@ from aion_core.clock import SystemClock
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import Chunk, Emission, Log, Reply, TaskKey, TurnRequest
 from aion_core.protocol.types import Message, Part
-from aion_core.web.middleware import RestsBeforeItReturns
+from aion_core.web.middleware import AwaitBackgroundTurnsMiddleware
 from aion_core.web.request_context import CallContextBuilder
 from aion_core.web.request_handler import AionRequestHandler
 from aion_core.web.sse import Frames, jsonrpc_v1
@@ -58,7 +58,7 @@ def the_sdks_app(made: Parts) -> Any:
     async def rpc(request: Request) -> Any:
         return await dispatcher.handle_requests(request)
 
-    return RestsBeforeItReturns(Starlette(routes=[Route("/", rpc, methods=["POST"])]))
+    return AwaitBackgroundTurnsMiddleware(Starlette(routes=[Route("/", rpc, methods=["POST"])]))
 
 
 def frames(answer: httpx.Response) -> list[dict[str, str]]:

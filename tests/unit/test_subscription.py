@@ -1,4 +1,4 @@
-"""What a reader at a cursor hears of a log: every event once, and text never doubled."""
+"""Reader of a log: each event once, no repeated text."""
 
 from typing import Any
 
@@ -25,31 +25,31 @@ def ids(heard: list[StreamItem]) -> list[str]:
     return [spoken.id for spoken in heard]
 
 
-def test_chunks_are_heard_after_the_event_that_they_follow() -> None:
+def test_chunks_follow_their_event() -> None:
     heard, after = merge([event(1), event(2), event(3)], [batch(2, 1, 0, "a", "b"), batch(3, 1, 0, "c")], Cursor())
     assert ids(heard) == ["1", "2", "2.1.0", "2.1.1", "3", "3.1.0"]
     assert after == Cursor(3, 1, 1)
 
 
-def test_chunks_of_an_event_not_yet_read_are_left_for_the_next_time() -> None:
+def test_chunks_wait_for_their_unread_event() -> None:
     heard, after = merge([event(1)], [batch(1, 1, 0, "a"), batch(2, 1, 0, "b")], Cursor())
     assert ids(heard) == ["1", "1.1.0"]
     heard, after = merge([event(2)], [batch(2, 1, 0, "b")], after)
     assert ids(heard) == ["2", "2.1.0"]
 
 
-def test_the_rest_of_a_batch_is_heard_by_who_has_heard_its_beginning() -> None:
+def test_reader_receives_rest_of_started_batch() -> None:
     heard, after = merge([], [batch(2, 1, 0, "a", "b", "c")], Cursor(2, 1, 2))
-    assert [spoken.what for spoken in heard] == [Delta("c", append=True)]
+    assert [spoken.payload for spoken in heard] == [Delta("c", append=True)]
     assert after == Cursor(2, 1, 3)
 
 
-def test_a_new_fence_is_heard_from_its_first_chunk_and_the_old_one_no_more() -> None:
+def test_new_fence_replaces_chunks_of_old_fence() -> None:
     batches = [batch(2, 1, 0, "old"), batch(2, 1, 1, "older still"), batch(2, 2, 0, "new"), batch(2, 2, 1, "er")]
     heard, after = merge([], batches, Cursor(2, 1, 1))
     assert ids(heard) == ["2.2.0", "2.2.1"]
-    assert isinstance(heard[0].what, Delta)
-    assert not heard[0].what.append
+    assert isinstance(heard[0].payload, Delta)
+    assert not heard[0].payload.append
     heard, after = merge([], [batch(2, 1, 2, "too late")], after)
     assert heard == []
     assert after == Cursor(2, 2, 2)
@@ -59,10 +59,8 @@ LOG = st.lists(st.lists(st.text(max_size=3), max_size=6), min_size=1, max_size=5
 
 
 @given(log=LOG, cuts=st.lists(st.integers(0, 30), max_size=8), data=st.data())
-def test_however_a_log_is_read_everything_is_heard_once_and_in_order(
-    log: list[list[str]], cuts: list[int], data: Any
-) -> None:
-    """A growing log, read at any moments, with batches cut anywhere."""
+def test_reader_receives_each_item_once_in_order(log: list[list[str]], cuts: list[int], data: Any) -> None:
+    """A growing log, read at any times, with batches split anywhere."""
     whole: list[tuple[Numbered | None, DeltaBatch | None]] = []
     expected: list[str] = []
     for generation, texts in enumerate(log, start=1):

@@ -17,7 +17,7 @@ from aion_core.agents.adk.parts import data_part
 from aion_core.agents.inbound import InvalidResumeInput, ids_of
 from aion_core.ports import InputRequired, TurnRequest
 from aion_core.protocol.types import Message, Part, Role, TaskState
-from aion_core.tasks.resume_input import INTERRUPT_ID, INTERRUPTS, answer_value, named_id
+from aion_core.tasks.resume_input import INTERRUPT_ID, INTERRUPTS, interrupt_id_of, resume_value
 
 CREDENTIAL = "adk_request_credential"
 ABORTED = "INVOCATION_ABORTED"
@@ -83,11 +83,11 @@ def answer(asked: TurnRequest, asking: Message, questions: Sequence[Question]) -
     that was asked. Raises Unfit where the question does not take such an answer.
     """
     was_asked = ids_of(asking)
-    named = named_id(asked.message) or (was_asked[0] if len(was_asked) == 1 else "")
+    named = interrupt_id_of(asked.message) or (was_asked[0] if len(was_asked) == 1 else "")
     found = next((each for each in questions if each.id == named), None)
     if found is None:
         return None
-    response = _response(found.call, answer_value(asked.message))
+    response = _response(found.call, resume_value(asked.message))
     given = genai.FunctionResponse(id=found.id, name=found.call.name, response=response)
     return genai.Content(role="user", parts=[genai.Part(function_response=given)])
 

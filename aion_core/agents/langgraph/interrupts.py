@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from aion_core.agents.inbound import PAUSED, InvalidResumeInput, ids_of
 from aion_core.ports import InputRequired, TurnRequest
 from aion_core.protocol.types import Message, Part, Role
-from aion_core.tasks.resume_input import INTERRUPT_ID, INTERRUPTS, answer_value, named_id
+from aion_core.tasks.resume_input import INTERRUPT_ID, INTERRUPTS, interrupt_id_of, resume_value
 
 # ── Approvals of tool calls ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -162,11 +162,11 @@ def resumption(asked: TurnRequest, question: Message, pending: Sequence[Interrup
     Raises Unfit where the question does not take such an answer.
     """
     was_asked = ids_of(question)
-    named = named_id(asked.message) or (was_asked[0] if len(was_asked) == 1 else "")
+    named = interrupt_id_of(asked.message) or (was_asked[0] if len(was_asked) == 1 else "")
     interrupt = next((each for each in pending if each.id == named), None)
     if interrupt is None:
         return None
-    answer, review = answer_value(asked.message), review_of(interrupt)
+    answer, review = resume_value(asked.message), review_of(interrupt)
     return Command(resume={named: review.decided(answer) if review is not None else answer})
 
 

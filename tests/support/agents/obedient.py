@@ -19,7 +19,7 @@ class Obedient:
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         text = asked.message.parts[0].text if asked.message.parts else ""
-        if text == "ask" and asked.turn.asked == 1:
+        if text == "ask" and asked.turn.message_generation == 1:
             yield InputRequired(
                 Message(message_id=f"question-{asked.message.message_id}", parts=[Part(text="really?")])
             )

@@ -71,7 +71,7 @@ class Asking:
         """Nothing to import."""
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
-        if asked.turn.asked == 1:
+        if asked.turn.message_generation == 1:
             yield InputRequired(says("really?"))
         else:
             yield Reply(says(f"{asked.message.parts[0].text} it is"))

@@ -56,7 +56,7 @@ class Teller:
                 case "decorated":
                     answer.metadata.update({"mood": "better"})
                     answer.parts.append(Part(raw=b"\1", media_type="image/gif", filename="b.gif"))
-                case "asks" if asked.turn.asked == 1:
+                case "asks" if asked.turn.message_generation == 1:
                     yield InputRequired(Message(message_id=f"q-{text}", parts=[Part(text="which?")]))
                     return
                 case "fails":

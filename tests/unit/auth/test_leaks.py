@@ -213,7 +213,7 @@ async def test_what_a_client_sends_is_in_no_log_and_no_queue(
     logged.truncate(0)
     worker, delivery, soon = build_worker(), build_push(), datetime.now(UTC) + timedelta(seconds=60)
     for body in woken:
-        await worker.answer(wake_up_of(json.loads(body)["Body"]), until=soon)
+        await worker.handle(wake_up_of(json.loads(body)["Body"]), until=soon)
     for body in sorted({json.loads(body)["Body"] for body in told}):
         await delivery.deliver(push_wake_up_of(body), until=soon)
     said = logged.getvalue()

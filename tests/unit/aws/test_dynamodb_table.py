@@ -9,7 +9,7 @@ import pytest
 from aion_core.aws.client import AwsClient
 from aion_core.aws.dynamodb_table import DynamoDBTable
 from aion_core.local.stack import client_of
-from aion_core.ports.table import Change, Check, Delete, Exists, Key, Put, Update, Write
+from aion_core.ports.table import Change, ConditionCheck, Delete, Exists, Key, Put, Update, Write
 from tests.support.answers import answers
 
 KEY = Key("p", "s")
@@ -48,7 +48,7 @@ async def test_transaction_of_one_write_is_single_request(
 
 @pytest.mark.parametrize(
     ("writes", "token"),
-    [([Put(KEY, {})], "t"), ([Check(KEY, Exists())], ""), ([Put(KEY, {}), Delete(Key("p", "other"))], "")],
+    [([Put(KEY, {})], "t"), ([ConditionCheck(KEY, Exists())], ""), ([Put(KEY, {}), Delete(Key("p", "other"))], "")],
     ids=["token", "check", "two writes"],
 )
 async def test_other_transactions_stay_transactions(

@@ -16,8 +16,8 @@ from aion_core.ports.table import (
     AtMost,
     Both,
     Change,
-    Check,
     Condition,
+    ConditionCheck,
     Delete,
     Either,
     Equals,
@@ -199,7 +199,7 @@ def test_delete_and_check_have_conditions() -> None:
         "ExpressionAttributeNames": {"#0": "pk"},
     }
     assert write_parameters("T", Delete(KEY, Exists())) == ("Delete", conditional)
-    assert write_parameters("T", Check(KEY, Exists())) == ("ConditionCheck", conditional)
+    assert write_parameters("T", ConditionCheck(KEY, Exists())) == ("ConditionCheck", conditional)
 
 
 def _values(parameters: Mapping[str, Any]) -> tuple[Any, ...]:

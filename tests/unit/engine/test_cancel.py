@@ -1,4 +1,4 @@
-"""A task is canceled from wherever it is asked, whatever it is at, and nothing follows."""
+"""Cancellation of tasks in each state."""
 
 import asyncio
 from typing import Any
@@ -9,7 +9,7 @@ from aion_core.clock import SystemClock
 from aion_core.errors import TaskNotCancelable, TaskNotFound
 from aion_core.ports import TaskKey
 from aion_core.protocol.types import Task, TaskState
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from tests.support.agents.scripted import Asking, LeaseHeld, Stubborn
 from tests.support.requests import request
 from tests.support.service import http, parts, send
@@ -20,17 +20,17 @@ COMPLETED = TaskState.TASK_STATE_COMPLETED
 
 
 async def task_id_of(store: Any) -> str:
-    """The one task of the store."""
+    """Return the only task of the store."""
     (key,) = store.task_keys()
     return str(key.task_id)
 
 
-async def test_a_running_task_is_canceled_and_its_agent_stops() -> None:
+async def test_cancel_of_running_task_stops_agent() -> None:
     agent = LeaseHeld()
     made = parts(agent, lease_seconds=3)
-    sending = asyncio.create_task(made.service.send(Call("owner", "test"), request()))
+    sending = asyncio.create_task(made.service.send(CallContext("owner", "test"), request()))
     await agent.spoke.wait()
-    elsewhere = Call("owner", "test")
+    elsewhere = CallContext("owner", "test")
     task = await made.service.cancel(elsewhere, await task_id_of(made.store))
     assert task.status.state == CANCELED
     assert task.status.message.parts[0].text == "Canceled."
@@ -41,24 +41,24 @@ async def test_a_running_task_is_canceled_and_its_agent_stops() -> None:
     assert await made.service.get(elsewhere, task.id) == task, "nothing follows"
 
 
-async def test_an_agent_that_does_not_stop_is_left_to_talk_to_itself() -> None:
+async def test_cancel_ignores_agent_that_keeps_running() -> None:
     agent = Stubborn()
     made = parts(agent, lease_seconds=3)
-    call = Call("owner", "test")
+    call = CallContext("owner", "test")
     sending = asyncio.create_task(made.service.send(call, request()))
     await agent.spoke.wait()
-    task = await made.service.cancel(Call("owner", "test"), await task_id_of(made.store))
+    task = await made.service.cancel(CallContext("owner", "test"), await task_id_of(made.store))
     assert (await asyncio.wait_for(sending, 15)).status.state == CANCELED
     agent.go.set()
     await asyncio.sleep(0.1)
     assert await made.service.get(call, task.id) == task
 
 
-async def test_a_task_that_waits_is_canceled_before_it_has_begun() -> None:
-    """D12: it was answered `working`, and never ran."""
+async def test_cancel_of_queued_task_prevents_its_turn() -> None:
+    """It was returned as working, and never ran."""
     agent = LeaseHeld()
     made = parts(agent)
-    call = Call("owner", "test")
+    call = CallContext("owner", "test")
     first = asyncio.create_task(made.service.send(call, request("one", message_id="m-1")))
     await agent.spoke.wait()
     waiting = await made.service.send(call, request("two", message_id="m-2", return_immediately=True))
@@ -70,9 +70,9 @@ async def test_a_task_that_waits_is_canceled_before_it_has_begun() -> None:
     assert agent.asked == ["one"]
 
 
-async def test_a_task_that_asks_is_canceled_and_the_next_message_starts_anew() -> None:
+async def test_message_after_cancel_of_interrupted_task_starts_task() -> None:
     made = parts(Asking())
-    call = Call("owner", "test")
+    call = CallContext("owner", "test")
     asking = await made.service.send(call, request("a"))
     assert asking.status.state == TaskState.TASK_STATE_INPUT_REQUIRED
     assert (await made.service.cancel(call, asking.id)).status.state == CANCELED
@@ -84,7 +84,7 @@ async def test_a_task_that_asks_is_canceled_and_the_next_message_starts_anew() -
 async def test_what_waits_behind_a_canceled_task_runs() -> None:
     agent = LeaseHeld()
     made = parts(agent, lease_seconds=3)
-    call = Call("owner", "test")
+    call = CallContext("owner", "test")
     first = asyncio.create_task(made.service.send(call, request("one")))
     await agent.spoke.wait()
     second = await made.service.send(call, request("two", message_id="m-2", return_immediately=True))
@@ -98,26 +98,26 @@ async def test_what_waits_behind_a_canceled_task_runs() -> None:
     assert (await made.service.get(call, second.id)).status.state == COMPLETED
 
 
-async def test_of_ten_cancels_one_wins_and_the_others_are_told() -> None:
+async def test_cancel_ten_times_succeeds_once() -> None:
     agent = LeaseHeld()
     made = parts(agent, lease_seconds=3)
-    sending = asyncio.create_task(made.service.send(Call("owner", "test"), request()))
+    sending = asyncio.create_task(made.service.send(CallContext("owner", "test"), request()))
     await agent.spoke.wait()
     task_id = await task_id_of(made.store)
     answers = await asyncio.gather(
-        *(made.service.cancel(Call("owner", "test"), task_id) for _ in range(10)), return_exceptions=True
+        *(made.service.cancel(CallContext("owner", "test"), task_id) for _ in range(10)), return_exceptions=True
     )
     assert sum(isinstance(answer, Task) for answer in answers) == 1
     assert sum(isinstance(answer, TaskNotCancelable) for answer in answers) == 9
     await sending
 
 
-async def test_a_task_is_canceled_by_its_owner_and_agent_only() -> None:
+async def test_cancel_requires_own_task_and_agent() -> None:
     agent = LeaseHeld()
     agent.go.set()
     made = parts(Asking())
-    task = await made.service.send(Call("owner", "test"), request())
-    for stranger in (Call("other", "test"), Call("owner", "another")):
+    task = await made.service.send(CallContext("owner", "test"), request())
+    for stranger in (CallContext("other", "test"), CallContext("owner", "another")):
         with pytest.raises(TaskNotFound):
             await made.service.cancel(stranger, task.id)
     head = await made.store.head(TaskKey("owner", task.id))
@@ -127,7 +127,7 @@ async def test_a_task_is_canceled_by_its_owner_and_agent_only() -> None:
 
 @pytest.mark.parametrize(("method", "get"), [("CancelTask", "GetTask"), ("tasks/cancel", "tasks/get")])
 async def test_both_dialects_cancel(method: str, get: str) -> None:
-    """R45: a task that has ended is not cancelable, -32002; one that there is not is not found, -32001."""
+    """A2A 3.1.5: TaskNotCancelable (-32002) for an ended task, TaskNotFound (-32001) for an unknown one."""
     clock = SystemClock()
     made = parts(Asking(), MemoryTaskStore(clock), clock)
     async with http(made.app()) as client:
@@ -145,18 +145,18 @@ async def test_both_dialects_cancel(method: str, get: str) -> None:
         assert (await client.post("/", json=body)).json()["error"]["code"] == -32001
 
 
-async def test_a_stream_of_a_canceled_task_ends_with_its_cancellation() -> None:
-    """R35: the last event of the stream is the terminal status."""
+async def test_stream_ends_with_cancellation() -> None:
+    """The last event of the stream is the terminal status."""
     agent = LeaseHeld()
     made = parts(agent, lease_seconds=3)
     heard: list[Any] = []
 
     async def listen() -> None:
-        async for batch in made.service.stream(Call("owner", "test"), request()):
-            heard.extend(spoken.what for spoken in batch)
+        async for batch in made.service.stream(CallContext("owner", "test"), request()):
+            heard.extend(spoken.payload for spoken in batch)
 
     listening = asyncio.create_task(listen())
     await agent.spoke.wait()
-    await made.service.cancel(Call("owner", "test"), await task_id_of(made.store))
+    await made.service.cancel(CallContext("owner", "test"), await task_id_of(made.store))
     await asyncio.wait_for(listening, 10)
     assert heard[-1].status.state == CANCELED

@@ -1,4 +1,4 @@
-"""A message whose context is at work is never lost: it waits, is refused, or takes the place of what runs."""
+"""Messages to a busy context: queued, refused, or replacing the running turn."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -10,7 +10,7 @@ from aion_core.clock import SystemClock
 from aion_core.errors import ContextBusy
 from aion_core.ports import Log, TaskKey, WhenBusy
 from aion_core.protocol.types import TaskState
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from tests.support.agents.scripted import Asking, LeaseHeld
 from tests.support.requests import request
 from tests.support.service import Parts, parts
@@ -19,18 +19,18 @@ from tests.support.stores import MemoryTaskStore
 COMPLETED, CANCELED = TaskState.TASK_STATE_COMPLETED, TaskState.TASK_STATE_CANCELED
 
 
-async def running(policy: WhenBusy) -> tuple[Parts, LeaseHeld, Call, "asyncio.Task[object]", str]:
-    """An agent at work on `one`, and the task of it."""
+async def running(policy: WhenBusy) -> tuple[Parts, LeaseHeld, CallContext, "asyncio.Task[object]", str]:
+    """Return an agent running on `one`, and its task."""
     agent = LeaseHeld()
     made = parts(agent, double_texting=policy, lease_seconds=3)
-    call = Call("owner", "test")
+    call = CallContext("owner", "test")
     sending = asyncio.create_task(made.service.send(call, request("one")))
     await agent.spoke.wait()
     (key,) = made.store.task_keys()  # type: ignore[attr-defined]
     return made, agent, call, sending, key.task_id
 
 
-async def test_it_waits_and_is_answered_in_a_task_of_its_own() -> None:
+async def test_queued_message_gets_its_own_task() -> None:
     made, agent, call, first, _ = await running(WhenBusy.ENQUEUE)
     second = asyncio.create_task(made.service.send(call, request("two", message_id="m-2")))
     await asyncio.sleep(0.05)
@@ -41,8 +41,8 @@ async def test_it_waits_and_is_answered_in_a_task_of_its_own() -> None:
     assert two.status.message.parts[0].text == "answer to two"
 
 
-async def test_a_message_to_the_task_at_work_is_answered_in_it() -> None:
-    """The task does not end before all that it was asked is answered."""
+async def test_message_to_running_task_is_answered_there() -> None:
+    """The task does not end before the answer to the second message."""
     made, agent, call, first, task_id = await running(WhenBusy.ENQUEUE)
     second = asyncio.create_task(made.service.send(call, request("two", message_id="m-2", task_id=task_id)))
     await asyncio.sleep(0.05)
@@ -59,8 +59,7 @@ async def test_a_message_to_the_task_at_work_is_answered_in_it() -> None:
     assert agent.asked == ["one", "two", "three"]
 
 
-async def test_a_repeat_of_a_message_that_waits_is_one_message() -> None:
-    """R52, D17."""
+async def test_repeat_of_queued_message_is_one_message() -> None:
     made, agent, call, first, task_id = await running(WhenBusy.ENQUEUE)
     again = request("two", message_id="m-2", task_id=task_id)
     repeats = [asyncio.create_task(made.service.send(call, again)) for _ in range(3)]
@@ -70,7 +69,7 @@ async def test_a_repeat_of_a_message_that_waits_is_one_message() -> None:
     assert agent.asked == ["one", "two"]
 
 
-async def test_it_is_refused_and_nothing_is_left_of_it() -> None:
+async def test_rejected_message_leaves_no_record() -> None:
     made, agent, call, first, task_id = await running(WhenBusy.REJECT)
     for refused in (request("two", message_id="m-2"), request("two", message_id="m-2", task_id=task_id)):
         with pytest.raises(ContextBusy):
@@ -81,7 +80,7 @@ async def test_it_is_refused_and_nothing_is_left_of_it() -> None:
     assert again.status.message.parts[0].text == "answer to two", "the same message is welcome afterwards"
 
 
-async def test_it_takes_the_place_of_the_task_that_runs() -> None:
+async def test_interrupting_message_cancels_running_task() -> None:
     made, agent, call, first, task_id = await running(WhenBusy.INTERRUPT)
     agent.spoke.clear()
     second = asyncio.create_task(made.service.send(call, request("two", message_id="m-2")))
@@ -92,7 +91,7 @@ async def test_it_takes_the_place_of_the_task_that_runs() -> None:
     assert (await made.service.get(call, task_id)).status.message.parts[0].text == "Canceled by a newer message."
 
 
-async def test_it_takes_the_place_of_the_turn_that_runs_in_the_same_task() -> None:
+async def test_interrupting_message_replaces_turn_of_same_task() -> None:
     made, agent, call, first, task_id = await running(WhenBusy.INTERRUPT)
     agent.spoke.clear()
     second = asyncio.create_task(made.service.send(call, request("two", message_id="m-2", task_id=task_id)))
@@ -109,11 +108,11 @@ async def test_it_takes_the_place_of_the_turn_that_runs_in_the_same_task() -> No
     assert agent.stopped == 1
 
 
-async def test_a_message_that_names_no_task_makes_its_own_where_the_question_was_just_answered() -> None:
-    """D17, section 3: it was about to be taken for an answer, and another message was faster."""
+async def test_late_answer_without_task_id_creates_task() -> None:
+    """Another message has answered the interrupt first."""
 
     class Slow(MemoryTaskStore):
-        """Lets the other answer in, between the look at the context and the follow-up."""
+        """Sends the other answer between the read of the context and the follow-up."""
 
         between: "Coroutine[Any, Any, object] | None" = None
 
@@ -125,9 +124,9 @@ async def test_a_message_that_names_no_task_makes_its_own_where_the_question_was
 
     store = Slow(SystemClock())
     made = parts(Asking(), store)
-    call = Call("owner", "test")
+    call = CallContext("owner", "test")
     asking = await made.service.send(call, request("a"))
-    store.between = made.service.send(Call("owner", "test"), request("yes", message_id="m-2", task_id=asking.id))
+    store.between = made.service.send(CallContext("owner", "test"), request("yes", message_id="m-2", task_id=asking.id))
     other = await made.service.send(call, request("another thing", message_id="m-3"))
     assert other.id != asking.id
     assert (await made.service.get(call, asking.id)).status.message.parts[0].text == "yes it is"

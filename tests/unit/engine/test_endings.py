@@ -1,4 +1,4 @@
-"""How a turn ends in this process when something stands in the way: who is woken, what is heard, what is recorded."""
+"""Ends of turns under failures and deadlines."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -34,8 +34,8 @@ from aion_core.ports import (
 from aion_core.protocol.types import Event, Message, Part, Role, Task, TaskState, TaskStatusUpdateEvent
 from aion_core.tasks import admission, lifecycle, subscription
 from aion_core.tasks.broadcast import EventBroadcast
-from aion_core.tasks.call import Call, TimeUp
-from aion_core.tasks.shared_reads import SharedReads
+from aion_core.tasks.call import CallContext, Deadline
+from aion_core.tasks.subscription import SharedReads
 from aion_core.tasks.sweep import Sweep
 from tests.support.agents.scripted import LeaseHeld, says
 from tests.support.clock import ManualClock
@@ -53,7 +53,7 @@ def free(agent: LeaseHeld) -> LeaseHeld:
 
 
 class Enqueued(MemoryWorkQueue):
-    """Bells that are noted, and answered as ever."""
+    """A work queue that records its messages."""
 
     def __init__(self, clock: Any) -> None:
         super().__init__(clock)
@@ -64,34 +64,36 @@ class Enqueued(MemoryWorkQueue):
         await super().enqueue(wake_up, delay=delay)
 
 
-async def test_a_turn_tells_its_own_end_though_the_answer_to_it_comes_late() -> None:
-    """Its heartbeat sees the lease gone before the turn knows that it has given it back itself."""
+async def test_turn_publishes_its_end_after_late_response() -> None:
+    """The heartbeat finds the lease released before the turn receives the response of its own release."""
 
     class Late(MemoryTaskStore):
         async def finish(
-            self, lease: Lease, head: Head, event: Event, *, go_on: bool = False, snapshot: Task | None = None
+            self, lease: Lease, head: Head, event: Event, *, run_next: bool = False, snapshot: Task | None = None
         ) -> TurnFinished:
-            ended = await super().finish(lease, head, event, go_on=go_on, snapshot=snapshot)
+            ended = await super().finish(lease, head, event, run_next=run_next, snapshot=snapshot)
             await asyncio.sleep(0.3)
             return ended
 
     clock = SystemClock()
     made = parts(free(LeaseHeld()), Late(clock), clock, lease_seconds=0.15)
-    call = Call("owner", "test")
+    call = CallContext("owner", "test")
     heard = [spoken async for batch in made.service.stream(call, request()) for spoken in batch]
     assert [spoken.id for spoken in heard][-1] == "3"
-    assert heard[-1].what.status.state == COMPLETED  # type: ignore[union-attr]
+    assert heard[-1].payload.status.state == COMPLETED  # type: ignore[union-attr]
 
 
-async def test_what_waits_is_woken_where_there_is_no_time_left_for_it() -> None:
+async def test_queued_turn_gets_wake_up_at_deadline() -> None:
     """No sweep runs here."""
     clock = ManualClock()
     agent = LeaseHeld()
     made = parts(agent, MemoryTaskStore(clock, lease_seconds=10_000), clock, lease_seconds=10_000)
-    ends_soon = Call("owner", "test", time_up=TimeUp(clock.now() + timedelta(seconds=50)))
+    ends_soon = CallContext("owner", "test", deadline=Deadline(clock.now() + timedelta(seconds=50)))
     first = asyncio.create_task(made.service.send(ends_soon, request("one")))
     await agent.spoke.wait()
-    second = await made.service.send(Call("owner", "test"), request("two", message_id="m-2", return_immediately=True))
+    second = await made.service.send(
+        CallContext("owner", "test"), request("two", message_id="m-2", return_immediately=True)
+    )
     await made.work_queue.quiet()
     assert agent.asked == ["one"]
     agent.go.set()
@@ -102,14 +104,14 @@ async def test_what_waits_is_woken_where_there_is_no_time_left_for_it() -> None:
 
 
 @pytest.mark.parametrize("how", ["behind it", "again"])
-async def test_a_turn_whose_holder_died_is_run_by_the_next_who_calls(how: str) -> None:
-    """No bell rings and no sweep runs here."""
+async def test_repeat_runs_turn_of_dead_holder(how: str) -> None:
+    """No wake-up message arrives and no sweep runs here."""
     clock = ManualClock()
     store = MemoryTaskStore(clock)
     agent = free(LeaseHeld())
     made = parts(agent, store, clock)
     made.work_queue.close()
-    call = Call("owner", "test")
+    call = CallContext("owner", "test")
     task = await made.service.send(call, request("one", return_immediately=True))
     await store.begin(CONTEXT, holder="dies")
     clock.move(31)
@@ -117,7 +119,7 @@ async def test_a_turn_whose_holder_died_is_run_by_the_next_who_calls(how: str) -
     answering = asyncio.create_task(made.service.send(call, next_one))
     async with asyncio.timeout(20):
         while not answering.done():
-            # A refused transaction is tried again after a moment of real time.
+            # The store repeats a refused transaction after a moment of real time.
             await asyncio.sleep(0.001)
             clock.move(0.1)
     assert (await answering).status.state == COMPLETED
@@ -126,13 +128,13 @@ async def test_a_turn_whose_holder_died_is_run_by_the_next_who_calls(how: str) -
 
 
 class Draining:
-    """Speaks, and stops between two steps when it is asked to."""
+    """Streams a chunk, and pauses at a step boundary when drained."""
 
     def __init__(self) -> None:
         self.spoke = asyncio.Event()
 
     def load(self) -> None:
-        """Nothing to import."""
+        """Import nothing."""
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         yield Chunk("half a ", f"call-{asked.turn.handoffs}")
@@ -144,19 +146,19 @@ class Draining:
         yield Reply(says("whole"))
 
 
-async def test_a_delta_is_closed_and_kept_when_its_turn_is_handed_on() -> None:
-    """D10: whoever reads elsewhere hears that it was cut."""
+async def test_suspended_turn_closes_its_delta() -> None:
+    """Readers in other processes receive the interrupted close."""
     clock = ManualClock()
     store = MemoryTaskStore(clock)
     agent = Draining()
     made = parts(agent, store, clock, lease_seconds=10_000)
     made.work_queue.handled_by(lambda wake_up: asyncio.sleep(0))
-    time_up = TimeUp()
-    call = Call("owner", "test", time_up=time_up)
+    deadline = Deadline()
+    call = CallContext("owner", "test", deadline=deadline)
     sending = asyncio.create_task(made.service.send(call, request()))
     await agent.spoke.wait()
-    time_up.now.set()
-    while call.work:
+    deadline.now.set()
+    while call.background:
         await asyncio.sleep(0)
     (key,) = store.task_keys()
     chunks = [chunk for batch in await store.deltas(key, since=Cursor()) for chunk in batch.chunks]
@@ -168,7 +170,7 @@ async def test_a_delta_is_closed_and_kept_when_its_turn_is_handed_on() -> None:
 
 
 class Ordered(MemoryTaskStore):
-    """Notes in which order deltas and events are written."""
+    """Records the order of the writes of deltas and events."""
 
     def __init__(self, clock: Any) -> None:
         super().__init__(clock)
@@ -183,8 +185,8 @@ class Ordered(MemoryTaskStore):
         return await super().append(lease, head, event, key=key)
 
 
-async def test_what_was_spoken_is_kept_before_what_follows_it() -> None:
-    """A reader that has the event has had what was spoken before it."""
+async def test_chunks_are_stored_before_the_next_event() -> None:
+    """A reader of the event already has the chunks before it."""
 
     class Speaks(LeaseHeld):
         async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
@@ -195,12 +197,12 @@ async def test_what_was_spoken_is_kept_before_what_follows_it() -> None:
 
     clock = SystemClock()
     store = Ordered(clock)
-    await parts(Speaks(), store, clock).service.send(Call("owner", "test"), request())
+    await parts(Speaks(), store, clock).service.send(CallContext("owner", "test"), request())
     assert "".join(store.order) == "one two event"
 
 
-async def test_a_reader_hears_no_chunk_before_the_event_that_it_follows() -> None:
-    """Written between the two reads of the reader: the event is for the next time, and so is its chunk."""
+async def test_reader_receives_event_before_its_chunks() -> None:
+    """Written between the two reads of the reader: it leaves the event and its chunk for the next time."""
 
     class Between(MemoryTaskStore):
         written = False
@@ -222,7 +224,7 @@ async def test_a_reader_hears_no_chunk_before_the_event_that_it_follows() -> Non
     store = Between(clock)
     made = parts(LeaseHeld(), store, clock)
     made.work_queue.close()
-    task = await made.service.send(Call("owner", "test"), request(return_immediately=True))
+    task = await made.service.send(CallContext("owner", "test"), request(return_immediately=True))
     begun = await store.begin(CONTEXT, holder="here")
     assert isinstance(begun, TurnStarted)
     store.lease, store.begun_head = begun.lease, begun.head
@@ -237,7 +239,7 @@ async def test_a_reader_hears_no_chunk_before_the_event_that_it_follows() -> Non
     await tail.aclose()
 
 
-async def test_what_another_sweep_has_claimed_is_not_rung_for() -> None:
+async def test_sweep_skips_timers_of_another_sweep() -> None:
     clock = ManualClock()
 
     class Claimed(MemoryTaskStore):
@@ -247,7 +249,7 @@ async def test_what_another_sweep_has_claimed_is_not_rung_for() -> None:
     store = Claimed(clock)
     made = parts(LeaseHeld(), store, clock)
     made.work_queue.close()
-    await made.service.send(Call("owner", "test"), request(return_immediately=True))
+    await made.service.send(CallContext("owner", "test"), request(return_immediately=True))
     clock.move(31)
     work_queue = Enqueued(clock)
     swept = await Sweep(store, work_queue).once()
@@ -255,7 +257,7 @@ async def test_what_another_sweep_has_claimed_is_not_rung_for() -> None:
 
 
 @pytest.mark.parametrize("gone", ["the log", "the message"])
-async def test_a_task_that_can_no_longer_be_read_fails_and_holds_up_nobody(gone: str) -> None:
+async def test_unreadable_task_fails_without_blocking_its_context(gone: str) -> None:
     clock = SystemClock()
 
     class Broken(MemoryTaskStore):
@@ -267,17 +269,17 @@ async def test_a_task_that_can_no_longer_be_read_fails_and_holds_up_nobody(gone:
                 return log
             if gone == "the log":
                 raise StoreCorrupt("The payload of an event is missing.")
-            return Log(log.head, tuple(replace(entry, asked=None) for entry in log.events[1:]))
+            return Log(log.head, tuple(replace(entry, message=None) for entry in log.events[1:]))
 
     store = Broken(clock)
     agent = free(LeaseHeld())
     made = parts(agent, store, clock)
     made.work_queue.handled_by(lambda wake_up: asyncio.sleep(0))
-    call = Call("owner", "test")
+    call = CallContext("owner", "test")
     first = await made.service.send(call, request("one", return_immediately=True))
     second = await made.service.send(call, request("two", message_id="m-2", return_immediately=True))
     store.broken = first.id
-    await made.worker.answer(WakeUp(CONTEXT))
+    await made.worker.handle(WakeUp(CONTEXT))
     head = await store.head(TaskKey("owner", first.id))
     assert head is not None
     assert head.state == FAILED
@@ -285,7 +287,7 @@ async def test_a_task_that_can_no_longer_be_read_fails_and_holds_up_nobody(gone:
     assert agent.asked == ["two"]
 
 
-async def test_a_store_that_refuses_is_given_time_before_the_turn_is_tried_again() -> None:
+async def test_turn_is_retried_later_after_store_error() -> None:
     clock = ManualClock()
 
     class Refusing(MemoryTaskStore):
@@ -298,7 +300,7 @@ async def test_a_store_that_refuses_is_given_time_before_the_turn_is_tried_again
     work_queue.handled_by(lambda wake_up: asyncio.sleep(0))
     made.worker._runner._work_queue = work_queue
     made.work_queue.close()
-    await made.service.send(Call("owner", "test"), request(return_immediately=True))
+    await made.service.send(CallContext("owner", "test"), request(return_immediately=True))
     begun = await store.begin(CONTEXT, holder="here")
     log = await store.log(next(iter(store.task_keys())))
     assert log is not None
@@ -307,7 +309,7 @@ async def test_a_store_that_refuses_is_given_time_before_the_turn_is_tried_again
     work_queue.close()
 
 
-async def test_a_reader_outlasts_a_store_that_is_away_for_a_moment() -> None:
+async def test_reader_survives_short_outage_of_store() -> None:
     clock = ManualClock()
 
     class Away(MemoryTaskStore):
@@ -322,7 +324,7 @@ async def test_a_reader_outlasts_a_store_that_is_away_for_a_moment() -> None:
     store = Away(clock)
     agent = LeaseHeld()
     made = parts(agent, store, clock, lease_seconds=10_000)
-    call = Call("owner", "test")
+    call = CallContext("owner", "test")
     sending = asyncio.create_task(made.service.send(call, request()))
     await agent.spoke.wait()
     (key,) = store.task_keys()
@@ -344,12 +346,12 @@ async def test_a_reader_outlasts_a_store_that_is_away_for_a_moment() -> None:
     assert heard[-1] == "3"
 
 
-async def test_a_blocking_send_is_answered_before_its_process_ends() -> None:
-    """R20: with the task as it stands, where that is sooner than `blocking_wait`."""
+async def test_blocking_send_returns_before_its_deadline() -> None:
+    """It returns the current task if the deadline is sooner than `blocking_wait`."""
     clock = ManualClock()
     agent = LeaseHeld()
     made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000)
-    call = Call("owner", "test", time_up=TimeUp(clock.now() + timedelta(seconds=60)))
+    call = CallContext("owner", "test", deadline=Deadline(clock.now() + timedelta(seconds=60)))
     sending = asyncio.create_task(made.service.send(call, request()))
     await agent.spoke.wait()
     for _ in range(55):
@@ -362,29 +364,29 @@ async def test_a_blocking_send_is_answered_before_its_process_ends() -> None:
     made.work_queue.close()
 
 
-async def test_an_answer_that_named_no_task_is_known_when_it_comes_again() -> None:
-    """D17: its own record has expired, the task that took it in is there."""
+async def test_repeated_answer_without_task_id_is_known() -> None:
+    """The message's own key has expired; the task's history has the message."""
     taken = Message(message_id="m-2", role=Role.ROLE_USER, task_id="t", context_id="c", parts=[Part(text="yes")])
     task = Task(id="t", context_id="c", history=[taken])
     for task_id in ("", "t"):
         again = Message(message_id="m-2", role=Role.ROLE_USER, task_id=task_id, parts=[Part(text="yes")])
-        assert admission.is_in(task, again)
+        assert admission.holds_message(task, again)
 
 
 @pytest.mark.parametrize(("left", "answered"), [(50, ["one"]), (3600, ["one", "two"])])
 async def test_next_turn_begins_only_with_time_for_it(left: float, answered: list[str]) -> None:
-    """No wake-up message arrives: whoever ends the first turn goes on with the second, or leaves it."""
+    """No wake-up message arrives: the first turn's process runs the second turn, or leaves it."""
     clock = ManualClock()
     agent = free(LeaseHeld())
     agent.go.clear()
     made = parts(agent, MemoryTaskStore(clock, lease_seconds=10_000), clock, lease_seconds=10_000)
     made.work_queue.close()
-    first_call = Call("owner", "test", time_up=TimeUp(clock.now() + timedelta(seconds=left)))
+    first_call = CallContext("owner", "test", deadline=Deadline(clock.now() + timedelta(seconds=left)))
     first = asyncio.create_task(made.service.send(first_call, request("one")))
     await agent.spoke.wait()
-    await made.service.send(Call("owner", "test"), request("two", message_id="m-2", return_immediately=True))
+    await made.service.send(CallContext("owner", "test"), request("two", message_id="m-2", return_immediately=True))
     agent.go.set()
     await first
-    for work in list(first_call.work):
+    for work in list(first_call.background):
         await work
     assert agent.asked == answered

@@ -1,4 +1,4 @@
-"""A turn longer than its process is handed on, as often as it takes, and nobody who listens can tell."""
+"""Handoffs of turns longer than their process."""
 
 import asyncio
 from collections import Counter
@@ -10,8 +10,8 @@ from aion_core.ports import ContextKey, TaskKey, TurnStarted, WakeUp
 from aion_core.protocol.types import Task, TaskState
 from aion_core.tasks import runner, subscription
 from aion_core.tasks.broadcast import StreamItem
-from aion_core.tasks.call import Call, TimeUp, margins
-from aion_core.tasks.shared_reads import SharedReads
+from aion_core.tasks.call import CallContext, Deadline, margins
+from aion_core.tasks.subscription import SharedReads
 from tests.support.agents.scripted import LeaseHeld, Sour, Stepping
 from tests.support.clock import ManualClock
 from tests.support.requests import request
@@ -33,24 +33,24 @@ async def let_time_pass(clock: ManualClock, until: "asyncio.Task[object]", *, st
     raise AssertionError("it does not end")
 
 
-async def let_all_end(made: Parts, call: Call, clock: ManualClock) -> None:
-    """Move the clock until neither the call's process nor any that a bell has woken has anything left to do."""
-    for work in list(call.work):
+async def let_all_end(made: Parts, call: CallContext, clock: ManualClock) -> None:
+    """Move the clock until the processes of the call and of all wake-up messages have ended."""
+    for work in list(call.background):
         await let_time_pass(clock, work)
     await let_time_pass(clock, asyncio.create_task(made.work_queue.quiet()))
 
 
 def with_invocations(made: Parts, clock: ManualClock) -> None:
-    """Let each bell be answered by a process that ends after 15 minutes."""
-    made.work_queue.handled_by(lambda wake_up: made.worker.answer(wake_up, until=clock.now() + INVOCATION))
+    """Handle each wake-up message in a process of 15 minutes."""
+    made.work_queue.handled_by(lambda wake_up: made.worker.handle(wake_up, until=clock.now() + INVOCATION))
 
 
-async def test_a_job_of_forty_minutes_has_one_log_and_no_step_runs_twice() -> None:
+async def test_turn_of_forty_minutes_runs_steps_once() -> None:
     clock = ManualClock()
     agent = Stepping(240, 10.0, clock)
     made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000)
     with_invocations(made, clock)
-    call = Call("owner", "test", time_up=TimeUp(clock.now() + INVOCATION))
+    call = CallContext("owner", "test", deadline=Deadline(clock.now() + INVOCATION))
     heard: list[str] = []
 
     async def watch(task_id: str) -> None:
@@ -74,12 +74,12 @@ async def test_a_job_of_forty_minutes_has_one_log_and_no_step_runs_twice() -> No
     assert heard == [str(n) for n in range(1, 244)]
 
 
-async def test_a_turn_that_does_not_stop_is_cut_and_fails_after_its_tries() -> None:
+async def test_turn_without_steps_fails_after_its_tries() -> None:
     clock = ManualClock()
     agent = LeaseHeld()
     made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000, max_tries=3)
     with_invocations(made, clock)
-    call = Call("owner", "test", time_up=TimeUp(clock.now() + INVOCATION))
+    call = CallContext("owner", "test", deadline=Deadline(clock.now() + INVOCATION))
     sending = asyncio.create_task(made.service.send(call, request()))
     await agent.spoke.wait()
     await let_time_pass(clock, sending)
@@ -91,16 +91,16 @@ async def test_a_turn_that_does_not_stop_is_cut_and_fails_after_its_tries() -> N
     assert agent.stopped == 3
 
 
-async def test_an_agent_that_fails_because_it_is_cut_off_has_not_failed() -> None:
+async def test_error_of_canceled_agent_does_not_fail_task() -> None:
     clock = ManualClock()
     agent = Sour()
     made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000)
     with_invocations(made, clock)
-    call = Call("owner", "test", time_up=TimeUp(clock.now() + INVOCATION))
+    call = CallContext("owner", "test", deadline=Deadline(clock.now() + INVOCATION))
     sending = asyncio.create_task(made.service.send(call, request()))
     await agent.spoke.wait()
     await let_time_pass(clock, sending)
-    for work in list(call.work):
+    for work in list(call.background):
         await let_time_pass(clock, work)
     assert agent.stopped == 1
     agent.go.set()
@@ -110,21 +110,21 @@ async def test_an_agent_that_fails_because_it_is_cut_off_has_not_failed() -> Non
     assert agent.asked == ["hi", "hi"]
 
 
-async def test_a_turn_is_handed_on_a_bounded_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An agent that drains at once, each time, gets nowhere."""
+async def test_handoffs_of_turn_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent that pauses at once each time makes no progress."""
     monkeypatch.setattr(runner, "MAX_HANDOFFS", 5)
     clock = ManualClock()
     agent = Stepping(1000, 600.0, clock)
     made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000)
     with_invocations(made, clock)
-    task = await made.service.send(Call("owner", "test"), request(return_immediately=True))
+    task = await made.service.send(CallContext("owner", "test"), request(return_immediately=True))
     await let_time_pass(clock, asyncio.create_task(made.work_queue.quiet()))
-    task = await made.service.get(Call("owner", "test"), task.id)
+    task = await made.service.get(CallContext("owner", "test"), task.id)
     assert task.status.state == TaskState.TASK_STATE_FAILED
-    assert "handed on too often" in task.status.message.parts[0].text
+    assert "suspended too often" in task.status.message.parts[0].text
 
 
-async def test_a_stream_ends_cleanly_before_its_process_does_and_is_come_back_to() -> None:
+async def test_stream_ends_before_its_process_and_resumes() -> None:
     clock = ManualClock()
     agent = Stepping(30, 60.0, clock)
     made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000)
@@ -132,7 +132,7 @@ async def test_a_stream_ends_cleanly_before_its_process_does_and_is_come_back_to
     ids: list[str] = []
 
     async def listen(last: str) -> None:
-        call = Call("owner", "test", time_up=TimeUp(clock.now() + INVOCATION), last_heard=last)
+        call = CallContext("owner", "test", deadline=Deadline(clock.now() + INVOCATION), last_event_id=last)
         stream = made.service.subscribe(call, key.task_id) if last else made.service.stream(call, request())
         async for batch in stream:
             ids.extend(spoken.id for spoken in batch if spoken.id)
@@ -150,13 +150,13 @@ async def test_a_stream_ends_cleanly_before_its_process_does_and_is_come_back_to
     assert rounds >= 3
 
 
-async def test_stopping_process_hands_its_turn_on_and_ends_its_streams() -> None:
-    """As `aion dev` stops a worker after an edit: at any time, and within a grace of its own."""
+async def test_stopping_process_suspends_turns_and_ends_streams() -> None:
+    """`aion dev` stops a worker like this after an edit: at any time, with a grace period of its own."""
     clock = ManualClock()
     agent = Stepping(6, 60.0, clock)
     made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000)
-    stopping = TimeUp(grace=1.0)
-    call = Call("owner", "test", time_up=stopping)
+    stopping = Deadline(grace=1.0)
+    call = CallContext("owner", "test", deadline=stopping)
     heard: list[StreamItem] = []
 
     async def listen() -> None:
@@ -177,7 +177,7 @@ async def test_stopping_process_hands_its_turn_on_and_ends_its_streams() -> None
     made.work_queue.handled_by(hear)
     began = clock.now()
     stopping.now.set()
-    for work in list(call.work):
+    for work in list(call.background):
         await let_time_pass(clock, work, step=0.5)
     assert (clock.now() - began).total_seconds() <= 2, "not the half minute of a Lambda invocation"
     await made.work_queue.quiet()
@@ -187,12 +187,12 @@ async def test_stopping_process_hands_its_turn_on_and_ends_its_streams() -> None
     await let_time_pass(clock, listening, step=0.5)
     await let_time_pass(clock, blocked, step=0.5)
     assert (await blocked).status.state == TaskState.TASK_STATE_WORKING
-    task = await made.service.get(call, heard[0].what.id)  # type: ignore[union-attr]
+    task = await made.service.get(call, heard[0].payload.id)  # type: ignore[union-attr]
     assert task.status.state == TaskState.TASK_STATE_WORKING
 
 
-async def test_a_turn_that_cannot_be_recorded_is_put_down_for_the_next() -> None:
-    """A store in trouble costs a try, not the task."""
+async def test_turn_is_suspended_after_store_error() -> None:
+    """A store error costs one try, not the task."""
     from aion_core.errors import StoreUnavailable
 
     clock = ManualClock()
@@ -209,7 +209,7 @@ async def test_a_turn_that_cannot_be_recorded_is_put_down_for_the_next() -> None
     store = Troubled(clock)
     agent = Stepping(3, 0.0, clock)
     made = parts(agent, store, clock)
-    call = Call("owner", "test")
+    call = CallContext("owner", "test")
     sending = asyncio.create_task(made.service.send(call, request()))
     await let_time_pass(clock, sending, step=0.2)
     task: Task = await sending
@@ -223,7 +223,7 @@ async def test_a_turn_that_cannot_be_recorded_is_put_down_for_the_next() -> None
     ("seconds", "drained", "cut"),
     [(900, 30, 12), (120, 30, 12), (60, 15, 7.5), (20, 8, 5), (6, 8, 5)],
 )
-def test_a_turn_is_drained_and_then_cut_before_its_process_ends(seconds: float, drained: float, cut: float) -> None:
-    """The runtime's own cut comes 3 s before the end, and would leave the turn to its lease."""
+def test_turn_is_drained_then_canceled_before_deadline(seconds: float, drained: float, cut: float) -> None:
+    """The runtime's own timeout 3 s before the end would leave the turn to its lease."""
     now = ManualClock().now()
-    assert margins(TimeUp(now + timedelta(seconds=seconds)), now) == (drained, cut)
+    assert margins(Deadline(now + timedelta(seconds=seconds)), now) == (drained, cut)

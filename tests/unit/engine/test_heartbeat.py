@@ -18,7 +18,7 @@ RENEW_SECONDS = 10
 
 
 class Messages(MemoryWorkQueue):
-    """A queue that keeps the messages enqueued from threads."""
+    """A queue that stores the messages enqueued from threads."""
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(clock)
@@ -48,7 +48,7 @@ def renewal(chat: Conversation, queue: Any, lease: Lease) -> LeaseRenewal:
 
 
 def steps(chat: Conversation, beat: LeaseRenewal, seconds: int) -> list[bool]:
-    """What each step of so many seconds returned."""
+    """Return the result of each step after a pause of these seconds."""
     held = []
     for _ in range(seconds):
         chat.clock.move(beat.pause)

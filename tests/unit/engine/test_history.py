@@ -1,11 +1,11 @@
-"""An author's `thread.history` is the conversation of the context, whichever tasks it was held in."""
+"""An author's `thread.history`: the messages of the context over all its tasks."""
 
 import pytest
 
 from aion_core.clock import SystemClock
 from aion_core.ports import ContextKey, TaskKey
-from aion_core.tasks.call import Call
-from aion_core.tasks.history import ContextHistory
+from aion_core.tasks.call import CallContext
+from aion_core.tasks.conversations import Conversations
 from tests.support.agents.scripted import LeaseHeld
 from tests.support.requests import request
 from tests.support.service import parts
@@ -27,25 +27,25 @@ ALL = ["one", "answer to one", "two", "answer to two", "three", "answer to three
         (20, "no such message", ALL),
     ],
 )
-async def test_a_conversation_is_read_over_its_tasks(limit: int, before: str | None, expected: list[str]) -> None:
-    """D19, S2: `history(limit, before)`, oldest first, from our own records."""
+async def test_history_spans_tasks_of_context(limit: int, before: str | None, expected: list[str]) -> None:
+    """`history(limit, before)` returns the newest messages, oldest first."""
     clock = SystemClock()
     store = MemoryTaskStore(clock)
     agent = LeaseHeld()
     agent.go.set()
     service = parts(agent, store, clock).service
     tasks = [
-        await service.send(Call("owner", "test"), request(text, message_id=f"m-{text}"))
+        await service.send(CallContext("owner", "test"), request(text, message_id=f"m-{text}"))
         for text in ("one", "two", "three")
     ]
-    await service.send(Call("owner", "test"), request("elsewhere", context_id="another"))
-    await service.send(Call("another owner", "test"), request("elsewhere"))
-    history = ContextHistory(store, MemoryTaskList(store))
-    said = await history.read(TaskKey("owner", tasks[-1].id), ContextKey("owner", "test", "c"), limit, before)
+    await service.send(CallContext("owner", "test"), request("elsewhere", context_id="another"))
+    await service.send(CallContext("another owner", "test"), request("elsewhere"))
+    history = Conversations(store, MemoryTaskList(store))
+    said = await history.history(TaskKey("owner", tasks[-1].id), ContextKey("owner", "test", "c"), limit, before)
     assert [message.parts[0].text for message in said] == expected
 
 
-async def test_a_long_conversation_is_read_no_further_than_it_was_asked_for() -> None:
+async def test_history_reads_no_more_tasks_than_needed() -> None:
     clock = SystemClock()
     asked = 0
 
@@ -60,9 +60,9 @@ async def test_a_long_conversation_is_read_no_further_than_it_was_asked_for() ->
     agent.go.set()
     service = parts(agent, store, clock).service
     for n in range(25):
-        task = await service.send(Call("owner", "test"), request(f"{n}", message_id=f"m-{n}"))
+        task = await service.send(CallContext("owner", "test"), request(f"{n}", message_id=f"m-{n}"))
     asked = 0
-    history = ContextHistory(store, MemoryTaskList(store))
-    said = await history.read(TaskKey("owner", task.id), ContextKey("owner", "test", "c"), 4, None)
+    history = Conversations(store, MemoryTaskList(store))
+    said = await history.history(TaskKey("owner", task.id), ContextKey("owner", "test", "c"), 4, None)
     assert [message.parts[0].text for message in said] == ["23", "answer to 23", "24", "answer to 24"]
     assert asked <= 10

@@ -1,10 +1,10 @@
-"""A hundred readers of one task do not slow it: those who stand at one place read once."""
+"""Many readers of one task share their reads."""
 
 import asyncio
 from collections.abc import Sequence
 
 from aion_core.ports import Cursor, DeltaBatch, Log, TaskKey
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from tests.support.agents.scripted import Stepping
 from tests.support.clock import ManualClock
 from tests.support.requests import request
@@ -13,7 +13,7 @@ from tests.support.stores import MemoryTaskStore
 
 
 class Counted(MemoryTaskStore):
-    """Counts what is read."""
+    """A store that counts its reads."""
 
     reads = 0
 
@@ -27,15 +27,15 @@ class Counted(MemoryTaskStore):
 
 
 async def reads_of(readers: int, steps: int = 20) -> int:
-    """How often the store is read while so many follow a task of these steps."""
+    """Return the number of reads of these readers of a task with these steps."""
     clock = ManualClock()
     store = Counted(clock)
     made = parts(Stepping(steps, 1.0, clock), store, clock, lease_seconds=10_000)
-    task = await made.service.send(Call("owner", "test"), request(return_immediately=True))
+    task = await made.service.send(CallContext("owner", "test"), request(return_immediately=True))
     heard: list[list[str]] = [[] for _ in range(readers)]
 
     async def follow(ids: list[str]) -> None:
-        async for batch in made.service.subscribe(Call("owner", "test"), task.id):
+        async for batch in made.service.subscribe(CallContext("owner", "test"), task.id):
             ids.extend(spoken.id for spoken in batch)
 
     following = [asyncio.create_task(follow(ids)) for ids in heard]
@@ -60,12 +60,12 @@ async def test_a_hundred_readers_cost_about_as_one() -> None:
 
 
 async def test_a_thousand_readers_are_served_by_one_process() -> None:
-    """R97: 88: where nothing limits them, they share the reads, and each hears all."""
+    """Each of 100 readers receives all events."""
     one, thousand = await reads_of(1, steps=3), await reads_of(1000, steps=3)
     assert thousand <= 2 * one, f"{thousand} reads for a thousand, {one} for one"
 
 
-async def test_a_reader_that_leaves_takes_nobody_elses_read_along() -> None:
+async def test_leaving_reader_does_not_cancel_shared_read() -> None:
     clock = ManualClock()
     gate = asyncio.Event()
 
@@ -75,7 +75,7 @@ async def test_a_reader_that_leaves_takes_nobody_elses_read_along() -> None:
             return await super().deltas(key, since=since)
 
     made = parts(Stepping(0, 0.0, clock), Slow(clock), clock)
-    task = await made.service.send(Call("owner", "test"), request())
+    task = await made.service.send(CallContext("owner", "test"), request())
     reads = made.service._reads
     two = [asyncio.create_task(reads.after(TaskKey("owner", task.id), 0, Cursor())) for _ in range(2)]
     await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Wake-up messages for push delivery: after each commit of a task with subscribers, and never in its way."""
+"""Wake-up messages for push delivery after commits of tasks with subscribers."""
 
 import asyncio
 from dataclasses import replace
@@ -17,7 +17,7 @@ SUBSCRIBER = PushConfig("p-1", "https://hooks.test/")
 
 
 class Queue:
-    """A push queue that keeps the event numbers of its messages; it can be slow, or refuse."""
+    """A push queue that stores the event numbers of its messages; it can be slow or refuse."""
 
     def __init__(self) -> None:
         self.enqueued: list[int] = []
@@ -60,7 +60,7 @@ async def test_each_commit_enqueues(chat: Conversation, queue: Queue) -> None:
     assert queue.enqueued == [2, 3]
     await chat.queues("t-m-1", "m-2")
     queue.enqueued.clear()
-    await chat.ends(begun, WORKING, go_on=True)
+    await chat.ends(begun, WORKING, run_next=True)
     assert queue.enqueued[-1] == 5, "the end of the turn records the waiting message"
     await chat.cancels("t-m-1")
     assert queue.enqueued[-1] == 6
@@ -93,7 +93,7 @@ async def test_events_during_an_enqueue_share_the_next(chat: Conversation, queue
 
 
 async def test_pause_waits_for_the_queue(chat: Conversation, queue: Queue) -> None:
-    """Lambda freezes the process after a pause: a message still on its way would wait for the sweep."""
+    """Lambda freezes the process between invocations: a message still on its way would wait for the sweep."""
     begun = await starts(chat)
     queue.answers.clear()
     begun = await says(chat, begun)

@@ -1,4 +1,4 @@
-"""Open tasks of a caller: those that run, those that are being created, and those that are over."""
+"""Limit of open tasks: running, being created, and ended."""
 
 import pytest
 
@@ -24,12 +24,12 @@ def tasks(chat: Conversation, clock: ManualClock) -> OpenTasks:
 
 
 def new(chat: Conversation, number: int) -> NewTask:
-    """A task of a context of its own."""
+    """Send a message in its own context; return its task."""
     return of(chat, context_id=f"c-{number}").message(f"m-{number}")
 
 
 async def test_task_being_created_counts_as_open(chat: Conversation, tasks: OpenTasks) -> None:
-    """Messages that are sent at once must not pass the limit together."""
+    """Parallel messages must not pass the limit together."""
     await tasks.admit("caller", new(chat, 1))
     with pytest.raises(TooManyRequests):
         await tasks.admit("caller", new(chat, 2))

@@ -1,4 +1,4 @@
-"""A store that refuses for a while: tries are not spent without cause, and one failure does not hide the rest."""
+"""Store errors: they cost no needless tries, and one failure does not hide other results."""
 
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
@@ -22,8 +22,8 @@ from aion_core.ports import (
     TurnStarted,
     WakeUp,
 )
-from aion_core.tasks.call import Call
-from aion_core.tasks.history import ContextHistory
+from aion_core.tasks.call import CallContext
+from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.runner import MAX_TRIES
 from aion_core.tasks.sweep import Sweep
 from tests.support.agents.scripted import says
@@ -34,20 +34,20 @@ from tests.support.requests import request
 from tests.support.service import Parts, parts
 from tests.support.stores import MemoryPushConfigs, MemoryTaskList, MemoryTaskStore
 
-CALL = Call("owner", "test")
+CALL = CallContext("owner", "test")
 CONTEXT = ContextKey("owner", "test", "c")
 MANY = MAX_TRIES + 3
 DENIED = StoreError("Query: AccessDeniedException")
 
 
 class Refused:
-    """An agent whose checkpoints the store refuses for a while, before or after its first words."""
+    """An agent with checkpoints that the store refuses for a while, before or after its first chunk."""
 
     def __init__(self, times: int, *, speaks: bool = False) -> None:
         self.left, self._speaks = times, speaks
 
     def load(self) -> None:
-        """Nothing to import."""
+        """Import nothing."""
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         if self._speaks:
@@ -59,7 +59,7 @@ class Refused:
 
 
 def _unreadable(operation: Callable[..., Any], task_id: str) -> Callable[..., Any]:
-    """The operation, for which one task cannot be read."""
+    """Return the store operation that cannot read one task."""
 
     def call(key: TaskKey, **options: Any) -> Any:
         if key.task_id == task_id:
@@ -70,7 +70,7 @@ def _unreadable(operation: Callable[..., Any], task_id: str) -> Callable[..., An
 
 
 def _keeps(messages: list[Any]) -> Any:
-    """A queue's operation that keeps the messages."""
+    """Return a queue operation that stores the messages."""
 
     async def enqueue(wake_up: Any, *, delay: float = 0.0) -> None:
         messages.append(wake_up)
@@ -79,11 +79,11 @@ def _keeps(messages: list[Any]) -> Any:
 
 
 async def outcome(made: Parts, clock: ManualClock) -> str:
-    """The state of a task whose wake-up messages are all received in time, however often its store refuses."""
+    """Return the state of a task after handling all of its wake-up messages, despite store errors."""
     made.work_queue.close()
     task = await made.service.send(CALL, request(return_immediately=True))
     for _ in range(MANY + 2):
-        await made.worker.answer(WakeUp(CONTEXT))
+        await made.worker.handle(WakeUp(CONTEXT))
         clock.move(60)
     return str((await made.service.get(CALL, task.id)).status)
 
@@ -107,21 +107,21 @@ async def test_unreadable_log_spends_no_try(clock: ManualClock) -> None:
     task = await made.service.send(CALL, request(return_immediately=True))
     for _ in range(MANY):
         store.refuse(log=1)
-        await made.worker.answer(WakeUp(CONTEXT))
+        await made.worker.handle(WakeUp(CONTEXT))
         clock.move(60)
     store.heal()
-    await made.worker.answer(WakeUp(CONTEXT))
+    await made.worker.handle(WakeUp(CONTEXT))
     assert "COMPLETED" in str((await made.service.get(CALL, task.id)).status)
 
 
 async def test_turn_that_cannot_be_read_is_woken_later(clock: ManualClock) -> None:
-    """Also the turn behind another: its lease is given back, and need not run out."""
+    """The turn behind another is suspended too; its lease need not expire."""
     store: Any = Failing(MemoryTaskStore(clock))
     made = parts(Refused(0), store, clock)
     made.work_queue.close()
     await made.service.send(CALL, request(return_immediately=True))
     store.refuse(log=1)
-    await made.worker.answer(WakeUp(CONTEXT))
+    await made.worker.handle(WakeUp(CONTEXT))
     assert isinstance(await store.begin(CONTEXT, holder="another"), TurnStarted), "at once"
 
 
@@ -134,7 +134,7 @@ async def test_unreadable_task_is_left_out_of_history(clock: ManualClock, caplog
         clock.move(1)
         ids.append((await made.service.send(CALL, request(f"text {number}", message_id=f"m-{number}"))).id)
     store.log = _unreadable(store.log, ids[1])
-    history = await ContextHistory(store, tasks).read(TaskKey("owner", ids[2]), CONTEXT, 10, None)
+    history = await Conversations(store, tasks).history(TaskKey("owner", ids[2]), CONTEXT, 10, None)
     said = [part.text for message in history for part in message.parts]
     assert said == ["text 0", "answer", "text 2", "answer"]
     assert ids[1] in caplog.text

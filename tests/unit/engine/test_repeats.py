@@ -1,4 +1,4 @@
-"""A request that comes again is one request, also where no context tells it: by the client's Idempotency-Key."""
+"""Repeated requests, also without contextId by the client's Idempotency-Key."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -13,31 +13,32 @@ from aion_core.ports.table import Delete
 from aion_core.protocol.types import Message, Part, Role, Task, TaskState
 from aion_core.stores import keys
 from aion_core.tasks import admission
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from tests.support.agents.scripted import Asking, LeaseHeld, says
 from tests.support.requests import request
 from tests.support.service import http, parts, send
 from tests.support.stores import MemoryTaskStore
 
 
-async def test_an_idempotency_key_makes_two_requests_without_a_context_one() -> None:
-    """D17."""
+async def test_idempotency_key_identifies_repeat_without_context() -> None:
     agent = LeaseHeld()
     agent.go.set()
     made = parts(agent)
-    again = [Call("owner", "test", idempotency_key="key-1") for _ in range(3)]
+    again = [CallContext("owner", "test", idempotency_key="key-1") for _ in range(3)]
     tasks = await asyncio.gather(*(made.service.send(call, request(context_id="")) for call in again))
     assert len({task.id for task in tasks}) == 1
     assert len({task.context_id for task in tasks}) == 1
     assert agent.asked == ["hi"]
     with pytest.raises(MessageIdReused):
         await made.service.send(again[0], request("other words", context_id=""))
-    other = await made.service.send(Call("another owner", "test", idempotency_key="key-1"), request(context_id=""))
+    other = await made.service.send(
+        CallContext("another owner", "test", idempotency_key="key-1"), request(context_id="")
+    )
     assert other.id != tasks[0].id
 
 
-async def test_the_header_is_read_in_both_dialects_and_must_be_an_id() -> None:
-    """D17, spec-less: draft-ietf-httpapi-idempotency-key-header puts the text in quotes."""
+async def test_idempotency_key_header_must_be_an_id() -> None:
+    """draft-ietf-httpapi-idempotency-key-header puts the text in quotes."""
     agent = LeaseHeld()
     agent.go.set()
     async with http(parts(agent).app()) as client:
@@ -52,20 +53,19 @@ async def test_the_header_is_read_in_both_dialects_and_must_be_an_id() -> None:
             assert bad.json()["error"]["code"] == -32602
 
 
-async def test_without_context_and_key_the_same_message_is_two_tasks() -> None:
-    """D17: there is nothing by which to know it."""
+async def test_repeat_without_context_and_key_creates_task() -> None:
     agent = LeaseHeld()
     agent.go.set()
     made = parts(agent)
-    one, two = [await made.service.send(Call("owner", "test"), request(context_id="")) for _ in range(2)]
+    one, two = [await made.service.send(CallContext("owner", "test"), request(context_id="")) for _ in range(2)]
     assert one.id != two.id
 
 
-async def test_a_repeat_is_answered_by_its_own_task_though_it_was_on_its_way_to_a_question() -> None:
-    """D17, I1: the question was answered by another message meanwhile, and the first copy has made a task of its own."""
+async def test_repeat_gets_its_own_task_despite_interrupt() -> None:
+    """Another message has answered the interrupt, and the first copy has created a task."""
 
     class Overtaken(MemoryTaskStore):
-        """A process that is frozen once it knows that a task of the context asks."""
+        """Freezes after it has read that a task of the context requires input."""
 
         meanwhile: Callable[[], Awaitable[Any]] | None = None
 
@@ -78,7 +78,7 @@ async def test_a_repeat_is_answered_by_its_own_task_though_it_was_on_its_way_to_
 
     store = Overtaken(SystemClock())
     made = parts(Asking(), store)
-    call = Call("owner", "test")
+    call = CallContext("owner", "test")
     asks = await made.service.send(call, request("first"))
     copies = []
 
@@ -94,7 +94,7 @@ async def test_a_repeat_is_answered_by_its_own_task_though_it_was_on_its_way_to_
 
 
 class Insists(Asking):
-    """Asks again, whatever the answer."""
+    """Requires input again after each answer."""
 
     def __init__(self) -> None:
         self.answers: list[str] = []
@@ -105,10 +105,10 @@ class Insists(Asking):
 
 
 async def test_follow_up_repeated_after_key_expiry_runs_once() -> None:
-    """The task outlives the key of the message: each event moves the end of its retention."""
+    """The task outlives the key of the message: each event extends its TTL."""
     clock, agent = SystemClock(), Insists()
     store = MemoryTaskStore(clock)
-    made, call = parts(agent, store, clock), Call("owner", "test")
+    made, call = parts(agent, store, clock), CallContext("owner", "test")
     task = await made.service.send(call, request())
     answer = request("yes", message_id="m-2", context_id="", task_id=task.id)
     await made.service.send(call, answer)
@@ -134,7 +134,7 @@ async def test_follow_up_repeated_after_key_expiry_runs_once() -> None:
     ids=lambda other: next(iter(other)),
 )
 def test_content_hash_differs_by(other: dict[str, Any]) -> None:
-    """D17: a message of the same id and another content is no repeat."""
+    """A message with the same id and other content is no repeat."""
     content: dict[str, Any] = {"message_id": "m-1", "role": Role.ROLE_USER, "task_id": "t-1", "parts": [Part(text="a")]}
     message = Message(**content)
     assert admission.content_hash(message) == admission.content_hash(Message(**content, metadata={"trace": "1"}))

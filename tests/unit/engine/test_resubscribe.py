@@ -1,11 +1,11 @@
-"""Whoever comes back to a task hears what came after the last id that it heard, and of the task where it heard none."""
+"""Resumed streams: the items after Last-Event-ID, or the current task."""
 
 import asyncio
 from typing import Any
 
 import pytest
 
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from tests.support.agents.scripted import LeaseHeld
 from tests.support.requests import request
 from tests.support.service import http, parts, send
@@ -14,14 +14,14 @@ from tests.support.service import http, parts, send
 async def held() -> tuple[Any, LeaseHeld, str, "asyncio.Task[Any]"]:
     agent = LeaseHeld()
     made = parts(agent)
-    sending = asyncio.create_task(made.service.send(Call("owner", "test"), request()))
+    sending = asyncio.create_task(made.service.send(CallContext("owner", "test"), request()))
     await agent.spoke.wait()
     (key,) = made.store.task_keys()  # type: ignore[attr-defined]
     return made, agent, key.task_id, sending
 
 
 async def heard_from(made: Any, task_id: str, last: str) -> list[str]:
-    call = Call("owner", "test", last_heard=last)
+    call = CallContext("owner", "test", last_event_id=last)
     return [spoken.id async for batch in made.service.subscribe(call, task_id) for spoken in batch if spoken.id]
 
 
@@ -57,7 +57,7 @@ async def heard_from(made: Any, task_id: str, last: str) -> list[str]:
     ],
 )
 async def test_what_follows_the_last_id(last: str, expected: list[str]) -> None:
-    """Faults 28 and 29 of a reader: whatever it says it heard, it hears a run of the log without gap or repeat."""
+    """For any Last-Event-ID the reader receives a part of the log without gap or repeat."""
     made, agent, task_id, sending = await held()
     hearing = asyncio.create_task(heard_from(made, task_id, last))
     await asyncio.sleep(0.4)
@@ -66,8 +66,8 @@ async def test_what_follows_the_last_id(last: str, expected: list[str]) -> None:
     await sending
 
 
-async def test_the_header_is_honoured_in_both_dialects_also_after_the_end() -> None:
-    """A reader that was cut off before the last event still gets it; one that has heard all is told so."""
+async def test_last_event_id_works_after_the_end() -> None:
+    """A reader without the last event receives it; a reader of the whole task gets an error."""
     agent = LeaseHeld()
     agent.go.set()
     async with http(parts(agent).app()) as client:

@@ -1,6 +1,6 @@
-"""Whatever clients do in whatever order, each message stands in one task once, and no task goes where it may not.
+"""Hypothesis state machine over the JSON-RPC surface: sends, answers, repeats, cancels, readers and lists.
 
-A state machine of Hypothesis over the JSON-RPC surface: sends of every kind, answers, repeats, cancels, readers, lists.
+In any order of requests each message is in one task once, and no task makes an invalid transition.
 """
 
 import asyncio
@@ -27,13 +27,13 @@ FOLLOWS = {
 
 
 class Obedient:
-    """Does what the message says: answers, asks, fails, or waits until it is let go."""
+    """Follows the message: answers, requires input, fails, or waits for `go`."""
 
     def __init__(self) -> None:
         self.go = asyncio.Event()
 
     def load(self) -> None:
-        """Nothing to import."""
+        """Import nothing."""
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         what = asked.message.parts[0].text
@@ -49,14 +49,14 @@ class Obedient:
 
 
 class Clients(RuleBasedStateMachine):
-    """What is known of the tasks, by what was answered."""
+    """The tasks known from responses."""
 
     policy = WhenBusy.ENQUEUE
     messages = Bundle("messages")
 
     def __init__(self) -> None:
         super().__init__()
-        # Its seconds are made up: nobody waits for a poll that comes later.
+        # Made-up seconds: the poll of a later reader does not wait.
         self.loop = SimLoop(Random(0), most_steps=10_000_000)
         self.agent = Obedient()
         self.made: Parts = parts(self.agent, double_texting=self.policy, lease_seconds=1000, clock=SimClock(self.loop))
@@ -72,7 +72,7 @@ class Clients(RuleBasedStateMachine):
         self.loop.run_until_complete(self._end())
         self.loop.close()
 
-    # ── What clients do ───────────────────────────────────────────────────────────────────────────────────────────────
+    # ── Requests ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     @rule(
         target=messages,
@@ -126,7 +126,7 @@ class Clients(RuleBasedStateMachine):
             ids = self._stream(task_id, str(last))
             assert ids == list(range(last + 1, last + 1 + len(ids)))
 
-    # ── What must hold ────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── Invariants ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     @invariant()
     def no_task_goes_where_it_may_not(self) -> None:
@@ -139,14 +139,14 @@ class Clients(RuleBasedStateMachine):
         assert {task["id"] for task in answer.get("tasks", [])} == set(self.seen)
         assert answer["totalSize"] == len(self.seen)
 
-    # ── The rest ──────────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── Helpers ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _sends(self, message: dict[str, Any]) -> Any:
         self.number += 1
         message = {"messageId": f"m-{self.number}", "role": "ROLE_USER", **message}
         answer = self._send(message)
         if "error" in answer:
-            # Only a task that has ended, or a context that takes no more, refuses.
+            # Only an ended task, or a full context, refuses a message.
             assert answer["error"]["code"] == -32004
             return multiple()
         task = answer["result"]["task"]
@@ -185,17 +185,17 @@ class Clients(RuleBasedStateMachine):
         _, answer = self.loop.run_until_complete(post(self.app, body, {"Last-Event-ID": last}))
         ids = [line.removeprefix("id: ") for line in answer.decode().splitlines() if line.startswith("id: ")]
         whole = [int(id_) for id_ in ids if id_.isdecimal()]
-        # A cursor beyond the log, or none: the task as it stands comes first.
+        # With an unknown cursor the stream starts with the current task.
         return whole if not whole or whole[0] == int(last) + 1 else []
 
     def _pause(self) -> None:
         self.loop.run_until_complete(asyncio.sleep(0.001))
 
     async def _end(self) -> None:
-        """Let everything come to rest, and look whether each message stands where it was sent."""
+        """Let all turns end, and check that each message is in its task."""
         self.agent.go.set()
         for number in range(50):
-            # A store that meets another writer waits a moment, longer than a queue needs to be empty.
+            # A store retries a conflict after a moment, longer than the queue is empty.
             await asyncio.sleep(5)
             await self.made.work_queue.quiet()
             asking = None

@@ -1,4 +1,4 @@
-"""A stream is whole, or starts anew: writer, store and readers together, with refused writes and readers that come back."""
+"""Streams are complete or restart their text: writer, store and resuming readers together, with refused writes."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -13,8 +13,7 @@ from aion_core.errors import StoreError, StoreUnavailable
 from aion_core.ports import Cursor, Delta, DeltaBatch, Head, Lease, TurnStarted
 from aion_core.tasks.broadcast import cursor_of
 from aion_core.tasks.deltas import PAGE_CHARACTERS, DeltaWriter
-from aion_core.tasks.shared_reads import FRESH_SECONDS, SharedReads
-from aion_core.tasks.subscription import MOST_FAILURES, tail
+from aion_core.tasks.subscription import FRESH_SECONDS, MOST_FAILURES, SharedReads, tail
 from tests.support.clock import ManualClock
 from tests.support.conversation import Conversation
 from tests.support.failing import Failing
@@ -23,7 +22,7 @@ from tests.support.streams import faults_of_text
 
 
 class Stream:
-    """One task whose turn streams, and whose readers are in other processes."""
+    """One task with a streaming turn, and readers in other processes."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
@@ -34,7 +33,7 @@ class Stream:
         self._speaking = False
 
     async def starts(self) -> None:
-        """The turn begins."""
+        """Begin the turn."""
         self._holds(await self.chat.starts())
 
     def _holds(self, begun: TurnStarted) -> None:
@@ -46,11 +45,11 @@ class Stream:
 
     @property
     def holder(self) -> str:
-        """The start of the ids of its chunks now."""
+        """Return the prefix of the ids of its current chunks."""
         return f"{self.head.generation}.{self.lease.fence}."
 
     def says(self, *words: str, anew: bool = False) -> str:
-        """The turn streams these chunks; returns the id of the last one."""
+        """Stream these chunks; return the id of the last one."""
         for word in words:
             delta = Delta(word, append=self._speaking and not anew)
             self._speaking, anew, id_ = True, False, self.writer.add(delta)
@@ -58,26 +57,26 @@ class Stream:
         return id_
 
     async def records(self) -> None:
-        """The turn records an event."""
+        """Record an event."""
         self._speaking = False
         await self.writer.flush()
         self.head = await self.store.append(self.lease, self.head, self.chat.says(self.head))
         self.writer.follow(self.head.generation)
 
     async def dies(self) -> None:
-        """The process dies: whatever it has not written is lost, and another begins the turn."""
-        await self.writer.rest()
+        """Kill the process: its unwritten chunks are lost, and another process begins the turn."""
+        await self.writer.stop()
         self.clock.move(LEASE_SECONDS + 1)
         self._holds(await self.chat.begins())
 
     def reader(self, last: str = "") -> "Reader":
-        """A reader that has received everything up to this id."""
+        """Return a reader with every item up to this id."""
         self.readers.append(Reader(self, cursor_of(last) or Cursor(self.head.generation)))
         return self.readers[-1]
 
 
 class Reader:
-    """A client that follows the task in another process than the turn's."""
+    """A client that follows the task in another process."""
 
     def __init__(self, stream: Stream, after: Cursor) -> None:
         self.received: list[tuple[str, Any]] = []
@@ -86,16 +85,16 @@ class Reader:
 
     async def _follow(self, batches: Any) -> None:
         async for batch in batches:
-            self.received += [(spoken.id, spoken.what) for spoken in batch]
+            self.received += [(spoken.id, spoken.payload) for spoken in batch]
 
     @property
     def words(self) -> list[str]:
-        """The texts of the chunks that it received."""
+        """Return the texts of its chunks."""
         return [what.text for _, what in self.received if isinstance(what, Delta)]
 
     @property
     def events(self) -> list[int]:
-        """The numbers of the events that it received."""
+        """Return the numbers of its events."""
         return [int(id_) for id_, what in self.received if not isinstance(what, Delta)]
 
     async def leaves(self) -> None:
@@ -103,7 +102,7 @@ class Reader:
         await asyncio.wait({self._task})
 
     async def outcome(self) -> BaseException | None:
-        """What ended the stream, None if it goes on."""
+        """Return the error of the stream, None while it runs."""
         return self._task.exception() if self._task.done() else None
 
 
@@ -114,7 +113,7 @@ async def streaming() -> AsyncIterator[Stream]:
     try:
         yield stream
     finally:
-        await stream.writer.rest()
+        await stream.writer.stop()
         for reader in stream.readers:
             await reader.leaves()
 
@@ -124,7 +123,7 @@ def words(count: int, first: int = 0) -> list[str]:
 
 
 async def test_reader_back_before_its_chunks_are_stored() -> None:
-    """It received w0 to w3 from the turn's own process, which has stored w0 only."""
+    """It received w0 to w3 from the turn's own process; only w0 is stored."""
     async with streaming() as stream:
         stream.says("w0")
         await stream.clock.passes(0.05)
@@ -149,7 +148,7 @@ async def test_reader_back_within_a_stored_batch() -> None:
 
 
 async def test_stored_chunks_are_read_once() -> None:
-    """A reader that keeps up must not read its event's batches from the first one each time."""
+    """An up-to-date reader must not read the event's batches from the first one each time."""
     async with streaming() as stream:
         since = list[Cursor]()
         reads = stream.store.deltas
@@ -176,7 +175,7 @@ async def test_refused_batch_is_written_before_the_next() -> None:
 
 
 async def test_lost_answer_does_not_change_a_batch() -> None:
-    """A reader may have read the batch whose answer was lost: written longer, its end would never be found."""
+    """A reader may have the batch of the lost response: it would not find the end of a longer one."""
     async with streaming() as stream:
         reader = stream.reader()
         stream.store.lose_answers(append_deltas=3)
@@ -252,7 +251,7 @@ async def test_next_holder_starts_anew() -> None:
 
 @pytest.mark.parametrize("last", ["2", "2.1.1"], ids=["no chunk", "a chunk of the holder before"])
 async def test_missing_first_chunk_is_not_continued(last: str) -> None:
-    """The first batch of a fence has expired, or was lost: the reader waits for the next start of a text."""
+    """The first batch of a fence has expired or was lost: the reader waits for the next start of a text."""
     async with streaming() as stream:
         key, more = stream.head.key, tuple(Delta(word, append=True) for word in words(2, 1))
         await stream.store.append_deltas(key, DeltaBatch(2, 1, 0, (Delta("old", append=False), *more)))
@@ -311,7 +310,7 @@ STEPS = st.lists(
 @given(STEPS)
 @settings(max_examples=60, deadline=None)
 def test_text_shown_is_always_a_prefix(steps: Sequence[tuple[str, int]]) -> None:
-    """A client that is with the turn's own process, leaves it at any chunk, and comes back elsewhere."""
+    """A client leaves the turn's own process at any chunk, and resumes elsewhere."""
     asyncio.run(_plays(steps))
 
 
@@ -357,7 +356,7 @@ async def _plays(steps: Sequence[tuple[str, int]]) -> None:
                 case "comes back":
                     reader = stream.reader(await leaves())
                 case "leaves":
-                    # The turn's own process streams chunks to its reader before it stores them.
+                    # The turn's own process streams chunks before it stores them.
                     last, holder = cursor_of(await leaves()) or Cursor(), stream.holder
                     first = last.n if holder == f"{last.generation}.{last.fence}." else 0
                     live = [f"{holder}{first + n}" for n in range(amount)]

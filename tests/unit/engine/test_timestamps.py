@@ -1,4 +1,4 @@
-"""When a status was: in JSON always to the millisecond, and as text in the order of time (R37)."""
+"""Timestamps: always in milliseconds, and sorted as text like as times."""
 
 import re
 from datetime import UTC, datetime, timedelta, timezone
@@ -20,12 +20,12 @@ def written(at: datetime) -> str:
     ("microsecond", "expected"),
     [(0, "001"), (999, "001"), (1000, "001"), (1999, "001"), (2000, "002"), (27_000, "027"), (999_999, "999")],
 )
-def test_a_timestamp_always_has_three_digits_after_the_second(microsecond: int, expected: str) -> None:
-    """The JSON of protobuf would write a whole second without them."""
+def test_timestamp_always_has_milliseconds(microsecond: int, expected: str) -> None:
+    """The JSON of protobuf would omit them for whole seconds."""
     assert written(SECOND.replace(microsecond=microsecond)) == f"2026-11-22T00:52:11.{expected}Z"
 
 
-def test_timestamps_are_sorted_as_text_as_they_are_as_times() -> None:
+def test_timestamps_sort_as_text() -> None:
     moments = [SECOND + timedelta(microseconds=250 * step) for step in range(-8, 9)]
     texts = [written(moment) for moment in moments]
     assert texts == sorted(texts)

@@ -1,4 +1,4 @@
-"""Bells and the sweep: who is woken, who is left alone, and what becomes of a turn whose holder is gone."""
+"""Wake-up messages and the sweep, with live, dead and missing holders."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ from aion_core.errors import StoreUnavailable
 from aion_core.memory.queues import MemoryWorkQueue
 from aion_core.ports import ContextKey, TurnStarted, WakeUp
 from aion_core.protocol.types import TaskState
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from aion_core.tasks.sweep import Sweep
 from tests.support.agents.scripted import LeaseHeld
 from tests.support.clock import ManualClock
@@ -19,7 +19,7 @@ COMPLETED = TaskState.TASK_STATE_COMPLETED
 
 
 class Deaf(MemoryWorkQueue):
-    """Bells that ring nowhere, and remember that they were rung."""
+    """A work queue that records its messages and delivers none."""
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(clock)
@@ -32,13 +32,13 @@ class Deaf(MemoryWorkQueue):
         self.enqueued.append((wake_up, delay))
 
 
-async def test_a_lost_bell_is_rung_again_by_the_sweep() -> None:
+async def test_sweep_replaces_a_lost_wake_up() -> None:
     clock = ManualClock()
     agent = LeaseHeld()
     agent.go.set()
     made = parts(agent, MemoryTaskStore(clock), clock)
     made.work_queue.close()
-    call = Call("owner", "test")
+    call = CallContext("owner", "test")
     task = await made.service.send(call, request(return_immediately=True))
     assert task.status.state == TaskState.TASK_STATE_WORKING, "a bell that cannot be rung fails no request"
     work_queue = Deaf(clock)
@@ -48,7 +48,7 @@ async def test_a_lost_bell_is_rung_again_by_the_sweep() -> None:
     assert await sweep.once() == await _swept(1, 1)
     assert work_queue.enqueued == [(WakeUp(CONTEXT), 0.0)]
     assert (await sweep.once()).enqueued == 0, "what is claimed is left alone for a while"
-    await made.worker.answer(WakeUp(CONTEXT))
+    await made.worker.handle(WakeUp(CONTEXT))
     assert (await made.service.get(call, task.id)).status.state == COMPLETED
     clock.move(1000)
     assert (await sweep.once()).found == 0
@@ -60,12 +60,12 @@ async def _swept(found: int, enqueued: int) -> object:
     return Swept(found, enqueued)
 
 
-async def test_a_bell_that_cannot_be_rung_leaves_the_context_for_the_next_sweep() -> None:
+async def test_failed_enqueue_is_left_for_next_sweep() -> None:
     clock = ManualClock()
     store = MemoryTaskStore(clock)
     made = parts(LeaseHeld(), store, clock)
     made.work_queue.close()
-    await made.service.send(Call("owner", "test"), request(return_immediately=True))
+    await made.service.send(CallContext("owner", "test"), request(return_immediately=True))
     clock.move(31)
     broken = MemoryWorkQueue(clock)
     broken.close()
@@ -75,34 +75,34 @@ async def test_a_bell_that_cannot_be_rung_leaves_the_context_for_the_next_sweep(
     assert (await Sweep(store, Deaf(clock)).once()).enqueued == 1
 
 
-async def test_a_turn_whose_holder_died_is_taken_over_by_the_bell_that_watches_it() -> None:
+async def test_wake_up_takes_over_turn_of_dead_holder() -> None:
     clock = ManualClock()
     store = MemoryTaskStore(clock)
     agent = LeaseHeld()
     agent.go.set()
     made = parts(agent, store, clock)
     made.work_queue.close()
-    task = await made.service.send(Call("owner", "test"), request(return_immediately=True))
+    task = await made.service.send(CallContext("owner", "test"), request(return_immediately=True))
     begun = await store.begin(CONTEXT, holder="dies")
     assert isinstance(begun, TurnStarted)
     work_queue = Deaf(clock)
     made.worker._work_queue = work_queue
     watching = WakeUp(CONTEXT, begun.lease.fence)
-    await made.worker.answer(watching)
+    await made.worker.handle(watching)
     ((again, delay),) = work_queue.enqueued
     assert again == watching
     assert 30 <= delay <= 32, "it is heard again when the lease has run out"
-    await made.worker.answer(WakeUp(CONTEXT, begun.lease.fence + 7))
-    await made.worker.answer(WakeUp(CONTEXT))
+    await made.worker.handle(WakeUp(CONTEXT, begun.lease.fence + 7))
+    await made.worker.handle(WakeUp(CONTEXT))
     assert len(work_queue.enqueued) == 1, "no other bell watches"
     clock.move(20)
-    await made.worker.answer(WakeUp(CONTEXT))
+    await made.worker.handle(WakeUp(CONTEXT))
     ((again, delay),) = work_queue.enqueued[1:]
     assert again == WakeUp(CONTEXT)
     assert 10 < delay <= 11, "nobody who lives lets a lease run down so far"
     clock.move(delay)
-    await made.worker.answer(watching)
-    got = await made.service.get(Call("owner", "test"), task.id)
+    await made.worker.handle(watching)
+    got = await made.service.get(CallContext("owner", "test"), task.id)
     assert got.status.state == COMPLETED
     assert agent.asked == ["hi"]
 
@@ -110,10 +110,10 @@ async def test_a_turn_whose_holder_died_is_taken_over_by_the_bell_that_watches_i
 async def test_a_bell_in_vain_does_nothing() -> None:
     made = parts(LeaseHeld())
     for wake_up in (WakeUp(CONTEXT), WakeUp(ContextKey("nobody", "test", "c")), WakeUp(CONTEXT, 3)):
-        await made.worker.answer(wake_up)
+        await made.worker.handle(wake_up)
 
 
-async def test_a_bell_that_cannot_be_answered_is_for_the_queue_to_ring_again() -> None:
+async def test_wake_up_with_store_error_is_redelivered() -> None:
     clock = ManualClock()
 
     class Down(MemoryTaskStore):
@@ -122,17 +122,17 @@ async def test_a_bell_that_cannot_be_answered_is_for_the_queue_to_ring_again() -
 
     made = parts(LeaseHeld(), Down(clock), clock)
     try:
-        await made.worker.answer(WakeUp(CONTEXT))
+        await made.worker.handle(WakeUp(CONTEXT))
     except StoreUnavailable:
         return
     raise AssertionError("it was swallowed")
 
 
-async def test_many_that_wait_are_answered_in_their_order_by_one_bell() -> None:
+async def test_one_wake_up_runs_queue_in_order() -> None:
     agent = LeaseHeld()
     agent.go.set()
     made = parts(agent)
-    call = Call("owner", "test")
+    call = CallContext("owner", "test")
     await asyncio.gather(
         *(made.service.send(call, request(f"{n}", message_id=f"m-{n}", return_immediately=True)) for n in range(5))
     )

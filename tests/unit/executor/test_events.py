@@ -409,9 +409,9 @@ async def test_a_stream_delta_of_its_own_is_a_preview_and_no_artifact() -> None:
 
 
 def _call(owner: str = "owner") -> Any:
-    from aion_core.tasks.call import Call
+    from aion_core.tasks.call import CallContext
 
-    return Call(owner, "test")
+    return CallContext(owner, "test")
 
 
 async def test_unspecified_is_on_the_way() -> None:

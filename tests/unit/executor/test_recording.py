@@ -13,7 +13,7 @@ from aion_core.clock import SystemClock
 from aion_core.errors import StoreUnavailable
 from aion_core.ports import Head, Lease, TurnFinished
 from aion_core.protocol.types import Event, Task, TaskState
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from tests.support.executors import Doing, said, served, text
 from tests.support.requests import request
 from tests.support.service import parts
@@ -34,17 +34,17 @@ class Slow(MemoryTaskStore):
         return head
 
     async def finish(
-        self, lease: Lease, head: Head, event: Event, *, go_on: bool = False, snapshot: Task | None = None
+        self, lease: Lease, head: Head, event: Event, *, run_next: bool = False, snapshot: Task | None = None
     ) -> TurnFinished:
         await asyncio.sleep(0.02)
-        ended = await super().finish(lease, head, event, go_on=go_on, snapshot=snapshot)
+        ended = await super().finish(lease, head, event, run_next=run_next, snapshot=snapshot)
         self.done += 1
         return ended
 
 
 async def answered(doing: Doing, store: MemoryTaskStore) -> Task:
     made = parts(ExecutorAgent(doing, store), store)
-    return await made.service.send(Call("owner", "test"), request())
+    return await made.service.send(CallContext("owner", "test"), request())
 
 
 async def test_an_event_is_enqueued_when_it_is_recorded_the_last_one_too() -> None:
@@ -85,7 +85,7 @@ async def test_an_event_that_cannot_be_recorded_stops_its_executor_where_it_stan
 
     store = Full(SystemClock())
     made = parts(ExecutorAgent(Doing(execute), store), store)
-    sending = asyncio.create_task(made.service.send(Call("owner", "test"), request()))
+    sending = asyncio.create_task(made.service.send(CallContext("owner", "test"), request()))
     await asyncio.wait_for(stopped.wait(), 5)
     sending.cancel()
     assert went_on == []
@@ -171,7 +171,7 @@ async def cancel_while(doing: Doing, begun: asyncio.Event) -> tuple[Task, Any]:
     sending = asyncio.create_task(made.send())
     await begun.wait()
     (key,) = made.store.task_keys()
-    canceled = await made.parts.service.cancel(Call("owner", "test"), key.task_id)
+    canceled = await made.parts.service.cancel(CallContext("owner", "test"), key.task_id)
     await asyncio.wait_for(sending, 10)
     return canceled, made
 
@@ -202,7 +202,7 @@ async def test_who_is_canceled_is_told_once_while_it_still_runs_and_then_stopped
     assert task.status.state == TaskState.TASK_STATE_CANCELED
     assert order == ["cancel", "canceled", "stopped"]
     assert [context.task_id for context in doing.canceled] == [task.id]
-    assert await made.parts.service.get(Call("owner", "test"), task.id) == task, "nothing follows"
+    assert await made.parts.service.get(CallContext("owner", "test"), task.id) == task, "nothing follows"
 
 
 async def test_a_cancel_that_raises_or_hangs_holds_nobody_up() -> None:
@@ -243,11 +243,11 @@ async def test_an_executor_that_has_lost_its_turn_is_not_told_that_it_was_cancel
 
     doing = Doing(execute)
     made = served(doing, lease_seconds=3)
-    call = Call("owner", "test")
+    call = CallContext("owner", "test")
     sending = asyncio.create_task(made.parts.service.send(call, request()))
     await begun.wait()
-    call.time_up.now.set()
-    (work,) = call.work
+    call.deadline.now.set()
+    (work,) = call.background
     work.cancel()
     await asyncio.wait_for(stopped.wait(), 5)
     sending.cancel()

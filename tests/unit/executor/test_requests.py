@@ -9,7 +9,7 @@ from a2a.server.tasks import TaskUpdater
 
 from aion_core.agents.executor.inbound import CONFIGURATION
 from aion_core.protocol.types import Role, TaskState
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from tests.support.executors import Doing, said, served, text
 from tests.support.requests import request
 from tests.support.service import http, send
@@ -72,8 +72,8 @@ async def test_a_message_holds_all_that_the_client_sent() -> None:
     doing = Doing(_completes)
     made = served(doing, configuration={"model": "small"})
     mine = await made.send(message_id="m-0", context_id="c-0")
-    foreign = await made.parts.service.send(Call("somebody-else", "test"), request(message_id="m-0"))
-    another_agents = await made.parts.service.send(Call("anonymous", "another"), request(message_id="m-0"))
+    foreign = await made.parts.service.send(CallContext("somebody-else", "test"), request(message_id="m-0"))
+    another_agents = await made.parts.service.send(CallContext("anonymous", "another"), request(message_id="m-0"))
     async with http(made.parts.app()) as client:
         # Over HTTP nobody is asked who they are: the caller is another owner than the two above.
         mine_too = (await client.post("/", json=send(message_id="m-1"))).json()["result"]["task"]
@@ -115,7 +115,7 @@ async def test_an_authorization_that_is_given_elsewhere_is_waited_for_in_the_tur
 
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         await updater.requires_auth(updater.new_agent_message(text("Log in at https://example.org")))
-        task = await made.parts.service.get(Call("owner", "test"), updater.task_id)
+        task = await made.parts.service.get(CallContext("owner", "test"), updater.task_id)
         heard.append((task.status.state, said(task.status.message)))
         await updater.start_work(updater.new_agent_message(text("Thank you")))
         await updater.complete()
@@ -153,7 +153,7 @@ async def test_a_message_to_a_task_at_work_finds_it_at_work() -> None:
 
     doing = Doing(first, _completes)
     made = served(doing)
-    call = Call("owner", "test")
+    call = CallContext("owner", "test")
     sending = asyncio.create_task(made.parts.service.send(call, request()))
     await begun.wait()
     (key,) = made.store.task_keys()
@@ -163,7 +163,7 @@ async def test_a_message_to_a_task_at_work_finds_it_at_work() -> None:
     await asyncio.sleep(0.01)
     go.set()
     await asyncio.gather(sending, following)
-    await asyncio.gather(*call.work)
+    await asyncio.gather(*call.background)
     current = doing.contexts[1].current_task
     assert current is not None
     assert (current.status.state, said(current.status.message)) == (TaskState.TASK_STATE_WORKING, "one")

@@ -9,7 +9,7 @@ from a2a.server.tasks import TaskUpdater
 
 from aion_core.ports import AfterCrash, ContextKey, WakeUp
 from aion_core.protocol.types import Role, Task, TaskState
-from aion_core.tasks.call import Call, TimeUp
+from aion_core.tasks.call import CallContext, Deadline
 from tests.support.clock import ManualClock
 from tests.support.executors import Doing, Execute, Served, said, served, text
 from tests.support.requests import request
@@ -32,17 +32,17 @@ class Dying:
 
 async def lost_and_found(clock: ManualClock, made: Served, *dying: Dying) -> Task:
     """Send a message, lose the process whenever a try has come so far, and let the turn be found by its lease."""
-    call = Call("owner", "test")
+    call = CallContext("owner", "test")
     sending = asyncio.create_task(made.parts.service.send(call, request(return_immediately=False)))
     for number, each in enumerate(dying):
         if number:
-            sending = asyncio.create_task(made.parts.worker.answer(WakeUp(CONTEXT)))
+            sending = asyncio.create_task(made.parts.worker.handle(WakeUp(CONTEXT)))
         await asyncio.wait_for(each.reached.wait(), 5)
-        for work in [*call.work, sending]:
+        for work in [*call.background, sending]:
             work.cancel()
         await asyncio.sleep(0.01)
         clock.move(31)
-    await made.parts.worker.answer(WakeUp(CONTEXT))
+    await made.parts.worker.handle(WakeUp(CONTEXT))
     (key,) = made.store.task_keys()
     return await made.parts.service.get(call, key.task_id)
 
@@ -177,11 +177,13 @@ async def test_a_turn_cut_at_its_deadline_is_lost_too_and_one_that_only_waited_i
     dying = Dying(begins)
     doing = Doing(dying, finishes)
     made = served(doing, clock=clock)
-    call = Call("owner", "test", time_up=TimeUp(clock.now() + timedelta(minutes=15)))
+    call = CallContext("owner", "test", deadline=Deadline(clock.now() + timedelta(minutes=15)))
     sending = asyncio.create_task(made.parts.service.send(call, request()))
     await dying.reached.wait()
-    waiting = await made.parts.service.send(Call("owner", "test"), request(message_id="m-2", return_immediately=True))
-    while not sending.done() or call.work:
+    waiting = await made.parts.service.send(
+        CallContext("owner", "test"), request(message_id="m-2", return_immediately=True)
+    )
+    while not sending.done() or call.background:
         clock.move(5)
         await asyncio.sleep(0.001)
     await asyncio.wait_for(made.parts.work_queue.quiet(), 5)

@@ -20,7 +20,7 @@ from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
 
 from aion_core.checkpointing.persistence import OwnersStore
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from tests.golden.graphs import ScriptedModel, asks_for
 from tests.support.requests import request
 from tests.support.service import http, parts, send
@@ -267,7 +267,7 @@ async def test_node_of_cancelled_turn_writes_nothing_into_the_next() -> None:
         return {"messages": [AIMessage(str([item.key for item in store.search(NS)]))]}
 
     made = parts(one_node(node), lease_seconds=3)
-    call = Call("owner", "test")
+    call = CallContext("owner", "test")
     sending = asyncio.create_task(made.service.send(call, request("slow", context_id="c-1")))
     await asyncio.wait_for(began.wait(), 10)
     [key] = made.store.task_keys()  # type: ignore[attr-defined]

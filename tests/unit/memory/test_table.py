@@ -15,7 +15,7 @@ from aion_core.ports.table import (
     FINE,
     LAST,
     Change,
-    Check,
+    ConditionCheck,
     Delete,
     Exists,
     Index,
@@ -110,7 +110,7 @@ async def test_write_is_made_although_answer_is_lost(table: MemoryTable, faults:
 async def test_throttled_item_makes_transaction_unavailable(table: MemoryTable, faults: Planned, reason: str) -> None:
     faults.refused[A] = reason
     with pytest.raises(StoreUnavailable):
-        await table.transact([Check(B, Exists()), Put(A, {})], token="t")
+        await table.transact([ConditionCheck(B, Exists()), Put(A, {})], token="t")
     faults.refused.clear()
     await table.transact([Put(A, {})], token="t")
     assert await sorts(table) == ["a"]
@@ -123,7 +123,7 @@ async def test_conflict_is_reported_with_failed_conditions(table: MemoryTable, f
     assert refused.value.reasons == (CONFLICT, FINE)
     assert refused.value.is_conflict
     with pytest.raises(WriteRefused) as refused:
-        await table.transact([Put(A, {}), Check(B, Exists())])
+        await table.transact([Put(A, {}), ConditionCheck(B, Exists())])
     assert refused.value.reasons == (CONFLICT, CONDITION_FAILED)
     assert not refused.value.is_conflict
     with pytest.raises(WriteRefused) as refused:
@@ -131,7 +131,7 @@ async def test_conflict_is_reported_with_failed_conditions(table: MemoryTable, f
     assert refused.value.reasons == (CONFLICT,)
     faults.refused[A] = INVALID
     with pytest.raises(StoreError) as error:
-        await table.transact([Put(A, {}), Check(B, Exists())])
+        await table.transact([Put(A, {}), ConditionCheck(B, Exists())])
     assert not isinstance(error.value, StoreUnavailable)
     assert table.items() == []
 

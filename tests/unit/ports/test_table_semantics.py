@@ -1,4 +1,4 @@
-"""The meaning of writes in words and in bytes: refusals, fingerprints, filters and pages."""
+"""Refusals, fingerprints, filters and pages of the table semantics."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +15,7 @@ from aion_core.ports.table import (
     AtMost,
     Both,
     Change,
-    Check,
+    ConditionCheck,
     Delete,
     Either,
     Equals,
@@ -148,7 +148,7 @@ def test_value_has_size_in_bytes(value: object, size: int) -> None:
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        (Check(KEY, Exists("a")), Check(KEY, Absent("a"))),
+        (ConditionCheck(KEY, Exists("a")), ConditionCheck(KEY, Absent("a"))),
         (Put(KEY, {"a": 1}), Put(KEY, {"b": 1})),
         (Put(KEY, {"a": 1}), Put(KEY, {"a": "1"})),
         (Put(KEY, {"a": 1}), Put(KEY, {"a": True})),
@@ -197,8 +197,8 @@ ITEM = {"pk": "p", "sk": "s", "a": 1}
         (Update(KEY, Change({"b": 2})), ITEM, (FINE, ITEM | {"b": 2})),
         (Update(KEY, Change({"b": 2})), None, (FINE, {"pk": "p", "sk": "s", "b": 2})),
         (Delete(KEY), ITEM, (FINE, None)),
-        (Check(KEY, Exists()), ITEM, (FINE, ITEM)),
-        (Check(KEY, Absent()), ITEM, (CONDITION_FAILED, ITEM)),
+        (ConditionCheck(KEY, Exists()), ITEM, (FINE, ITEM)),
+        (ConditionCheck(KEY, Absent()), ITEM, (CONDITION_FAILED, ITEM)),
         (Put(KEY, {}, Exists()), None, (CONDITION_FAILED, None)),
     ],
 )

@@ -10,7 +10,19 @@ import pytest
 from aion_core.errors import LeaseLost, StoreUnavailable
 from aion_core.memory.table import MemoryTable, TableCall, TableFaults
 from aion_core.ports import ContextKey
-from aion_core.ports.table import CONFLICT, FINE, Absent, Change, Check, Exists, Key, Put, Update, Write, WriteRefused
+from aion_core.ports.table import (
+    CONFLICT,
+    FINE,
+    Absent,
+    Change,
+    ConditionCheck,
+    Exists,
+    Key,
+    Put,
+    Update,
+    Write,
+    WriteRefused,
+)
 from aion_core.stores import keys, retries
 from aion_core.stores.retries import Fence, FencedWrites, TransactionPlan, commit, write_unless_refused
 from tests.simulation.loop import SimLoop
@@ -74,7 +86,7 @@ def committed(faults: Planned, *plans: TransactionPlan[str]) -> tuple[str, list[
 
 @pytest.mark.parametrize(
     ("writes", "operation"),
-    [(BOTH, "transact"), (BOTH[:1], "write"), ((Check(A, Absent()),), "transact"), ((), "")],
+    [(BOTH, "transact"), (BOTH[:1], "write"), ((ConditionCheck(A, Absent()),), "transact"), ((), "")],
     ids=["two", "one", "check", "none"],
 )
 def test_planned_writes_are_made(writes: Sequence[Write], operation: str) -> None:
@@ -194,7 +206,7 @@ def test_fenced_writes_are_made(number: int | None, writes: list[Write], operati
 
 def test_check_alone_is_a_transaction() -> None:
     faults = Planned()
-    fenced(faults, Check(A, Absent()), number=None)
+    fenced(faults, ConditionCheck(A, Absent()), number=None)
     assert [call.operation for call in faults.calls] == ["transact"]
 
 

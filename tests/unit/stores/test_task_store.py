@@ -145,17 +145,17 @@ def test_late_append_is_in_the_log(reads: int) -> None:
 
 
 @pytest.mark.parametrize("reads", ARRIVALS)
-@pytest.mark.parametrize("go_on", [True, False])
-def test_late_finish_returns_next_turn(reads: int, go_on: bool) -> None:
+@pytest.mark.parametrize("run_next", [True, False])
+def test_late_finish_returns_next_turn(reads: int, run_next: bool) -> None:
     async def story(story: Story) -> TurnFinished:
         begun = await story.begin()
         await story.store.create(new_task(2), holder=None)
         # The first attempt is refused: it does not know the queued turn.
         story.table.lose_write(reads, after=1)
-        return await story.store.finish(begun.lease, begun.head, status("COMPLETED"), go_on=go_on)
+        return await story.store.finish(begun.lease, begun.head, status("COMPLETED"), run_next=run_next)
 
     ended = told(story)
-    assert (ended.next is not None, ended.waiting) == (go_on, not go_on)
+    assert (ended.next is not None, ended.waiting) == (run_next, not run_next)
 
 
 @pytest.mark.parametrize("reads", ARRIVALS)

@@ -1,4 +1,4 @@
-"""Keys, times, turns and conditions for tests of the decisions."""
+"""Keys, times, turns and conditions for tests of transitions."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -33,8 +33,8 @@ Items = Mapping[str, Item | None]
 
 
 def turn(number: int = 1, **more: Any) -> Turn:
-    """A turn of the task `t-number`."""
-    return replace(Turn(f"u-{number}", f"t-{number}", asked=1), **more)
+    """Return a turn of the task `t-number`."""
+    return replace(Turn(f"u-{number}", f"t-{number}", message_generation=1), **more)
 
 
 def lease(number: int = 1, *, holder: str = "me", fence: int = 3, **more: Any) -> Lease:
@@ -42,22 +42,22 @@ def lease(number: int = 1, *, holder: str = "me", fence: int = 3, **more: Any) -
 
 
 def head(**more: Any) -> Head:
-    """A task that works, after two events."""
+    """Return a working task after two events."""
     return replace(Head(TASK, CONTEXT, TaskState.TASK_STATE_WORKING, AT, generation=2, fence=3), **more)
 
 
 def accepted_in(change: Change, items: Items) -> set[str]:
-    """The names of the states in which the change is made."""
+    """Return the names of the states that meet the condition of the change."""
     return _holding(change.only_if, items)
 
 
 def made(change: Change, item: Item | None) -> Item:
-    """The attributes of the item as the change leaves it."""
+    """Return the attributes of the item after the change."""
     return {name: value for name, value in applied(change, KEY, item).items() if name not in KEY_ATTRIBUTES}
 
 
 def needless(condition: Condition | None, items: Items) -> list[Condition]:
-    """The parts of the condition without which it would hold in the same states."""
+    """Return the parts of the condition without effect in these states."""
     holding = _holding(condition, items)
     return [part for part, rest in _without(condition or Both(())) if _holding(rest, items) == holding]
 
@@ -71,7 +71,7 @@ def _holding(condition: Condition | None, items: Items) -> set[str]:
 
 
 def _without(condition: Condition) -> Iterator[tuple[Condition, Condition]]:
-    """Yield each part of the condition, and the condition as it is without it."""
+    """Yield each part of the condition, and the condition without it."""
     yield condition, Both(())
     match condition:
         case Both(parts) | Either(parts):
@@ -84,13 +84,13 @@ def _without(condition: Condition) -> Iterator[tuple[Condition, Condition]]:
 
 
 def status(state: str = "WORKING", *, seconds: int = 1) -> TaskStatusUpdateEvent:
-    """A status update of the task, so many seconds after its head's."""
+    """Return a status update of the task, these seconds after its head's."""
     at = lifecycle.status_at(TaskState.Value(f"TASK_STATE_{state}"), AT + timedelta(seconds=seconds))
     return TaskStatusUpdateEvent(task_id="t-1", context_id="c", status=at)
 
 
 def at(state: str, when: datetime = AT) -> TaskStatus:
-    """A status at a time of whole milliseconds."""
+    """Return a status at a time of whole milliseconds."""
     made = TaskStatus(state=STATES[state])
     made.timestamp.FromDatetime(when)
     return made

@@ -1,4 +1,4 @@
-"""The admission of a message: which turn runs or waits, and what is written for it."""
+"""Admission of messages: running or waiting turns, and their writes."""
 
 from dataclasses import replace
 from typing import Any
@@ -32,7 +32,7 @@ MESSAGE = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text="hi")]
 PUSH = PushConfig("p", "https://example.com", events=PushEvents.STATUS_AND_ARTIFACT)
 
 NEW = ContextRecord()
-FREE = ContextRecord(fence=3, line=2, exists=True)
+FREE = ContextRecord(fence=3, queue_version=2, exists=True)
 GONE = replace(FREE, expired=True)
 RUNS = replace(FREE, holder="me", until=TIMES.now + 1, running=turn())
 WAITS = replace(FREE, waiting=(turn(2),))
@@ -149,7 +149,7 @@ INPUT = head(state=TaskState.TASK_STATE_INPUT_REQUIRED)
 
 
 def message(before: Head, **more: Any) -> FollowUp:
-    """A message to the task, by turn `u-9`."""
+    """Return a message to the task, with turn `u-9`."""
     return admission.follow_up(MESSAGE, before, Task(), turn_id="u-9", at=AT, request={"a": 1}, **more)
 
 
@@ -204,11 +204,11 @@ def test_lost_answer_of_message_is_found_out() -> None:
     ],
 )
 def test_task_has_gone_on_meanwhile(now: Head | None, takes: bool, subscribes: bool, gone_on: bool) -> None:
-    assert admission.has_gone_on(head(), now, takes=takes, subscribes=subscribes) is gone_on
+    assert admission.has_changed(head(), now, takes=takes, subscribes=subscribes) is gone_on
 
 
 def test_message_subscribes_nobody_by_default() -> None:
-    assert not admission.has_gone_on(head(), head(push_epoch=1), takes=False)
+    assert not admission.has_changed(head(), head(push_epoch=1), takes=False)
 
 
 @pytest.mark.parametrize("push", [None, PUSH], ids=["no subscriber", "subscriber"])
@@ -217,13 +217,13 @@ def test_message_subscribes_nobody_by_default() -> None:
 def test_message_is_taken_in_at_once(
     before: Head, record: ContextRecord, holder: str | None, push: PushConfig | None
 ) -> None:
-    """Its turn runs, or waits before all others; the head moves on under any fence."""
+    """Its turn runs, or is first in the queue; the head moves under any fence."""
     followed = message(before, push=push)
     subscribed = replace(before, push_epoch=1, push_events=PUSH.events) if push else before
     after = replace(lifecycle.advance(subscribed, followed.event), fence=4)
     answers = before is INPUT
     taken = admission.taken(followed, record, holder=holder, expires=77, token="t", times=TIMES)
-    mine = lease(id="u-9", asked=3, tries=1, fence=4)
+    mine = lease(id="u-9", message_generation=3, tries=1, fence=4)
     outcome: TurnStarted | TurnQueued
     if holder is None:
         outcome = TurnQueued(after)
@@ -236,7 +236,7 @@ def test_message_is_taken_in_at_once(
         outcome,
         change,
         (HeadMove(heads.moved(before, after, expires=77, fence=False), after),),
-        (NewEvent(TASK, 3, followed.event, followed.asked, {"a": 1}, token="t", notifies=push is not None),),
+        (NewEvent(TASK, 3, followed.event, followed.message, {"a": 1}, token="t", notifies=push is not None),),
     )
 
 
@@ -251,7 +251,7 @@ def test_message_waits_for_running_task(record: ContextRecord, push: PushConfig 
     move = HeadMove(heads.subscribed(head(), after, while_running=True), after)
     assert admission.queued(followed, record, TIMES) == Transition(
         TurnQueued(after, UNTIL if record is RUNS else None),
-        contexts.queued(turn(id="u-9", asked=0), only_if, TIMES, timer=not asks),
+        contexts.queued(turn(id="u-9", message_generation=0), only_if, TIMES, timer=not asks),
         (move,) if push else (),
     )
 

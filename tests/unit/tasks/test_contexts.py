@@ -1,4 +1,4 @@
-"""Changes of a context: the states in which each is made, and what it leaves."""
+"""Changes of a context: the states that allow each, and the item after it."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,7 +9,7 @@ import pytest
 
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import LeaseHeld
-from aion_core.ports.table import Change, Item
+from aion_core.ports.table import Change, Equals, Item
 from aion_core.tasks import contexts
 from aion_core.tasks.contexts import ContextRecord, record_of, turn_value
 from tests.unit.tasks.given import (
@@ -37,7 +37,7 @@ FULL = [{**T3, "id": f"w-{n}"} for n in range(20)]
 
 
 def context(**more: Any) -> Item:
-    """A context of fence 3 whose queue has changed twice, and that has not expired; None is no attribute."""
+    """Return an unexpired context of fence 3 after two changes of its queue; None removes an attribute."""
     item = {"v": 1, "fence": 3, "line": 2, "expires": LIVING, **more}
     return {name: value for name, value in item.items() if value is not None}
 
@@ -103,7 +103,7 @@ CHANGES: dict[str, tuple[Callable[[], Change], set[str]]] = {
         "free", "free, empty queue", "waits", "full",
     }),
     "acquire next, first queue": (
-        lambda: contexts.acquired_next(lease(2), replace(read("waits"), line=0), TIMES),
+        lambda: contexts.acquired_next(lease(2), replace(read("waits"), queue_version=0), TIMES),
         {"free, queue never used"},
     ),
     "acquire abandoned": (lambda: contexts.acquired_abandoned(lease(), read("runs"), TIMES), {
@@ -137,7 +137,7 @@ CHANGES: dict[str, tuple[Callable[[], Change], set[str]]] = {
         name for name in OF_FENCE_3 if not (STATES[name] or {}).get("waiting")
     }),
     "release for input": (lambda: contexts.released_for_input(lease()), OF_FENCE_3),
-    "leave": (lambda: contexts.left(read("runs, one waits"), TIMES), OF_LINE_2),
+    "leave": (lambda: contexts.released_for_next(read("runs, one waits"), TIMES), OF_LINE_2),
     "transfer": (lambda: contexts.transferred(lease(2, fence=4), read("runs, one waits"), TIMES), OF_LINE_2),
     "suspend": (lambda: contexts.suspended(lease(), turn(handoffs=1), TIMES), MINE_NOW),
     "remove": (lambda: contexts.removed("t-1", read("runs"), 4, TIMES), OF_LINE_2),
@@ -158,7 +158,7 @@ def test_each_part_of_condition_is_needed(name: str) -> None:
 
 
 def leased(number: int = 1, fence: int = 3) -> Item:
-    """The attributes of a lease that is acquired now."""
+    """Return the attributes of a lease acquired now."""
     running = turn_value(turn(number))
     return {"fence": fence, "holder": "me", "until": LEASE_UNTIL, "due_at": LEASE_UNTIL, "running": running}
 
@@ -234,12 +234,12 @@ TIMER = {"due_at": UNTIL}
     ],
 )
 def test_removal_leaves_turns_of_other_tasks(before: Item, after: Item) -> None:
-    """The timer stays another turn's, is set for what waits, and goes if nothing is to begin."""
+    """The timer stays if another turn runs, is set for a waiting turn, and goes without one."""
     change = contexts.removed("t-1", record_of(before, SECONDS), 5, TIMES)
     assert made(change, before) == {**after, "fence": 5, "line": 3}
 
 
-# ── What is read ──────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Reads ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_record_holds_all_of_item() -> None:
@@ -247,11 +247,11 @@ def test_record_holds_all_of_item() -> None:
     item = context(**MINE | {"running": {**T1, "tries": 3, "hops": 4}}, waiting=[waiting], interrupted="t-9")
     assert record_of(item, SECONDS) == ContextRecord(
         fence=3,
-        line=2,
+        queue_version=2,
         holder="me",
         until=UNTIL,
         running=turn(tries=3, handoffs=4),
-        waiting=(turn(2, asked=0, tries=2),),
+        waiting=(turn(2, message_generation=0, tries=2),),
         interrupted="t-9",
         exists=True,
     )
@@ -275,19 +275,19 @@ def test_unreadable_context_is_corrupt(broken: Item) -> None:
 
 
 def test_turn_survives_its_item() -> None:
-    value = turn_value(turn(4, asked=5, tries=6, handoffs=7))
+    value = turn_value(turn(4, message_generation=5, tries=6, handoffs=7))
     assert value == {"id": "u-4", "task_id": "t-4", "asked": 5, "tries": 6, "hops": 7}
-    assert contexts.turn_of(value) == turn(4, asked=5, tries=6, handoffs=7)
+    assert contexts.turn_of(value) == turn(4, message_generation=5, tries=6, handoffs=7)
     assert contexts.turn_of(T1 | {"hops": 0}) == contexts.turn_of({k: v for k, v in T1.items() if k != "hops"})
 
 
 @pytest.mark.parametrize(
-    ("state", "busy", "at_work"),
+    ("state", "busy", "active_task"),
     [("free", False, ""), ("runs", True, "t-1"), ("waits", True, "t-2"), ("asks", False, ""),
      ("runs, one waits", True, "t-1"), ("suspended", True, "t-1")],
 )  # fmt: skip
-def test_context_with_turns_is_busy(state: str, busy: bool, at_work: str) -> None:
-    assert (read(state).busy, read(state).at_work) == (busy, at_work)
+def test_context_with_turns_is_busy(state: str, busy: bool, active_task: str) -> None:
+    assert (read(state).busy, read(state).active_task) == (busy, active_task)
 
 
 def test_record_tells_turns_of_a_task() -> None:
@@ -335,3 +335,26 @@ def test_times_follow_from_one_reading_of_clock() -> None:
     assert (TIMES.seconds, TIMES.expires, TIMES.lease_until) == (SECONDS, EXPIRES, LEASE_UNTIL)
     assert TIMES.claimed_until == 1_900_000_060_500
     assert TIMES.ttl == TTL
+
+
+# ── Timers ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_expired_timer_is_set_anew() -> None:
+    item = {"due_at": TIMES.now, "due_shard": "s"}
+    change = contexts.claimed_timer(item, TIMES, is_alive=True)
+    assert change == Change({"due_at": TIMES.claimed_until}, only_if=Equals("due_at", TIMES.now))
+
+
+def test_expired_timer_of_expired_item_is_removed() -> None:
+    item = {"due_at": TIMES.now, "due_shard": "s", "fence": 3}
+    change = contexts.claimed_timer(item, TIMES, is_alive=False)
+    assert change is not None
+    assert accepted_in(change, {"as read": item, "set anew": {"due_at": TIMES.now + 1}, "gone": None}) == {"as read"}
+    assert made(change, item) == {"fence": 3}
+
+
+@pytest.mark.parametrize("item", [None, {}, {"due_at": TIMES.now + 1}], ids=["absent", "no timer", "in force"])
+@pytest.mark.parametrize("is_alive", [True, False])
+def test_timer_in_force_is_not_claimed(item: Item | None, is_alive: bool) -> None:
+    assert contexts.claimed_timer(item, TIMES, is_alive=is_alive) is None

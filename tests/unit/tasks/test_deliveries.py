@@ -1,4 +1,4 @@
-"""Deliveries of push configs: each step, and what its item holds then."""
+"""Deliveries of push configs: transitions, and the item after each."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -116,7 +116,10 @@ def test_delivery_is_found_by_config() -> None:
 
 def test_lost_claim_is_named() -> None:
     error = deliveries.lost()
-    assert (type(error), str(error)) == (ClaimLost, "Another delivers for this config, or it is gone.")
+    assert (type(error), str(error)) == (
+        ClaimLost,
+        "Another process delivers for this config, or the config was deleted or replaced.",
+    )
 
 
 @pytest.mark.parametrize(

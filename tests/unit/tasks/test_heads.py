@@ -1,4 +1,4 @@
-"""A task's head: what its item says, the states in which each change is made, and what it leaves."""
+"""Heads of tasks: items, changes with the states that allow each, and subscribers."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +17,7 @@ MILLISECONDS = 1_767_323_045_678
 
 
 def stored(state: str = "WORKING", **more: object) -> Item:
-    """The head after two events, as its item has it."""
+    """Return the item of the head after two events."""
     item = {"agent": "agent", "context_id": "c", "timestamp": MILLISECONDS, "generation": 2, "fence": 3, **more}
     return {**item, "state": f"TASK_STATE_{state}"}
 
@@ -157,7 +157,7 @@ EVENTS: dict[str, Event] = {
 )
 def test_subscribers_want_some_events(events: PushEvents | None, wanted: set[str]) -> None:
     listened = head(push_events=events)
-    assert {name for name, event in EVENTS.items() if heads.listened_to(listened, event)} == wanted
+    assert {name for name, event in EVENTS.items() if heads.has_subscriber_for(listened, event)} == wanted
 
 
 @pytest.mark.parametrize(
@@ -172,17 +172,19 @@ def test_subscribers_want_some_events(events: PushEvents | None, wanted: set[str
 )
 def test_head_knows_widest_choice_of_events(before: str | None, events: str, after: str) -> None:
     known: Head = head(push_epoch=4, push_events=PushEvents(before) if before else None)
-    subscribed = heads.listening(known, replace(PUSH, events=PushEvents(events)))
+    subscribed = heads.head_with_subscriber(known, replace(PUSH, events=PushEvents(events)))
     assert subscribed == head(push_epoch=5, push_events=PushEvents(after))
 
 
 def test_head_without_subscribers_has_next_epoch() -> None:
-    assert heads.deserted(head(push_epoch=4, push_events=PushEvents.ALL)) == head(push_epoch=5)
+    assert heads.head_without_subscribers(head(push_epoch=4, push_events=PushEvents.ALL)) == head(push_epoch=5)
 
 
 def test_task_has_ten_push_configs() -> None:
     nine = [f"p-{number}" for number in range(9)]
     heads.check_room(nine, PUSH)
     heads.check_room([*nine, "p"], PUSH)
-    with pytest.raises(TooManyPushConfigs, match=r"^The task has 10 push notification configs already\. Delete one"):
+    with pytest.raises(
+        TooManyPushConfigs, match=r"^The task has 10 push notification configs already\. Delete or replace one"
+    ):
         heads.check_room([*nine, "p-9"], PUSH)

@@ -1,4 +1,4 @@
-"""States of a task: which follows which, and the head after an event."""
+"""Task states: transitions, the head after an event, and timestamps."""
 
 from datetime import timedelta, timezone
 
@@ -54,7 +54,7 @@ def test_state_that_may_not_follow_is_refused() -> None:
 
 @pytest.mark.parametrize(("microsecond", "milliseconds"), [(0, 1), (999, 1), (2999, 2), (678_901, 678)])
 def test_status_has_whole_milliseconds(microsecond: int, milliseconds: int) -> None:
-    """Never a whole second: its JSON would have another form."""
+    """A whole second would have another JSON format."""
     zone = timezone(timedelta(hours=2))
     made = lifecycle.status_at(STATES["WORKING"], AT.replace(microsecond=microsecond).astimezone(zone))
     assert made == at("WORKING", AT.replace(microsecond=milliseconds * 1000))

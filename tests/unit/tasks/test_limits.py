@@ -1,4 +1,4 @@
-"""Counts of requests, open streams and open tasks: when each takes one more, and what its item holds then."""
+"""Counts of requests, open streams and open tasks: limits, and items."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -151,6 +151,6 @@ def test_member_names_owner_of_tenant_only() -> None:
     ],
 )
 def test_open_task_has_ended(state: str | None, seconds: int, ended: bool) -> None:
-    """A task that is missing may be under way for a minute."""
+    """A missing task may be in creation for a minute."""
     found = head(state=TaskState.Value(f"TASK_STATE_{state}")) if state else None
     assert limits.has_ended(MINE, found, AT + timedelta(seconds=seconds)) is ended

@@ -1,4 +1,4 @@
-"""Messages: the task or turn that each becomes, and its repeats."""
+"""Messages: the new task or follow-up of each, and repeats."""
 
 import hashlib
 from dataclasses import replace
@@ -30,7 +30,7 @@ PUSH = PushConfig("p", "https://example.com")
 
 
 def named(**more: Any) -> Message:
-    """The message as its task's log holds it."""
+    """Return the message as stored in its task's log."""
     copy = Message()
     copy.CopyFrom(MESSAGE)
     for name, value in {"task_id": "t-1", "context_id": "c", **more}.items():
@@ -59,7 +59,7 @@ def test_message_becomes_submitted_and_working_task() -> None:
             Task(id="t-1", context_id="c", status=at("SUBMITTED"), history=[named()]),
             TaskStatusUpdateEvent(task_id="t-1", context_id="c", status=at("WORKING")),
         ),
-        turn=Turn("u-1", "t-1", asked=1),
+        turn=Turn("u-1", "t-1", message_generation=1),
         request={"a": 1},
         idempotency_key="key",
         push=PUSH,
@@ -104,8 +104,8 @@ def test_message_becomes_follow_up_of_task() -> None:
         message_id="m-1",
         content_hash=admission.content_hash(MESSAGE),
         event=TaskStatusUpdateEvent(task_id="t-1", context_id="c", status=at("WORKING")),
-        asked=named(),
-        turn=Turn("u-9", "t-1", asked=3),
+        message=named(),
+        turn=Turn("u-9", "t-1", message_generation=3),
         request={"a": 1},
         push=PUSH,
     )
@@ -151,7 +151,7 @@ def test_content_hash_differs_with_content(other: dict[str, Any]) -> None:
 
 
 def test_content_hash_is_deterministic() -> None:
-    """Metadata of a part is a map, which protobuf serialises in any order by default."""
+    """Metadata of a part is a map; protobuf serialises maps in any order by default."""
     part = Part(text="hi")
     part.metadata.update(dict.fromkeys("abcdefgh", "x"))
     content = Message(role=Role.ROLE_USER, parts=[part])
@@ -161,31 +161,31 @@ def test_content_hash_is_deterministic() -> None:
 
 def test_task_holds_message_already() -> None:
     history = [named(message_id="m-0"), named()]
-    assert admission.is_in(Task(id="t-1", history=history), MESSAGE)
-    assert not admission.is_in(Task(id="t-1", history=history[:1]), MESSAGE)
-    assert not admission.is_in(Task(id="t-1", history=[named(role=Role.ROLE_AGENT)]), MESSAGE)
+    assert admission.holds_message(Task(id="t-1", history=history), MESSAGE)
+    assert not admission.holds_message(Task(id="t-1", history=history[:1]), MESSAGE)
+    assert not admission.holds_message(Task(id="t-1", history=[named(role=Role.ROLE_AGENT)]), MESSAGE)
 
 
 def test_task_holds_other_content_under_message_id() -> None:
     other = named()
     other.parts[0].text = "ho"
     with pytest.raises(MessageIdReused):
-        admission.is_in(Task(id="t-1", history=[other]), MESSAGE)
+        admission.holds_message(Task(id="t-1", history=[other]), MESSAGE)
 
 
 def test_repeat_with_other_content_is_refused() -> None:
     assert admission.repeat_of(b"1", "t-1", b"1") == Duplicate("t-1")
-    with pytest.raises(MessageIdReused, match=r"^This messageId, or .* Give the new message one of its own\.$"):
+    with pytest.raises(MessageIdReused, match=r"^This messageId or .* Use a new one for the new message\.$"):
         admission.repeat_of(b"1", "t-1", b"2")
 
 
 @pytest.mark.parametrize(
     ("error", "kind", "text"),
     [
-        (admission.too_many_wait, ContextBusy, "20 messages wait in this context already."),
-        (admission.context_runs_another, ContextBusy, "Another message of this context is being answered."),
-        (admission.no_longer_asked, LeaseLost, "The task is no longer as it was read."),
-        (admission.nothing_left_to_do, InvalidTransition, "Nothing waits for the task:"),
+        (admission.queue_is_full, ContextBusy, "20 messages already wait in this context."),
+        (admission.another_turn_runs, ContextBusy, "Another message of this context is being answered."),
+        (admission.task_changed, LeaseLost, "The task has changed since it was read."),
+        (admission.no_turn_waits, InvalidTransition, "No turn waits for the task:"),
     ],
 )
 def test_refusal_says_why(error: Any, kind: type[Exception], text: str) -> None:

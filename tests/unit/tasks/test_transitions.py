@@ -1,4 +1,4 @@
-"""The steps of a turn: from what was read, the changes of one transaction and its outcome."""
+"""Transitions of a turn: the changes of one transaction, and its outcome."""
 
 import hashlib
 from dataclasses import replace
@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 
 from aion_core.errors import InvalidTransition, LeaseLost, PendingInput
-from aion_core.ports import Head, LeaseHeld, PushEvents, TaskKey, TurnFinished, TurnStarted
+from aion_core.ports import Head, PushEvents, TaskKey, TurnFinished, TurnStarted
 from aion_core.protocol.types import Event, Message, TaskState, stream_response
 from aion_core.tasks import contexts, heads, lifecycle, transitions
 from aion_core.tasks.contexts import ContextRecord
 from aion_core.tasks.heads import HeadMove, NewEvent, Transition
-from aion_core.tasks.transitions import Ending, QueuedMessage
+from aion_core.tasks.transitions import QueuedMessage, TurnEnding
 from tests.unit.tasks.given import CONTEXT, TASK, TIMES, head, lease, status, turn
 
-HELD = ContextRecord(fence=3, line=2, holder="me", until=TIMES.now + 1, running=turn(), exists=True)
+HELD = ContextRecord(fence=3, queue_version=2, holder="me", until=TIMES.now + 1, running=turn(), exists=True)
 """The context of a turn that runs."""
-WAITS = ContextRecord(fence=3, line=2, waiting=(turn(), turn(2)), exists=True)
+WAITS = ContextRecord(fence=3, queue_version=2, waiting=(turn(), turn(2)), exists=True)
 """A context in which two turns wait."""
 HEARD = head(push_epoch=1, push_events=PushEvents.ALL)
 """The head of a task with a subscriber."""
@@ -34,16 +34,11 @@ def token(event: Event, generation: int = 3, fence: int = 3) -> str:
     return f"me#{fence}#{generation}#{digest}"
 
 
-def ending(state: str = "COMPLETED", *, go_on: bool = False, before: Head | None = None) -> Ending:
-    return Ending(lease(), before or head(), status(state), go_on)
+def ending(state: str = "COMPLETED", *, run_next: bool = False, before: Head | None = None) -> TurnEnding:
+    return TurnEnding(lease(), before or head(), status(state), run_next)
 
 
 # ── A turn begins ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_lease_in_force_is_held_until_now() -> None:
-    assert transitions.due_turn(HELD, TIMES) == LeaseHeld(3, contexts.moment(TIMES.now + 1))
-    assert transitions.due_turn(replace(HELD, until=TIMES.now), TIMES) == turn()
 
 
 @pytest.mark.parametrize(
@@ -75,23 +70,25 @@ def test_turn_begins_under_next_fence(record: ContextRecord) -> None:
 
 @pytest.mark.parametrize("queued", [QueuedMessage(Message(message_id="m"), {"a": 1}), None], ids=["stored", "gone"])
 def test_waiting_message_is_taken_in_as_turn_begins(queued: QueuedMessage | None) -> None:
-    """Its event has the next number, and the time of the attempt; subscribers are notified of it."""
+    """Its event has the next number and the time of the attempt; it notifies subscribers."""
     event = status()
     event.status.CopyFrom(lifecycle.status_at(TaskState.TASK_STATE_WORKING, contexts.moment(TIMES.now)))
     after = replace(lifecycle.advance(HEARD, event), fence=4)
-    mine = lease(fence=4, tries=3, asked=3)
-    begun = transitions.begun(CONTEXT, turn(tries=2, asked=0), WAITS, HEARD, queued, holder="me", times=TIMES)
+    mine = lease(fence=4, tries=3, message_generation=3)
+    begun = transitions.begun(
+        CONTEXT, turn(tries=2, message_generation=0), WAITS, HEARD, queued, holder="me", times=TIMES
+    )
     message = queued or QueuedMessage()
     assert begun == Transition(
         TurnStarted(mine, after),
         contexts.acquired_next(mine, WAITS, TIMES),
         (moves(HEARD, after),),
         (NewEvent(TASK, 3, event, message.message, message.request, notifies=True),),
-        taken_in=(TASK, "u-1"),
+        recorded_message=(TASK, "u-1"),
     )
 
 
-# ── It goes on ────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── A turn runs ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_event_is_appended_with_token_of_its_call() -> None:
@@ -146,16 +143,16 @@ def test_tries_are_never_negative() -> None:
     assert transitions.suspended(lease(), TIMES, made_progress=False, spent=False)[0].tries == 0
 
 
-# ── It ends ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── A turn ends ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
-    ("state", "requires_input", "rests"),
+    ("state", "requires_input", "stops_task"),
     [("WORKING", False, False), ("INPUT_REQUIRED", True, True), ("COMPLETED", False, True)],
 )
-def test_ending_knows_its_state(state: str, requires_input: bool, rests: bool) -> None:
+def test_ending_knows_its_state(state: str, requires_input: bool, stops_task: bool) -> None:
     end = ending(state)
-    assert (end.requires_input, end.rests) == (requires_input, rests)
+    assert (end.requires_input, end.stops_task) == (requires_input, stops_task)
     assert end.after == lifecycle.advance(head(), end.event)
     assert end.token == token(end.event)
 
@@ -199,20 +196,22 @@ def test_task_without_waiting_message_goes_not_on_working() -> None:
 BEFORE_SECOND = replace(HELD, waiting=(turn(2),))
 
 
-@pytest.mark.parametrize(("go_on", "next_head"), [(False, SECOND_HEAD), (True, None)], ids=["asked to", "task is gone"])
-def test_next_turn_is_left_to_others(go_on: bool, next_head: Head | None) -> None:
-    end = ending(go_on=go_on, before=HEARD)
+@pytest.mark.parametrize(
+    ("run_next", "next_head"), [(False, SECOND_HEAD), (True, None)], ids=["asked to", "task is gone"]
+)
+def test_next_turn_is_left_to_others(run_next: bool, next_head: Head | None) -> None:
+    end = ending(run_next=run_next, before=HEARD)
     finished = transitions.finished(end, BEFORE_SECOND, turn(2), next_head, None, times=TIMES)
     assert finished == Transition(
         TurnFinished(end.after, waiting=True),
-        contexts.left(BEFORE_SECOND, TIMES),
+        contexts.released_for_next(BEFORE_SECOND, TIMES),
         (moves(HEARD, end.after),),
         (NewEvent(TASK, 3, end.event, token=token(end.event), notifies=True),),
     )
 
 
 def test_same_holder_begins_turn_of_another_task() -> None:
-    end = ending(go_on=True)
+    end = ending(run_next=True)
     mine, after = lease(2, fence=4, tries=1), replace(SECOND_HEAD, fence=4)
     assert transitions.finished(end, BEFORE_SECOND, turn(2), SECOND_HEAD, None, times=TIMES) == Transition(
         TurnFinished(end.after, next=TurnStarted(mine, after)),
@@ -224,28 +223,28 @@ def test_same_holder_begins_turn_of_another_task() -> None:
 
 def test_same_holder_takes_in_message_of_same_task() -> None:
     """One move of the head covers both events."""
-    end = ending("WORKING", go_on=True)
-    record = replace(HELD, waiting=(turn(id="u-9", asked=0),))
+    end = ending("WORKING", run_next=True)
+    record = replace(HELD, waiting=(turn(id="u-9", message_generation=0),))
     queued = QueuedMessage(Message(message_id="m"), {"a": 1})
     event = status()
     event.status.CopyFrom(lifecycle.status_at(TaskState.TASK_STATE_WORKING, contexts.moment(TIMES.now)))
     after = replace(lifecycle.advance(end.after, event), fence=4)
-    mine = lease(fence=4, id="u-9", tries=1, asked=4)
+    mine = lease(fence=4, id="u-9", tries=1, message_generation=4)
     assert transitions.finished(end, record, record.waiting[0], None, queued, times=TIMES) == Transition(
         TurnFinished(end.after, next=TurnStarted(mine, after)),
         contexts.transferred(mine, record, TIMES),
         (moves(head(), after),),
         (NewEvent(TASK, 3, end.event, token=token(end.event)), NewEvent(TASK, 4, event, queued.message, {"a": 1})),
-        taken_in=(TASK, "u-9"),
+        recorded_message=(TASK, "u-9"),
     )
 
 
 def test_same_holder_takes_in_message_of_another_task() -> None:
-    end = ending(go_on=True)
-    waiting = turn(2, asked=0)
+    end = ending(run_next=True)
+    waiting = turn(2, message_generation=0)
     record = replace(HELD, waiting=(waiting,))
     finished = transitions.finished(end, record, waiting, SECOND_HEAD, None, times=TIMES)
-    assert finished.taken_in == (SECOND, "u-2")
+    assert finished.recorded_message == (SECOND, "u-2")
     assert [
         (event.task, event.generation, event.event.task_id) for event in finished.events if event.generation > 3
     ] == [(SECOND, 6, "t-2")]
@@ -269,7 +268,7 @@ NEXT_RUNS = ContextRecord(fence=4, holder="me", running=turn(2), exists=True)
     ],
 )
 def test_lost_answer_of_ending_is_found_out(record: ContextRecord, waiting: bool | None) -> None:
-    """None: the same holder runs the next turn."""
+    """Without a parameter: the same holder runs the next turn."""
     end = ending()
     found = transitions.finished_before(end, record, SECOND_HEAD)
     if waiting is None:
@@ -282,7 +281,7 @@ def test_next_turn_without_task_is_nobodys() -> None:
     assert transitions.finished_before(ending(), NEXT_RUNS, None) == TurnFinished(ending().after)
 
 
-# ── It is canceled ────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Cancellation ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(

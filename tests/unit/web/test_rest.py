@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 from starlette.types import Message
 
 from aion_core.errors import StoreCorrupt, StoreUnavailable
-from aion_core.web.middleware import RestsBeforeItReturns
+from aion_core.web.middleware import AwaitBackgroundTurnsMiddleware
 from aion_core.web.request_context import CallContextBuilder
 from aion_core.web.request_handler import AionRequestHandler
 from tests.support.agents.counting import talking
@@ -76,7 +76,7 @@ async def test_frames_say_what_the_sdk_says(fails: bool) -> None:
     store = Breaking(ManualClock())
     made = parts(LeaseHeld() if fails else talking(3), store)
     handler = AionRequestHandler(made.service, made.lister, made.card)
-    sdk = RestsBeforeItReturns(Starlette(routes=create_rest_routes(handler, CallContextBuilder("test"))))
+    sdk = AwaitBackgroundTurnsMiddleware(Starlette(routes=create_rest_routes(handler, CallContextBuilder("test"))))
     headers = {"A2A-Version": "1.0"}
     async with http(made.app()) as ours, http(sdk) as theirs:  # type: ignore[arg-type]
         if fails:

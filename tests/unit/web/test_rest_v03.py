@@ -20,7 +20,7 @@ from a2a.utils.errors import (
 from google.protobuf.json_format import ParseDict
 from starlette.applications import Starlette
 
-from aion_core.web.middleware import RestsBeforeItReturns
+from aion_core.web.middleware import AwaitBackgroundTurnsMiddleware
 from aion_core.web.request_context import CallContextBuilder
 from aion_core.web.request_handler import AionRequestHandler
 from tests.support.agents.counting import talking
@@ -71,7 +71,7 @@ async def test_frames_say_what_the_sdk_says(how: str) -> None:
     routes = create_rest_routes(handler, CallContextBuilder("test"), enable_v0_3_compat=True)
     kinds: dict[str, Any] = {"kind": "message", "role": "user", "parts": [{"kind": "text", "text": "hi"}]}
     given = old_body(contextId="c-1") if how == "proto" else body(contextId="c-1", **kinds)
-    async with http(made.app()) as ours, http(RestsBeforeItReturns(Starlette(routes=routes))) as theirs:  # type: ignore[arg-type]
+    async with http(made.app()) as ours, http(AwaitBackgroundTurnsMiddleware(Starlette(routes=routes))) as theirs:  # type: ignore[arg-type]
         mine = await ours.post("/v1/message:stream", json=given)
         their = await theirs.post("/v1/message:stream", json=old_body(contextId="c-1"), headers={"A2A-Version": "0.3"})
     assert mine.headers["content-type"] == "text/event-stream; charset=utf-8"
@@ -244,7 +244,7 @@ async def test_push_configs_are_read_as_either_sdk_sends_them(given: dict[str, A
 
     made = parts(talking(1))
     handler = KeepsConfigs(made.service, made.lister, made.card)
-    app: Any = RestsBeforeItReturns(Starlette(routes=RestV03(handler, "test", made.card).routes("")))
+    app: Any = AwaitBackgroundTurnsMiddleware(Starlette(routes=RestV03(handler, "test", made.card).routes("")))
     configs = "/v1/tasks/t-1/pushNotificationConfigs"
     async with http(app) as client:
         created = await client.post(configs, json=given)

@@ -6,7 +6,7 @@ import pytest
 from a2a.types import a2a_pb2 as pb
 from starlette.applications import Starlette
 
-from aion_core.web.middleware import RestsBeforeItReturns
+from aion_core.web.middleware import AwaitBackgroundTurnsMiddleware
 from aion_core.web.request_handler import AionRequestHandler
 from aion_core.web.rpc import Dispatcher
 from tests.support.agents.counting import talking
@@ -91,7 +91,7 @@ async def test_push_configs_arrive_and_their_answers_are_whole(
     """R15, R16, R92: v0.3's get needs no config id, and its delete answers with a result, which is null."""
     made = parts(talking(1))
     handler = NotesConfigs(made.service, made.lister, made.card)
-    app: Any = RestsBeforeItReturns(Starlette(routes=Dispatcher(handler, "test", made.card).routes("")))
+    app: Any = AwaitBackgroundTurnsMiddleware(Starlette(routes=Dispatcher(handler, "test", made.card).routes("")))
     async with http(app) as client:
         body = {"jsonrpc": "2.0", "id": "r-1", "method": method, "params": params}
         answer = (await client.post("/", json=body)).json()

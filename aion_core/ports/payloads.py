@@ -1,0 +1,90 @@
+"""Payload ports: large payloads by name, versions of stored objects, and encryption."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+
+class Blobs(Protocol):
+    """Payloads too large for an item, by name. Every method may raise StoreUnavailable or StoreError."""
+
+    async def put(self, name: str, content: bytes) -> None:
+        """Store the bytes under the name; a repeat with the same bytes changes nothing."""
+        ...
+
+    async def put_new(self, name: str, content: bytes, metadata: Mapping[str, str], *, media_type: str = "") -> bool:
+        """Store the bytes and their metadata unless the name is taken; return True if they were stored.
+
+        After a lost response this may return False although this call stored the bytes. The metadata is ASCII and at most
+        2 KB. Only S3 stores the media type.
+        """
+        ...
+
+    async def get(self, name: str) -> bytes | None:
+        """Return the bytes, None if the name is unused."""
+        ...
+
+    async def metadata(self, name: str) -> Mapping[str, str] | None:
+        """Return the metadata of `put_new`, None if the name is unused."""
+        ...
+
+    async def names(self, prefix: str) -> Sequence[str]:
+        """Return the names with this prefix."""
+        ...
+
+    async def delete(self, name: str) -> None:
+        """Delete the bytes, if they exist."""
+        ...
+
+
+class Cipher(Protocol):
+    """Encryption with the deployment's key; detects changed or moved ciphertexts."""
+
+    async def encrypt(self, content: bytes, *, about: str) -> bytes:
+        """Return the content encrypted, differently each time; `about` is the context, such as the item's key.
+
+        May raise StoreUnavailable.
+        """
+        ...
+
+    async def decrypt(self, encrypted: bytes, *, about: str) -> bytes:
+        """Return the decrypted content of this context.
+
+        Raises StoreCorrupt for changed bytes, another context or another deployment's key; StoreUnavailable if the key
+        service is unavailable.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectVersion:
+    """A version of an object, or a delete marker."""
+
+    name: str
+    version_id: str
+    size: int
+    """In bytes; 0 for a delete marker."""
+    is_marker: bool
+    modified: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class VersionPage:
+    """One page of versions."""
+
+    versions: Sequence[ObjectVersion]
+    next: Any = None
+    """Pass it as `after` for the next page; None on the last page."""
+
+
+class ObjectVersions(Protocol):
+    """All versions of the objects of one bucket. Every method may raise StoreUnavailable or StoreError."""
+
+    async def page(self, prefix: str, *, after: Any = None) -> VersionPage:
+        """Return a page of the versions and delete markers of the objects with this name prefix."""
+        ...
+
+    async def delete(self, versions: Sequence[tuple[str, str]]) -> None:
+        """Delete up to 250 versions, by name and version id, if they exist."""
+        ...
