@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from aion_core.errors import StoreError
 from aion_core.ports import Clock, PushWakeUp, WakeUp
@@ -42,6 +42,8 @@ POLL_SECONDS = 0.2
 """Seconds until a consumer notices another process's message."""
 
 DELIVERIES_AT_ONCE = 16
+
+B = TypeVar("B", WakeUp, PushWakeUp)
 
 
 class QueueMessage(NamedTuple):
@@ -202,47 +204,46 @@ class SQLiteQueue:
         return int(self.clock.now().timestamp() * 1000)
 
 
-class SQLiteWorkQueue:
-    """`ports.WorkQueue` on one queue."""
+class _WakeUpQueue(Generic[B]):
+    """Wake-up messages of one kind on one queue."""
 
-    def __init__(self, queue: SQLiteQueue, *, at_once: int) -> None:
-        """Run at most `at_once` turns concurrently in this process."""
+    def __init__(
+        self, queue: SQLiteQueue, encode: Callable[[B], str], decode: Callable[[str], B], *, at_once: int
+    ) -> None:
         self._queue, self._at_once = queue, at_once
+        self._encode: Callable[[B], str] = encode
+        self._decode: Callable[[str], B] = decode
 
-    async def enqueue(self, wake_up: WakeUp, *, delay: float = 0.0) -> None:
+    async def enqueue(self, wake_up: B, *, delay: float = 0.0) -> None:
         """See `ports.WorkQueue.enqueue`."""
-        await self._queue.send(body_of(wake_up), delay=delay)
+        await self._queue.send(self._encode(wake_up), delay=delay)
 
-    def enqueue_from_thread(self, wake_up: WakeUp, *, delay: float = 0.0) -> None:
+    def enqueue_from_thread(self, wake_up: B, *, delay: float = 0.0) -> None:
         """See `ports.WorkQueue.enqueue_from_thread`."""
-        self._queue.send_blocking(body_of(wake_up), delay=delay)
+        self._queue.send_blocking(self._encode(wake_up), delay=delay)
 
-    def handled_by(self, handle: Callable[[WakeUp], Awaitable[None]]) -> "Sequence[QueueConsumer]":
+    def handled_by(self, handle: Callable[[B], Awaitable[None]]) -> "Sequence[QueueConsumer]":
         """Return the consumer for this handler."""
 
         async def handle_text(body: str) -> None:
-            await handle(wake_up_of(body))
+            await handle(self._decode(body))
 
         return [QueueConsumer(self._queue, handle_text, at_once=self._at_once)]
 
 
-class SQLitePushQueue:
+class SQLiteWorkQueue(_WakeUpQueue[WakeUp]):
+    """`ports.WorkQueue` on one queue."""
+
+    def __init__(self, queue: SQLiteQueue, *, at_once: int) -> None:
+        """Run at most `at_once` turns concurrently in this process."""
+        super().__init__(queue, body_of, wake_up_of, at_once=at_once)
+
+
+class SQLitePushQueue(_WakeUpQueue[PushWakeUp]):
     """`ports.PushQueue` on one queue."""
 
     def __init__(self, queue: SQLiteQueue) -> None:
-        self._queue = queue
-
-    async def enqueue(self, wake_up: PushWakeUp, *, delay: float = 0.0) -> None:
-        """See `ports.PushQueue.enqueue`."""
-        await self._queue.send(push_body_of(wake_up), delay=delay)
-
-    def handled_by(self, handle: Callable[[PushWakeUp], Awaitable[None]]) -> "Sequence[QueueConsumer]":
-        """Return the consumer for this handler."""
-
-        async def handle_text(body: str) -> None:
-            await handle(push_wake_up_of(body))
-
-        return [QueueConsumer(self._queue, handle_text, at_once=DELIVERIES_AT_ONCE)]
+        super().__init__(queue, push_body_of, push_wake_up_of, at_once=DELIVERIES_AT_ONCE)
 
 
 class QueueConsumer:

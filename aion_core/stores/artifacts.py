@@ -152,16 +152,16 @@ class BlobArtifacts(BaseArtifactService):
     ) -> ArtifactVersion | None:
         """Return the description of the version, or of the newest; None if there is no such version."""
         key = _key(app_name, user_id, filename, session_id)
-        number = version if version is not None else max(await self._versions(key), default=-1)
-        info = await self._info(key, number) if number >= 0 else None
+        number, info = await self._found(key, version)
         return _version(key, number, info) if info is not None else None
 
     async def _part(self, key: ArtifactKey, version: int | None) -> types.Part | None:
-        number = version if version is not None else max(await self._versions(key), default=-1)
-        found = await self._get(key, number) if number >= 0 else None
-        if found is None:
+        # A version never changes, so both reads match.
+        number, info = await self._found(key, version)
+        content = await self._blobs.get(_folder(key) + str(number)) if info is not None else None
+        if info is None or content is None:
             return None
-        part = _part_of(*found)
+        part = _part_of(info, content)
         # A rewind of the session adds this tombstone after the later versions: the artifact does not exist.
         return None if artifact_util._is_rewind_tombstone(part) else part
 
@@ -191,11 +191,10 @@ class BlobArtifacts(BaseArtifactService):
         found = await self._blobs.metadata(name)
         return found is not None and found["by"] == metadata["by"]
 
-    async def _get(self, key: ArtifactKey, version: int) -> tuple[VersionInfo, bytes] | None:
-        # A version never changes, so both reads match.
-        info = await self._info(key, version)
-        content = await self._blobs.get(_folder(key) + str(version)) if info is not None else None
-        return (info, content) if info is not None and content is not None else None
+    async def _found(self, key: ArtifactKey, version: int | None) -> tuple[int, VersionInfo | None]:
+        """Return the number of the version, or of the newest, with its description."""
+        number = version if version is not None else max(await self._versions(key), default=-1)
+        return number, await self._info(key, number) if number >= 0 else None
 
     async def _info(self, key: ArtifactKey, version: int) -> VersionInfo | None:
         metadata = await self._blobs.metadata(_folder(key) + str(version))

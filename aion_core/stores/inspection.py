@@ -8,7 +8,7 @@ from aion_core.ports import Clock, ContextKey, Delivery, Head, TaskKey
 from aion_core.ports.schema import TTL_ATTRIBUTE
 from aion_core.ports.table import PARTITION, SORT, Item, Table
 from aion_core.stores import keys
-from aion_core.stores.items import Reads
+from aion_core.stores.items import Reads, all_pages
 from aion_core.stores.push_configs import delivery_of
 from aion_core.tasks import deliveries, heads
 from aion_core.tasks.contexts import ContextRecord, moment, record_of
@@ -60,12 +60,8 @@ class Inspection:
 
     async def _scan(self, attributes: tuple[str, ...]) -> AsyncIterator[Item]:
         """Yield all items of tasks with these attributes, without expired ones."""
-        after = None
-        while True:
-            page = await self._table.scan(after=after, attributes=(PARTITION, SORT, TTL_ATTRIBUTE, *attributes))
+        names = (PARTITION, SORT, TTL_ATTRIBUTE, *attributes)
+        async for page in all_pages(lambda after: self._table.scan(after=after, attributes=names)):
             for item in page.items:
                 if item[PARTITION].startswith(keys.TASKS) and self._reads.lives(item):
                     yield item
-            if page.next is None:
-                return
-            after = page.next

@@ -1,17 +1,18 @@
 """Items of the table: reads without expired items, TTLs, and payloads of any size."""
 
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Self
+from typing import Any, Self, TypeVar
 from uuid import uuid4
 
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import Blobs, Clock
+from aion_core.ports.payloads import VersionPage
 from aion_core.ports.schema import TIMERS, TTL_ATTRIBUTE
-from aion_core.ports.table import LAST, Index, Item, Key, Table
+from aion_core.ports.table import LAST, Index, Item, Key, Page, Table
 from aion_core.tasks.contexts import VERSION, milliseconds
 
 
@@ -22,6 +23,20 @@ def readable(what: str) -> Iterator[None]:
         yield
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise StoreCorrupt(f"{what} cannot be read.") from error
+
+
+P = TypeVar("P", Page, VersionPage)
+
+
+async def all_pages(read: Callable[[Any], Awaitable[P]]) -> AsyncGenerator[P, None]:
+    """Yield every page; `read` gets the position after the previous page, None for the first one."""
+    after = None
+    while True:
+        page = await read(after)
+        yield page
+        if page.next is None:
+            return
+        after = page.next
 
 
 class Reads:
@@ -73,14 +88,13 @@ class Reads:
 
     async def all_of_index(self, index: Index, partition: str, *, newest_first: bool = False) -> AsyncIterator[Item]:
         """Yield every entry in a partition of the index; the index may lag."""
-        after = None
-        while True:
-            page = await self._table.query_index(index, partition, "", LAST, newest_first=newest_first, after=after)
+
+        def read(after: Any) -> Awaitable[Page]:
+            return self._table.query_index(index, partition, "", LAST, newest_first=newest_first, after=after)
+
+        async for page in all_pages(read):
             for item in page.items:
                 yield item
-            if page.next is None:
-                return
-            after = page.next
 
     def lives(self, item: Item) -> bool:
         """Return True unless the item's TTL has passed: DynamoDB deletes expired items late, and one by one."""

@@ -7,18 +7,19 @@ more; the survey returns them as leftovers, since they may belong to the owner.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from aion_core.errors import StoreUnavailable
 from aion_core.ports import Clock, ContextKey, TaskKey
-from aion_core.ports.payloads import ObjectVersion, ObjectVersions
-from aion_core.ports.table import LAST, PARTITION, SORT, Item, Key, Page, Table
+from aion_core.ports.payloads import ObjectVersion, ObjectVersions, VersionPage
+from aion_core.ports.table import LAST, PARTITION, SORT, Item, Key, Table
 from aion_core.ports.table_semantics import item_size
 from aion_core.stores import keys, owned
+from aion_core.stores.items import all_pages
 from aion_core.stores.keys import thread_id
 from aion_core.stores.owned import FOLDERS, Folder, NamedBy
 from aion_core.stores.retries import MAX_ATTEMPTS, jitter
@@ -142,10 +143,8 @@ class Survey:
     # ── The table ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _scan(self, scan: "_ScanResult", segment: int, progress: Progress) -> None:
-        def read(after: Any) -> Awaitable[Page]:
-            return self._table.scan(segment=segment, segments=SEGMENTS, after=after, attributes=READ, consistent=True)
-
-        async for page in _pages(read):
+        scan_page = partial(self._table.scan, segment=segment, segments=SEGMENTS, attributes=READ, consistent=True)
+        async for page in all_pages(lambda after: retry_unavailable(partial(scan_page, after=after))):
             for item in page.items:
                 scan.add(item)
             progress("items of the table read", scan.count)
@@ -153,7 +152,8 @@ class Survey:
     async def _find_rows(self, found: OwnedData, scan: "_ScanResult", progress: Progress) -> None:
         async def read(partition: str, owner: str) -> None:
             kind = owned.partitions_of(partition)
-            async for page in _pages(lambda after: self._table.query(partition, "", LAST, after=after)):
+            query = partial(self._table.query, partition, "", LAST)
+            async for page in all_pages(lambda after: retry_unavailable(partial(query, after=after))):
                 for item in page.items:
                     if owner == NOBODY and not scan.is_leftover(item):
                         continue
@@ -173,7 +173,7 @@ class Survey:
     async def _find_versions(self, found: list[OwnedVersion], scan: "_ScanResult", progress: Progress) -> None:
         async def read(folder: Folder, prefix: str) -> None:
             async for page in self._versions(prefix):
-                add(folder, page)
+                add(folder, page.versions)
 
         def add(folder: Folder, page: Iterable[ObjectVersion]) -> None:
             for each in page:
@@ -183,28 +183,18 @@ class Survey:
                     found.append(OwnedVersion(owner, store, each.name, each.version_id, each.size, each.is_marker))
             progress("versions of objects found", len(found))
 
-        async def read_all(folder: Folder) -> None:
-            pages = self._versions(folder.prefix)
-            first, second = await anext(pages), await anext(pages, None)
+        for folder in FOLDERS:
+            first = await anext(pages := self._versions(folder.prefix))
             await pages.aclose()
-            if second is None:
-                add(folder, first)
+            if first.next is None:
+                add(folder, first.versions)
             else:
                 # A large folder: list only the needed prefixes, or all prefixes concurrently.
                 await _all(read(folder, prefix) for prefix in scan.prefixes(folder))
 
-        for folder in FOLDERS:
-            await read_all(folder)
-
-    async def _versions(self, prefix: str) -> AsyncGenerator[Sequence[ObjectVersion], None]:
-        """Yield the versions and delete markers of the objects with this prefix, one list for each request."""
-        after = None
-        while True:
-            page = await retry_unavailable(partial(self._objects.page, prefix, after=after))
-            yield page.versions
-            if page.next is None:
-                return
-            after = page.next
+    def _versions(self, prefix: str) -> AsyncGenerator[VersionPage, None]:
+        """Yield all pages of versions and delete markers of the objects with this prefix."""
+        return all_pages(lambda after: retry_unavailable(partial(self._objects.page, prefix, after=after)))
 
 
 class _ScanResult:
@@ -353,17 +343,6 @@ async def retry_unavailable(call: Callable[[], Awaitable[T]]) -> T:
         except StoreUnavailable:
             await jitter(attempt)
     return await call()
-
-
-async def _pages(read: Callable[[Any], Awaitable[Page]]) -> AsyncIterator[Page]:
-    """Yield all pages."""
-    after = None
-    while True:
-        page = await retry_unavailable(partial(read, after))
-        yield page
-        if page.next is None:
-            return
-        after = page.next
 
 
 async def _all(works: Iterable[Awaitable[None]]) -> None:

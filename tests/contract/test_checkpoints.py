@@ -572,17 +572,17 @@ async def test_delete_thread_starts_with_oldest(
 
 
 async def test_checkpoint_has_listed_classes_only(savers: Savers, config: Any) -> None:
-    held = {"message": HumanMessage("hi", id="m-1"), "place": ListCursor("here"), "when": timedelta(seconds=3)}
+    held = {"message": HumanMessage("hi", id="m-1"), "place": Place("here"), "when": timedelta(seconds=3)}
     await put(savers.saver(), config, **held)
-    assert await values(savers.saver(types=[ListCursor]), config) == held
-    assert await values(savers.saver(types=[(ListCursor.__module__, "Place")]), config) == held
+    assert await values(savers.saver(types=[Place]), config) == held
+    assert await values(savers.saver(types=[(Place.__module__, "Place")]), config) == held
     assert await values(savers.saver(), config) == {**held, "place": {"name": "here"}}
     with pytest.raises(Unserializable):
         await put(savers.saver(types=[Connection]), config, connection=Connection())
 
 
 @dataclass
-class ListCursor:
+class Place:
     name: str
 
 

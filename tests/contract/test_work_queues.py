@@ -320,10 +320,10 @@ def test_unknown_fields_are_ignored() -> None:
         ("3", "has no version"),
         ('{"task_id":"t-1"}', "has no version"),
         (body_of(WAKE_UP).replace('"v":1', '"v":2'), "version 2, and this function reads 1"),
-        ('{"v":1}', "does not say"),
-        (body_of(WAKE_UP).replace('"owner":"owner"', '"owner":""'), "does not say"),
-        (body_of(WAKE_UP).replace('"c-1"', "7"), "does not say"),
-        (body_of(WAKE_UP).replace('"fence":1', '"fence":null'), "does not say"),
+        ('{"v":1}', "must have the texts"),
+        (body_of(WAKE_UP).replace('"owner":"owner"', '"owner":""'), "must have the texts"),
+        (body_of(WAKE_UP).replace('"c-1"', "7"), "must have the texts"),
+        (body_of(WAKE_UP).replace('"fence":1', '"fence":null'), "must have the texts"),
     ],
 )
 def test_invalid_message_is_refused_with_reason(body: str, told: str) -> None:
