@@ -42,10 +42,10 @@ class TableTaskList:
         first_read = limit + 1 if tasks.state is None else READ
         async for page in self._pages(tasks, after=after, first_read=first_read):
             for entry in page.items:
-                place = _place(entry)
+                cursor = _cursor(entry)
                 # A lagging index may hold a task's old entry beside its new one.
-                if place != after and place.task_id not in found:
-                    found[place.task_id] = place
+                if cursor != after and cursor.task_id not in found:
+                    found[cursor.task_id] = cursor
             if len(found) >= limit:
                 break
         return list(found.values())[:limit]
@@ -112,7 +112,7 @@ class TableTaskList:
             start, limit = page.next, READ if limit else None
 
 
-def _place(entry: Item) -> ListCursor:
+def _cursor(entry: Item) -> ListCursor:
     listed = keys.listed(entry[BY_AGENT.sort])
     return ListCursor(_EPOCH + timedelta(milliseconds=listed.milliseconds), listed.task_id)
 
