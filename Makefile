@@ -9,12 +9,12 @@ SYNC := UV_PROJECT_ENVIRONMENT=$(abspath $(VENV)) $(UV) sync --frozen --quiet --
 # Where it is set, as it is in many containers, each of the processes that the tests start compiles all it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-# One file of tests after another in each of three processes: on two cores, since many wait for other processes.
-# In the order of tests/conftest.py.
-SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
+# Four workers on two cores: many tests wait for other processes. Each worker runs whole files,
+# in the order of tests/conftest.py.
+SIDE_BY_SIDE := -n 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test test-engines test-deep mutants replay check lint format package-check bench bench-dev message-path lock figures cost sam-local smoke clean
+.PHONY: help dev test quick test-engines test-deep mutants replay check lint lint-code format package-check bench bench-dev message-path openapi lock figures cost sam-local smoke clean
 
 help: ## Say what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -24,6 +24,10 @@ dev: $(VENV)/.runs ## Serve the agents of aion.yaml on http://127.0.0.1:8000 (PO
 
 test: $(VENV)/.tests ## Pass the tests
 	$(VENV)/bin/python -m pytest $(SIDE_BY_SIDE) $(PYTEST)
+
+quick: lint-code ## Run the tests nearest to the changes since main, and lint
+	@tests="$$($(VENV)/bin/python -m tests.nearest)"; \
+	  if [ -n "$$tests" ]; then $(VENV)/bin/python -m pytest -n 2 --dist loadfile $$tests $(PYTEST); else echo "No test is near."; fi
 
 test-engines: export AION_TEST_ENGINES ?= all
 test-engines: $(VENV)/.tests ## Pass the contract suites in full on each engine (AION_TEST_ENGINES=moto,ministack)
@@ -43,12 +47,15 @@ replay: $(VENV)/.tests ## Tell everything that happens in one simulated schedule
 check: lint ## Check all that `lint` does, write the bill of materials, and audit the lock (AUDIT=required)
 	$(VENV)/bin/python -m infra.supply_chain
 
-lint: $(VENV)/.tests ## Check style, types and imports
+lint: lint-code ## Check style, types, imports and the template's policies
+	$(VENV)/bin/python -m infra.policies.check
+
+# The tests of tests/template check the template, too: the test of the linters leaves it to them.
+lint-code: $(VENV)/.tests
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
-	$(VENV)/bin/python -m infra.template_gate
 
 lock: $(VENV)/.tests ## Lock the dependencies anew, and with them what projects without a lock are built with
 	$(UV) lock --quiet
@@ -70,6 +77,9 @@ bench-dev: $(VENV)/.tests ## Measure how long `aion dev` takes to start, and to 
 
 message-path: $(VENV)/.tests ## List the files that one streamed message passes through (STORE=memory or dynamodb)
 	@$(VENV)/bin/python -m tests.bench.message_path --store $(or $(STORE),memory)
+
+openapi: $(VENV)/.tests ## Generate docs/openapi.yaml from the operations table
+	@$(VENV)/bin/python -m infra.openapi
 
 figures: $(VENV)/.tests ## Print figures of the code base: lines, prose, class names, small files
 	@$(VENV)/bin/python -m infra.figures

@@ -1,4 +1,4 @@
-"""Agents of an aion.yaml, served in a test's own process, and a client for its questions.
+"""Local server for tests: the agents of an aion.yaml in the test process, and a client for them.
 
 ```python
 async with serve("aion.yaml") as client:
@@ -44,25 +44,25 @@ ENVIRONMENT = {
     "AION_PUSH_HTTP": "true",
     "AION_PUSH_NETWORKS": "127.0.0.0/8,::1/128",
 }
-"""Settings of the served app, instead of the process' environment variables."""
+"""Settings of the served app, in place of the process's environment variables."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
-    """Answer to one message, once the agent has finished, has failed, or asks for something."""
+class AgentReply:
+    """Answer to one message, after the agent has finished, failed, or asked for input."""
 
     state: str
     """State of the task, by A2A's names: `completed`, `failed`, `input-required`, …; `completed` for a plain message."""
     text: str
-    """The message that the task ended with; without one, the text of its artifacts. A failed task has its reason here."""
+    """Final message of the task, or else the text of its artifacts. For a failed task, the reason."""
     chunks: tuple[str, ...] = field(repr=False)
-    """The streamed pieces of text, in their order."""
+    """Streamed pieces of text, in order."""
     context_id: str = field(repr=False)
-    """The conversation: `ask(..., context_id=...)` goes on with it."""
+    """Id of the conversation, for `ask(..., context_id=...)`."""
     task: Task | None = field(repr=False)
-    """The task as GetTask returns it; no task where the agent answers by plain messages (`reply: message`)."""
+    """Task as returned by GetTask; None if the agent answers with plain messages (`reply: message`)."""
     events: tuple[StreamResponse, ...] = field(repr=False)
-    """All that the stream carried."""
+    """All events of the stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +70,19 @@ class AgentClient:
     """Client of a served agent."""
 
     a2a: Client
-    """The official client of the A2A protocol, for all that `ask` does not do: tasks, cancel, webhooks."""
+    """Official A2A client, for everything beyond `ask`: tasks, cancel, webhooks."""
     card: AgentCard
-    """The agent's card."""
+    """Card of the agent."""
     http: httpx.AsyncClient
-    """Plain HTTP to the server: `await client.http.get("/.well-known/agent-card.json")`."""
+    """Plain HTTP client of the server: `await client.http.get("/.well-known/agent-card.json")`."""
 
     async def ask(
         self, text: str = "", *, parts: Sequence[Part] = (), context_id: str = "", task_id: str = ""
-    ) -> Reply:
+    ) -> AgentReply:
         """Send a message, read its stream to the end, and return the reply.
 
-        `parts` follow the text: files, data. `context_id` continues a conversation, `task_id` answers a task that asks
-        for something. Raises the a2a-sdk's errors where the server refuses the message.
+        `parts` follow the text: files, data. `context_id` continues a conversation, `task_id` answers a task with a
+        pending question. Raises the a2a-sdk's errors for a refused message.
         """
         said = [*([Part(text=text)] if text else []), *parts]
         message = Message(
@@ -92,21 +92,21 @@ class AgentClient:
         for event in events:
             if event.HasField("message"):
                 answer = event.message
-                return Reply("completed", _text(answer.parts), (), answer.context_id, None, tuple(events))
+                return AgentReply("completed", _text(answer.parts), (), answer.context_id, None, tuple(events))
         task = await self.a2a.get_task(GetTaskRequest(id=_task_id(events)))
         text = _text(task.status.message.parts) or "\n".join(_text(artifact.parts) for artifact in task.artifacts)
-        return Reply(state_name(task.status.state), text, _chunks(events), task.context_id, task, tuple(events))
+        return AgentReply(state_name(task.status.state), text, _chunks(events), task.context_id, task, tuple(events))
 
 
 @asynccontextmanager
 async def serve(config: str | Path = "aion.yaml", *, agent: str = "") -> AsyncIterator[AgentClient]:
-    """Serve the agents of an aion.yaml in this process, and yield a client of `agent`, or of the default one.
+    """Serve the agents of an aion.yaml in this process, and yield a client of `agent` or of the default one.
 
-    Tasks, conversations and checkpoints are kept in memory and end with the block; nothing listens on a port, callers
-    are not authenticated. The aion.yaml's `environment` is set until the block ends; its `secrets` are not read, and no .env
-    file is: a test sets the variables that its agent needs. A stream is handed over as a whole, once it has ended. An agent that
-    fails, or whose code does not import, fails the task: the reply's text has the reason. Raises ConfigurationError for
-    an aion.yaml that cannot be used.
+    Tasks, conversations and checkpoints are stored in memory until the block ends. The server opens no port and
+    authenticates no caller. The `environment` of aion.yaml is set until the block ends. Its `secrets` and .env are not
+    read: a test sets the variables for its agent. A stream is returned as a whole, after its end. An agent with a
+    failing turn or import fails its task, and the reply's text has the reason. Raises ConfigurationError for an
+    unusable aion.yaml.
     """
     before = dict(os.environ)
     try:
@@ -137,7 +137,7 @@ def _task_id(events: Sequence[StreamResponse]) -> str:
 
 
 def _chunks(events: Sequence[StreamResponse]) -> tuple[str, ...]:
-    """Return the pieces of a model's answer; without any, those of artifacts."""
+    """Return the text chunks of a model's answer, or else of the artifacts."""
     artifacts = [event.artifact_update.artifact for event in events if event.HasField("artifact_update")]
     deltas = _texts([artifact for artifact in artifacts if artifact.artifact_id == STREAM_DELTA_ID])
     return deltas or _texts(artifacts)

@@ -1,1 +1,1 @@
-"""What deploys the project, and what stands in for AWS on a laptop."""
+"""Tools of this repository that no function contains: builds, checks, costs."""

@@ -1,7 +1,7 @@
-"""What things cost: defined scenarios on the emulated stack, counted, multiplied by a price file, and written into a page.
+"""Cost model: runs scenarios on the emulated stack, counts requests, and multiplies them by prices.
 
-`python -m infra.cost` writes the tables of docs/cost.md, and the price of an idle month where `aion deploy` reads it; `--check`
-says what of the exact ones is no longer so.
+`python -m infra.cost` writes the tables of docs/cost.md and the idle price for `aion deploy`; `--check` prints exact counts that
+have changed.
 """
 
 import argparse
@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import yaml
 
 from aion_core.deploy import price as idle_price
 from aion_core.local.lambda_events import LambdaContext, sqs_event
 from aion_core.local.stack import LocalStack
+from aion_core.template.file import load
 from infra.metering import Meter
 
 ROOT = Path(__file__).parents[1]
@@ -52,14 +52,14 @@ graph = names["StateGraph"](names["MessagesState"]).add_node("answer", answer).a
 
 NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?![\w.])")
 CHANCE, SOME = 0.1, 2
-"""By how much of it, or at least by how many, a count may differ from one time to the next."""
+"""Allowed difference of a count between two runs: relative and absolute."""
 
 COUNTED = ("dynamodb", "write_units", "read_units", "sqs", "s3_writes", "s3_reads", "kms")
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """Something that happens, and what is assumed of it that cannot be counted here."""
+    """Scenario with its assumed values, which an emulator cannot count."""
 
     name: str
     run: "Callable[[World], Awaitable[None]]"
@@ -68,25 +68,25 @@ class Scenario:
     gb_seconds: float
     """Assumed: seconds times GB of memory."""
     exact: bool = True
-    """Whether it costs the same each time; what depends on time does not."""
+    """True if each run costs the same; a scenario that depends on time does not."""
 
 
 class World:
-    """The stack, the app that ApiFunction serves, and a webhook."""
+    """Emulated stack with the app of ApiFunction and a webhook."""
 
     def __init__(self, stack: LocalStack, client: httpx.AsyncClient, webhook: str, meter: Meter) -> None:
         self.stack, self.client, self.meter, self._webhook = stack, client, meter, webhook
         self._number = 0
 
     async def send(self, method: str, text: str, **configuration: Any) -> dict[str, Any]:
-        """Send a message in a new context; return what is answered first."""
+        """Send a message in a new context; return the first result."""
         self._number += 1
         message = {"messageId": f"m-{self._number}", "role": "ROLE_USER", "parts": [{"text": text}]}
         params = {"message": message, "configuration": configuration}
         return await self.call(method, params)
 
     async def call(self, method: str, params: dict[str, Any], *, seconds: float = 60.0) -> dict[str, Any]:
-        """Call a method, and listen for so many seconds at the most; return the first answer."""
+        """Call a method and read the response for at most these seconds; return the first result."""
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         first: dict[str, Any] = {}
         headers = {"A2A-Version": "1.0"}
@@ -101,12 +101,12 @@ class World:
         except TimeoutError:
             return {}
         if "result" not in first:
-            raise RuntimeError(f"{method} was answered by {first}")
+            raise RuntimeError(f"{method} returned {first}")
         result: dict[str, Any] = first["result"]
         return result
 
     async def answer(self, function: str, module: str, queue: str) -> None:
-        """Call the function with each bell that rings, until none does."""
+        """Call the function with each message of the queue until the queue is empty."""
         sqs, url = self.stack.client("sqs"), self.stack.physical_id(queue)
         handler = importlib.import_module(module).handler
         while messages := sqs.receive_message(QueueUrl=url, MessageSystemAttributeNames=["All"], WaitTimeSeconds=0).get(
@@ -119,7 +119,7 @@ class World:
 
     @property
     def webhook(self) -> dict[str, Any]:
-        """The configuration of a webhook that listens here."""
+        """Push configuration of the local webhook."""
         return {"taskPushNotificationConfig": {"url": self._webhook}}
 
 
@@ -131,14 +131,14 @@ async def _streamed(world: World) -> None:
     await world.send("SendStreamingMessage", " ".join(f"word{number}" for number in range(100)))
 
 
-async def _told(world: World) -> None:
+async def _queued(world: World) -> None:
     await world.send("SendMessage", "Hello", returnImmediately=True, **world.webhook)
     await world.answer("TaskFunction", "handlers.run_task", "TaskQueue")
     await world.answer("PushFunction", "handlers.deliver_push", "PushQueue")
 
 
 async def _subscribed(world: World) -> None:
-    # Nobody answers its bell: there is nothing to hear.
+    # No worker runs the turn, so there are no events.
     task = (await world.send("SendMessage", "Hello", returnImmediately=True))["task"]
     world.meter.take()
     await world.call("SubscribeToTask", {"id": task["id"]}, seconds=60)
@@ -152,17 +152,17 @@ async def _swept(world: World) -> None:
 SCENARIOS = (
     Scenario("a blocking turn", _blocking, 1, 1, 2.0),
     Scenario("a turn of 100 chunks in 5 s, streamed", _streamed, 1, 1, 5.0, exact=False),
-    Scenario("a turn that nobody waits for, and one webhook", _told, 1, 4, 3.6),
-    Scenario("a minute of subscribing, while nothing is said", _subscribed, 1, 1, 60.0, exact=False),
-    Scenario("one sweep that finds nothing", _swept, 0, 1, 0.05),
+    Scenario("a queued turn and one webhook", _queued, 1, 4, 3.6),
+    Scenario("a minute of subscription without events", _subscribed, 1, 1, 60.0, exact=False),
+    Scenario("a sweep without expired timers", _swept, 0, 1, 0.05),
 )
 SWEEPS_A_MONTH = 60 * 24 * 30
-# Lambda polls an idle queue with five long polls at once, each 20 s.
+# Lambda polls an idle queue by five parallel long polls of 20 s.
 POLLS_A_MONTH = 2 * 5 * 3 * SWEEPS_A_MONTH
 
 
 async def measured(*, only_exact: bool) -> dict[str, Counter[str]]:
-    """Run the scenarios, each once before it is counted, so that what is kept for all of them is there."""
+    """Run the scenarios; an exact one runs twice, and the first run fills the caches."""
     counted = {}
     with tempfile.TemporaryDirectory() as folder, LocalStack.start(ROOT / "template.yaml") as stack, _webhook() as hook:
         (Path(folder) / "agent.py").write_text(
@@ -196,7 +196,7 @@ async def measured(*, only_exact: bool) -> dict[str, Counter[str]]:
 
 @contextmanager
 def _webhook() -> Iterator[str]:
-    """Take whatever is posted; yield the URL."""
+    """Serve a webhook that accepts every post; yield its URL."""
 
     class Receiver(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -205,7 +205,7 @@ def _webhook() -> Iterator[str]:
             self.end_headers()
 
         def log_message(self, *_: Any) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Receiver) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -214,7 +214,7 @@ def _webhook() -> Iterator[str]:
 
 
 def price(scenario: Scenario, counted: Counter[str], prices: dict[str, Any]) -> float:
-    """Return what a million of the scenario cost, its assumed time of Lambda included."""
+    """Return the price of a million runs, with the assumed time of Lambda."""
     million = prices["million"]
     named = sum(counted[name] * million[name] for name in COUNTED if name in million)
     return float(
@@ -243,12 +243,12 @@ def tables(counted: dict[str, Counter[str]], prices: dict[str, Any]) -> str:
     return "\n".join([*lines, "", *idle(counted, prices)])
 
 
-def of_the_stack() -> Counter[str]:
-    """Return how many things the templates make that are paid for by the month, whatever is asked for."""
-    # What the sweep found, and for how much it has rung, each minute.
+def monthly_resources() -> Counter[str]:
+    """Return the number of resources with a monthly price, by kind."""
+    # The sweep emits two metrics each minute.
     made = Counter(keys=0, alarmed=0, metrics=2, dashboards=0)
     for path in (ROOT / "template.yaml", *sorted((ROOT / "infra").glob("*.yaml"))):
-        for resource in (yaml.load(path.read_text(encoding="utf-8"), _AnyTag).get("Resources") or {}).values():  # noqa: S506  # a SafeLoader
+        for resource in load(path)["Resources"].values():
             match resource["Type"]:
                 case "AWS::KMS::Key":
                     made["keys"] += 1
@@ -260,16 +260,9 @@ def of_the_stack() -> Counter[str]:
     return made
 
 
-class _AnyTag(yaml.SafeLoader):
-    """Reads a template whose references are nobody's question here."""
-
-
-_AnyTag.add_multi_constructor("!", lambda loader, suffix, node: None)
-
-
 def idle_rows(counted: dict[str, Counter[str]], prices: dict[str, Any]) -> dict[str, float]:
-    """Return what a month costs in which nobody asks for anything, by what is paid for."""
-    sweep, month, million, made = SCENARIOS[-1], prices["month"], prices["million"], of_the_stack()
+    """Return the price of a month without requests, by item."""
+    sweep, month, million, made = SCENARIOS[-1], prices["month"], prices["million"], monthly_resources()
     swept = price(sweep, counted[sweep.name], prices) * SWEEPS_A_MONTH / 1e6
     return {
         f"the sweep, {SWEEPS_A_MONTH:,} times": swept,
@@ -283,7 +276,7 @@ def idle_rows(counted: dict[str, Counter[str]], prices: dict[str, Any]) -> dict[
 
 
 def idle(counted: dict[str, Counter[str]], prices: dict[str, Any]) -> list[str]:
-    """Return the table of what a month costs in which nobody asks for anything."""
+    """Return the table of the price of a month without requests."""
     rows = idle_rows(counted, prices)
     total = f"| **together** | **{sum(rows.values()):.2f}** |"
     return [
@@ -295,24 +288,24 @@ def idle(counted: dict[str, Counter[str]], prices: dict[str, Any]) -> list[str]:
 
 
 def idle_data(counted: dict[str, Counter[str]], prices: dict[str, Any]) -> str:
-    """Return the price of an idle month as `aion deploy` reads it."""
+    """Return the price of an idle month as JSON for `aion deploy`."""
     rows = {name: round(cost, 2) for name, cost in idle_rows(counted, prices).items()}
     about = {name: prices[name] for name in ("date", "region", "currency")}
-    told = {**about, "together": round(sum(idle_rows(counted, prices).values()), 2), "rows": rows}
-    # A key or a topic that is given is not made, and the stack has a KMS key less.
-    told["less"] = dict.fromkeys(("CredentialsKey", "AlarmTopic"), prices["month"]["key"])
-    return json.dumps(told, indent=2) + "\n"
+    data = {**about, "together": round(sum(idle_rows(counted, prices).values()), 2), "rows": rows}
+    # With a given key or topic the stack creates one KMS key less.
+    data["less"] = dict.fromkeys(("CredentialsKey", "AlarmTopic"), prices["month"]["key"])
+    return json.dumps(data, indent=2) + "\n"
 
 
 def written(page: str) -> str:
-    """Return what stands between the markers of the page."""
+    """Return the text between the markers of the page."""
     return page.partition(BEGIN)[2].partition(END)[0].strip()
 
 
 def alike(row: str, other: str) -> bool:
-    """Tell whether two rows say the same words, and numbers that differ by no more than their chance.
+    """Tell whether two rows have the same words and similar numbers.
 
-    A retry, or a chunk that is written a moment later, is no change of what things cost.
+    A retry or a later write of a chunk changes a count by chance.
     """
     first, second = (NUMBER.split(each) for each in (row, other))
     pairs = zip(NUMBER.findall(row), NUMBER.findall(other), strict=False)
@@ -330,9 +323,9 @@ def _name(row: str) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write the page, or check it; return what the process exits with."""
+    """Write or check the page; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m infra.cost", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing, and say what is no longer so")
+    parser.add_argument("--check", action="store_true", help="write nothing; print changed counts")
     given = parser.parse_args(arguments)
     prices = tomllib.loads(PRICES.read_text(encoding="utf-8"))
     counted = asyncio.run(measured(only_exact=given.check))
@@ -345,17 +338,17 @@ def main(arguments: list[str] | None = None) -> int:
         IDLE.write_text(idle_data(counted, prices), encoding="utf-8")
         return 0
     known = {_name(row): row for row in written(page).splitlines()}
-    # What depends on time was counted when the page was written.
+    # Inexact scenarios are counted only when the page is written.
     all_of_them = {each.name: counted.get(each.name, Counter()) for each in SCENARIOS}
     inexact = {each.name for each in SCENARIOS if not each.exact}
     rows = [row for row in tables(all_of_them, prices).splitlines() if "---" not in row]
     wrong = [row for row in rows if _name(row) not in inexact and not alike(row, known.get(_name(row), ""))]
     for row in wrong:
-        print(f"docs/cost.md does not say (run `make cost`): {row}", file=sys.stderr)
+        print(f"docs/cost.md lacks this row (run `make cost`): {row}", file=sys.stderr)
     shipped = IDLE.read_text(encoding="utf-8") if IDLE.is_file() else ""
     if idle_data(counted, prices) != shipped:
         wrong.append(IDLE.name)
-        print(f"{IDLE.name} is not the price of today (run `make cost`)", file=sys.stderr)
+        print(f"{IDLE.name} is out of date (run `make cost`)", file=sys.stderr)
     return 1 if wrong else 0
 
 

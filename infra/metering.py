@@ -1,9 +1,9 @@
-"""Counts what the emulator is asked for: requests by service, and the units that DynamoDB would ask money for.
+"""Meter of emulated requests: their number by service, and DynamoDB's capacity units.
 
-moto's own ConsumedCapacity says 1 for whatever is written, so the units are worked out from the items, by the rules of
-https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html: a write is a unit for each KB of the
-larger of what was and what is there, two in a transaction; each index whose entry changes costs a write of the entry (two
-where its key changes); a read is a unit for each 4 KB, half of one where it need not be consistent.
+moto's ConsumedCapacity is always 1, so the meter calculates units from the items by the rules of
+https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html: a write is a unit for each KB of
+the larger item, the old or the new one, and two in a transaction. Each index with a changed entry costs a write of the entry (two for
+a changed key). A consistent read is a unit for each 4 KB, any other read half a unit.
 """
 
 import io
@@ -27,33 +27,33 @@ WRITES = ("Put", "Update", "Delete")
 
 
 class Meter:
-    """Stands before the emulator and counts; `take` gives what was counted since the last time."""
+    """WSGI middleware that counts the emulator's requests; `take` returns and resets the counts."""
 
     def __init__(self, app: "WSGIApplication", account: str) -> None:
         self._app, self._account = app, account
         self._counted: Counter[str] = Counter()
 
     def take(self) -> Counter[str]:
-        """Return what was counted, and begin anew."""
+        """Return the counts since the last call."""
         counted, self._counted = self._counted, Counter()
         return counted
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-        """Answer as the emulator does, and count."""
+        """Count the request and return the emulator's response."""
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         environ["wsgi.input"] = io.BytesIO(body)
         service, _, operation = environ.get("HTTP_X_AMZ_TARGET", "").partition(".")
-        asked = json.loads(body) if service else {}
+        request = json.loads(body) if service else {}
         is_dynamodb = service.startswith("DynamoDB")
-        before = [self._item(write) for write in _writes(operation, asked)] if is_dynamodb else []
+        before = [self._item(write) for write in _writes(operation, request)] if is_dynamodb else []
         chunks, status, headers = run_wsgi_app(self._app, environ, buffered=True)
         answer = b"".join(chunks)
         if is_dynamodb:
             self._counted["dynamodb"] += 1
             if status.startswith("200"):
-                self._count_units(operation, asked, before, json.loads(answer))
+                self._count_units(operation, request, before, json.loads(answer))
         elif service.startswith("AmazonSQS"):
-            # A poll that finds nothing is Lambda's own, and reckoned by the month.
+            # Empty polls are Lambda's own; the idle price includes them.
             self._counted["sqs"] += operation != "ReceiveMessage" or b'"Messages"' in answer
         elif service.startswith("Trent"):
             self._counted["kms"] += 1
@@ -62,9 +62,9 @@ class Meter:
         start_response(status, list(headers))
         return [answer]
 
-    def _count_units(self, operation: str, asked: Item, before: list[Item], answer: Item) -> None:
+    def _count_units(self, operation: str, request: Item, before: list[Item], answer: Item) -> None:
         twice = 2 if operation.startswith("Transact") else 1
-        for write, was in zip(_writes(operation, asked), before, strict=True):
+        for write, was in zip(_writes(operation, request), before, strict=True):
             now = self._item(write)
             self._counted["write_units"] += twice * _kilobytes(max(size(was), size(now)), 1)
             self._counted["write_units"] += sum(_of_index(index, was, now) for index in self._indexes(write))
@@ -73,10 +73,10 @@ class Meter:
             for items in answer.get("Responses", {}).values():
                 found = [*found, *items]
             units = _kilobytes(sum(map(size, found)), 4)
-            self._counted["read_units"] += units if asked.get("ConsistentRead") else units / 2  # type: ignore[assignment]
+            self._counted["read_units"] += units if request.get("ConsistentRead") else units / 2  # type: ignore[assignment]
 
     def _item(self, write: Item) -> Item:
-        """Return the item of the write as it is now, {} where there is none."""
+        """Return the current item of the write, or {}."""
         backend = get_backend("dynamodb")[self._account][REGION]
         table = backend.get_table(write["TableName"])
         found = table.get_item(*backend.get_keys_value(table, write.get("Key") or write["Item"]))
@@ -88,15 +88,15 @@ class Meter:
         return [index.describe() for index in table.global_indexes]
 
 
-def _writes(operation: str, asked: Item) -> list[Item]:
+def _writes(operation: str, request: Item) -> list[Item]:
     """Return the writes of a request."""
     if operation in ("PutItem", "UpdateItem", "DeleteItem"):
-        return [asked]
-    return [write[kind] for write in asked.get("TransactItems", []) for kind in WRITES if kind in write]
+        return [request]
+    return [write[kind] for write in request.get("TransactItems", []) for kind in WRITES if kind in write]
 
 
 def _of_index(index: Item, was: Item, now: Item) -> int:
-    """Return the units by which the index follows the change of an item."""
+    """Return the write units of an index for the change of an item."""
     keys = [each["AttributeName"] for each in index["KeySchema"]]
     projected = ["pk", "sk", *keys, *index["Projection"].get("NonKeyAttributes", [])]
     entries = [
@@ -114,7 +114,7 @@ def _kilobytes(many: int, step: int) -> int:
 
 
 def size(value: Any) -> int:
-    """Return the bytes of an item, or of a value, as DynamoDB reckons them: names and contents."""
+    """Return the size in bytes of an item or value, by DynamoDB's rules: names and contents."""
     if isinstance(value, Mapping):
         if set(value) & {"S", "N", "B"} and len(value) == 1:
             ((kind, content),) = value.items()

@@ -1,4 +1,4 @@
-"""`make mutants`: mutates the decisions (mutmut) and fails if the tests kill too few mutants, or a survivor is unexplained."""
+"""`make mutants`: runs mutmut on the decisions; fails for a low score or an unexplained survivor."""
 
 import json
 import shutil
@@ -15,16 +15,16 @@ from mutmut.utils.format_utils import orig_function_and_class_names_from_key
 
 ROOT = Path(__file__).parents[1]
 MUTANTS = Path("mutants")
-"""The folder that mutmut works in."""
+"""Working folder of mutmut."""
 SURVIVORS = ROOT / "infra/survivors.toml"
-"""The mutants that no test can kill, each with the reason."""
+"""Mutants that no test can kill, with reasons."""
 LOWEST_SCORE = 90
 KILLED = ("killed", "timeout")
 
 
 def run() -> None:
-    """Generate and test all mutants anew; exits with what mutmut printed if it fails."""
-    # mutmut keeps which tests reach a function, and does not notice that others do by now.
+    """Generate and test all mutants; exit with the output of mutmut if it fails."""
+    # mutmut caches the tests of a function and does not notice new ones.
     shutil.rmtree(MUTANTS, ignore_errors=True)
     program = Path(sys.executable).parent / "mutmut"
     ran = subprocess.run([program, "run"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # noqa: S603
@@ -42,7 +42,7 @@ def statuses() -> dict[str, str]:
 
 
 def described(mutant: str) -> str:
-    """Return the mutant in words that stay the same while its function does: the function, and what it says otherwise."""
+    """Return a description that changes only with the function: its name and the changed line."""
     module, _, _ = mutant.rpartition(".")
     function, owner = orig_function_and_class_names_from_key(mutant)
     lines = get_diff_for_mutant(mutant).splitlines()[2:]
@@ -52,24 +52,24 @@ def described(mutant: str) -> str:
 
 
 def explained() -> Iterator[str]:
-    """Yield the survivors that are explained."""
+    """Yield the explained survivors."""
     for entry in tomllib.loads(SURVIVORS.read_text(encoding="utf-8"))["survivors"]:
         yield from entry["mutants"]
 
 
 def problems(found: Mapping[str, str], survivors: Collection[str], known: Collection[str]) -> Iterator[str]:
-    """Yield what is wrong with the statuses of all mutants, of which these survive and those are explained."""
+    """Yield the problems: a low score, unexplained survivors and obsolete explanations."""
     score = 100 * sum(status in KILLED for status in found.values()) / max(len(found), 1)
     if score < LOWEST_SCORE:
         yield f"the tests kill {score:.1f} % of the mutants, less than {LOWEST_SCORE} %"
     for survivor in sorted({*survivors} - {*known}):
-        yield f"survives unexplained: {survivor}"
+        yield f"unexplained survivor: {survivor}"
     for gone in sorted({*known} - {*survivors}):
-        yield f"is explained and does not survive: {gone}"
+        yield f"explained mutant without survivor: {gone}"
 
 
 def main() -> None:
-    """Print the score of each module; exit with what is wrong."""
+    """Print the score of each module; exit with the problems."""
     run()
     found = statuses()
     survivors = [described(name) for name, status in found.items() if status not in KILLED]

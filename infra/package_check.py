@@ -1,4 +1,4 @@
-"""`make package-check`: builds the packages and holds them to their budgets: of size, of what they load, and of time."""
+"""`make package-check`: builds the packages and checks their size, loaded modules and import time against budgets."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ from infra.sam_local import machine_architecture
 
 ROOT = shipped()
 LANGGRAPH, ADK = Path("aion.yaml"), Path("examples/adk/aion.yaml")
-"""A config with an agent of each framework, in the project's folder as in a package."""
+"""Configs with an agent of each framework, relative to the project and to a package."""
 MEGABYTE = 1_000_000
 RATIO = 1.8
 ROUNDS = 5
@@ -27,7 +27,7 @@ ROUNDS = 5
 
 @dataclass(frozen=True)
 class Case:
-    """A function with the agents of some configs; `budget` is in bytes, unpacked, with .pyc files."""
+    """Function with the agents of some configs; `budget` is in bytes, unpacked, with .pyc files."""
 
     name: str
     function: str
@@ -35,15 +35,15 @@ class Case:
     budget: int
     configs: tuple[Path, ...] = ()
     foreign: tuple[str, ...] = ()
-    """What its handler, and its agents, do not load."""
+    """Modules that the handler and the agents may not load."""
 
     def package(self, architecture: str, python: str | None = None) -> Package:
-        """Return the package, built if it is not there yet; raises as `packages.package` does."""
+        """Return the package, from the cache or built; raises as `packages.package` does."""
         configs = [ROOT / config for config in self.configs]
         return package(self.function, folder=ROOT, architecture=architecture, python=python, configs=configs or None)
 
 
-# Either comes with a framework's parts that are not asked for: databases, and Google's cloud.
+# Unused parts of the frameworks: databases and Google's cloud.
 _HEAVY = ("sqlalchemy", "grpc")
 _NO_AGENTS = (*_HEAVY, "fastapi", "langgraph", "google.adk", "a2a.server", "pydantic")
 CASES = (
@@ -54,9 +54,9 @@ CASES = (
     Case("sweep", "SweepFunction", "handlers.sweep", 25 * MEGABYTE, (), _NO_AGENTS),
 )
 
-# What boto3 costs whoever calls two services.
+# Yardstick: boto3 with clients of two services.
 _BOTO3 = "import boto3\nfor service in ('dynamodb', 'sqs'): boto3.client(service)"
-# What a first turn loads: every agent of the config, and its framework.
+# The first turn loads every agent of the config, with its framework.
 _AGENTS = """
 from aion_core.bootstrap import build_operations
 from aion_core.bootstrap.engine import build_engine
@@ -68,7 +68,7 @@ for agent in build_engine(settings, build_operations(settings)).agents.values():
 
 @dataclass(frozen=True)
 class Result:
-    """A line of the table."""
+    """Line of the table."""
 
     what: str
     measured: str
@@ -77,20 +77,22 @@ class Result:
 
 
 def size(case: Case, built: Package) -> Result:
-    """Compare what Lambda unpacks with its budget."""
+    """Compare the unpacked size with its budget."""
     measured, budget = f"{built.size / MEGABYTE:.1f} MB", f"{case.budget / MEGABYTE:.0f} MB"
     return Result(f"{case.name}, {built.plan.architecture}: unpacked", measured, budget, built.size <= case.budget)
 
 
 def foreign(case: Case, built: Package) -> Result:
-    """Load the handler, and its agents where it has some, and look for what has no business there."""
+    """Load the handler and its agents, and look for foreign modules."""
     statements = f"import {case.handler}{_AGENTS if case.configs else ''}"
     found = _loaded(built, statements, case.configs, modules=case.foreign).modules
-    return Result(f"{case.name}: loads", ", ".join(sorted(found)) or "no foreign part", "no foreign part", not found)
+    return Result(
+        f"{case.name}: loads", ", ".join(sorted(found)) or "no foreign module", "no foreign module", not found
+    )
 
 
 def ratios(built: Sequence[tuple[Case, Package]]) -> Iterator[Result]:
-    """Time the import of the handlers against what each cannot do without, in turn."""
+    """Compare the import times of handlers with those of their largest dependencies."""
     by_name = {case.name: (case, package) for case, package in built}
     case, push = by_name["deliver_push"]
     yield _ratio("deliver_push: import, to boto3 with two clients", push, f"import {case.handler}", _BOTO3)
@@ -102,7 +104,7 @@ def _ratio(what: str, built: Package, statements: str, yardstick: str) -> Result
     def seconds(code: str) -> float:
         return _loaded(built, code).seconds
 
-    # Pair by pair: what else the machine does changes, and is much the same for the two of a pair. The first is to warm up.
+    # Pairs: other load on the machine changes slowly. The first pair is a warm-up.
     pairs = [(seconds(statements), seconds(yardstick)) for _ in range(ROUNDS + 1)][1:]
     ratio = median(mine / theirs for mine, theirs in pairs)
     mine, theirs = (1000 * median(times) for times in zip(*pairs, strict=True))
@@ -115,7 +117,7 @@ def _loaded(built: Package, statements: str, configs: Sequence[Path] = (), modul
 
 
 def _runtimes_boto3(plan: Plan) -> Path:
-    """Return a folder with boto3 and what it requires, as Lambda's runtime has one."""
+    """Return a folder with boto3 and its requirements, as in Lambda's runtime."""
     others = ("a2a-sdk", "click", "pydantic", "pyyaml", "uuid-utils")
     alone = resolved(
         ["aws"], wanted(ROOT), without=others, architecture=plan.architecture, python=plan.python, folder=ROOT
@@ -124,7 +126,7 @@ def _runtimes_boto3(plan: Plan) -> Path:
 
 
 def results() -> Iterator[Result]:
-    """Yield every line: sizes for both processors, and for this machine's what is loaded, and how fast."""
+    """Yield all lines: sizes for both processors, loaded modules and times for this machine's one."""
     here = machine_architecture()
     built = []
     for architecture in PLATFORMS:
@@ -136,7 +138,7 @@ def results() -> Iterator[Result]:
             if architecture == here:
                 built.append((case, package))
     if sys.platform != "linux" or interpreter(built[0][1].plan.python) is None:
-        raise BuildError("what a package loads can be measured on Linux alone")
+        raise BuildError("loaded modules can be measured on Linux only")
     for case, package in built:
         if case.foreign:
             yield foreign(case, package)
@@ -144,7 +146,7 @@ def results() -> Iterator[Result]:
 
 
 def main() -> int:
-    """Print the table; fail where a budget is not kept."""
+    """Print the table; return 1 if a budget is exceeded."""
     kept = True
     try:
         for result in results():

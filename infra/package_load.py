@@ -1,4 +1,4 @@
-"""Loads the handler of a built package as Lambda would: its Python, its environment, its folder, and nothing else's."""
+"""Package loader: runs code of a built package with Lambda's Python, environment variables and folder only."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ from aion_core.packaging.run import BuildError
 from aion_core.shipped import shipped
 from aion_core.template.reader import Template
 
-# What Lambda sets for every function, and what a start needs to know of it.
+# Variables that Lambda sets and a start needs.
 _LAMBDAS = {
     "AWS_REGION": NOWHERE.region,
     "AWS_DEFAULT_REGION": NOWHERE.region,
@@ -22,22 +22,22 @@ _LAMBDAS = {
     "AWS_SECRET_ACCESS_KEY": "none",
     "AWS_EC2_METADATA_DISABLED": "true",
 }
-# Time of the processor: on a busy machine the clock tells of the others, too.
+# Processor time: wall time depends on other processes.
 _PROGRAM = """
 import json, sys, time
-first, behind, statements, asked = json.loads(sys.argv[1])
+first, behind, statements, names = json.loads(sys.argv[1])
 sys.path[:0] = [first]
 sys.path += behind
 began = time.process_time()
 exec(statements)
 spent = time.process_time() - began
-print(json.dumps([spent, [name for name in asked if name in sys.modules]]))
+print(json.dumps([spent, [name for name in names if name in sys.modules]]))
 """
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """What some statements cost in a fresh process, and what was loaded after them."""
+    """Processor time of statements in a new process, and the loaded modules among the requested ones."""
 
     seconds: float
     modules: frozenset[str]
@@ -51,10 +51,10 @@ def load(
     config: str | None = None,
     beside: Sequence[Path] = (),
 ) -> Loaded:
-    """Run Python statements on a built package; `modules` are those that are asked after.
+    """Run Python statements with a built package, and look for `modules` afterwards.
 
-    `config` replaces the template's AION_CONFIG, and `beside` are folders that Lambda has behind the package. Raises
-    BuildError where they fail, or where no Python of the package's version is on this machine.
+    `config` replaces the template's AION_CONFIG; `beside` are folders at the end of Lambda's path. Raises BuildError if the
+    statements fail, or without a Python of the package's version on this machine.
     """
     python = interpreter(package.plan.python)
     if python is None:
@@ -63,9 +63,9 @@ def load(
     environ: Mapping[str, str] = {**template.environment(package.plan.function), **_LAMBDAS}
     if config:
         environ = {**environ, "AION_CONFIG": config}
-    asked = json.dumps([str(package.code), [str(folder) for folder in beside], statements, list(modules)])
-    done = subprocess.run(  # noqa: S603 - our own words
-        [python, "-I", "-c", _PROGRAM, asked], cwd=package.code, env=environ, capture_output=True, text=True
+    argument = json.dumps([str(package.code), [str(folder) for folder in beside], statements, list(modules)])
+    done = subprocess.run(  # noqa: S603 - a fixed program
+        [python, "-I", "-c", _PROGRAM, argument], cwd=package.code, env=environ, capture_output=True, text=True
     )
     if done.returncode:
         raise BuildError(f"{package.plan.function} does not load: {statements!r}\n{done.stderr.strip()}")

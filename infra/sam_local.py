@@ -1,4 +1,4 @@
-"""`make sam-local`: `sam local start-api` on the built functions, with the embedded stack where their containers reach it."""
+"""`make sam-local`: `sam local start-api` with the built functions and an embedded stack."""
 
 import argparse
 import contextlib
@@ -20,25 +20,25 @@ from aion_core.packaging import uv
 from aion_core.template.reader import FUNCTION, TemplateError
 
 ROOT = sam_cli.ROOT
-# Only the names that the template gives a function can be set by this file; the rest is SAM's own environment.
+# SAM reads from this file only variables that the template declares.
 ENV_VARS = ROOT / ".env.local.json"
-# Docker Desktop's name for the machine it runs on.
+# Docker Desktop's name for the host.
 DESKTOP = "host.docker.internal"
 
 
 class CannotRun(Exception):
-    """Something that SAM needs is not there; the message says what."""
+    """A missing requirement of SAM; the message names it."""
 
 
 def machine_architecture() -> str:
-    """Return this machine's processor in Lambda's words: another one's container would be emulated, slowly."""
+    """Return Lambda's name of this machine's processor; Docker emulates any other one slowly."""
     return "arm64" if platform.machine().lower() in ("arm64", "aarch64") else "x86_64"
 
 
 def write_env_vars(stack: LocalStack, reached_at: str | None, base_url: str, file: Path) -> None:
-    """Write what `sam local --env-vars` sets in the functions' containers."""
+    """Write the variables that `sam local --env-vars` sets in the functions' containers."""
     environments = {
-        # Nobody checks signatures here, and nobody but this machine can call.
+        # Nothing checks signatures here, and only this machine can call.
         name: {**stack.environment(name, reached_at=reached_at), "AION_BASE_URL": base_url, "AION_AUTH": "off"}
         for name in stack.template.resources(FUNCTION)
     }
@@ -46,15 +46,15 @@ def write_env_vars(stack: LocalStack, reached_at: str | None, base_url: str, fil
 
 
 def sam_environment() -> dict[str, str]:
-    """Return the environment for SAM itself, which hands its credentials on to the containers."""
+    """Return the environment of SAM; SAM passes its credentials on to the containers."""
     environ = {**os.environ, **sam_cli.ENVIRONMENT, **SETTINGS}
-    # It may name a profile that is not there, which is an error.
+    # An unknown profile is an error.
     environ.pop("AWS_PROFILE", None)
     return environ
 
 
 def run(port: int, addresses: tuple[str, str] | None, more: list[str]) -> int:
-    """Serve the API on a port of this machine until it is told to stop; return SAM's exit code."""
+    """Serve the API on a port of this machine until a signal; return SAM's exit code."""
     _check_docker()
     sam = str(sam_cli.installed() / "sam")
     architecture = machine_architecture()
@@ -65,7 +65,7 @@ def run(port: int, addresses: tuple[str, str] | None, more: list[str]) -> int:
     host, reached_at = addresses or _addresses()
     base_url = f"http://127.0.0.1:{port}"
     with LocalStack.start(ROOT / "template.yaml", host=host) as stack, _env_vars(stack, reached_at, base_url):
-        # What comes by queue or schedule is worked on in this process: SAM has no pollers.
+        # SAM has no pollers: this process handles messages and schedules.
         os.environ.pop("AWS_PROFILE", None)
         for name in stack.template.resources(FUNCTION):
             os.environ.update(stack.environment(name), AION_BASE_URL=base_url, AION_AUTH="off")
@@ -77,21 +77,21 @@ def run(port: int, addresses: tuple[str, str] | None, more: list[str]) -> int:
 def _check_docker() -> None:
     docker = shutil.which("docker")
     if docker is None:
-        raise CannotRun("docker is not there, and SAM runs functions in its containers; `make dev` needs none")
+        raise CannotRun("docker is not installed; SAM runs functions in containers, `make dev` does not")
     done = subprocess.run([docker, "info"], capture_output=True, text=True)  # noqa: S603
     if done.returncode:
         reason = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
-        raise CannotRun(f"docker does not run ({' '.join(reason)}); `make dev` needs none")
+        raise CannotRun(f"docker does not run ({' '.join(reason)}); `make dev` does not need it")
 
 
 def _addresses() -> tuple[str, str]:
-    """Return the address to bind, one that containers reach and other machines do not, and its name inside of them."""
+    """Return an address for containers but not for other machines, and its name inside containers."""
     command = ["docker", "network", "inspect", "bridge", "--format", "{{(index .IPAM.Config 0).Gateway}}"]
     gateway = subprocess.run(command, capture_output=True, text=True).stdout.strip()  # noqa: S603
     if gateway:
         with contextlib.suppress(OSError), socket.create_server((gateway, 0)):
             return gateway, gateway
-    # Docker runs in a machine of its own, which passes its name for us on to our loopback.
+    # Docker runs in a virtual machine, which forwards this name to our loopback.
     return "127.0.0.1", DESKTOP
 
 
@@ -105,7 +105,7 @@ def _env_vars(stack: LocalStack, reached_at: str, base_url: str) -> Iterator[Non
 
 
 def _run(command: list[str], environ: dict[str, str]) -> int:
-    """Run SAM until it ends; a Ctrl-C reaches it by itself, and it takes its containers away."""
+    """Run SAM until it ends; Ctrl-C reaches SAM, and SAM removes its containers."""
     with subprocess.Popen(command, cwd=ROOT, env=environ) as sam:  # noqa: S603
         try:
             return sam.wait()
@@ -116,10 +116,10 @@ def _run(command: list[str], environ: dict[str, str]) -> int:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run it from the command line; what it does not know goes to `sam local start-api`."""
+    """Run the command; unknown options go to `sam local start-api`."""
     parser = argparse.ArgumentParser(prog="python -m infra.sam_local", description=__doc__)
-    parser.add_argument("--port", type=int, default=3000, help="where the API answers on 127.0.0.1 (%(default)s)")
-    parser.add_argument("--host", help="the address to bind the stack to, when docker cannot be asked")
+    parser.add_argument("--port", type=int, default=3000, help="port of the API on 127.0.0.1 (%(default)s)")
+    parser.add_argument("--host", help="address of the stack, if docker does not report one")
     parser.add_argument("--reached-at", help="the name of that address in a container")
     given, more = parser.parse_known_args(arguments)
     addresses = (given.host, given.reached_at or given.host) if given.host else None

@@ -1,8 +1,8 @@
-"""What we are made of, and whether any of it is known to be vulnerable: a bill of materials, and pip-audit over the lock (R16).
+"""Supply chain: a bill of materials, and pip-audit over the lock.
 
-pip-audit asks PyPI's JSON API about each locked package, and the OSV database where PyPI does not answer for each of them:
-mirrors of PyPI often have its packages and not that API. Where neither does nothing is known, which is said loudly, and is
-an error where AUDIT=required, as in a pipeline that releases.
+pip-audit queries PyPI's JSON API for each locked package. Mirrors of PyPI often lack that API; pip-audit then queries the OSV
+database. Without an answer for every package, the audit has failed: a loud warning, and an error with AUDIT=required, as in a
+release pipeline.
 """
 
 import json
@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from aion_core.agents.frameworks import extras
 from aion_core.packaging import uv
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -20,7 +21,7 @@ CACHE = ROOT / ".cache"
 REQUIREMENTS = ROOT / "infra" / "audit-requirements.txt"
 SBOM = CACHE / "sbom.cdx.json"
 
-# What a deployment may carry; what tests and builds need is no part of it, but is audited too.
+# Packages that a deployment may contain. The audit covers those of tests and builds, too.
 _SHIPPED = [
     "--no-default-groups",
     "--group",
@@ -29,24 +30,21 @@ _SHIPPED = [
     "api",
     "--extra",
     "queue",
-    "--extra",
-    "adk",
-    "--extra",
-    "langgraph",
+    *(argument for extra in sorted(extras()) for argument in ("--extra", extra)),
 ]
 _ALL = ["--all-extras", "--all-groups"]
 
 SERVICES = ("pypi", "osv")
-"""Who is asked, one after another until one answers for every package: both know the advisories of the PyPA."""
+"""Vulnerability services in the order of queries; both have the advisories of the PyPA."""
 
 
 class NotAudited(Exception):
-    """pip-audit could not do its work; the text says why."""
+    """pip-audit failed; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Vulnerable:
-    """A locked package that is known to be vulnerable."""
+    """Known vulnerability of a locked package."""
 
     name: str
     version: str
@@ -54,12 +52,12 @@ class Vulnerable:
     fixed_in: tuple[str, ...]
 
     def __str__(self) -> str:
-        mend = f"fixed in {', '.join(self.fixed_in)}" if self.fixed_in else "not fixed yet"
-        return f"{self.name} {self.version}: {self.id}, {mend}"
+        fix = f"fixed in {', '.join(self.fixed_in)}" if self.fixed_in else "not fixed yet"
+        return f"{self.name} {self.version}: {self.id}, {fix}"
 
 
 def write_sbom(path: Path = SBOM) -> Path:
-    """Write what a deployment may carry as CycloneDX 1.5; return where."""
+    """Write the bill of materials of a deployment as CycloneDX 1.5; return its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     command = ["export", "--frozen", "--quiet", "--format", "cyclonedx1.5", *_SHIPPED, "--output-file", str(path)]
     _run([uv.find(), *command, "--preview-features", "sbom-export"])
@@ -67,7 +65,7 @@ def write_sbom(path: Path = SBOM) -> Path:
 
 
 def audit() -> list[Vulnerable]:
-    """Return which of the locked packages are known to be vulnerable; raises NotAudited."""
+    """Return the known vulnerabilities of the locked packages; raises NotAudited."""
     locked = CACHE / "locked.txt"
     locked.parent.mkdir(parents=True, exist_ok=True)
     export = ["export", "--frozen", "--quiet", "--no-emit-project", "--format", "requirements.txt", *_ALL]
@@ -76,7 +74,7 @@ def audit() -> list[Vulnerable]:
 
 
 def first_answer(ask: Callable[[str], list[Vulnerable]]) -> list[Vulnerable]:
-    """Return what the first of the services says that knows every package; raises NotAudited where none does."""
+    """Return the answer of the first service with data on every package; raises NotAudited."""
     reasons = []
     for service in SERVICES:
         try:
@@ -87,26 +85,26 @@ def first_answer(ask: Callable[[str], list[Vulnerable]]) -> list[Vulnerable]:
 
 
 def audited(requirements: Path, service: str) -> list[Vulnerable]:
-    """Return which of the pinned and hashed requirements the service knows as vulnerable; raises NotAudited."""
+    """Return the vulnerabilities of the pinned and hashed requirements at a service; raises NotAudited."""
     options = ["--disable-pip", "--require-hashes", "--progress-spinner", "off", "--format", "json", "--timeout", "10"]
-    ran = subprocess.run(  # noqa: S603  # no shell, and our own words
+    ran = subprocess.run(  # noqa: S603  # a fixed command without a shell
         [str(_pip_audit()), *options, "--vulnerability-service", service, "--requirement", str(requirements)],
         capture_output=True,
         text=True,
     )
-    return judged(ran.stdout, ran.stderr)
+    return vulnerabilities(ran.stdout, ran.stderr)
 
 
-def judged(told: str, complaint: str) -> list[Vulnerable]:
-    """Return what pip-audit's report tells; raises NotAudited where there is none, or it has left a package out."""
+def vulnerabilities(report: str, errors: str) -> list[Vulnerable]:
+    """Return the vulnerabilities in a report of pip-audit; raises NotAudited without a report, or for a skipped package."""
     try:
-        packages = json.loads(told)["dependencies"]
+        packages = json.loads(report)["dependencies"]
     except (ValueError, KeyError, TypeError):
-        last = complaint.strip().splitlines()[-1:] or ["it says nothing"]
+        last = errors.strip().splitlines()[-1:] or ["no output"]
         raise NotAudited(last[0]) from None
     if skipped := [each for each in packages if "skip_reason" in each]:
         raise NotAudited(
-            f"it left out {len(skipped)} of {len(packages)} packages, the first because: {skipped[0]['skip_reason']}"
+            f"{len(skipped)} of {len(packages)} packages skipped; first reason: {skipped[0]['skip_reason']}"
         )
     return [
         Vulnerable(each["name"], each["version"], found["id"], tuple(found["fix_versions"]))
@@ -116,7 +114,7 @@ def judged(told: str, complaint: str) -> list[Vulnerable]:
 
 
 def _pip_audit() -> Path:
-    """Return the program, after installing what the requirements pin: in an environment of its own, as SAM CLI is."""
+    """Install the pinned pip-audit in an environment of its own; return the program."""
     home = CACHE / "pip-audit"
     programs = home / ("Scripts" if sys.platform == "win32" else "bin")
     stamp = home / REQUIREMENTS.name
@@ -129,18 +127,18 @@ def _pip_audit() -> Path:
 
 
 def _run(command: Sequence[str]) -> None:
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)  # noqa: S603  # as above
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)  # noqa: S603  # a fixed command without a shell
     if done.returncode:
         raise NotAudited(f"{' '.join(command[:3])} failed: {done.stderr.strip()}")
 
 
 def main() -> int:
-    """Write the bill, audit the lock, and say what came of it."""
+    """Write the bill of materials, audit the lock and print the result."""
     try:
         print(f"The bill of materials: {write_sbom().relative_to(ROOT)}")
         found = audit()
     except (NotAudited, uv.UvMissing) as error:
-        print(f"\n  *** THE LOCK WAS NOT AUDITED. Nothing is known of its packages. ***\n  {error}\n", file=sys.stderr)
+        print(f"\n  *** THE LOCK WAS NOT AUDITED. Its packages may be vulnerable. ***\n  {error}\n", file=sys.stderr)
         return 1 if os.environ.get("AUDIT") == "required" else 0
     for each in found:
         print(each, file=sys.stderr)

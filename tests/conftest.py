@@ -1,16 +1,20 @@
-"""What the whole suite shares: the embedded stack, a clock that only moves when it is told to, and what was covered."""
+"""Fixtures and settings of the whole suite: the embedded stack, a manual clock, and a summary of the covered areas."""
 
 import gc
-from collections.abc import Callable, Iterator
-from typing import Any
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import Phase, settings
 
-from aion_core.local.stack import LocalStack
-from tests.support import telling
+from tests.support import service_models
 from tests.support.clock import ManualClock
-from tests.support.rows import ROWS, rows_in
+
+if TYPE_CHECKING:
+    from aion_core.local.stack import LocalStack
 
 # Explaining a failure traces every line of every example before Python 3.12: ten times the time.
 settings.register_profile("aion", phases=[phase for phase in Phase if phase is not Phase.explain])
@@ -18,14 +22,25 @@ settings.load_profile("aion")
 
 
 @pytest.fixture(scope="session")
-def moto() -> Iterator[LocalStack]:
+def moto() -> "Iterator[LocalStack]":
+    # boto3 and moto take two seconds to import.
+    from aion_core.local.stack import LocalStack
+
     with LocalStack.start("template.yaml") as stack:
         yield stack
 
 
 @pytest.fixture(scope="session")
-def stack(moto: LocalStack) -> LocalStack:
+def stack(moto: "LocalStack") -> "LocalStack":
     return moto
+
+
+@pytest.fixture(scope="module")
+def empty_table(moto: "LocalStack") -> None:
+    """Empty the table before a module whose commands scan it: moto takes long for the items of other modules."""
+    from tests.support import engines
+
+    engines.empty(moto)
 
 
 @pytest.fixture
@@ -33,22 +48,25 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
+# ── Order ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
 FIRST = (
     "tests/simulation/test_simulation.py",
-    "tests/house/test_house.py",
     "tests/e2e/test_deploy.py",
+    "tests/e2e/test_installed.py",
     "tests/e2e/test_deployed.py",
     "tests/e2e/test_sam.py",
-    "tests/unit/wire/test_variations.py",
+    "tests/architecture/test_lint.py",
+    "tests/protocol/test_variations.py",
     "tests/e2e/",
 )
-"""What takes longest is begun first, so that no process has half of it before it when the others have done."""
+"""The longest files run first, so that no worker has a long one left when the others have finished."""
 LAST = "tests/unit/authoring/test_typing.py"
-"""By then mypy has read what it imports; see there."""
+"""By then the cache of mypy has the imported packages; see there."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the files into the order in which the processes of a run take them (`--no-loadscope-reorder`)."""
+    """Sort the files into the order in which the workers take them (`--no-loadscope-reorder`)."""
 
     def place(item: pytest.Item) -> int:
         named = [number for number, start in enumerate(FIRST) if item.nodeid.startswith(start)]
@@ -58,54 +76,47 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Have the garbage collector look no more at what has been imported: it is there to the end, and most of all there is."""
+    """Load what is shared once; exempt it from garbage collection: it is most of the objects and stays to the end."""
+    service_models.share()
     gc.collect()
     gc.freeze()
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Hand on what this process has to tell, where it works for another."""
-    output = getattr(session.config, "workeroutput", None)
-    if output is not None:
-        output["told"] = telling.tell()
+# ── Summary ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+SIMULATED = Path(__file__).parents[1] / ".cache" / "simulated.txt"
+"""Summary of the simulation; the worker that has run it writes the file."""
+
+_begun = time.time()
+_areas: Counter[tuple[str, str]] = Counter()
+_engines: Counter[tuple[str, str]] = Counter()
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any, error: object) -> None:
-    """Hear what a process of the run has to tell."""
-    telling.hear(getattr(node, "workeroutput", {}).get("told", {}))
-
-
-_proven: dict[int, bool] = {}
+def area_of(nodeid: str) -> str:
+    """Return the area of a test: its folder below `tests`, and below `tests/unit`."""
+    _, *folders = nodeid.partition("::")[0].split("/")[:-1]
+    return "/".join(folders[:2] if folders[:1] == ["unit"] else folders[:1]) or "tests"
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Note for each requirement that a test names whether the test held."""
-    if report.when == "call":
-        rows = " ".join(str(value) for name, value in report.user_properties if name == "rows")
-        for row in map(int, rows.split()):
-            _proven[row] = _proven.get(row, True) and report.passed
-
-
-@pytest.fixture(autouse=True)
-def _rows(request: pytest.FixtureRequest, record_property: Callable[[str, object], None]) -> None:
-    """Take the requirements that a test proves from its docstring."""
-    record_property("rows", " ".join(rows_in(getattr(request.function, "__doc__", None) or "")))
+    """Count the test by its area, and by the engine that it ran on."""
+    if report.when != "call" and report.passed:
+        return
+    outcome = "xfailed" if hasattr(report, "wasxfail") else report.outcome
+    _areas[area_of(report.nodeid), outcome] += 1
+    for name, engine in report.user_properties:
+        if name == "engine":
+            _engines[str(engine), outcome] += 1
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print which requirements the run has proven: those that a passing test names."""
-    held = sorted(row for row, passed in _proven.items() if passed)
-    if held:
-        terminalreporter.section("covered")
-        terminalreporter.line(f"{len(held)} of {ROWS} requirements are named by tests that passed: {_ranges(held)}")
-
-
-def _ranges(rows: list[int]) -> str:
-    spans: list[list[int]] = []
-    for row in rows:
-        if spans and row == spans[-1][-1] + 1:
-            spans[-1].append(row)
-        else:
-            spans.append([row])
-    return ", ".join(f"R{span[0]}" if len(span) == 1 else f"R{span[0]}-R{span[-1]}" for span in spans)
+    """Print the number of cases by area and by engine, and the faults of the simulation."""
+    for title, counted in (("covered", _areas), ("engines", _engines)):
+        if counted:
+            terminalreporter.section(title)
+        for name in sorted({name for name, _ in counted}):
+            counts = ", ".join(f"{count} {outcome}" for (of, outcome), count in sorted(counted.items()) if of == name)
+            terminalreporter.line(f"{name:24} {counts}")
+    if SIMULATED.is_file() and SIMULATED.stat().st_mtime >= _begun:
+        terminalreporter.section("simulated")
+        terminalreporter.write(SIMULATED.read_text(encoding="utf-8"))

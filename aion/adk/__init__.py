@@ -1,4 +1,4 @@
-"""What the author of an ADK agent imports: the turn's context, wherever in the agent's code."""
+"""Library for authors of ADK agents: the context of the running turn."""
 
 from pkgutil import extend_path
 

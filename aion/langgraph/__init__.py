@@ -1,4 +1,4 @@
-"""What the author of a LangGraph graph imports: the turn's context, what a node may emit, and a router of events."""
+"""Library for authors of LangGraph graphs: the turn's context, emissions of a node, and a router of events."""
 
 from pkgutil import extend_path
 

@@ -1,4 +1,4 @@
-"""What a node may say while it runs, through LangGraph's StreamWriter."""
+"""Emissions of a running node through LangGraph's StreamWriter."""
 
 from aion_core.authoring.emit import emit_data, emit_file, emit_message, emit_task_metadata
 

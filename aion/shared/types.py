@@ -1,4 +1,4 @@
-"""The A2A envelopes that an agent's code reads and leaves, whatever its framework."""
+"""A2A envelopes for agents of any framework."""
 
 from aion_core.authoring.types import A2AInbox, A2AOutbox
 

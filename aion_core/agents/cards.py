@@ -1,13 +1,21 @@
-"""An agent's cards, as its lines of aion.yaml declare them."""
+"""Agent cards, made from the configuration in aion.yaml."""
 
 from collections.abc import Mapping, Sequence
 
-from aion_core.agents.card_config import Skill
+from a2a.types import a2a_pb2 as pb
+
 from aion_core.agents.config import AgentConfig
-from aion_core.agents.security_cards import card_requirements, card_schemes
-from aion_core.auth.declaration import Requirement, Security
+from aion_core.agents.config_sections import Skill
+from aion_core.auth.declaration import AWS4, ApiKey, AwsIam, Basic, Jwt, Requirement, Scheme, Security
 from aion_core.protocol.card import build_card, extend_card
-from aion_core.protocol.types import AgentCard, AgentExtension, AgentProvider, AgentSkill
+from aion_core.protocol.types import (
+    AgentCard,
+    AgentExtension,
+    AgentProvider,
+    AgentSkill,
+    SecurityRequirement,
+    SecurityScheme,
+)
 
 
 def public_card(
@@ -19,9 +27,9 @@ def public_card(
     delivers: bool = True,
     security: Security | None = None,
 ) -> AgentCard:
-    """Return the card that everybody may read, of an agent reached below `base_url` and guarded by `security`.
+    """Return the public card of an agent below `base_url`, with its auth policy in `security`.
 
-    `delivers`: whether the deployment has what delivers push notifications, as the template's has.
+    `delivers`: the deployment delivers push notifications, as the template's does.
     """
     required = security.skills if security else {}
     return build_card(
@@ -45,7 +53,7 @@ def public_card(
 
 
 def extended_card(card: AgentCard, config: AgentConfig, security: Security | None = None) -> AgentCard | None:
-    """Return the extended card, where the agent offers one and says what it holds."""
+    """Return the extended card, None for an agent without one."""
     more = config.extended_card if config.capabilities.extended_agent_card else None
     if more is None:
         return None
@@ -68,5 +76,57 @@ def _skills(skills: Sequence[Skill], required: Mapping[str, Sequence[Requirement
 
 
 def _described(config: AgentConfig) -> dict[str, str]:
-    said = config.security.schemes if config.security else {}
-    return {name: scheme.description for name, scheme in said.items()}
+    schemes = config.security.schemes if config.security else {}
+    return {name: scheme.description for name, scheme in schemes.items()}
+
+
+# ── Security of the card ──────────────────────────────────────────────────────────────────────────────────────────────
+
+_DESCRIPTIONS: Mapping[type[Scheme], str] = {
+    AwsIam: "Requests signed with AWS credentials (Signature Version 4).",
+}
+"""Descriptions of schemes with a name that does not explain their use."""
+
+
+def card_schemes(security: Security, described: Mapping[str, str]) -> dict[str, SecurityScheme]:
+    """Return the card's schemes for the required ones, with the author's descriptions."""
+    return {name: _scheme(scheme, described.get(name, "")) for name, scheme in security.needed.items()}
+
+
+def card_requirements(require: Sequence[Requirement]) -> list[SecurityRequirement]:
+    """Return the card's security requirements, in order."""
+    return [
+        SecurityRequirement(schemes={name: pb.StringList(list=sorted(scopes)) for name, scopes in each.items()})
+        for each in require
+    ]
+
+
+def _scheme(scheme: Scheme, described: str) -> SecurityScheme:
+    description = described or _DESCRIPTIONS.get(type(scheme), "")
+    match scheme:
+        case ApiKey(header=header):
+            return SecurityScheme(
+                api_key_security_scheme=pb.APIKeySecurityScheme(
+                    location="header", name=header, description=description or None
+                )
+            )
+        case Jwt(is_oidc=True):
+            return SecurityScheme(
+                open_id_connect_security_scheme=pb.OpenIdConnectSecurityScheme(
+                    open_id_connect_url=scheme.discovery_url, description=description or None
+                )
+            )
+        case Jwt():
+            return _http("Bearer", description, "JWT")
+        case Basic():
+            return _http("Basic", description)
+        case AwsIam():
+            return _http(AWS4, description)
+
+
+def _http(scheme: str, description: str, bearer_format: str | None = None) -> SecurityScheme:
+    return SecurityScheme(
+        http_auth_security_scheme=pb.HTTPAuthSecurityScheme(
+            scheme=scheme, bearer_format=bearer_format, description=description or None
+        )
+    )

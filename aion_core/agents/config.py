@@ -1,6 +1,9 @@
-"""What aion.yaml may say, and a sentence for whatever it may not."""
+"""Configuration of a deployment: the models of aion.yaml, and an error message for each mistake in it."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+import difflib
+import types
+import typing
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -8,52 +11,56 @@ from typing import Annotated, Any, Self
 import yaml
 from pydantic import BaseModel, Field, StringConstraints, ValidationError, model_validator
 
-from aion_core.agents.card_config import (
+from aion_core.agents.config_sections import (
+    HEADER,
     LISTABLE,
     MEDIA_TYPE,
+    SCHEME_TYPES,
     SCOPE,
     STRICT,
     WEB_ADDRESS,
     AgentMessage,
-    ExtendedCard,
+    ExtendedCardConfig,
     Extensions,
     MediaType,
     Provider,
+    Secret,
+    SecretSource,
+    SecurityConfig,
     Skills,
+    Value,
+    Variable,
     WebAddress,
-    unlike,
+    with_unique_ids,
 )
-from aion_core.agents.config_keys import misplaced
-from aion_core.agents.environment_config import Secret, SecretSource, Value, Variable
-from aion_core.agents.security_config import HEADER, SCHEME_TYPES, SecurityConfig
 from aion_core.errors import ConfigurationError
 from aion_core.ports import AfterCrash, AnswerAs, Limits, PushEvents, ReplyAs, WhenBusy
 
 _TEXT = ["text/plain"]
 
 
-class _Strict(BaseModel):
+class _Section(BaseModel):
     model_config = STRICT
 
 
-class Capabilities(_Strict):
-    """What the card promises beyond a plain answer (R3)."""
+class Capabilities(_Section):
+    """Capabilities in the card (A2A 4.4.3)."""
 
     streaming: bool = True
     push_notifications: bool = True
-    """Whether clients may have webhooks told of their tasks, where the deployment delivers to them."""
+    """True if clients may register webhooks, provided that the deployment delivers push notifications."""
     extended_agent_card: bool = False
     extensions: Extensions = []
 
 
-class Push(_Strict):
-    """What the webhooks are told that clients have registered."""
+class PushOptions(_Section):
+    """Push notifications to the clients' webhooks."""
 
     events: PushEvents = PushEvents.STATUS
-    """Of which events: `status`, `status+artifact`, or `all`."""
+    """Events to deliver: `status`, `status+artifact`, or `all`."""
 
 
-class AgentConfig(_Strict):
+class AgentConfig(_Section):
     """One agent of a deployment: `aion.agents.<id>` in aion.yaml."""
 
     path: AgentMessage
@@ -62,14 +69,14 @@ class AgentConfig(_Strict):
     description: str = ""
     version: AgentMessage = "1.0.0"
     default: bool = False
-    """Whether this agent answers at the root too; the first of the file where none says so."""
+    """True if this agent answers at the root too. Without any such agent, the first of the file does."""
     documentation_url: WebAddress | None = None
     icon_url: WebAddress | None = None
     provider: Provider | None = None
     security: SecurityConfig | None = None
-    """Who may call this agent, where that is not what `aion.security` says of all."""
+    """Auth policy of this agent; without one, `aion.security` applies."""
     skills: Skills = []
-    extended_card: ExtendedCard | None = None
+    extended_card: ExtendedCardConfig | None = None
     input_modes: Annotated[list[MediaType], Field(min_length=1)] = [
         *_TEXT,
         "application/json",
@@ -77,193 +84,193 @@ class AgentConfig(_Strict):
     ]
     output_modes: Annotated[list[MediaType], Field(min_length=1)] = _TEXT
     capabilities: Capabilities = Capabilities()
-    push: Push = Push()
+    push: PushOptions = PushOptions()
     double_texting: WhenBusy = WhenBusy.ENQUEUE
-    """What becomes of a message while another of its context is being answered: `enqueue`, `reject`, `interrupt`."""
+    """Treatment of a message while another of its context is running: `enqueue`, `reject`, `interrupt`."""
     reply: ReplyAs = ReplyAs.TASK
-    """What a client gets: its `task`, the answer as a plain `message`, or `auto`."""
+    """Response to a client: its `task`, the answer as a plain `message`, or `auto`."""
     answer: AnswerAs = AnswerAs.MESSAGE
-    """Where a task holds the answer: in its status `message`, in an `artifact`, or in `both` (D22)."""
+    """Place of the answer in a task: its status `message`, an `artifact`, or `both`."""
     resume: AfterCrash = AfterCrash.FAIL
-    """Of a turn that cannot go on from a step when its process is lost: its task fails, or it is run again (`restart`)."""
+    """Treatment of a turn without a stored step after its process is lost: `fail` its task, or `restart` it."""
     configuration: dict[str, Any] = {}
-    """The author's own settings: a graph finds them in its context, where its schema is its own."""
+    """The author's own settings, available as a graph's context if the graph has its own context schema."""
 
     @model_validator(mode="after")
-    def _skills_differ(self) -> Self:
-        unlike([*self.skills, *(self.extended_card.skills if self.extended_card else [])])
+    def _skill_ids_are_unique(self) -> Self:
+        with_unique_ids([*self.skills, *(self.extended_card.skills if self.extended_card else [])])
         return self
 
     @model_validator(mode="after")
-    def _extended_card_is_offered(self) -> Self:
+    def _extended_card_is_enabled(self) -> Self:
         if self.extended_card is not None and not self.capabilities.extended_agent_card:
-            raise ValueError("extended_card is given to nobody without capabilities.extended_agent_card: true")
+            raise ValueError("extended_card has no effect without capabilities.extended_agent_card: true")
         return self
 
 
-class LimitsConfig(_Strict):
-    """What each caller may ask for: `aion.limits` in aion.yaml; nothing is counted that is not limited."""
+class LimitsConfig(_Section):
+    """Limits for each caller: `aion.limits` in aion.yaml. Without a limit nothing is counted."""
 
     requests_per_minute: Annotated[int, Field(ge=1, le=100_000)] | None = None
     streams_per_owner: Annotated[int, Field(ge=1, le=100)] | None = None
-    """Open at once: each holds an execution environment."""
+    """Open streams; each occupies an execution environment."""
     streams_per_task: Annotated[int, Field(ge=1, le=100)] | None = None
     open_tasks_per_owner: Annotated[int, Field(ge=1, le=200)] | None = None
-    """Tasks that have not ended: at work, waiting for their turn, or for an answer."""
+    """Tasks not yet ended: running, queued, or waiting for input."""
 
 
 AgentId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
 
 
-class _Aion(_Strict):
+class _Aion(_Section):
     security: SecurityConfig | None = None
-    """Who may call, and how they say who they are."""
+    """Auth policy of all agents."""
     limits: LimitsConfig | None = None
     python_path: list[AgentMessage] = []
-    """Folders that imports start from, relative to aion.yaml's, beside that one and its `src`."""
+    """Folders for imports, relative to aion.yaml's folder, beside that folder and its `src`."""
     environment: dict[Variable, Value] = {}
-    """Variables of agents' code."""
+    """Environment variables of the agents' code."""
     secrets: dict[Variable, Secret] = {}
-    """Variables of agents' code whose values lie in Secrets Manager or in SSM's Parameter Store."""
+    """Environment variables of the agents' code, with values in Secrets Manager or in SSM's Parameter Store."""
     agents: dict[AgentId, AgentConfig] = Field(min_length=1)
 
     @model_validator(mode="after")
-    def _variables_differ(self) -> Self:
+    def _variables_are_unique(self) -> Self:
         if both := sorted(self.environment.keys() & self.secrets.keys()):
-            raise ValueError(f"{', '.join(both)} stands in both environment and secrets; leave one of them")
+            raise ValueError(f"{', '.join(both)} is in both environment and secrets; remove one of them")
         return self
 
     def with_security(self) -> dict[str, AgentConfig]:
-        """Return the agents, each with what the deployment says of security beside what it says itself."""
-        ours = self.security
-        if ours is None:
+        """Return the agents, each with the deployment's auth policy merged into its own."""
+        deployment = self.security
+        if deployment is None:
             return self.agents
         agents = {}
         for agent_id, agent in self.agents.items():
             own = agent.security or SecurityConfig()
-            schemes = {**ours.schemes, **own.schemes}
+            schemes = {**deployment.schemes, **own.schemes}
             require = own.require
             if require is None:
-                require = [{name: []} for name in own.schemes] or ours.require
+                require = [{name: []} for name in own.schemes] or deployment.require
             agents[agent_id] = agent.model_copy(
                 update={"security": SecurityConfig.model_construct(schemes=schemes, require=require)}
             )
         return agents
 
 
-class _File(_Strict):
+class _File(_Section):
     aion: _Aion
 
 
-class _OnceEach(yaml.SafeLoader):
-    """Refuses a key that stands twice in one mapping: YAML's own loader lets the last one win, unheard."""
+class _UniqueKeyLoader(yaml.SafeLoader):
+    """YAML loader that refuses a repeated key in a mapping: YAML's own loader silently takes the last one."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[str] = set()
         for key, _ in node.value:
             if key.value in seen and key.tag != "tag:yaml.org,2002:merge":
                 where = f"line {key.start_mark.line + 1}, column {key.start_mark.column + 1}"
-                raise ConfigurationError(f"the key {key.value!r} stands twice in one mapping, again at {where}.")
+                raise ConfigurationError(f"the key {key.value!r} is twice in one mapping, again at {where}.")
             seen.add(str(key.value))
         return super().construct_mapping(node, deep)
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
-    """What the file says."""
+class DeploymentConfig:
+    """Contents of aion.yaml, or of a discovered project."""
 
     agents: Mapping[str, AgentConfig]
-    """In the file's order."""
+    """Agents in the order of the file."""
     limits: Limits | None
-    """What each caller may ask for; None where nothing is said."""
+    """Limits for each caller; None without `aion.limits`."""
     folder: Path
-    """The folder that the agents' paths are relative to."""
+    """Base folder of the agents' paths."""
     roots: Sequence[Path] = ()
-    """Folders that imports start from, beside the folder and its `src`."""
+    """Further folders for imports, beside the folder and its `src`."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables of agents' code."""
+    """Environment variables of the agents' code."""
     secrets: Mapping[str, SecretSource] = field(default_factory=dict)
-    """Variables of agents' code, each with the place of its value."""
+    """Environment variables of the agents' code, with the sources of their values."""
 
 
-def read_declared(path: Path) -> Declared:
-    """Return all that the file says; raises ConfigurationError that names the file, the key and the mend.
+def read_deployment_config(path: Path) -> DeploymentConfig:
+    """Return the file's contents; raises ConfigurationError with the file, the key and the remedy.
 
-    A folder, a langgraph.json or a Python file is searched for what it holds, as `agents.discovery` does.
+    For a folder, a langgraph.json or a Python file, return the agents discovered there.
     """
     if path.is_dir() or path.suffix in (".json", ".py") or ":" in path.name:
         from aion_core.agents.discovery import discover
 
         found = discover(path)
         if found.config is not None:
-            return read_declared(found.config)
-        return Declared(found.agents, found.limits, found.folder, found.roots, found.env)
-    said = _read(path)
-    limits = said.limits.model_dump(exclude_none=True) if said.limits else {}
+            return read_deployment_config(found.config)
+        return DeploymentConfig(found.agents, found.limits, found.folder, found.roots, found.env)
+    parsed = _read(path)
+    limits = parsed.limits.model_dump(exclude_none=True) if parsed.limits else {}
     folder = path.resolve().parent
-    roots = [_existing(folder / root, f"{path}: aion.python_path") for root in said.python_path]
-    return Declared(
-        said.with_security(),
+    roots = [_existing_folder(folder / root, f"{path}: aion.python_path") for root in parsed.python_path]
+    return DeploymentConfig(
+        parsed.with_security(),
         Limits(**limits) if limits else None,
         folder,
         roots,
-        said.environment,
-        said.secrets,
+        parsed.environment,
+        parsed.secrets,
     )
 
 
-def _existing(folder: Path, key: str) -> Path:
+def _existing_folder(folder: Path, key: str) -> Path:
     if not folder.is_dir():
-        raise ConfigurationError(f"{key} names {folder}, which is no folder. Mend the name, or make the folder.")
+        raise ConfigurationError(f"{key} names {folder}, which is not a folder. Fix the name, or create the folder.")
     return folder.resolve()
 
 
-def read_config(path: Path) -> Mapping[str, AgentConfig]:
-    """Return the agents that the file declares, in its order; raises as `read_declared`."""
-    return read_declared(path).agents
+def read_agent_configs(path: Path) -> Mapping[str, AgentConfig]:
+    """Return the file's agents in order. Raises the same errors as `read_deployment_config`."""
+    return read_deployment_config(path).agents
 
 
 def _read(path: Path) -> _Aion:
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), _OnceEach)  # noqa: S506  # a SafeLoader
+        content = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeyLoader)  # noqa: S506  # a SafeLoader
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}. AION_CONFIG names the file.") from error
     except ConfigurationError as error:
         raise ConfigurationError(f"{path}: {error}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path} is no YAML: {error}") from error
+        raise ConfigurationError(f"{path} is not valid YAML: {error}") from error
     try:
         return _File.model_validate(content).aion
     except ValidationError as error:
-        raise ConfigurationError("\n".join(_sentences(path, error))) from error
+        raise ConfigurationError("\n".join(_error_texts(path, error))) from error
 
 
 def default_agent(configs: Mapping[str, AgentConfig]) -> str:
-    """Return the id of the agent that answers at the root too: the one that says so, else the first.
+    """Return the id of the agent at the root: the one with `default: true`, else the first.
 
-    Raises ConfigurationError where several say so.
+    Raises ConfigurationError for several such agents.
     """
     marked = [agent_id for agent_id, config in configs.items() if config.default]
     if len(marked) > 1:
         raise ConfigurationError(
-            f"aion.agents: {', '.join(marked)} each say `default: true`, and one agent answers at the root. Leave one."
+            f"aion.agents: {', '.join(marked)} each have `default: true`, and only one agent answers at the root. Remove the others."
         )
     return marked[0] if marked else next(iter(configs))
 
 
-def _sentences(path: Path, error: ValidationError) -> list[str]:
+def _error_texts(path: Path, error: ValidationError) -> list[str]:
     problems = error.errors()
     unknown = [problem for problem in problems if problem["type"] == "extra_forbidden"]
     if unknown and any(problem["loc"] == ("aion",) for problem in problems):
         # The missing key is there, at the wrong level.
         problems = unknown
-    return [f"{path}: {_sentence(problem)}" for problem in problems]
+    return [f"{path}: {_error_text(problem)}" for problem in problems]
 
 
-def _sentence(problem: Any) -> str:
+def _error_text(problem: Any) -> str:
     where = [str(step) for step in problem["loc"] if step != "[key]"]
     if "schemes" in where[:-2] and where[where.index("schemes") + 2] in SCHEME_TYPES:
-        # pydantic names the type among the keys.
+        # pydantic puts the scheme's type among the keys.
         del where[where.index("schemes") + 2]
     key = ".".join(where) or "the file"
     if problem["type"] == "extra_forbidden":
@@ -274,21 +281,99 @@ def _sentence(problem: Any) -> str:
         return f"{key} is missing."
     if problem["type"] == "value_error":
         return f"{key}: {problem['ctx']['error']}."
-    if said := _SENTENCES.get((problem["type"], problem.get("ctx", {}).get("pattern"))):
-        return f"{key} {said(problem['input'])}"
+    if error_text := _ERROR_TEXTS.get((problem["type"], problem.get("ctx", {}).get("pattern"))):
+        return f"{key} {error_text(problem['input'])}"
     return f"{key}: {problem['msg']}."
 
 
-_SENTENCES: dict[tuple[str, str | None], Callable[[Any], str]] = {
+_ERROR_TEXTS: dict[tuple[str, str | None], Callable[[Any], str]] = {
     ("string_too_short", None): lambda _: "is empty.",
     ("too_short", None): lambda _: "is empty.",
-    ("string_type", None): lambda said: f"is {said!r}, which YAML does not take for text: put it in quotes.",
-    ("string_pattern_mismatch", MEDIA_TYPE): lambda said: f"is {said!r}: a media type is like 'text/plain'.",
-    ("string_pattern_mismatch", SCOPE): lambda said: f"is {said!r}: a scope is a word without spaces and quotes.",
-    ("string_pattern_mismatch", HEADER): lambda said: f"is {said!r}: it has to be a header's name, such as X-API-Key.",
-    ("string_pattern_mismatch", LISTABLE): lambda said: (
-        f"is {said!r}: it has no spaces and no commas, since the header A2A-Extensions lists it with others."
+    ("string_type", None): lambda value: f"is {value!r}, which YAML does not read as text: put it in quotes.",
+    ("string_pattern_mismatch", MEDIA_TYPE): lambda value: f"is {value!r}: a media type is like 'text/plain'.",
+    ("string_pattern_mismatch", SCOPE): lambda value: f"is {value!r}: a scope is a word without spaces and quotes.",
+    ("string_pattern_mismatch", HEADER): lambda value: (
+        f"is {value!r}: it has to be a header's name, such as X-API-Key."
     ),
-    ("string_pattern_mismatch", WEB_ADDRESS): lambda said: f"is {said!r}: it has to be an http or https URL.",
+    ("string_pattern_mismatch", LISTABLE): lambda value: (
+        f"is {value!r}: it has no spaces and no commas, since the header A2A-Extensions lists it with others."
+    ),
+    ("string_pattern_mismatch", WEB_ADDRESS): lambda value: f"is {value!r}: it has to be an http or https URL.",
 }
-"""Where pydantic's own words say nothing of the mend."""
+"""Messages for errors without a useful message by pydantic."""
+
+
+# ── Misplaced keys ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+NAMED = "<id>"
+"""Path step named by the author, such as an agent's id."""
+LISTED = "[]"
+"""Path step of a list element."""
+Place = tuple[str, ...]
+
+
+def misplaced(root: type[BaseModel], where: Sequence[str]) -> str:
+    """Return advice for an unknown key, the last of `where`, as the rest of a sentence; "" without advice.
+
+    A key of another level gets the path of that level. Otherwise a similar key of this level is suggested.
+    """
+    key, level = where[-1], _level(root, where[:-1])
+    places = sorted({place for place, name in _keys(root, ()) if name == key}, key=_depth)
+    if places:
+        return f" here. It belongs below {' or '.join(f'`{_display(place)}`' for place in places[:2])}."
+    near = difflib.get_close_matches(key, sorted(level), n=1)
+    return f". Did you mean {near[0]!r}?" if near else ""
+
+
+def _level(model: Any, path: Sequence[str]) -> set[str]:
+    """Return the valid keys below this path."""
+    models = [model]
+    for step in path:
+        models = [inner for each in models for inner in _below(each, step)]
+    return {field for each in models if _is_model(each) for field in each.model_fields}
+
+
+def _below(annotation: Any, step: str) -> list[Any]:
+    if _is_model(annotation):
+        field = annotation.model_fields.get(step)
+        return _unwrapped(field.annotation) if field is not None else []
+    inner = typing.get_args(annotation)
+    return _unwrapped(inner[-1]) if inner else []
+
+
+def _unwrapped(annotation: Any) -> list[Any]:
+    """Return the models and collections in an annotation."""
+    origin = typing.get_origin(annotation)
+    if origin is typing.Annotated:
+        return _unwrapped(typing.get_args(annotation)[0])
+    if origin in (typing.Union, types.UnionType):
+        return [each for inner in typing.get_args(annotation) for each in _unwrapped(inner)]
+    return [annotation]
+
+
+def _keys(annotation: Any, place: Place) -> Iterator[tuple[Place, str]]:
+    """Yield each key with the path of its level."""
+    if _is_model(annotation):
+        for name, field in annotation.model_fields.items():
+            yield place, name
+            for inner in _unwrapped(field.annotation):
+                yield from _keys(inner, (*place, name))
+        return
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if not arguments or not isinstance(origin, type):
+        return
+    step = NAMED if issubclass(origin, Mapping) else LISTED
+    for inner in _unwrapped(arguments[-1]):
+        yield from _keys(inner, (*place, step))
+
+
+def _display(place: Place) -> str:
+    return f"{'.'.join(place).replace(f'.{LISTED}', LISTED)}:" if place else "the top"
+
+
+def _depth(place: Place) -> tuple[int, Place]:
+    return len(place), place
+
+
+def _is_model(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)

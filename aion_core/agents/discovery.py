@@ -1,5 +1,6 @@
-"""Discovery: the agents of a folder or a file that has no aion.yaml, and the aion.yaml that says the same."""
+"""Discovery of agents in a folder or a file, and in langgraph.json."""
 
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,9 +10,8 @@ from typing import Any
 
 import yaml
 
-from aion_core.agents.agent_code import AgentFile, adk_root, agent_files_below, is_adk_folder
-from aion_core.agents.config import AgentConfig, read_declared
-from aion_core.agents.langgraph_json import NAME, read_langgraph_json
+from aion_core.agents.config import AgentConfig, read_deployment_config
+from aion_core.agents.source_scan import AgentFile, adk_root, agent_files_below, is_adk_folder
 from aion_core.errors import ConfigurationError
 from aion_core.ports import Limits
 
@@ -21,54 +21,54 @@ _LONGEST_ID = 64
 
 @dataclass(frozen=True, slots=True)
 class Discovered:
-    """Agents that discovery found, and all that serving them needs."""
+    """Discovered agents, with everything needed to serve them."""
 
     agents: Mapping[str, AgentConfig]
-    """By ids that may stand in a URL."""
+    """Agents by ids that are valid in a URL."""
     folder: Path
-    """The folder that the agents' paths are relative to."""
+    """Base folder of the agents' paths."""
     found: str
-    """A sentence of what was found, and of what in it has no effect."""
+    """Description of the findings and of the ignored settings, for the user."""
     roots: tuple[Path, ...] = ()
-    """Folders that imports start from, beside the folder and its `src`."""
+    """Further folders for imports, beside the folder and its `src`."""
     env_files: tuple[Path, ...] = ()
-    """The `.env` files that exist; a variable of an earlier one goes first."""
+    """Existing `.env` files, in order of precedence."""
     env: Mapping[str, str] = field(default_factory=dict)
-    """Variables that the project's own file holds."""
+    """Variables in the project's own file."""
     requirements: tuple[str, ...] = ()
-    """Pip requirements that langgraph.json names under `dependencies`."""
+    """Pip requirements under `dependencies` in langgraph.json."""
     limits: Limits | None = None
     config: Path | None = None
-    """The aion.yaml, None where there is none."""
+    """The aion.yaml; None without one."""
 
 
 def discover(path: Path) -> Discovered:
-    """Return what the folder or the file holds; `file.py:name` and `package.module:name` name one agent.
+    """Return the agents of a folder or a file; `file.py:name` and `package.module:name` name one agent.
 
-    A folder is searched for an aion.yaml, a langgraph.json, an ADK agent or several, and the one Python file that
-    defines an agent, in this order. No code is imported. Raises ConfigurationError that says what was looked for, lists
-    the candidates where there are several, and says how to choose.
+    In a folder, the first match counts: an aion.yaml, a langgraph.json, one or several ADK agents, the only Python file
+    with an agent. No code is imported. Raises ConfigurationError that lists the searched files, or the candidates and a
+    way to choose.
     """
     place, colon, name = str(path.expanduser()).partition(":")
     target = Path(place)
     if target.is_dir() and not colon:
-        return _of_folder(target.resolve())
+        return _discover_folder(target.resolve())
     if target.is_dir() or target.suffix == ".py":
-        return _of_file(target, name)
+        return _discover_file(target, name)
     if target.is_file() and target.suffix == ".json":
-        return _of_langgraph_json(target.resolve())
+        return _discover_langgraph_json(target.resolve())
     if target.suffix in (".yaml", ".yml") and not colon:
-        return _of_aion_yaml(target)
+        return _discover_aion_yaml(target)
     if re.fullmatch(r"\w+(\.\w+)*", place) and (colon or "." in place) and not target.exists():
-        said = f"{place}{colon}{name}"
-        return _one(said, _telling(name, *reversed(place.split("."))), Path.cwd(), said)
+        dotted = f"{place}{colon}{name}"
+        return _single_agent(dotted, _distinctive(name, *reversed(place.split("."))), Path.cwd(), dotted)
     raise ConfigurationError(
         f"{path} is neither a folder nor a file. Name a folder, file.py:name, package.module:name, an {AION_YAML} or a {NAME}."
     )
 
 
 def project_above(folder: Path) -> Path | None:
-    """Return the nearest folder above that has an aion.yaml, None if this one is a project itself, or has none above.
+    """Return the nearest parent folder with an aion.yaml, None for a project's own folder.
 
     The search ends at the top of the git repository.
     """
@@ -82,9 +82,9 @@ def project_above(folder: Path) -> Path | None:
 
 
 def as_yaml(discovered: Discovered) -> str:
-    """Return the text of the aion.yaml that declares the same agents, as a file of the discovered folder.
+    """Return the text of an aion.yaml with the same agents, for the discovered folder.
 
-    It holds neither limits nor what an aion.yaml says of security: a project that has one keeps it.
+    It has no limits and no auth policy: a project with those has an aion.yaml already.
     """
     aion: dict[str, Any] = {}
     if discovered.roots:
@@ -97,25 +97,25 @@ def as_yaml(discovered: Discovered) -> str:
     return yaml.safe_dump({"aion": aion}, sort_keys=False, allow_unicode=True)
 
 
-def _of_folder(folder: Path) -> Discovered:
+def _discover_folder(folder: Path) -> Discovered:
     if (folder / AION_YAML).is_file():
-        return _of_aion_yaml(folder / AION_YAML)
+        return _discover_aion_yaml(folder / AION_YAML)
     if (folder / NAME).is_file():
-        return _of_langgraph_json(folder / NAME)
+        return _discover_langgraph_json(folder / NAME)
     if is_adk_folder(folder):
-        return _of_adk_folder(folder)
-    inner = [path for path in sorted(folder.iterdir()) if _may_be_an_agent(path) and is_adk_folder(path)]
+        return _discover_adk_folder(folder)
+    inner = [path for path in sorted(folder.iterdir()) if _may_be_agent_folder(path) and is_adk_folder(path)]
     if inner:
-        return _of_adk_folders(folder, inner)
-    return _of_python_files(folder, agent_files_below(folder))
+        return _discover_adk_folders(folder, inner)
+    return _discover_python_files(folder, agent_files_below(folder))
 
 
-def _of_aion_yaml(file: Path) -> Discovered:
-    declared = read_declared(file)
+def _discover_aion_yaml(file: Path) -> Discovered:
+    declared = read_deployment_config(file)
     return Discovered(
         declared.agents,
         declared.folder,
-        f"{file.name}: agent{_s(declared.agents)} {', '.join(declared.agents)}.",
+        f"{file.name}: agent{_plural_s(declared.agents)} {', '.join(declared.agents)}.",
         roots=tuple(declared.roots),
         env_files=_env_files(declared.folder),
         limits=declared.limits,
@@ -123,14 +123,14 @@ def _of_aion_yaml(file: Path) -> Discovered:
     )
 
 
-def _of_langgraph_json(file: Path) -> Discovered:
+def _discover_langgraph_json(file: Path) -> Discovered:
     content, folder = read_langgraph_json(file), file.parent
     ids = _ids(content.graphs)
     agents = {
         agent_id: AgentConfig(path=entry.path, description=entry.description)
         for agent_id, entry in zip(ids, content.graphs.values(), strict=True)
     }
-    found = [f"{file.name}: graph{_s(agents)} {', '.join(agents)}."]
+    found = [f"{file.name}: graph{_plural_s(agents)} {', '.join(agents)}."]
     if content.unused:
         found.append(f"Not used: {', '.join(content.unused)}.")
     if content.env_file is not None and not content.env_file.is_file():
@@ -148,19 +148,21 @@ def _of_langgraph_json(file: Path) -> Discovered:
     )
 
 
-def _of_adk_folder(folder: Path) -> Discovered:
-    """Return the agent that the folder is.
+def _discover_adk_folder(folder: Path) -> Discovered:
+    """Return the agent of an ADK folder.
 
-    A package is imported by its name, as `adk web` does: paths are relative to the folder that it lies in.
+    Python imports a package by its name, as `adk web` does, so paths are relative to the parent folder.
     """
     if (folder / "__init__.py").is_file() or not (folder / "agent.py").is_file():
-        # ADK takes the `.env` of the agent, else the one of the folder above.
+        # ADK reads the `.env` of the agent, else that of the parent folder.
         env_files = (_env_files(folder) or _env_files(folder.parent))[:1]
-        return _one(folder.name, folder.name, folder.parent, f"ADK agent folder {folder.name}", env_files)
-    return _one(f"agent.py:{adk_root(folder / 'agent.py')}", folder.name, folder, f"ADK agent folder {folder.name}")
+        return _single_agent(folder.name, folder.name, folder.parent, f"ADK agent folder {folder.name}", env_files)
+    return _single_agent(
+        f"agent.py:{adk_root(folder / 'agent.py')}", folder.name, folder, f"ADK agent folder {folder.name}"
+    )
 
 
-def _of_adk_folders(folder: Path, inner: Sequence[Path]) -> Discovered:
+def _discover_adk_folders(folder: Path, inner: Sequence[Path]) -> Discovered:
     agents = {
         agent_id: AgentConfig(path=place.name)
         for agent_id, place in zip(_ids([place.name for place in inner]), inner, strict=True)
@@ -168,16 +170,16 @@ def _of_adk_folders(folder: Path, inner: Sequence[Path]) -> Discovered:
     return Discovered(
         agents,
         folder,
-        f"ADK agent folder{_s(agents)}: {', '.join(agents)}.",
+        f"ADK agent folder{_plural_s(agents)}: {', '.join(agents)}.",
         env_files=_env_files(folder, *inner),
     )
 
 
-def _of_python_files(folder: Path, files: Sequence[AgentFile]) -> Discovered:
+def _discover_python_files(folder: Path, files: Sequence[AgentFile]) -> Discovered:
     if len(files) == 1:
         [only] = files
         path = str(only.file.relative_to(folder))
-        return _one(path, _id_of(only.file), folder, f"{path}: {', '.join(only.names)}")
+        return _single_agent(path, _id_of(only.file), folder, f"{path}: {', '.join(only.names)}")
     if files:
         candidates = [f"{each.file.relative_to(folder)}:{name}" for each in files for name in each.names]
         raise ConfigurationError(
@@ -195,45 +197,49 @@ def _of_python_files(folder: Path, files: Sequence[AgentFile]) -> Discovered:
     )
 
 
-def _of_file(target: Path, name: str) -> Discovered:
-    """Return the agent of a Python file, or of an ADK folder in which it is named."""
+def _discover_file(target: Path, name: str) -> Discovered:
+    """Return the agent of a Python file, or a named one of an ADK folder."""
     if not target.exists():
         raise ConfigurationError(f"{target} does not exist. Name a Python file, a folder, or package.module:name.")
     file, here = target.resolve(), Path.cwd()
     folder = here if file.is_relative_to(here) else file.parent
     path = f"{file.relative_to(folder)}:{name}" if name else str(file.relative_to(folder))
-    return _one(path, _id_of(file, name), folder, path, _env_files(file if file.is_dir() else file.parent, folder))
+    return _single_agent(
+        path, _id_of(file, name), folder, path, _env_files(file if file.is_dir() else file.parent, folder)
+    )
 
 
-def _one(path: str, name: str, folder: Path, found: str, env_files: tuple[Path, ...] | None = None) -> Discovered:
+def _single_agent(
+    path: str, name: str, folder: Path, found: str, env_files: tuple[Path, ...] | None = None
+) -> Discovered:
     [agent_id] = _ids([name])
     files = _env_files(folder) if env_files is None else env_files
     return Discovered({agent_id: AgentConfig(path=path)}, folder, f"{found}.", env_files=files)
 
 
 def _id_of(file: Path, name: str = "") -> str:
-    """Return the id of a file's agent: its name where that tells agents apart, else the file's, else the folder's."""
-    return _telling(name, file.stem, file.parent.name)
+    """Return the id of a file's agent: its name, the file's or the folder's, whichever is distinctive first."""
+    return _distinctive(name, file.stem, file.parent.name)
 
 
-def _telling(*names: str) -> str:
-    """Return the first of the names that tells agents apart, else the last that there is."""
+def _distinctive(*names: str) -> str:
+    """Return the first distinctive name, else the last non-empty one."""
     usual = ("", "graph", "agent", "root_agent", "app", "main", "__init__", "src")
     return next((name for name in names if name not in usual), next(name for name in reversed(names) if name))
 
 
 def _env_files(*folders: Path) -> tuple[Path, ...]:
-    """Return the `.env` files of these folders that exist."""
+    """Return the existing `.env` files of these folders."""
     files = dict.fromkeys(folder / ".env" for folder in folders)
     return tuple(file for file in files if file.is_file())
 
 
-def _may_be_an_agent(path: Path) -> bool:
+def _may_be_agent_folder(path: Path) -> bool:
     return path.is_dir() and path.name.isidentifier() and not path.name.startswith(("_", "."))
 
 
 def _ids(names: Sequence[str] | Mapping[str, object]) -> list[str]:
-    """Return an id for each name that may stand in a URL, each once."""
+    """Return a unique id for each name, valid in a URL."""
     ids: list[str] = []
     for name in names:
         plain = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-_")[:_LONGEST_ID] or "agent"
@@ -251,5 +257,125 @@ def _numbered(name: str) -> Iterator[str]:
         number += 1
 
 
-def _s(several: Mapping[str, object]) -> str:
+def _plural_s(several: Mapping[str, object]) -> str:
     return "s" if len(several) > 1 else ""
+
+
+# ── langgraph.json ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+NAME = "langgraph.json"
+_USED = ("graphs", "dependencies", "env", "$schema")
+_JAVASCRIPT = (".ts", ".tsx", ".mts", ".cts", ".js", ".jsx", ".mjs", ".cjs")
+
+
+@dataclass(frozen=True, slots=True)
+class GraphEntry:
+    """Graph in langgraph.json."""
+
+    path: str
+    """`folder/file.py:name` or `package.module:name`, relative to the file's folder."""
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LangGraphJson:
+    """Keys of langgraph.json used by aion."""
+
+    graphs: Mapping[str, GraphEntry]
+    """Graphs by id; an id may contain any character."""
+    roots: tuple[Path, ...]
+    """Folders made importable by the local `dependencies`."""
+    requirements: tuple[str, ...]
+    """Other `dependencies`, in pip's form."""
+    env_file: Path | None
+    """File under `env`, existing or not; None for an `env` with variables."""
+    env: Mapping[str, str]
+    """Variables in `env` itself."""
+    unused: tuple[str, ...]
+    """The file's other keys, without effect."""
+
+
+def read_langgraph_json(file: Path) -> LangGraphJson:
+    """Return the file's contents; raises ConfigurationError with the file, the key and the remedy."""
+    content = _read_json(file)
+    folder = file.resolve().parent
+    graphs = content.get("graphs")
+    if not isinstance(graphs, dict) or not graphs:
+        raise _error(file, "graphs", 'it has to name a graph or more, as in {"agent": "./src/agent/graph.py:graph"}')
+    dependencies = content.get("dependencies", [])
+    if not isinstance(dependencies, list) or not all(isinstance(entry, str) for entry in dependencies):
+        raise _error(file, "dependencies", 'it has to be a list of texts, such as ["."]')
+    local = [entry for entry in dependencies if entry.startswith((".", "/"))]
+    env = content.get("env", {})
+    if not isinstance(env, str | dict):
+        raise _error(file, "env", 'it has to be the path of a file, such as ".env", or a mapping of variables')
+    return LangGraphJson(
+        graphs={str(name): _graph(file, folder, str(name), entry) for name, entry in graphs.items()},
+        roots=tuple(dict.fromkeys(root for entry in local for root in _roots(file, folder, entry))),
+        requirements=tuple(entry for entry in dependencies if entry not in local),
+        env_file=(folder / env) if isinstance(env, str) and env else None,
+        env={str(name): str(value) for name, value in env.items()} if isinstance(env, dict) else {},
+        unused=tuple(key for key in content if key not in _USED),
+    )
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"{file} cannot be read: {error.strerror}. Fix the path.") from error
+    except json.JSONDecodeError as error:
+        raise ConfigurationError(
+            f"{file} is not valid JSON: {error.msg} (line {error.lineno}, column {error.colno}). "
+            "Fix that line: JSON has double quotes, and no comma after the last entry."
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{file} is not valid JSON: {error}. Save the file as UTF-8 text.") from error
+    if not isinstance(content, dict):
+        raise ConfigurationError(f'{file} has to hold an object, such as {{"graphs": {{…}}}}.')
+    return content
+
+
+def _graph(file: Path, folder: Path, name: str, entry: Any) -> GraphEntry:
+    key = f"graphs.{name}"
+    graph = entry if isinstance(entry, dict) else {"path": entry}
+    path, description = graph.get("path"), graph.get("description") or ""
+    if not isinstance(path, str) or not path.strip():
+        raise _error(file, key, 'it has to be a path, such as "./src/agent/graph.py:graph"')
+    path = path.strip()
+    place, colon, variable = path.partition(":")
+    if place.endswith(_JAVASCRIPT):
+        raise _error(file, key, f"{place} is JavaScript, and aion serves Python. Leave this graph out, in an aion.yaml")
+    if place.endswith(".py"):
+        target = (folder / place).resolve()
+        if not target.is_relative_to(folder):
+            raise _error(
+                file, key, f"{place} is outside of {folder}, which is what is deployed. Move the file below that folder"
+            )
+        place = str(target.relative_to(folder))
+    elif "/" in place or not re.fullmatch(r"[\w.]+", place):
+        raise _error(file, key, f"{path!r} is neither file.py:name nor package.module:name. Fix the path")
+    return GraphEntry(f"{place}{colon}{variable}", str(description))
+
+
+def _roots(file: Path, folder: Path, entry: str) -> Iterator[Path]:
+    """Yield the folders for imports after an installation of this local dependency.
+
+    A package's own folder is imported by name, so its parent folder counts. A project's folder and its `src` count
+    themselves.
+    """
+    place = (folder / entry).resolve()
+    if not place.is_dir():
+        raise _error(file, "dependencies", f"{entry!r} is not a folder. Fix the path, or create the folder")
+    if (place / "src").is_dir():
+        yield place / "src"
+    if (place / "__init__.py").is_file():
+        yield place.parent
+        return
+    yield place
+    if place != folder and not any((place / name).is_file() for name in ("pyproject.toml", "setup.py")):
+        yield place.parent
+
+
+def _error(file: Path, key: str, problem: str) -> ConfigurationError:
+    return ConfigurationError(f"{file}: {key}: {problem}.")

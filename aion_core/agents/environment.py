@@ -1,41 +1,43 @@
-"""The variables of agents' code outside of a running function: on a developer's machine, and as the template's parameters.
+"""Environment variables of agents outside of Lambda: on a developer's machine, and as template parameters.
 
-It calls nothing of AWS's.
+This module calls no AWS service.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from aion_core.agents.config import Declared, read_declared
-from aion_core.agents.environment_config import SECRETS_MANAGER, SecretSource
+from aion_core.agents.config import DeploymentConfig, read_deployment_config
+from aion_core.agents.config_sections import SECRETS_MANAGER, SecretSource
 from aion_core.errors import ConfigurationError
 
 DOTENV = ".env"
-"""Name of the file, beside aion.yaml, whose variables a developer's agents get; it is never packaged."""
+"""Name of the file with a developer's variables, beside aion.yaml; it is never packaged."""
 
 LONGEST_PARAMETER = 4096
-"""Bytes that CloudFormation takes as the value of a parameter."""
+"""Maximum length of a CloudFormation parameter's value, in bytes."""
 
 _SUFFIX = re.compile(r"-[A-Za-z0-9]{6}")
 """Suffix pattern that Secrets Manager adds to a secret's name in its ARN."""
 _VERSION = re.compile(r":[\w.-]+$", re.ASCII)
 _PROFILE = re.compile(r"(us-gov|us|eu|apac|ap|jp|au|ca|global)\.")
-"""Beginnings of the ids of inference profiles, by which Bedrock chooses a region."""
+"""Prefixes of inference profile ids, used by Bedrock to choose a region."""
 
 
 def local_environment(
-    config: Path, environ: Mapping[str, str], declared: Declared | None = None
+    config: Path, environ: Mapping[str, str], declared: DeploymentConfig | None = None
 ) -> tuple[dict[str, str], list[str]]:
-    """Return the variables to set for agents on this machine, and a warning for each secret without a value here.
+    """Return the variables to set for agents on this machine, and a warning for each secret without a value.
 
-    What `environ` has stays and is not returned. The file .env in the folder of `config` goes before `environment` of
-    aion.yaml. No secret is read from AWS. `declared` is what the file says, where somebody has read it already; without
-    it and without the file, only .env counts. Raises ConfigurationError as `read_declared`, and where .env cannot be
-    read.
+    Variables in `environ` are kept and not returned. The file .env in the folder of `config` overrides `environment` of
+    aion.yaml. No secret is read from AWS. `declared` is the parsed file, if the caller has it already; without it and
+    without the file, only .env counts. Raises ConfigurationError for an unreadable .env, and the errors of
+    `read_deployment_config`.
     """
     if declared is None:
-        declared = read_declared(config) if config.is_file() else Declared({}, None, config.resolve().parent)
+        declared = (
+            read_deployment_config(config) if config.is_file() else DeploymentConfig({}, None, config.resolve().parent)
+        )
     file = config.resolve().parent / DOTENV
     found = {**declared.environment, **read_dotenv(file)}
     variables = {name: value for name, value in found.items() if name not in environ}
@@ -49,7 +51,7 @@ def local_environment(
 
 
 def read_dotenv(file: Path) -> dict[str, str]:
-    """Return the variables of the file, {} where it is not there; raises ConfigurationError where it cannot be read."""
+    """Return the variables of the file, {} without the file; raises ConfigurationError for an unreadable one."""
     if not file.is_file():
         return {}
     try:
@@ -59,20 +61,20 @@ def read_dotenv(file: Path) -> dict[str, str]:
             f"{file} cannot be read, since python-dotenv is not here: install aion-lambda[local]."
         ) from error
     try:
-        said = dotenv_values(file, encoding="utf-8")
+        values = dotenv_values(file, encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        # Without the bytes that are no UTF-8.
-        why = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
-        raise ConfigurationError(f"{file} cannot be read: {why}.") from None
+        # Without the invalid bytes in the message.
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigurationError(f"{file} cannot be read: {reason}.") from None
     # A name without `=` has no value.
-    return {name: value for name, value in said.items() if value is not None and "\0" not in value}
+    return {name: value for name, value in values.items() if value is not None and "\0" not in value}
 
 
-def template_parameters(declared: Declared, region: str, account: str) -> dict[str, str]:
-    """Return the parameters of the template that give a deployment's functions what aion.yaml's `secrets` name.
+def template_parameters(declared: DeploymentConfig, region: str, account: str) -> dict[str, str]:
+    """Return the template parameters that grant the functions access to the secrets in aion.yaml.
 
-    `AgentSecrets` is empty where aion.yaml names none, so that a right that is no longer needed is taken back. Raises
-    ConfigurationError where the ARNs are more than a parameter may hold.
+    `AgentSecrets` is empty without any secret, so that an update revokes an unused permission. Raises
+    ConfigurationError for ARNs beyond the maximum length of a parameter.
     """
     arns = ",".join(dict.fromkeys(_secret_arn(source, region, account) for source in declared.secrets.values()))
     if len(arns) > LONGEST_PARAMETER:
@@ -97,7 +99,7 @@ def _secret_arn(source: SecretSource, region: str, account: str) -> str:
 
 
 def bedrock_models(models: Iterable[str], region: str, account: str) -> str:
-    """Return the value of the template parameter BedrockModels for ids, or ARNs, of models and inference profiles."""
+    """Return the template parameter BedrockModels for ids or ARNs of models and inference profiles."""
     return ",".join(dict.fromkeys(_bedrock_arns(models, region, account)))
 
 
@@ -106,14 +108,14 @@ def _bedrock_arns(models: Iterable[str], region: str, account: str) -> Iterator[
         if model.startswith("arn:"):
             yield model
         elif _PROFILE.match(model):
-            # The models behind it are the template's affair: they may be called through this profile alone.
+            # The template allows calls of the underlying models through this profile only.
             yield f"arn:{_partition(region)}:bedrock:{region}:{account}:inference-profile/{model}"
         else:
             yield f"arn:{_partition(region)}:bedrock:{region}::foundation-model/{model}"
 
 
 def _partition(region: str) -> str:
-    """Return the name that ARNs of the region begin with."""
+    """Return the AWS partition of the region."""
     if region.startswith("cn-"):
         return "aws-cn"
     return "aws-us-gov" if region.startswith("us-gov-") else "aws"

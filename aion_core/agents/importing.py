@@ -12,20 +12,20 @@ from pathlib import Path
 from types import ModuleType
 
 YAML_AGENT = "root_agent.yaml"
-"""ADK's file of an agent that is declared, not programmed."""
+"""File name of ADK's declarative agent configuration."""
 
 
 def import_roots(folder: Path, more: Sequence[Path] = ()) -> list[Path]:
-    """Return the folders that absolute imports start from: `more`, the `src` of the folder where it exists, the folder."""
+    """Return the folders for absolute imports: `more`, an existing `src` of the folder, and the folder."""
     src = folder / "src"
     return [*more, *([src] if src.is_dir() and not _is_package(src) else []), folder]
 
 
 def agent_files(place: str, roots: Sequence[Path]) -> list[Path]:
-    """Return the files that `place` may mean: a file, the files of an agent's folder in ADK's order, or a module's.
+    """Return the files for `place`: a file, the files of an agent's folder in ADK's order, or a module's file.
 
-    `place` is relative to the last of the roots, or a dotted name that is looked for in each. Returns an empty list for
-    the dotted name of an installed module.
+    `place` is relative to the last root, or a dotted name searched for in each root. An installed module gives an empty
+    list.
     """
     folder = roots[-1]
     if place.endswith(".py"):
@@ -41,13 +41,13 @@ def agent_files(place: str, roots: Sequence[Path]) -> list[Path]:
 
 
 def import_file(file: Path, roots: Sequence[Path]) -> ModuleType:
-    """Return the file's module: the one that other code imports too, by whichever name it does.
+    """Return the file's module, the same one for every name by which other code imports it.
 
-    The file belongs to the package of its folder; without one, to the `src` or the root that it is below. It is a module
-    of its own elsewhere, or where another module already has its name. Raises whatever the file raises.
+    The file belongs to the package of its folder, or else to `src` or its root. Otherwise, or if another module has its
+    name already, it becomes a separate module. Raises the exceptions of the file's code.
     """
     put_on_path(roots)
-    # The file may be younger than what Python remembers of its folder.
+    # The file may be newer than Python's cache of its folder.
     importlib.invalidate_caches()
     name = _name_of(file, roots)
     if name is not None:
@@ -56,7 +56,7 @@ def import_file(file: Path, roots: Sequence[Path]) -> ModuleType:
 
 
 def import_name(name: str, roots: Sequence[Path]) -> ModuleType:
-    """Return the module of this dotted name, such as an installed one; raises whatever it raises."""
+    """Return the module of a dotted name, such as an installed one; raises the exceptions of its code."""
     put_on_path(roots)
     return importlib.import_module(name)
 
@@ -67,17 +67,17 @@ def _files_of(folder: Path) -> list[Path]:
 
 
 def put_on_path(roots: Sequence[Path]) -> None:
-    """Let imports start from these folders, from the first one first."""
+    """Put these folders at the beginning of sys.path, in order."""
     for root in reversed(roots):
         if str(root) not in sys.path:
             sys.path.insert(0, str(root))
 
 
 def _name_of(file: Path, roots: Sequence[Path]) -> str | None:
-    """Return the dotted name by which imports find this very file; None where they find none, or another."""
+    """Return the dotted name that imports exactly this file, None without such a name."""
     root = _root_of(file, roots)
     if _is_package(file.parent):
-        # Behind all others: a `types.py` or an `email.py` of a package must not take the place of Python's own.
+        # At the end of sys.path: a package's `types.py` or `email.py` must not replace the standard library's.
         if str(file.parent) not in sys.path:
             sys.path.append(str(file.parent))
     elif str(file.parent) not in sys.path:
@@ -92,28 +92,28 @@ def _name_of(file: Path, roots: Sequence[Path]) -> str | None:
     if not all(step.isidentifier() for step in steps):
         return None
     name = ".".join(steps)
-    return name if _finds(name, root, file) else None
+    return name if _imports_file(name, root, file) else None
 
 
 def _root_of(file: Path, roots: Sequence[Path]) -> Path | None:
-    """Return the folder that the file's dotted name starts from; None for a file that stands by itself."""
+    """Return the folder of the file's top-level package, None for a separate file."""
     if _is_package(file.parent):
         return next(folder for folder in file.parents if not _is_package(folder))
     above = [root.resolve() for root in roots[:-1] if root.resolve() in file.parents]
     if above:
         return max(above, key=lambda root: len(root.parts))
     # `from .tools import x` in a folder without `__init__.py`: the folder is the package.
-    return file.parent.parent if _imports_by_dots(file) else None
+    return file.parent.parent if _has_relative_imports(file) else None
 
 
-def _finds(name: str, root: Path, file: Path) -> bool:
-    """Tell whether importing this name gives the file, without running it: its packages only are looked for."""
+def _imports_file(name: str, root: Path, file: Path) -> bool:
+    """Return True if importing this name gives the file, without running the file."""
     known = sys.modules.get(name)
     if known is not None:
         return _file_of(known) == file
     top = name.partition(".")[0]
     if top in sys.modules:
-        # It may be another project's package, or Python's own.
+        # The name may belong to another project's package, or to the standard library.
         return any(Path(place).resolve() == root / top for place in getattr(sys.modules[top], "__path__", []))
     spec = PathFinder.find_spec(top)
     return spec is not None and _is_below(spec, root)
@@ -137,17 +137,17 @@ def _import_alone(file: Path) -> ModuleType:
     for name, known in list(sys.modules.items()):
         if name != "__main__" and str(getattr(known, "__file__", "")).endswith(file.name) and _file_of(known) == file:
             return known
-    # The same in each process: checkpoints name classes by their module.
+    # The same name in each process: checkpoints store a class with the name of its module.
     name = f"aion_agent_{file.stem}_{hashlib.sha256(str(file).encode()).hexdigest()[:12]}"
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None  # noqa: S101  # the name ends in .py
     assert spec.loader is not None  # noqa: S101
     module = importlib.util.module_from_spec(spec)
-    # Known by its name before it runs: dataclasses and get_type_hints look their module up there.
+    # Registered before it runs: dataclasses and get_type_hints look their module up there.
     sys.modules[name] = module
-    _SAME_FILE.modules[str(file)] = name
-    if _SAME_FILE not in sys.meta_path:
-        sys.meta_path.insert(0, _SAME_FILE)
+    _SAME_FILE_FINDER.modules[str(file)] = name
+    if _SAME_FILE_FINDER not in sys.meta_path:
+        sys.meta_path.insert(0, _SAME_FILE_FINDER)
     try:
         spec.loader.exec_module(module)
     except BaseException:
@@ -156,37 +156,37 @@ def _import_alone(file: Path) -> ModuleType:
     return module
 
 
-class _SameFile(MetaPathFinder):
-    """Import hook: gives an agent's file that is imported by another name the module that it has already.
+class _SameFileFinder(MetaPathFinder):
+    """Import hook that returns the existing module for an agent's file imported by a second name.
 
-    Otherwise its classes would be there twice, and `isinstance` would tell them apart.
+    Otherwise its classes would exist twice, and `isinstance` would fail between them.
     """
 
     def __init__(self) -> None:
         self.modules: dict[str, str] = {}
-        """The names of the modules that were imported alone, by their files."""
+        """Names of the separately imported modules, by file."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return a spec of the module that is there, None for every other name."""
+        """Return a spec of the existing module, None for every other name."""
         last = fullname.rpartition(".")[2]
         if not any(Path(file).stem == last for file in self.modules):
             return None
         spec = PathFinder.find_spec(fullname, path, target)
         origin = str(Path(spec.origin).resolve()) if spec is not None and spec.origin else ""
         known = sys.modules.get(self.modules.get(origin, ""))
-        return importlib.util.spec_from_loader(fullname, _Known(known)) if known is not None else None
+        return importlib.util.spec_from_loader(fullname, _LoadedModuleLoader(known)) if known is not None else None
 
 
-class _Known(Loader):
-    """Loader of a module that is loaded already."""
+class _LoadedModuleLoader(Loader):
+    """Loader of an already loaded module."""
 
     def __init__(self, module: ModuleType) -> None:
         self._module, self._spec = module, module.__spec__
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Return the module as it is."""
+        """Return the module unchanged."""
         return self._module
 
     def exec_module(self, module: ModuleType) -> None:
@@ -194,14 +194,14 @@ class _Known(Loader):
         module.__spec__ = self._spec
 
 
-_SAME_FILE = _SameFile()
+_SAME_FILE_FINDER = _SameFileFinder()
 
 
-def _imports_by_dots(file: Path) -> bool:
-    """Tell whether the file imports its neighbours as `from .tools import …`."""
+def _has_relative_imports(file: Path) -> bool:
+    """Return True if the file has relative imports, such as `from .tools import …`."""
     try:
         tree = ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
-        # Python says what is wrong with it when it is imported.
+        # Importing the file raises the error.
         return False
     return any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree))

@@ -1,15 +1,15 @@
-"""Who may call each agent, as its lines of aion.yaml and the deployment's declare it."""
+"""Auth policies of the agents, made from aion.yaml."""
 
 from collections import Counter
 from collections.abc import Mapping
 
-from aion_core.agents.card_config import RequirementConfig
 from aion_core.agents.config import AgentConfig
-from aion_core.agents.security_config import (
+from aion_core.agents.config_sections import (
     ApiKeyConfig,
     AwsIamConfig,
     BasicConfig,
     OidcConfig,
+    RequirementConfig,
     SchemeConfig,
 )
 from aion_core.auth.declaration import ApiKey, AwsIam, Basic, Jwt, Requirement, Scheme, Security
@@ -17,34 +17,34 @@ from aion_core.errors import ConfigurationError
 
 
 def declared_security(agent_id: str, config: AgentConfig) -> Security | None:
-    """Return who may call the agent, None where nothing is declared; raises ConfigurationError that names the line."""
-    said, where = config.security, f"aion.agents.{agent_id}"
+    """Return the agent's auth policy, None without one; raises ConfigurationError that names the line."""
+    declared, where = config.security, f"aion.agents.{agent_id}"
     skills = [*config.skills, *(config.extended_card.skills if config.extended_card else [])]
-    needing = {skill.id: skill.require for skill in skills if skill.require}
-    if said is None or not said.schemes:
-        if needing or (said is not None and said.require):
-            raise ConfigurationError(f"{where} requires schemes, and neither it nor aion.security declares any.")
+    requirements_by_skill = {skill.id: skill.require for skill in skills if skill.require}
+    if declared is None or not declared.schemes:
+        if requirements_by_skill or (declared is not None and declared.require):
+            raise ConfigurationError(f"{where} requires schemes, and neither it nor aion.security declares a scheme.")
         return None
-    schemes = {name: _scheme(scheme) for name, scheme in said.schemes.items()}
+    schemes = {name: _scheme(scheme) for name, scheme in declared.schemes.items()}
     _check_kinds(where, schemes)
-    require = [{name: []} for name in schemes] if said.require is None else said.require
+    require = [{name: []} for name in schemes] if declared.require is None else declared.require
     if not require:
-        raise ConfigurationError(f"{where}: `require` is empty, which would let nobody in. Name a scheme.")
+        raise ConfigurationError(f"{where}: `require` is empty, so no caller could authenticate. Name a scheme.")
     return Security(
         schemes,
         tuple(_requirement(where, schemes, each) for each in require),
         {
             skill: tuple(_requirement(f"{where}.skills: {skill}", schemes, each) for each in requirements)
-            for skill, requirements in needing.items()
+            for skill, requirements in requirements_by_skill.items()
         },
-        has_open_skill=len(needing) < len(skills) or not config.skills,
+        has_open_skill=len(requirements_by_skill) < len(skills) or not config.skills,
     )
 
 
 def declared_securities(configs: Mapping[str, AgentConfig]) -> dict[str, Security]:
-    """Return who may call each agent, {} where nothing is declared; raises ConfigurationError.
+    """Return the auth policy of each agent, {} without any; raises ConfigurationError for a partial one.
 
-    That only some agents ask is no choice: what they keep is behind one door.
+    All agents need a policy or no agent has one: their stored tasks share one authentication.
     """
     found = {agent_id: declared_security(agent_id, config) for agent_id, config in configs.items()}
     closed = {agent_id: security for agent_id, security in found.items() if security is not None}
@@ -56,18 +56,18 @@ def declared_securities(configs: Mapping[str, AgentConfig]) -> dict[str, Securit
     return closed
 
 
-def _requirement(where: str, schemes: Mapping[str, Scheme], said: RequirementConfig) -> Requirement:
-    for name, scopes in said.items():
+def _requirement(where: str, schemes: Mapping[str, Scheme], declared: RequirementConfig) -> Requirement:
+    for name, scopes in declared.items():
         if name not in schemes:
             raise ConfigurationError(f"{where} requires {name!r}, and the schemes are {', '.join(schemes)}.")
         if scopes and isinstance(schemes[name], Basic | AwsIam):
-            raise ConfigurationError(f"{where} requires scopes of {name!r}, a scheme that gives none.")
-    in_authorization = [name for name in said if not isinstance(schemes[name], ApiKey)]
+            raise ConfigurationError(f"{where} requires scopes of {name!r}, a scheme without scopes.")
+    in_authorization = [name for name in declared if not isinstance(schemes[name], ApiKey)]
     if len(in_authorization) > 1:
         raise ConfigurationError(
             f"{where} requires {' and '.join(in_authorization)} together, and a request has one Authorization header."
         )
-    return {name: frozenset(scopes) for name, scopes in said.items()}
+    return {name: frozenset(scopes) for name, scopes in declared.items()}
 
 
 def _check_kinds(where: str, schemes: Mapping[str, Scheme]) -> None:
@@ -80,21 +80,21 @@ def _check_kinds(where: str, schemes: Mapping[str, Scheme]) -> None:
         raise ConfigurationError(f"{where}: two schemes are of the issuer {many}; one may have several audiences.")
 
 
-def _scheme(said: SchemeConfig) -> Scheme:
-    match said:
+def _scheme(declared: SchemeConfig) -> Scheme:
+    match declared:
         case ApiKeyConfig():
-            return ApiKey(said.header)
+            return ApiKey(declared.header)
         case BasicConfig():
             return Basic()
         case AwsIamConfig():
-            return AwsIam(said.owner)
+            return AwsIam(declared.owner)
         case _:
             return Jwt(
-                issuer=said.issuer,
-                audience=tuple(said.audience),
-                algorithms=tuple(said.algorithms),
-                jwks_url=said.jwks_url or "",
-                is_oidc=isinstance(said, OidcConfig),
-                tenant_claim=said.tenant_claim,
-                scope_claim=said.scope_claim,
+                issuer=declared.issuer,
+                audience=tuple(declared.audience),
+                algorithms=tuple(declared.algorithms),
+                jwks_url=declared.jwks_url or "",
+                is_oidc=isinstance(declared, OidcConfig),
+                tenant_claim=declared.tenant_claim,
+                scope_claim=declared.scope_claim,
             )

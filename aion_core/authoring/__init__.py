@@ -1,1 +1,1 @@
-"""What an agent's author works with; `aion.langgraph` and `aion.shared` give it its public names."""
+"""Library for agents' authors, published as `aion.langgraph`, `aion.adk` and `aion.shared`."""

@@ -1,7 +1,6 @@
-"""The turn as an agent's author sees it: what happened, who spoke, and the thread in which to answer (S2).
+"""Turn as seen by an agent's author: the event, the sender, and the thread for replies.
 
-The server makes one `AionContext` for each turn and gives it a `ReplySink`, through which all that the author says
-goes back.
+The server makes one `AionContext` for each turn, with a `ReplySink` for the author's replies.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterable, Iterator, Mapping, Sequence
@@ -22,124 +21,124 @@ from aion_core.protocol.aion.payloads import MessageAction
 from aion_core.protocol.message_rules import without_reserved_keys, without_reserved_metadata
 
 Content = str | AsyncIterable[str] | a2a.Message | Mapping[str, Any]
-"""What can be said: text, text in chunks as it comes, or an A2A Message (the SDK's, or as v1 or v0.3 JSON)."""
+"""Content of a reply: text, an iterator of text chunks, or an A2A Message (the SDK's class, or v1 or v0.3 JSON)."""
 
 Target = str | Mapping[str, Any]
-"""Where something is said: the id of a conversation in the source network, or a whole MessageActionPayload."""
+"""Target of a reply: the id of a conversation in the source network, or a whole MessageActionPayload."""
 
 
 class ReplySink(Protocol):
-    """Where a turn's replies go: the response buffer, which outranks every other answer of the turn (D5, R73)."""
+    """Receiver of a turn's replies. A reply takes precedence over every other answer of the turn."""
 
     def next_message_id(self) -> str:
-        """Return the id of a reply that has none of its own; each call is another reply."""
+        """Return an id for a reply without one; each call is for another reply."""
         ...
 
     async def chunk(self, text: str, *, message_id: str, target: str | None) -> None:
-        """Speak one chunk of the reply with this id, as it comes.
+        """Stream one chunk of the reply with this id.
 
-        The whole of it follows as `reply`, or else `broke_off`: its chunks are nobody's answer then.
+        `reply` follows with the complete message, or `abort`; an aborted reply is no answer.
         """
         ...
 
-    def broke_off(self, message_id: str) -> None:
-        """Take note that no more comes of the reply with this id, whose chunks were spoken."""
+    def abort(self, message_id: str) -> None:
+        """Abort the streamed reply with this id."""
         ...
 
     def streaming(self) -> AbstractContextManager[None]:
-        """Be entered while a reply's iterator runs: what a model says in there is the reply's to stream, not its own."""
+        """Return a context manager for a reply's iterator: a model called within is not streamed by itself."""
         ...
 
     async def reply(self, message: a2a.Message, *, target: str | None) -> None:
-        """Keep a reply: it is the agent's, has an id, and neither taskId nor contextId, which the server sets.
+        """Record a reply of the agent, with an id but without taskId and contextId, set by the server.
 
-        `target` is where it goes; None is where the inbound message came from (R58).
+        `target` is its target; None is the origin of the inbound message.
         """
         ...
 
     async def react(self, key: str, *, message_id: str) -> None:
-        """React to the message with this id, with an emoji's name, say."""
+        """React to the message with this id, for example with an emoji's name."""
         ...
 
     async def typing(self) -> None:
-        """Let the other side see that an answer is being written; never kept."""
+        """Show a typing indicator; it is never stored."""
         ...
 
     async def history(self, thread: "Thread", *, limit: int, before: str | None) -> "Sequence[Message]":
-        """Return the thread's latest messages, at most `limit`, oldest first; only those before the one with this id."""
+        """Return at most `limit` of the thread's latest messages, oldest first, and only those before `before`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Who wrote a message."""
+    """Author of a message."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class AgentIdentity:
-    """Who this agent is."""
+    """Identity of this agent."""
 
     id: str
-    """In the network that the request comes from; its id in aion.yaml where the request names no network."""
+    """Id in the source network of the request; without a network, the id in aion.yaml."""
     name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What the turn is about."""
+    """Event of the turn."""
 
     kind: EventKind
     payload: Mapping[str, Any] = field(default_factory=dict)
-    """What came with it, in the extension's own names: `command` and `arguments`, `reactionKey`, `actionId`."""
+    """Payload with the extension's own names: `command` and `arguments`, `reactionKey`, `actionId`."""
     id: str = ""
-    """The event's own, unique within its source; "" where the client sent a message and no event."""
+    """Id, unique within its source; "" for a message without an event."""
     source: str = ""
-    """Where the event comes from, as a URI."""
+    """Source as a URI."""
     raw: Mapping[str, Any] | None = None
-    """The event as its network had it: `provider` and `event`; None where the client leaves that out."""
+    """Original event of the network: `provider` and `event`; None if the client omits it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thread:
-    """The conversation that the turn belongs to; not LangGraph's `thread_id`, which names its checkpoints (R56)."""
+    """Conversation of the turn. Its id is not LangGraph's `thread_id`, the id of the stored checkpoints."""
 
     id: str
-    """That of the source network's room, channel or thread; the A2A contextId where there is none."""
+    """Id of the source network's room, channel or thread; without one, the A2A contextId."""
     sink: ReplySink = field(repr=False, compare=False)
     parent_id: str | None = None
-    """What this one is part of, such as a thread's channel."""
+    """Id of the parent conversation, such as a thread's channel."""
     network: str | None = None
-    """Where the conversation takes place, as the distribution names it."""
+    """Network of the conversation, as named by the distribution."""
     default_reply_target: str | None = None
-    """Where `reply` goes, as the inbound message has it: a direct message is answered by one (R58)."""
+    """Target of `reply`, from the inbound message: a direct message gets a direct reply."""
     routing: MessageAction | None = field(default=None, repr=False)
-    """The same in whole, as a distribution is told of it; None where the request brought no event of a network."""
+    """The whole target in the form for a distribution; None for a request without an event of a network."""
 
     async def reply(self, content: Content, *, metadata: Mapping[str, Any] | None = None) -> None:
-        """Answer where the inbound message came from; this is the turn's durable reply (D5).
+        """Reply to the origin of the inbound message. This is the turn's durable reply.
 
-        An async iterator's chunks are streamed as they come, and their whole is the reply; what it raises passes
-        through, and what it had said by then is no reply. Empty text says nothing. Metadata keys that begin with
-        `aion:` are the server's, and are left out.
+        Chunks of an async iterator are streamed one by one, and together form the reply. An exception of the iterator
+        passes through, and its chunks are no reply. Empty text sends nothing. Metadata keys with the prefix `aion:` are
+        reserved for the server and are removed.
 
-        Raises TypeError or ValueError, with a sentence, for what cannot be said.
+        Raises TypeError or ValueError for unsuitable content.
         """
         await self._say(content, self.default_reply_target, self.routing, metadata)
 
     async def post(
         self, content: Content, *, target: Target | None = None, metadata: Mapping[str, Any] | None = None
     ) -> None:
-        """Say something at `target`, or without one where `reply` would; otherwise as `reply`.
+        """Send a message to `target`, by default that of `reply`; otherwise the same as `reply`.
 
-        The target is the id of a conversation, or, where more is to be said of it, a MessageActionPayload of the
-        messaging extension, such as `{"trajectory": "direct-message", "contextId": …, "userId": …}`.
+        The target is the id of a conversation, or a MessageActionPayload of the messaging extension, such as
+        `{"trajectory": "direct-message", "contextId": …, "userId": …}`.
         """
         if target is None:
             await self.reply(content, metadata=metadata)
         elif isinstance(target, str):
-            # A distribution is told by the extension's own means; another client may not know them.
+            # A distribution understands the extension's target; another client may not.
             action = conversation_at(target) if target and self.routing is not None else None
             await self._say(content, target, action, metadata)
         else:
@@ -147,13 +146,13 @@ class Thread:
             await self._say(content, action.context_id, action, metadata)
 
     async def history(self, limit: int = 20, before: str | None = None) -> "list[Message]":
-        """Return the thread's latest messages, at most `limit`, oldest first; only those before the one with this id."""
+        """Return at most `limit` of the thread's latest messages, oldest first, and only those before `before`."""
         if limit < 0:
             raise ValueError("history's limit is below 0: give 0 or more.")
         return list(await self.sink.history(self, limit=limit, before=before))
 
     async def typing(self) -> None:
-        """Let the other side see that an answer is being written, where it is listening."""
+        """Show a typing indicator to subscribed clients."""
         await self.sink.typing()
 
     async def _say(
@@ -196,10 +195,10 @@ class Thread:
                         said.append(chunk)
                         await self.sink.chunk(chunk, message_id=message_id, target=target)
         except BaseException:
-            self.sink.broke_off(message_id)
+            self.sink.abort(message_id)
             raise
         finally:
-            # A cancelled turn gives the model's connection back now, not when memory is next tidied.
+            # A cancelled turn closes the model's connection now, not at garbage collection.
             if isinstance(chunks, AsyncGenerator):
                 await chunks.aclose()
         return "".join(said)
@@ -207,7 +206,7 @@ class Thread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """A message of the thread."""
+    """Message of the thread."""
 
     raw: a2a.Message
     """The A2A message itself, with its files and data."""
@@ -216,20 +215,20 @@ class Message:
 
     @property
     def id(self) -> str:
-        """Its messageId."""
+        """Id of the message (messageId)."""
         return self.raw.message_id
 
     @property
     def text(self) -> str:
-        """Its text parts, in order, as one text; empty where it has none."""
+        """Text parts as one text, in order; empty without any."""
         return "".join(part.text for part in self.raw.parts if part.WhichOneof("content") == "text")
 
     async def reply(self, content: Content, *, metadata: Mapping[str, Any] | None = None) -> None:
-        """See `Thread.reply`."""
+        """Reply in the message's thread. See `Thread.reply`."""
         await self.thread.reply(content, metadata=metadata)
 
     async def react(self, key: str) -> None:
-        """React to this message, with an emoji's name, say."""
+        """React to this message, for example with an emoji's name."""
         if not key:
             raise ValueError("react's key is empty.")
         await self.thread.sink.react(key, message_id=self.id)
@@ -237,20 +236,20 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AionContext:
-    """The turn: what a graph finds as `runtime.context`, and any code of an agent by `get_aion_context()`."""
+    """The running turn: `runtime.context` of a graph, and `get_aion_context()` in any code of an agent."""
 
     inbox: A2AInbox
-    """The task, the message and the request's metadata, as A2A has them."""
+    """Task, message and request metadata in A2A's form."""
     thread: Thread
     message: Message | None
-    """What was said; None where the event is something else, such as a reaction."""
+    """The inbound message; None for another event, such as a reaction."""
     event: Event
     self: AgentIdentity
-    """The agent that is running."""
+    """The running agent."""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> core_schema.CoreSchema:
-        # LangChain makes a model of a tool's parameters, `runtime: ToolRuntime[AionContext]` among them.
+        # LangChain makes a model of a tool's parameters, including `runtime: ToolRuntime[AionContext]`.
         return core_schema.is_instance_schema(cls)
 
 
@@ -258,9 +257,9 @@ _current: ContextVar[AionContext] = ContextVar("aion_context")
 
 
 def get_aion_context() -> AionContext:
-    """Return the turn that is running, wherever in the agent's code: a node, a tool, a thread that LangGraph started.
+    """Return the running turn, in any code of the agent: a node, a tool, a thread started by LangGraph.
 
-    Raises RuntimeError where none is.
+    Raises RuntimeError outside of a turn.
     """
     try:
         return _current.get()
@@ -272,12 +271,12 @@ def get_aion_context() -> AionContext:
 
 @contextmanager
 def aion_context_set(context: AionContext) -> Iterator[None]:
-    """Make this the running turn, for all that is started within."""
+    """Make this the running turn for all code started within."""
     token = _current.set(context)
     try:
         yield
     finally:
-        # An async generator may be closed by another task than the one it began in; the value is not set in that one.
+        # Another task may close an async generator; the value is not set in that task's context.
         with suppress(ValueError):
             _current.reset(token)
 
@@ -288,7 +287,7 @@ def _action(given: Mapping[str, Any]) -> MessageAction:
     except ValidationError as error:
         problem = error.errors()[0]
         where = ".".join(str(step) for step in problem["loc"])
-        raise ValueError(f"post's target is no MessageActionPayload: {where}: {problem['msg']}.") from error
+        raise ValueError(f"post's target is not a MessageActionPayload: {where}: {problem['msg']}.") from error
 
 
 def _metadata(given: Mapping[str, Any] | None) -> Struct:

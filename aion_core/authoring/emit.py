@@ -1,6 +1,6 @@
-"""What a node says while it runs: files, data, messages and metadata, through LangGraph's StreamWriter (R64-R72).
+"""Emissions of a running node through LangGraph's StreamWriter: files, data, messages and metadata.
 
-Each call hands the writer one value of this module's; the server makes the A2A event of it, with its own ids.
+Each call writes one value of this module. The server turns it into an A2A event with its own ids.
 """
 
 import sys
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
     from langchain_core.messages import AIMessage, AIMessageChunk
 
 Writer = Callable[[Any], None]
-"""LangGraph's `StreamWriter`, by its shape: LangGraph need not be imported for it."""
+"""LangGraph's `StreamWriter` by its signature, so that LangGraph need not be imported."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArtifactEmitted:
-    """A file, or data, or a further chunk of one.
+    """File or data, or a further chunk of one.
 
-    Where the author gave no `artifact_id` it is "": the artifact is then the task's one of that name.
+    Without an `artifact_id` of the author it has "" and is the task's artifact with that name.
     """
 
     artifact: Artifact
     append: bool
     last_chunk: bool
     node: str = field(default="", compare=False)
-    """The run of the node that said it; see `running_node`."""
+    """Run of the emitting node; see `running_node`."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageEmitted:
-    """A message that is said before the turn's answer: an AIMessage is kept, an AIMessageChunk only streamed (R70)."""
+    """Intermediate message before the turn's answer: an AIMessage is stored, an AIMessageChunk only streamed."""
 
     message: "AIMessage | AIMessageChunk"
     node: str = field(default="", compare=False)
@@ -44,7 +44,7 @@ class MessageEmitted:
 
 @dataclass(frozen=True, slots=True)
 class MetadataEmitted:
-    """Keys to be merged into the task's metadata; none of them is the server's (R71)."""
+    """Keys to merge into the task's metadata, without reserved ones."""
 
     metadata: dict[str, Any]
     node: str = field(default="", compare=False)
@@ -61,12 +61,12 @@ def emit_file(
     is_last_chunk: bool = True,
     artifact_id: str | None = None,
 ) -> None:
-    """Send a file to the client, as an artifact: either by its `url`, or its content in `base64`.
+    """Send a file to the client as an artifact, either by its `url` or by its content in `base64`.
 
-    A file in chunks is one call for each: the first with `append=False`, each but the last with `is_last_chunk=False`,
-    all with the same `name`, or the same `artifact_id`.
+    For a file in chunks, make one call for each chunk: the first with `append=False`, each but the last with
+    `is_last_chunk=False`, all with the same `name` or `artifact_id`.
 
-    Raises ValueError where not exactly one of `url` and `base64` is given, or it is not what it should be.
+    Raises ValueError unless exactly one of `url` and `base64` is given and valid.
     """
     if (url is None) == (base64 is None):
         raise ValueError("emit_file takes either url or base64: give exactly one of them.")
@@ -91,64 +91,64 @@ def emit_data(
     *,
     artifact_id: str | None = None,
 ) -> None:
-    """Send structured data to the client, as an artifact; chunks of it as with `emit_file`.
+    """Send structured data to the client as an artifact, in chunks as with `emit_file`.
 
-    A2A's numbers are doubles: an integer beyond 2**53 whose last digits matter is to be sent as text.
+    A2A's numbers are doubles: send an integer beyond 2**53 as text if its last digits matter.
 
-    Raises ValueError where the data cannot be written as JSON.
+    Raises ValueError for data outside JSON.
     """
     part = Part(data=as_value(data, "emit_data's data"))
     _emit_artifact(writer, part, name or "data", append, is_last_chunk, artifact_id)
 
 
 def emit_message(writer: Writer, message: "AIMessage | AIMessageChunk") -> None:
-    """Say something before the turn's answer: an AIMessage is kept in the history, an AIMessageChunk is only streamed.
+    """Send an intermediate message: an AIMessage is stored in the history, an AIMessageChunk only streamed.
 
-    An AIMessage without text says nothing; one that says what a message of its id has said already is not said again.
+    An AIMessage without text sends nothing. A repeat of a message with its id and content is not sent again.
 
     Raises TypeError for anything else.
     """
-    # Whoever passes one has imported these; the other functions of this module do without.
+    # The caller has imported these already; the other functions of this module work without them.
     from langchain_core.messages import AIMessage, AIMessageChunk
 
     if not isinstance(message, AIMessage):
         raise TypeError(f"emit_message takes an AIMessage or an AIMessageChunk, not {type(message).__name__}.")
     if not message.text and not isinstance(message, AIMessageChunk):
         return
-    hand(writer, MessageEmitted(message, running_node()))
+    write_emission(writer, MessageEmitted(message, running_node()))
 
 
 def emit_task_metadata(writer: Writer, metadata: Mapping[str, Any]) -> None:
-    """Merge these keys into the task's metadata; those that begin with `aion:` are the server's, and are left out.
+    """Merge these keys into the task's metadata, except those with the prefix `aion:`, reserved for the server.
 
-    Raises TypeError for anything but a mapping, ValueError where it cannot be written as JSON.
+    Raises TypeError for anything but a mapping, ValueError for values outside JSON.
     """
     if not isinstance(metadata, Mapping):
         raise TypeError(f"emit_task_metadata takes a dict, not {type(metadata).__name__}.")
     whole = as_json(dict(metadata), "emit_task_metadata's metadata")
     as_value(whole, "emit_task_metadata's metadata")
     if own := without_reserved_keys(whole):
-        hand(writer, MetadataEmitted(own, running_node()))
+        write_emission(writer, MetadataEmitted(own, running_node()))
 
 
-handed: ContextVar[Callable[[object], None] | None] = ContextVar("aion_handed", default=None)
-"""Is told of each emission before the writer has it, where a server wants to know what is still under way."""
+emission_listener: ContextVar[Callable[[object], None] | None] = ContextVar("aion_handed", default=None)
+"""Receives each emission before the writer does, so that a server can track pending emissions."""
 
 
-def hand(writer: Writer, emission: object) -> None:
-    """Give the emission to the writer, and let the server know that it is under way."""
-    tell = handed.get()
-    if tell is not None:
-        tell(emission)
+def write_emission(writer: Writer, emission: object) -> None:
+    """Report the emission to the listener and give it to the writer."""
+    listener = emission_listener.get()
+    if listener is not None:
+        listener(emission)
     writer(emission)
 
 
 def running_node() -> str:
-    """Return what names the run of the LangGraph node that is running, and its attempt; "" outside of one.
+    """Return the name of the running LangGraph node's run and its attempt, "" outside of a node.
 
-    A node that runs again, after a crash, has the same name: what it says again is known by it.
+    A node repeated after a crash has the same name, so its repeated emissions are recognised.
     """
-    # Where no graph runs LangGraph need not be there, and these functions stay light to import.
+    # LangGraph may be missing outside of a graph, and these functions stay cheap to import.
     langgraph = sys.modules.get("langgraph.runtime")
     if langgraph is None:
         return ""
@@ -163,4 +163,4 @@ def _emit_artifact(writer: Writer, part: Part, name: str, append: bool, last: bo
     if is_reserved(artifact_id):
         raise ValueError(f"The artifact_id {artifact_id!r} begins with aion:, as only the server's own do: change it.")
     artifact = Artifact(artifact_id=artifact_id or "", name=name, parts=[part])
-    hand(writer, ArtifactEmitted(artifact, append, last, running_node()))
+    write_emission(writer, ArtifactEmitted(artifact, append, last, running_node()))

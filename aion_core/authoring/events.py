@@ -1,4 +1,4 @@
-"""A LangGraph node that calls a handler by the kind of the turn's event."""
+"""LangGraph node that calls a handler for the kind of the turn's event."""
 
 import asyncio
 import inspect
@@ -9,7 +9,7 @@ from aion_core.authoring.context import AionContext, get_aion_context
 from aion_core.protocol.aion.extensions import EventKind
 
 Handler = Callable[..., Any]
-"""A function, `def` or `async def`, that declares what it wants to be given; it returns what a node may return."""
+"""A function, `def` or `async def`, that declares its inputs as parameters and returns a node's output."""
 
 _OURS: dict[str, Callable[[AionContext], Any]] = {
     "context": lambda context: context,
@@ -21,7 +21,7 @@ _OURS: dict[str, Callable[[AionContext], Any]] = {
     "identity": lambda context: context.self,
 }
 _LANGGRAPHS = ("config", "store", "writer", "previous", "error")
-"""What LangGraph gives a node that declares it, beside `runtime`."""
+"""Parameters that LangGraph passes to a node, beside `runtime`."""
 
 
 def create_event_router(
@@ -32,14 +32,14 @@ def create_event_router(
     on_card_action: Handler | None = None,
     default: Handler | None = None,
 ) -> Callable[..., Any]:
-    """Return a node that calls the handler of the turn's event, with those parameters that it declares.
+    """Return a node that calls the handler of the turn's event with the parameters it declares.
 
-    They are `state`, `runtime`, `context` (the AionContext), `event`, `inbox`, `thread`, `message` (None where nothing
-    was said), `self` or `identity` (the AgentIdentity), and what LangGraph gives any node: `config`, `store`, `writer`.
-    A `def` handler runs in a thread, as LangGraph runs a `def` node. An event without a handler goes to `default`;
-    where there is none, the node changes nothing.
+    Parameters are `state`, `runtime`, `context` (the AionContext), `event`, `inbox`, `thread`, `message` (None for an
+    event without a message), `self` or `identity` (the AgentIdentity), and LangGraph's own: `config`, `store`,
+    `writer`. A `def` handler runs in a thread, like a `def` node of LangGraph. An event without a handler goes to
+    `default`; without a default, the node changes nothing.
 
-    Raises TypeError for a handler that requires anything else.
+    Raises TypeError for a handler with any other required parameter.
     """
     named: dict[EventKind, Handler | None] = {
         "message": on_message,
@@ -60,7 +60,7 @@ def create_event_router(
         given = {"state": state, "runtime": runtime, **ours, **langgraphs}
         return await _call(handler, {name: given[name] for name in declared if name in given})
 
-    # LangGraph gives a node what its signature declares, so this one's declares what its handlers do.
+    # LangGraph passes a node the parameters in its signature, so this one declares those of its handlers.
     event_router.__signature__ = _signature(  # type: ignore[attr-defined]
         declared for _, declared in [*handlers.values(), *filter(None, [otherwise])]
     )
@@ -71,7 +71,7 @@ async def _call(handler: Handler, given: Mapping[str, Any]) -> Any:
     if inspect.iscoroutinefunction(handler):
         return await handler(**given)
     returned = await asyncio.to_thread(handler, **given)
-    # Of a lambda around an async call, or an object that is called so.
+    # A lambda around an async call, or a callable object with an async `__call__`.
     return await returned if inspect.isawaitable(returned) else returned
 
 
@@ -85,7 +85,7 @@ def _declared(handler: Handler) -> dict[str, inspect.Parameter]:
             declared[name] = parameter
         elif parameter.default is parameter.empty:
             raise TypeError(
-                f"The handler {getattr(handler, '__name__', handler)!r} requires {name!r}, which nobody gives it. It may "
+                f"The handler {getattr(handler, '__name__', handler)!r} requires {name!r}, which is not available. It may "
                 f"declare {', '.join(['state', 'runtime', *_OURS, *_LANGGRAPHS])}."
             )
     return declared
@@ -94,7 +94,7 @@ def _declared(handler: Handler) -> dict[str, inspect.Parameter]:
 def _signature(declared: Iterable[Mapping[str, inspect.Parameter]]) -> inspect.Signature:
     node = {name: inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in ("state", "runtime")}
     for parameters in declared:
-        # With its annotation: LangGraph goes by that, too.
+        # With its annotation: LangGraph uses that, too.
         node |= {
             name: parameter.replace(kind=parameter.KEYWORD_ONLY, default=parameter.empty)
             for name, parameter in parameters.items()

@@ -1,7 +1,7 @@
-"""Values that an author gives, as JSON can hold them and as the protocol's types (D16): checked, and copied. Pure.
+"""Conversion of an author's values to JSON and to the protocol's types, checked and copied. Pure.
 
-A message or a task comes in any form: the SDK's protobuf types, v1 JSON, v0.3 JSON, and the SDK's pydantic models of v0.3.
-A missing id is no mistake: ids are the server's (R75).
+A message or a task may be an SDK protobuf object, v1 JSON, v0.3 JSON, or a pydantic model of the SDK's v0.3. A missing
+id is valid: the server sets ids.
 """
 
 import json
@@ -17,17 +17,17 @@ from aion_core.protocol.types import Message, Task
 # ── JSON ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 MAX_DEPTH = 30
-"""How deep objects and lists may nest.
+"""Maximum depth of nested objects and lists.
 
-protobuf reads back what is at most 100 levels deep, and an object in A2A's data or metadata is three of them: what is
-deeper could be recorded, and never be read again.
+protobuf reads at most 100 levels, and an object in A2A's data or metadata takes three of them. A deeper value could be
+stored but never read again.
 """
 
 _URL_SAFE = str.maketrans("-_", "+/")
 
 
 def as_json(value: Any, name: str) -> Any:
-    """Return a copy of the value as it comes back from JSON; raises ValueError where it cannot be written so."""
+    """Return a copy of the value after a round trip through JSON; raises ValueError for values outside JSON."""
     try:
         return json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
@@ -35,9 +35,9 @@ def as_json(value: Any, name: str) -> Any:
 
 
 def as_value(value: Any, name: str) -> Value:
-    """Return the value as A2A carries it; raises ValueError where it cannot.
+    """Return the value as a protobuf Value; raises ValueError for a value that A2A cannot carry.
 
-    A2A's numbers are doubles: an integer beyond 2**53 whose last digits matter is to be sent as text.
+    A2A's numbers are doubles: send an integer beyond 2**53 as text if its last digits matter.
     """
     written = as_json(value, name)
     if is_too_deep(written):
@@ -49,7 +49,7 @@ def as_value(value: Any, name: str) -> Value:
 
 
 def with_integers(value: Any) -> Any:
-    """Return the JSON value with its integers back: A2A's numbers are doubles, and nothing is the 1.0th of a list."""
+    """Return the JSON value with whole numbers as integers: A2A carries every number as a double."""
     if isinstance(value, Mapping):
         return {key: with_integers(held) for key, held in value.items()}
     if isinstance(value, list):
@@ -58,9 +58,9 @@ def with_integers(value: Any) -> Any:
 
 
 def bytes_of(base64: str, name: str) -> bytes:
-    """Return what the base64 text stands for, in either alphabet, with or without line breaks.
+    """Return the decoded base64 text, in either alphabet, with or without line breaks.
 
-    Raises ValueError for anything else, so that a damaged file is not sent.
+    Raises ValueError for anything else, so that no damaged file is sent.
     """
     if not isinstance(base64, str):
         raise ValueError(f"{name} is {type(base64).__name__}: give it as str, `base64.b64encode(content).decode()`.")
@@ -71,7 +71,7 @@ def bytes_of(base64: str, name: str) -> bytes:
 
 
 def is_too_deep(value: Any, levels: int = MAX_DEPTH) -> bool:
-    """Return whether the JSON value nests deeper than so many levels."""
+    """Return True if the JSON value nests deeper than `levels`."""
     if isinstance(value, dict):
         value = value.values()
     elif not isinstance(value, list):
@@ -80,7 +80,7 @@ def is_too_deep(value: Any, levels: int = MAX_DEPTH) -> bool:
 
 
 def first_line(error: Exception) -> str:
-    """Return what an error says, as it fits into a sentence of ours."""
+    """Return an error's first line without its full stop, for use within a sentence."""
     return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
@@ -96,22 +96,22 @@ T = TypeVar("T", Message, Task)
 
 
 def message_of(given: Any) -> Message:
-    """Return the message; raises ValueError, with a sentence, where this is none."""
+    """Return the value as a Message; raises ValueError for anything else."""
     return _read(given, Message, "message")
 
 
 def task_of(given: Any) -> Task:
-    """Return the task; raises ValueError, with a sentence, where this is none."""
+    """Return the value as a Task; raises ValueError for anything else."""
     return _read(given, Task, "task")
 
 
 def json_of(given: Message | Task) -> dict[str, Any]:
-    """Return the message or task as v1 JSON, which `message_of` and `task_of` read back."""
+    """Return the message or task as v1 JSON, the input of `message_of` and `task_of`."""
     return MessageToDict(given)
 
 
 def kind_of(given: Any) -> Kind | None:
-    """Return which of the two is given, None where it is neither, or cannot be told."""
+    """Return the kind of the value, None for anything but a message or a task."""
     if isinstance(given, Message):
         return "message"
     if isinstance(given, Task):
@@ -141,9 +141,9 @@ def _read(given: Any, wanted: type[T], kind: Kind) -> T:
         try:
             found = ParseDict(upgraded, wanted())
         except (Error, ValueError, OverflowError, RecursionError) as error:
-            raise ValueError(f"This is no A2A {name}: {first_line(error)}.") from error
+            raise ValueError(f"This is not an A2A {name}: {first_line(error)}.") from error
     try:
-        # NaN in metadata, say, is welcome to protobuf: it would be recorded, and then no client could be told.
+        # protobuf accepts NaN in metadata. It would be stored, and then no client could receive it.
         written = MessageToDict(found)
     except (Error, ValueError, RecursionError) as error:
         raise ValueError(f"The {name} cannot be written as JSON: {first_line(error)}.") from error
@@ -153,14 +153,15 @@ def _read(given: Any, wanted: type[T], kind: Kind) -> T:
 
 
 def _plain(given: Any) -> Mapping[str, Any] | None:
-    # By its module's name: whoever has such a model has imported that module, nobody else need.
+    # By the module's name: the caller of such a model has imported the module, other callers need not.
     if any(base.__module__ == _V03_MODELS for base in type(given).__mro__):
         dumped = given.model_dump(mode="json", by_alias=True, exclude_none=True)
         return dumped if isinstance(dumped, Mapping) else None
     return given if isinstance(given, Mapping) else None
 
 
-# ── v0.3 JSON → v1 JSON; what is v1 already stays as it is, and what is neither is the parser's to refuse ────────────
+# ── Conversion of v0.3 JSON to v1 JSON ───────────────────────────────────────────────────────────────────────────────
+# v1 JSON stays as it is; the parser refuses anything else.
 
 
 def _message(given: Any) -> Any:
@@ -182,11 +183,12 @@ def _part(given: Any) -> Any:
         part |= {_FILE.get(key, key): held for key, held in file.items()}
     metadata = part.get("metadata")
     if isinstance(metadata, dict) and metadata.get("data_part_compat") and isinstance(part.get("data"), dict):
-        # How the SDK puts a v1 value that is no object into v0.3, whose data parts hold objects only.
+        # The SDK puts a v1 value into a v0.3 data part this way unless it is an object, since v0.3 allows objects only.
         part["data"] = part["data"].get("value")
         part["metadata"] = _but(metadata, "data_part_compat") or None
     if isinstance(raw := part.get("raw"), str):
-        # Checked before protobuf's reader, which drops what it cannot read; what JSON's mapping allows is no padding.
+        # Checked before protobuf's parser, which silently drops invalid characters. JSON mapping allows missing
+        # padding.
         bytes_of(raw + "=" * (-len(raw) % 4), "raw")
     return part
 

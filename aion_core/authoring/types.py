@@ -1,6 +1,6 @@
-"""What an agent's code finds in its state, and what it leaves there: the A2A envelopes.
+"""A2A envelopes in the state of an agent: the inbox and the outbox.
 
-They are pydantic models over the SDK's protobuf types, and are written as v1 JSON, by LangGraph's checkpoints too.
+They are pydantic models of the SDK's protobuf types, serialised as v1 JSON, also in LangGraph's checkpoints.
 """
 
 from collections.abc import Mapping
@@ -39,37 +39,37 @@ class _Envelope(BaseModel):
     model_config = ConfigDict(arbitrary_types_allowed=True, frozen=True)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The SDK's types cannot be pickled, and LangGraph's cache of node results pickles what a node is given.
+        # The SDK's types cannot be pickled, and LangGraph's cache of node results pickles a node's input.
         return type(self).model_validate, (self.model_dump(),)
 
 
 class A2AInbox(_Envelope):
-    """What came in: the current task, the whole inbound message, and the request's metadata (R51)."""
+    """Input of a turn: the current task, the whole inbound message, and the request's metadata."""
 
-    # What it does not know it ignores: a checkpoint may have been written by a newer version than the one that reads it.
+    # Unknown fields are ignored: a newer version may have written the checkpoint.
     model_config = ConfigDict(extra="ignore")
 
     task: _TaskField
-    """The task as it was when the turn began."""
+    """The task at the beginning of the turn."""
     message: _MessageField
     """The inbound message, with its files and data."""
     metadata: dict[str, Any] = Field(default_factory=dict)
-    """What came with the request beside the message, such as the distribution's network or a trace."""
+    """Metadata of the request beside the message, such as the distribution's network or a trace."""
 
 
 class A2AOutbox(_Envelope):
-    """What is to go out: either a message, or a task that is merged into the server's (R74).
+    """Output of a turn: either a message, or a task to merge into the server's.
 
-    Each may be given as the SDK's type, as v1 or v0.3 JSON, or as the SDK's model of v0.3 (D16). Ids and keys that
-    begin with `aion:` are the server's; what is set there is ignored (R75, R76).
+    Each may be an SDK object, v1 or v0.3 JSON, or an SDK model of v0.3. The server sets ids and keys with the prefix
+    `aion:`; the author's are ignored.
     """
 
     model_config = ConfigDict(extra="forbid")
 
     message: _MessageField | None = None
-    """Becomes part of the task's history."""
+    """Message for the task's history."""
     task: _TaskField | None = None
-    """A patch: history and artifacts are added to the task's, metadata is merged into it."""
+    """Patch: its history and artifacts are appended to the task's, its metadata is merged."""
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
@@ -79,9 +79,9 @@ class A2AOutbox(_Envelope):
 
 
 def outbox_of(value: Any) -> A2AOutbox:
-    """Return what a graph or an agent has put under `a2a_outbox`, in whichever form (D16).
+    """Return the value under `a2a_outbox` as an A2AOutbox, from any of its forms.
 
-    Raises AgentFailed, with a sentence for its author, where it cannot be sent. None is no outbox: ask before.
+    Raises AgentFailed with a message for the author if it cannot be sent. None is not accepted.
     """
     if isinstance(value, A2AOutbox):
         return value

@@ -15,16 +15,16 @@ from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.quotas import OpenTasks
 from aion_core.tasks.service import TaskService
-from aion_core.web.app import Counted, Served
+from aion_core.web.app import CallerLimits, ServedAgent
 from aion_core.web.app import build_app as build_web_app
-from aion_core.web.cards import Showing
+from aion_core.web.cards import CardPublisher
 
 
 def build_app(settings: Settings, operations: Operations) -> FastAPI:
     """Return the ASGI app with all it needs; raises ConfigurationError that names the setting or the line of aion.yaml."""
     engine = build_engine(settings, operations)
     limits = engine.limits
-    counted = Counted(limits, engine.stores.rate_limits(), engine.clock) if limits else None
+    limits_config = CallerLimits(limits, engine.stores.rate_limits(), engine.clock) if limits else None
     service = TaskService(
         engine.stores.tasks,
         engine.worker,
@@ -33,7 +33,7 @@ def build_app(settings: Settings, operations: Operations) -> FastAPI:
         blocking_wait=settings.blocking_wait,
         double_texting={agent_id: config.double_texting for agent_id, config in engine.configs.items()},
         replies={agent_id: config.reply for agent_id, config in engine.configs.items()},
-        open_tasks=_open_tasks(engine, counted),
+        open_tasks=_open_tasks(engine, limits_config),
     )
     key = card_key(settings)
     base_url = settings.base_url or NOWHERE
@@ -46,7 +46,7 @@ def build_app(settings: Settings, operations: Operations) -> FastAPI:
         security, at_root = securities.get(agent_id), agent_id == default
         delivers = engine.stores.push is not None and engine.stores.push.opens
         card = public_card(agent_id, config, base_url, at_root=at_root, delivers=delivers, security=security)
-        served[agent_id] = Served(engine.agents[agent_id], card, extended_card(card, config, security))
+        served[agent_id] = ServedAgent(engine.agents[agent_id], card, extended_card(card, config, security))
     tasks = engine.stores.tasks, engine.stores.task_list
     lister, conversations = TaskLister(*tasks), Conversations(*tasks)
     app = build_web_app(
@@ -55,13 +55,13 @@ def build_app(settings: Settings, operations: Operations) -> FastAPI:
         conversations,
         served,
         default=default,
-        showing=Showing(base_url, follows_entrypoint=follows_entrypoint, sign=card_signer(key)),
-        keys=[key.shown()] if key else [],
+        publisher=CardPublisher(base_url, follows_entrypoint=follows_entrypoint, sign=card_signer(key)),
+        keys=[key.public_jwk()] if key else [],
         registry=_push_registry(settings, engine),
         guards=build_guards(securities, settings, engine.stores.api_keys, engine.clock) if securities else None,
         loopback_only=not settings.auth,
-        counted=counted,
-        beside=engine.background.run if engine.background else None,
+        limits=limits_config,
+        background_task=engine.background.run if engine.background else None,
         metrics=operations.metrics,
         traces=operations.traces,
     )
@@ -70,10 +70,10 @@ def build_app(settings: Settings, operations: Operations) -> FastAPI:
     return app
 
 
-def _open_tasks(engine: Engine, counted: Counted | None) -> OpenTasks | None:
+def _open_tasks(engine: Engine, limits: CallerLimits | None) -> OpenTasks | None:
     """Return what counts each caller's open tasks, where they are limited."""
-    most = counted.limits.open_tasks_per_owner if counted else None
-    return OpenTasks(counted.counts, engine.stores.tasks, engine.clock, most=most) if counted and most else None
+    most = limits.limits.open_tasks_per_owner if limits else None
+    return OpenTasks(limits.counters, engine.stores.tasks, engine.clock, most=most) if limits and most else None
 
 
 def _push_registry(settings: Settings, engine: Engine) -> PushRegistry | None:

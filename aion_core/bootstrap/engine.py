@@ -7,8 +7,9 @@ from typing import cast
 from uuid import uuid4
 
 from aion_core import log
-from aion_core.agents.config import AgentConfig, read_declared
-from aion_core.agents.loader import AdapterFactory, LoadedAtFirstTurn
+from aion_core.agents.config import AgentConfig, read_deployment_config
+from aion_core.agents.frameworks import AgentDependencies
+from aion_core.agents.loader import LazyAgent
 from aion_core.bootstrap.background import Background, LocalQueue
 from aion_core.bootstrap.environment import agent_environment
 from aion_core.bootstrap.operations import Operations
@@ -37,14 +38,14 @@ class Engine:
 
 def build_engine(settings: Settings, operations: Operations) -> Engine:
     """Return the parts that run turns; raises ConfigurationError that names the setting or the line of aion.yaml."""
-    declared = read_declared(settings.config)
+    declared = read_deployment_config(settings.config)
     configs = declared.agents
     clock = SystemClock()
     # First: agents' code reads its keys when it is imported.
     environment = agent_environment(declared, settings, clock)
     environment.apply()
     stores = build_stores(settings, clock)
-    agents = build_agents(configs, declared.folder, stores.adapters(), declared.roots)
+    agents = build_agents(configs, declared.folder, stores.agents, declared.roots)
 
     def refreshed(agent_id: str) -> Agent:
         environment.refresh_if_due()
@@ -102,10 +103,8 @@ def _background(settings: Settings, stores: Stores, worker: Worker, clock: Clock
 def build_agents(
     configs: Mapping[str, AgentConfig],
     folder: Path,
-    adapters: Mapping[str, AdapterFactory],
+    dependencies: AgentDependencies,
     roots: Sequence[Path] = (),
-) -> dict[str, Agent]:
+) -> dict[str, LazyAgent]:
     """Return the agents by their ids; their code is imported when it is needed."""
-    return {
-        agent_id: LoadedAtFirstTurn(agent_id, config, folder, adapters, roots) for agent_id, config in configs.items()
-    }
+    return {agent_id: LazyAgent(agent_id, config, folder, dependencies, roots) for agent_id, config in configs.items()}

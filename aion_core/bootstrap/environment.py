@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 from aion_core import log
-from aion_core.agents.config import Declared
-from aion_core.agents.environment_config import SecretSource
+from aion_core.agents.config import DeploymentConfig
+from aion_core.agents.config_sections import SecretSource
 from aion_core.errors import ConfigurationError
 from aion_core.ports import Clock
 from aion_core.settings import Settings
@@ -51,7 +51,7 @@ class AgentEnvironment:
 
     def __init__(
         self,
-        declared: Declared,
+        declared: DeploymentConfig,
         clock: Clock,
         read: Read | None,
         *,
@@ -203,7 +203,7 @@ def _member(text: str, key: str) -> str:
     raise ConfigurationError(f"its key {key!r} holds neither text nor a number.")
 
 
-def agent_environment(declared: Declared, settings: Settings, clock: Clock) -> AgentEnvironment:
+def agent_environment(declared: DeploymentConfig, settings: Settings, clock: Clock) -> AgentEnvironment:
     """Return the environment of agents' code in this process, with secrets from AWS as far as the settings say so."""
     is_needed = settings.secrets and not all(os.environ.get(name) for name in declared.secrets)
     return AgentEnvironment(declared, clock, read_from_aws(declared.secrets.values()) if is_needed else None)

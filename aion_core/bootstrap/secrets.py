@@ -11,7 +11,7 @@ from aion_core.settings import Settings
 from aion_core.web.cards import Sign, unsigned
 
 if TYPE_CHECKING:
-    from aion_core.protocol.keys import Key
+    from aion_core.protocol.keys import CardKey
 
 
 def secret_or_file(secret: str, file: str, variable: str) -> tuple[str, str]:
@@ -29,7 +29,7 @@ def secret_or_file(secret: str, file: str, variable: str) -> tuple[str, str]:
         raise ConfigurationError(f"{file} ({variable}) cannot be read: {error}.") from error
 
 
-def card_key(settings: Settings) -> "Key | None":
+def card_key(settings: Settings) -> "CardKey | None":
     """Return the key that signs the cards, where there is one; raises ConfigurationError that names where it lies.
 
     It is read once: a process whose cards are signed with one key must not show another, which is in force when all
@@ -44,7 +44,7 @@ def card_key(settings: Settings) -> "Key | None":
     return signing_key(text, source, key_id=settings.card_key_id, url=settings.card_key_url)
 
 
-def card_signer(key: "Key | None") -> Sign:
+def card_signer(key: "CardKey | None") -> Sign:
     """Return what signs the cards with the key, or does not where there is none."""
     if key is None:
         return unsigned

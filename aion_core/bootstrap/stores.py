@@ -2,14 +2,14 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from aion_core.agents.frameworks import AgentDependencies
 from aion_core.errors import ConfigurationError
 from aion_core.ports import (
     ApiKeys,
@@ -29,10 +29,6 @@ from aion_core.stores.push_configs import TablePushConfigs
 from aion_core.stores.task_list import TableTaskList
 from aion_core.stores.task_store import TableTaskStore
 from aion_core.tasks.notifications import CommitNotifier
-
-if TYPE_CHECKING:
-    from aion_core.agents.loader import AdapterFactory
-
 
 TABLE_FILE, BLOBS_FILE, QUEUES_FILE, KEY_FILE = "table.db", "blobs.db", "queues.db", "key"
 """The files of a store on one machine; the key encrypts ADK's sessions and push configs."""
@@ -70,8 +66,8 @@ class Stores:
     tasks: TaskStore
     work_queue: WorkQueue
     task_list: TaskList
-    adapters: "Callable[[], Mapping[str, AdapterFactory]]"
-    """Returns the adapters of frameworks' objects, by kind; they store in the same table."""
+    agents: AgentDependencies
+    """Stores and services for agents; their state is in the same table."""
     api_keys: Callable[[], ApiKeys]
     rate_limits: Callable[[], RateLimits]
     """These are made, and imported, when they are needed."""
@@ -97,11 +93,6 @@ def build_stores(settings: Settings, clock: Clock) -> Stores:
         notifier=CommitNotifier(push_queue),
     )
 
-    def adapters() -> "Mapping[str, AdapterFactory]":
-        from aion_core.bootstrap.adapters import build_adapters
-
-        return build_adapters(tasks, table, blobs, cipher, clock, retention=retention)
-
     def api_keys() -> ApiKeys:
         from aion_core.stores.api_keys import TableApiKeys
 
@@ -113,7 +104,8 @@ def build_stores(settings: Settings, clock: Clock) -> Stores:
         return TableRateLimits(table, clock, retention=retention)
 
     task_list = TableTaskList(table, clock)
-    return Stores(resources, tasks, resources.work_queue, task_list, adapters, api_keys, rate_limits, push)
+    agents = AgentDependencies(tasks, table, blobs, cipher, clock, retention)
+    return Stores(resources, tasks, resources.work_queue, task_list, agents, api_keys, rate_limits, push)
 
 
 def build_resources(settings: Settings, clock: Clock) -> Resources:

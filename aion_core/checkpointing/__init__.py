@@ -1,1 +1,1 @@
-"""LangGraph's serializer, its store of long-term memory, and the fence of a turn."""
+"""LangGraph persistence: serializer of checkpoints and store of long-term memory."""

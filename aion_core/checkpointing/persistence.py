@@ -1,4 +1,4 @@
-"""LangGraph's persistence: the serializer of checkpoints, the step before each write, and the store of memories."""
+"""LangGraph persistence: the serializer of checkpoints, a hook before each write, and the long-term memory store."""
 
 import asyncio
 import threading
@@ -24,7 +24,7 @@ from langgraph.store.base import (
     validate_op_namespace,
 )
 
-# The rules of a filter and of a match condition are LangGraph's own, and it has them here and in SQL only.
+# LangGraph implements the rules of filters and match conditions here and in SQL only.
 from langgraph.store.memory import _compare_values, _does_match
 
 from aion_core.authoring.types import A2AOutbox
@@ -41,7 +41,7 @@ from aion_core.ports import (
 from aion_core.protocol.types import Message, Task
 
 StoredType = tuple[str, str] | type
-"""A class whose instances a checkpoint may hold: itself, or its module and name."""
+"""Class of objects in a checkpoint: the class itself, or its module and name."""
 
 OUR_TYPES: tuple[StoredType, ...] = (
     ("aion_core.authoring.types", "A2AInbox"),
@@ -50,38 +50,38 @@ OUR_TYPES: tuple[StoredType, ...] = (
 
 
 def serializer(types: Iterable[StoredType] = ()) -> JsonPlusSerializer:
-    """Return LangGraph's serializer without pickle, which makes objects of listed classes and of no others.
+    """Return LangGraph's serializer without pickle; it restores objects of listed classes only.
 
-    Listed are LangGraph's own safe types (messages, dates, `Send`, `Interrupt` and the like), ours, and `types`. An
-    object of another class is stored all the same and comes back as the plain data it was made of.
+    Listed are LangGraph's safe types (messages, dates, `Send`, `Interrupt` and the like), ours, and `types`. An object
+    of another class is stored too, and restored as plain data.
     """
     return _Serializer(pickle_fallback=False, allowed_msgpack_modules=(*OUR_TYPES, *types))
 
 
-class Unserializable(AgentFailed):
-    """What the agent keeps holds a value that nothing can be written of; the sentence names its type."""
+class UnserializableState(AgentFailed):
+    """The agent's state contains a value without a serialised form; the message names its type."""
 
     def __init__(self, what: str) -> None:
         super().__init__(
-            f"The graph's state, or a question of it, holds a value ({what}) that cannot be kept from one step to the "
+            f"The graph's state, or an interrupt of it, holds a value ({what}) that cannot be stored from one step to the "
             "next. Hold plain data there, messages, pydantic models, dataclasses or enums, and make the rest where it is "
             "used."
         )
 
 
 class _Serializer(JsonPlusSerializer):
-    """LangGraph's, which knows no protobuf: an author may leave the SDK's own Message or Task as the outbox (D16)."""
+    """LangGraph's serializer, extended for protobuf: an author may store the SDK's Message or Task as the outbox."""
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
-        """Return the object's type and bytes; a protobuf Message or Task in it comes back as an A2AOutbox.
+        """Return the object's type and bytes; a protobuf Message or Task in it is restored as an A2AOutbox.
 
-        Raises Unserializable.
+        Raises UnserializableState.
         """
         try:
             return super().dumps_typed(_without_protobuf(obj))
         except ormsgpack.MsgpackEncodeError as error:
             # "Type is not msgpack serializable: function"
-            raise Unserializable(str(error).rpartition(": ")[2]) from error
+            raise UnserializableState(str(error).rpartition(": ")[2]) from error
 
 
 def _without_protobuf(value: Any) -> Any:
@@ -99,24 +99,24 @@ def _without_protobuf(value: Any) -> Any:
 
 
 class StoreRefused(AgentFailed):
-    """A namespace, key or value that the store does not take; the sentence says why."""
+    """The store does not accept a namespace, key or value; the message gives the reason."""
 
 
-class OwnersStore(BaseStore):
-    """LangGraph's store for one turn: the long-term memory of one owner with one agent.
+class OwnerStore(BaseStore):
+    """LangGraph store of one turn: the long-term memory of one owner with one agent.
 
-    It has no index: `query` of a search and `index` of a put have no effect, as in an InMemoryStore without one.
-    The synchronous methods are for synchronous nodes, which run in threads of their own. Every method may raise
-    StoreUnavailable, every write LeaseLost, and each of both StoreRefused.
+    It has no index: `query` of a search and `index` of a put have no effect, as in an InMemoryStore without an index.
+    The synchronous methods are for synchronous nodes, in threads of their own. Every method may raise StoreUnavailable
+    or StoreRefused, every write LeaseLost.
     """
 
     supports_ttl = True
 
     def __init__(self, memory: Callable[[], LongTermMemory], scope: MemoryScope) -> None:
-        """To be made on the event loop that the graph runs on; `memory` is called at the first operation."""
+        """Call it on the graph's event loop. `memory` is called at the first operation."""
         self._make_memory, self._scope = memory, scope
         self._loop = asyncio.get_running_loop()
-        # To DynamoDB, two transactions that check one fence are a conflict.
+        # In DynamoDB two concurrent transactions on one fence conflict.
         self._one_at_a_time = asyncio.Lock()
         self._one_thread_at_a_time = threading.Lock()
 
@@ -125,7 +125,10 @@ class OwnersStore(BaseStore):
         return self._make_memory()
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """See `abatch`; raises asyncio.InvalidStateError in the event loop's thread, as LangGraph's async stores do."""
+        """Run the operations from a thread. See `abatch`.
+
+        Raises asyncio.InvalidStateError in the event loop's thread, like LangGraph's async stores.
+        """
         if running_loop() is not None:
             raise asyncio.InvalidStateError(
                 "A synchronous call of the store blocks the event loop. In an async node use its async method, such as "
@@ -135,7 +138,7 @@ class OwnersStore(BaseStore):
             return asyncio.run(self._batch(list(ops)))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """Return the results of the operations: the reads first, which see nothing of the writes, then the writes."""
+        """Return the results of the operations: first the reads, unaffected by the writes, then the writes."""
         return await self._batch(list(ops))
 
     async def _batch(self, ops: list[Op]) -> list[Result]:
@@ -197,7 +200,7 @@ class OwnersStore(BaseStore):
 
 
 def _check(op: Op) -> None:
-    """Raise where the operation cannot be made: StoreRefused, LangGraph's InvalidNamespaceError, or ValueError."""
+    """Raise StoreRefused, LangGraph's InvalidNamespaceError, or ValueError for an invalid operation."""
     if not isinstance(op, GetOp | SearchOp | PutOp | ListNamespacesOp):
         raise ValueError(f"Unknown operation type: {type(op)}")
     validate_op_namespace(op)
@@ -211,7 +214,9 @@ def _check(op: Op) -> None:
     try:
         size = sum(len(word.encode()) + 1 for word in words)
     except UnicodeEncodeError:
-        raise StoreRefused("A namespace or key of the store is no Unicode text: it holds half a character.") from None
+        raise StoreRefused(
+            "A namespace or key of the store is not valid Unicode: it contains half a surrogate pair."
+        ) from None
     if size > MAX_MEMORY_NAME_BYTES:
         raise StoreRefused(
             f"A namespace and key of the store may have {MAX_MEMORY_NAME_BYTES} bytes together, and one has {size}. "
@@ -226,7 +231,7 @@ def _write_of(op: PutOp) -> MemoryWrite:
         value = orjson.dumps(dict(op.value))
     except orjson.JSONEncodeError as error:
         raise StoreRefused(
-            f"A value of the store is no JSON: {error}. Put text, numbers, lists and dicts with text keys there."
+            f"A value of the store is not JSON: {error}. Put text, numbers, lists and dicts with text keys there."
         ) from error
     if len(value) > MAX_MEMORY_BYTES:
         raise StoreRefused(
@@ -253,7 +258,7 @@ def _matches(value: dict[str, Any], wanted: dict[str, Any] | None) -> bool:
 
 
 def _fixed_prefix(op: ListNamespacesOp) -> Namespace:
-    """Return the labels that every namespace in question begins with."""
+    """Return the common prefix of the requested namespaces."""
     for condition in op.match_conditions or ():
         if condition.match_type == "prefix":
             wild = condition.path.index("*") if "*" in condition.path else len(condition.path)
@@ -262,36 +267,36 @@ def _fixed_prefix(op: ListNamespacesOp) -> Namespace:
 
 
 BeforePut = Callable[[], Awaitable[None]]
-"""Records what the graph has emitted so far. It must not wait for the graph, which may be waiting for it."""
+"""Records the graph's emissions so far. It must not wait for the graph, since the graph may be waiting for it."""
 
 
-class LogFirst:
-    """The step before each write of a saver: records what the graph has emitted.
+class BeforeWrite:
+    """Hook before each write of a saver: records the graph's emissions.
 
-    It precedes a task's writes as well as a checkpoint: LangGraph takes a node for finished, and never runs it again,
+    It precedes a task's writes as well as a checkpoint. LangGraph takes a node for finished, and never runs it again,
     as soon as one of its writes is readable.
     """
 
     def __init__(self, before_put: BeforePut | None) -> None:
-        """To be made on the event loop that `before_put` belongs to."""
+        """Call it on the event loop of `before_put`."""
         self._before_put = before_put
         self._loop = asyncio.get_running_loop() if before_put else None
         self._one_at_a_time = asyncio.Lock()
 
     async def __call__(self) -> None:
-        """Return when everything is recorded."""
+        """Wait until all emissions are recorded."""
         if self._before_put is not None:
             async with self._one_at_a_time:
                 await self._before_put()
 
     def blocking(self) -> None:
-        """Return when everything is recorded, for a synchronous graph in a thread of its own."""
+        """Wait until all emissions are recorded, from a synchronous graph's own thread."""
         if self._loop is not None:
             self.check_thread()
             asyncio.run_coroutine_threadsafe(self(), self._loop).result()
 
     def check_thread(self) -> None:
-        """Raise AgentFailed in the event loop's thread: while a graph blocks that, nothing can be recorded."""
+        """Raise AgentFailed in the event loop's thread: a graph that blocks it prevents any recording."""
         if self._loop is not None and self._loop is running_loop():
             raise AgentFailed(
                 "An async node ran a subgraph by a blocking call. Use `await graph.ainvoke(...)`, or a plain def node."
@@ -299,7 +304,7 @@ class LogFirst:
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
-    """Return the event loop that runs in this thread, if one does."""
+    """Return the event loop running in this thread, or None."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:

@@ -39,10 +39,10 @@ Examples:
 def show(agent: str | None, config: Path, base_url: str, *, extended: bool) -> None:
     """Print the card that aion.yaml gives AGENT, or the agent that answers at the root."""
     from aion_core.agents.cards import extended_card, public_card
-    from aion_core.agents.config import default_agent, read_config
+    from aion_core.agents.config import default_agent, read_agent_configs
     from aion_core.agents.security import declared_securities
 
-    agents = read_config(options.found_config(config))
+    agents = read_agent_configs(options.found_config(config))
     at_root = default_agent(agents)
     agent = agent or at_root
     if agent not in agents:
@@ -154,10 +154,10 @@ Examples:
 @click.option("--public", "public_file", type=click.Path(path_type=Path), help="Write the public key there too.")
 def keygen(file: Path, algorithm: str, key_id: str, public_file: Path | None) -> None:
     """Write a new private key to FILE, which only you may read, and print its public part as a JWK."""
-    from aion_core.protocol.keys import Key
+    from aion_core.protocol.keys import CardKey
 
-    key, pem = Key.generate(algorithm, key_id=key_id)
-    shown = json.dumps(key.shown(), indent=2)
+    key, pem = CardKey.generate(algorithm, key_id=key_id)
+    shown = json.dumps(key.public_jwk(), indent=2)
     try:
         # Never over a key that is there: what it has signed could not be signed again.
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as private:

@@ -19,7 +19,7 @@ from aion_core.cli.deployed import url_of
 from aion_core.errors import AionError, ConfigurationError
 
 if TYPE_CHECKING:
-    from aion_core.agents.config import Declared
+    from aion_core.agents.config import DeploymentConfig
     from aion_core.deploy.sam import Sam
     from aion_core.deploy.samconfig import SamConfig
     from aion_core.deploy.stacks import Stack
@@ -103,9 +103,9 @@ def deploy(environment: str, stack: str | None, given: dict[str, str], *, yes: b
 # --- Checks ---
 
 
-def _doctor(project: Path) -> "Declared":
+def _doctor(project: Path) -> "DeploymentConfig":
     """Make doctor's checks of this folder, and return what its aion.yaml declares, or what is found without one."""
-    from aion_core.agents.config import read_declared
+    from aion_core.agents.config import read_deployment_config
     from aion_core.cli.checks import here
     from aion_core.cli.doctor import of_project
 
@@ -122,10 +122,10 @@ def _doctor(project: Path) -> "Declared":
                 "What has FAILED above has to be mended first. Nothing was built, nothing was deployed."
             )
         under_way.said = _counted(found)
-    return read_declared(config)
+    return read_deployment_config(config)
 
 
-def _schemes(declared: "Declared") -> list[str]:
+def _schemes(declared: "DeploymentConfig") -> list[str]:
     """Return the schemes by which aion.yaml lets callers say who they are."""
     from aion_core.agents.security import declared_securities
 
@@ -156,7 +156,7 @@ def _check_callers(parameters: Mapping[str, str], declared: Sequence[str]) -> No
         )
 
 
-def _agent_rights(declared: "Declared", region: str, account: str) -> dict[str, str]:
+def _agent_rights(declared: "DeploymentConfig", region: str, account: str) -> dict[str, str]:
     """Return the parameters that let the functions read the secrets that aion.yaml names; never a secret."""
     from aion_core.agents.environment import template_parameters
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from aion_core.agents.config import read_config
+from aion_core.agents.config import read_agent_configs
 from aion_core.agents.discovery import Discovered, discover, project_above
 from aion_core.agents.environment import local_environment, read_dotenv
 from aion_core.cli import options
@@ -214,7 +214,7 @@ def _greeter(
             where = f"State is kept in {_near(folder)} ({of}, emulated at {endpoint})."
         return greeting(
             # As it is by now: it may have been edited.
-            read_config(config),
+            read_agent_configs(config),
             base_url,
             where,
             loaded.header,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from aion_core.agents.config import AgentConfig, read_declared
+from aion_core.agents.config import AgentConfig, read_deployment_config
 from aion_core.cli import options
 from aion_core.cli.checks.check import Check, Status
 from aion_core.cli.options import Deployment
@@ -109,7 +109,7 @@ async def _deployed(
         async for check in resources(environ):
             yield check
     if deployment.stack and agents:
-        async for check in agent_secrets(read_declared(config), environ):
+        async for check in agent_secrets(read_deployment_config(config), environ):
             yield check
     async for check in served.issuers(agents):
         yield check

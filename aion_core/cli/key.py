@@ -49,7 +49,7 @@ def create(
 
     To replace a key, make another one for the same principal, and revoke the first when nobody uses it any more.
     """
-    from aion_core.agents.config import read_config
+    from aion_core.agents.config import read_agent_configs
     from aion_core.auth.api_keys import make_key
 
     _check_word("The principal", principal)
@@ -59,7 +59,7 @@ def create(
         if not scope or " " in scope:
             raise ConfigurationError(f"{scope!r} is no scope: scopes are words without spaces.")
     if agents:
-        declared = read_config(config.expanduser())
+        declared = read_agent_configs(config.expanduser())
         if unknown := sorted(set(agents) - declared.keys()):
             raise ConfigurationError(f"{config} has no agent {unknown[0]!r}; it has {', '.join(declared)}.")
     now = SystemClock().now()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from aion_core.agents.frameworks import FRAMEWORKS as REGISTRY
 from aion_core.project.errors import InvalidName
 from aion_core.project.frameworks import OBJECTS
 
@@ -18,11 +19,7 @@ if TYPE_CHECKING:
 
 FRAMEWORKS = tuple(OBJECTS)
 
-_QUESTION = """Framework of the agent:
-  langgraph   a LangGraph graph
-  adk         a Google ADK agent
-  executor    an AgentExecutor of the a2a-sdk: any Python code
-"""
+_QUESTION = "Framework of the agent:\n" + "".join(f"  {name:11} {REGISTRY[name].title}\n" for name in FRAMEWORKS)
 
 
 def _framework(command: click.decorators.FC) -> click.decorators.FC:

@@ -41,12 +41,12 @@ class Declared:
 
 def declared_in(config: Path) -> Declared:
     """Return what the file declares, nothing if the default one is missing; raises ConfigurationError."""
-    from aion_core.agents.config import read_config
-    from aion_core.agents.security_config import BearerJwtConfig, OidcConfig
+    from aion_core.agents.config import read_agent_configs
+    from aion_core.agents.config_sections import BearerJwtConfig, OidcConfig
 
     if config == DEFAULT and not config.is_file():
         return Declared()
-    agents = read_config(config)
+    agents = read_agent_configs(config)
     schemes = [scheme for agent in agents.values() if agent.security for scheme in agent.security.schemes.values()]
     issuers = [scheme.issuer for scheme in schemes if isinstance(scheme, BearerJwtConfig | OidcConfig)]
     return Declared(frozenset(agents), tuple(dict.fromkeys(issuers)))

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from aion_core.packaging.frameworks import FRAMEWORKS, frameworks_of
+from aion_core.agents.frameworks import extras
+from aion_core.packaging.frameworks import frameworks_of
 
 
 def frameworks_used(paths: Iterable[str], roots: Sequence[Path]) -> list[str]:
@@ -19,6 +20,6 @@ def frameworks_used(paths: Iterable[str], roots: Sequence[Path]) -> list[str]:
         parts = place if place.endswith(".py") else place.replace(".", "/")
         names = [place] if place.endswith(".py") else [f"{parts}.py", f"{parts}/__init__.py", f"{parts}/agent.py"]
         for file in (folder / name for folder in folders for name in names):
-            told = frameworks_of(file, folders) if file.is_file() else FRAMEWORKS
-            used |= told if told != FRAMEWORKS else set()
+            found = frameworks_of(file, folders) if file.is_file() else extras()
+            used |= found if found != extras() else set()
     return sorted(used)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from aion_core.agents.frameworks import FRAMEWORKS
 from aion_core.dev.backends import Backend
 from aion_core.dev.messages import ENDING, Ending, Load, Loaded, LoadFailed, Serve, Serving, Stop
 from aion_core.dev.place import DataFolder, Running
@@ -22,8 +23,6 @@ from aion_core.errors import ConfigurationError
 
 PRELOADED = ("aion_core.dev.uncollected", "aion_core.dev.worker", "aion_core.dev.preloaded")
 _SIGHUP = getattr(signal, "SIGHUP", None)
-FRAMEWORKS = {"langgraph": "aion_core.agents.langgraph.agent", "adk": "aion_core.agents.adk.agent"}
-"""Modules of each framework that a worker preloads."""
 
 NOTICE_SECONDS = 1.0
 """After so long a start says what it does."""
@@ -72,7 +71,7 @@ class Supervisor:
     def __init__(self, server: DevServer, listener: socket.socket) -> None:
         self._server, self._listener = server, listener
         self._backend = server.backend
-        preloaded = [*PRELOADED, *server.backend.preloaded, *(FRAMEWORKS[name] for name in server.frameworks)]
+        preloaded = [*PRELOADED, *server.backend.preloaded, *(FRAMEWORKS[name].adapter for name in server.frameworks)]
         self._workers_context = workers_context(preloaded)
         self._current: WorkerProcess | None = None
         self._candidate: WorkerProcess | None = None

@@ -163,11 +163,11 @@ class _Worker:
         return app
 
     def _key(self, task: Load) -> str:
-        from aion_core.agents.config import read_config
+        from aion_core.agents.config import read_agent_configs
         from aion_core.dev.key import development_header
         from aion_core.settings import Settings
 
-        return development_header(read_config(task.config), Settings.from_environ())
+        return development_header(read_agent_configs(task.config), Settings.from_environ())
 
     def _task_function(self, event: Any, context: Any) -> Any:
         return self._answer_turns(event, context)
@@ -177,8 +177,8 @@ class _Worker:
 
         from aion_core.dev.requests import RequestLines
         from aion_core.tasks.call import Deadline
-        from aion_core.web.middleware import LoopbackOnly
-        from aion_core.web.request_context import TIME_UP
+        from aion_core.web.middleware import LoopbackOnlyMiddleware
+        from aion_core.web.request_context import DEADLINE
 
         loop = asyncio.get_running_loop()
         ends = Deadline(grace=TURN_GRACE)
@@ -187,14 +187,14 @@ class _Worker:
         if self._background is not None:
             self._background.deadline = ends
         loop.set_exception_handler(_log_unhandled)
-        inner = LoopbackOnly(app)
+        inner = LoopbackOnlyMiddleware(app)
         streams_end = asyncio.Event()
 
         async def with_end(scope: Any, receive: Any, send: Any) -> None:
             if scope["type"] == "lifespan":
                 await inner(scope, receive, send)
             else:
-                await inner({**scope, TIME_UP: ends}, _leaving(receive, streams_end), send)
+                await inner({**scope, DEADLINE: ends}, _leaving(receive, streams_end), send)
 
         worker = self
 

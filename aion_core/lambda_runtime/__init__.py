@@ -1,16 +1,16 @@
-"""The Runtime API loop that streams a plain ASGI app from a managed Python runtime.
+"""Runtime loop for AWS Lambda: streams the responses of an ASGI app from a managed Python runtime.
 
-The managed runtime buffers every response; the Runtime API beneath it streams for any client. `exec-wrapper.sh`
-replaces the runtime's process with `python -m aion_core.lambda_runtime`, which reads, top to bottom:
+Lambda's Python runtime buffers every response; the Runtime API supports streaming. `exec-wrapper.sh` replaces the process
+of the runtime with `python -m aion_core.lambda_runtime`:
 
-    __main__      a process: settings, log, exit code
-    loop          one invocation after another, each until its app call has returned
-    application   the ASGI app: its import and its lifespan
-    invocation    what `next` gave -> an ASGI scope
-    response      ASGI messages -> the streamed response
-    runtime_api   the Runtime API's endpoints, over h11
-    settings      the environment, read once
-    log           one line of JSON per record
+    __main__      process: settings, log, exit code
+    loop          serves one invocation after another, each until the return of its app call
+    application   import and lifespan of the ASGI app
+    invocation    Lambda event -> ASGI scope
+    response      ASGI messages -> streamed response
+    runtime_api   endpoints of the Runtime API, over h11
+    settings      settings from the environment
+    log           log records as lines of JSON
 
-It knows nothing of A2A and imports nothing else of aion_core.
+The package is independent of A2A and of the rest of aion_core.
 """

@@ -1,4 +1,4 @@
-"""The runtime's process: settings in, exit code out."""
+"""Process of the runtime loop."""
 
 import asyncio
 import io
@@ -13,25 +13,25 @@ from . import log
 from .application import InitError, load
 from .loop import serve
 from .runtime_api import ErrorReport, RuntimeApi
-from .settings import Settings, SettingsError
+from .settings import RuntimeSettings, SettingsError
 
 logger = logging.getLogger(__name__)
 
 
 def main() -> int:
-    """Serve the configured app until SIGTERM (0), or until that proves impossible (1)."""
-    # Until there is an event loop to hear it: Python would die of the signal.
+    """Serve the configured app until SIGTERM and return 0; return 1 after a failure."""
+    # Until the event loop has its handler: by default the signal would kill the process.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    # Python holds back the lines it writes to a pipe, Lambda freezes us with them, and EMF metrics are printed lines.
+    # Python buffers the output to a pipe, and Lambda freezes the process: log lines and EMF metrics would be late.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)
     try:
-        settings = Settings.from_environ()
+        settings = RuntimeSettings.from_environ()
     except SettingsError as error:
         print(error, file=sys.stderr)
         return 1
     log.configure(settings.log_level)
-    # One event loop for the life of the environment: what the app binds to it at startup stays good.
+    # One event loop for the whole environment: the app binds objects to it at startup.
     events = asyncio.new_event_loop()
     asyncio.set_event_loop(events)
     try:
@@ -46,7 +46,7 @@ def main() -> int:
     return 1
 
 
-async def _serve_until_terminated(app: ASGI, settings: Settings) -> None:
+async def _serve_until_terminated(app: ASGI, settings: RuntimeSettings) -> None:
     serving = asyncio.create_task(serve(app, settings))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)
     await asyncio.wait({serving})
@@ -54,17 +54,17 @@ async def _serve_until_terminated(app: ASGI, settings: Settings) -> None:
         serving.result()
 
 
-async def _report(error: InitError, settings: Settings) -> None:
+async def _report(error: InitError, settings: RuntimeSettings) -> None:
     try:
         await RuntimeApi(settings.runtime_api).report_init_error(ErrorReport(error.error_type, str(error)))
     except OSError:
-        logger.exception("The Runtime API did not take the report")
+        logger.exception("The Runtime API did not accept the report")
 
 
 if __name__ == "__main__":
     code = main()
     logging.shutdown()
-    # Not sys.exit: Python would join the threads of its executors first, and one may be blocked for good in a
-    # synchronous step of an agent that was told to stop.
+    # Not sys.exit: Python would join the threads of its executors, and a canceled agent may block one forever in a
+    # synchronous step.
     sys.stdout.flush()
     os._exit(code)

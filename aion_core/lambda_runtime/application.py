@@ -1,4 +1,4 @@
-"""The ASGI app outside of its requests: import, startup, shutdown."""
+"""Import, startup and shutdown of the ASGI app."""
 
 import asyncio
 import importlib
@@ -14,7 +14,7 @@ _SHUTDOWN_SECONDS = 1.0
 
 
 class InitError(Exception):
-    """The app cannot serve in this environment; `error_type` is what the Runtime API is told."""
+    """App that cannot serve in this environment; `error_type` is for the Runtime API."""
 
     def __init__(self, error_type: str, message: str) -> None:
         super().__init__(message)
@@ -22,7 +22,7 @@ class InitError(Exception):
 
 
 def load(name: str) -> ASGI:
-    """Import the app named `module:attribute`, or raise `InitError`."""
+    """Return the imported app `module:attribute`; raises InitError."""
     module, _, attribute = name.partition(":")
     try:
         app = getattr(importlib.import_module(module), attribute)
@@ -34,10 +34,10 @@ def load(name: str) -> ASGI:
 
 
 class Lifespan:
-    """The app's lifespan, which is the environment's: entered once before the first invocation, left at SIGTERM."""
+    """Lifespan of the app: from the first invocation of the environment to SIGTERM."""
 
     def __init__(self, app: ASGI) -> None:
-        # What the app keeps for its requests; each gets a shallow copy, as ASGI asks.
+        # State of the app; each request has a shallow copy (ASGI lifespan protocol).
         self.state: dict[str, Any] = {}
         self._app = app
         self._inbox: asyncio.Queue[Message] = asyncio.Queue()
@@ -45,8 +45,8 @@ class Lifespan:
         self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def __aenter__(self) -> Self:
-        """Run the app's startup, or raise `InitError`."""
-        # One task for both ends: a task group or cancel scope is left by the task that entered it.
+        """Run the app's startup; raises InitError."""
+        # One task for startup and shutdown: the task that enters a task group must also exit it.
         self._task = asyncio.create_task(self._run())
         self._inbox.put_nowait({"type": "lifespan.startup"})
         await self._started
@@ -55,7 +55,7 @@ class Lifespan:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Run the app's shutdown, as far as it gets in the little time that Lambda gives."""
+        """Run the app's shutdown within Lambda's time limit."""
         self._inbox.put_nowait({"type": "lifespan.shutdown"})
         await asyncio.wait({self._task}, timeout=_SHUTDOWN_SECONDS)
 
@@ -69,7 +69,7 @@ class Lifespan:
             elif self._listening:
                 self._fail(repr(error), error)
             else:
-                # Whoever raises before listening does not know the protocol, which an app need not.
+                # An app may lack the lifespan protocol: it raises before the first receive.
                 logger.debug("The app has no lifespan: %r", error)
         if not self._started.done():
             self._started.set_result(None)

@@ -1,4 +1,4 @@
-"""What `next` gave, as an ASGI app wants to see it."""
+"""Invocation of the Lambda function as an ASGI request."""
 
 import json
 import time
@@ -9,16 +9,16 @@ from typing import Any, NamedTuple, Self, cast
 from mangum import Mangum
 from mangum.types import ASGI, LambdaContext, Scope
 
-from .settings import Settings
+from .settings import RuntimeSettings
 
 
 class NotAnHttpEvent(Exception):
-    """The event did not come from an HTTP front (or its JSON is broken), so no ASGI app can answer it."""
+    """Event that is not from an HTTP entry point, or invalid JSON."""
 
 
 @dataclass(frozen=True)
 class Invocation:
-    """One answer of the Runtime API's `next`."""
+    """Response of the Runtime API's endpoint `next`."""
 
     request_id: str
     deadline_ms: int
@@ -26,12 +26,12 @@ class Invocation:
     function_arn: str = ""
     trace_id: str | None = None
     tenant_id: str | None = None
-    # Which attempt at the request this is; some environments give it, and want it back with the answer.
+    # Id of the attempt; some environments send it and require it in the response.
     invocation_id: str | None = None
 
     @classmethod
-    def from_answer(cls, headers: Mapping[str, str], payload: bytes) -> Self:
-        """Read the headers (their names in lower case); KeyError or ValueError if one that is promised is not there."""
+    def from_response(cls, headers: Mapping[str, str], payload: bytes) -> Self:
+        """Return the invocation in a response; header names are in lower case. Raises KeyError or ValueError."""
         return cls(
             request_id=headers["lambda-runtime-aws-request-id"],
             deadline_ms=int(headers["lambda-runtime-deadline-ms"]),
@@ -43,13 +43,13 @@ class Invocation:
         )
 
     def seconds_left(self) -> float:
-        """How long until Lambda ends the invocation; negative when it should have."""
+        """Return the seconds until Lambda ends the invocation; negative after the deadline."""
         return self.deadline_ms / 1000 - time.time()
 
 
 @dataclass(frozen=True)
 class InvocationContext:
-    """Who was invoked and until when, under the names of Lambda's own context object, so that Powertools can use it."""
+    """Context of an invocation, with the attributes of Lambda's context object (used by Powertools)."""
 
     aws_request_id: str
     invoked_function_arn: str
@@ -60,13 +60,13 @@ class InvocationContext:
     log_group_name: str
     log_stream_name: str
     tenant_id: str | None = None
-    # Only a direct Invoke carries these, and a direct Invoke is no HTTP event.
+    # Only a direct Invoke has these, and a direct Invoke is not an HTTP event.
     identity: None = None
     client_context: None = None
 
     @classmethod
-    def of(cls, invocation: Invocation, settings: Settings) -> Self:
-        """The context of this invocation of this function."""
+    def of(cls, invocation: Invocation, settings: RuntimeSettings) -> Self:
+        """Return the context of the invocation."""
         return cls(
             aws_request_id=invocation.request_id,
             invoked_function_arn=invocation.function_arn,
@@ -80,25 +80,25 @@ class InvocationContext:
         )
 
     def get_remaining_time_in_millis(self) -> int:
-        """How long until Lambda ends the invocation; never negative."""
+        """Return the milliseconds until Lambda ends the invocation; never negative."""
         return max(0, self.deadline_ms - int(time.time() * 1000))
 
 
 class HttpRequest(NamedTuple):
-    """An HTTP event in ASGI's words."""
+    """HTTP event as an ASGI scope and body."""
 
     scope: Scope
     body: bytes
 
 
 class EventReader:
-    """Turns Lambda's HTTP events into ASGI requests by mangum's mapping."""
+    """Converts Lambda's HTTP events to ASGI requests with mangum's mapping."""
 
     def __init__(self, app: ASGI) -> None:
         self._mangum = Mangum(app, lifespan="off")
 
     def read(self, payload: bytes, context: InvocationContext) -> HttpRequest:
-        """Return the request that the event describes, or raise `NotAnHttpEvent`."""
+        """Return the request in the event; raises NotAnHttpEvent."""
         try:
             event = json.loads(payload)
         except (ValueError, RecursionError) as error:
@@ -108,18 +108,18 @@ class EventReader:
         try:
             handler = self._mangum.infer(event, cast("LambdaContext", context))
             request = HttpRequest(handler.scope, handler.body)
-        # mangum says RuntimeError of an event it does not know. One that only resembles an HTTP event (a WebSocket
-        # event, say) fails in the mapping, wherever the first field is missing.
+        # mangum raises RuntimeError for an unknown event. A similar event, such as a WebSocket event, fails in the
+        # mapping at the first missing field.
         except (RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
-            raise NotAnHttpEvent("the event did not come from an HTTP front") from error
+            raise NotAnHttpEvent("the event is not from an HTTP entry point") from error
         return request._replace(scope={**request.scope, "headers": _headers(request.scope, event)})
 
 
 def _headers(scope: Scope, event: Mapping[str, Any]) -> list[list[bytes]]:
-    """The scope's headers, repeated cookies put right.
+    """Return the scope's headers with corrected repeated cookies.
 
-    mangum joins a repeated header with a comma, as RFC 9110 (5.3) has it. Cookies, which HTTP/2 clients send as
-    several headers, are the exception: a semicolon joins them (RFC 9113, 8.2.3).
+    mangum joins repeated headers with a comma (RFC 9110 5.3). HTTP/2 clients send cookies in several headers; a semicolon
+    joins these (RFC 9113 8.2.3).
     """
     repeated = event.get("multiValueHeaders") or {}
     cookies = next((values for name, values in repeated.items() if name.lower() == "cookie"), None)

@@ -1,6 +1,6 @@
-"""One line of JSON per log record, a traceback too: what CloudWatch keeps as one event.
+"""Log records as lines of JSON, with tracebacks: one line is one event in CloudWatch Logs.
 
-An app that has lines of its own puts them in this one's place, for the loop's records too.
+An app may replace the handler; its own format then applies to the loop's records too.
 """
 
 import json
@@ -9,11 +9,11 @@ import sys
 from datetime import UTC, datetime
 
 REQUEST_ID = "function_request_id"
-"""What a record of the loop carries, as `extra`, and its line says, under Powertools' name: which invocation it is of."""
+"""Field with the request id of the invocation, in `extra` and in the line; the name is that of Powertools."""
 
 
 class JsonLine(logging.Formatter):
-    """Writes a record under the names that Lambda's own JSON log format uses."""
+    """Formats a record with the names of Lambda's JSON log format."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line."""
@@ -31,9 +31,9 @@ class JsonLine(logging.Formatter):
 
 
 def configure(level: str) -> None:
-    """Send every logger that has no handler of its own to stdout, a line at a time."""
+    """Write the records of all loggers without a handler to stdout."""
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(JsonLine())
-    # A level that Lambda may add and Python does not know (TRACE, FATAL) is no reason not to start.
+    # Ignore a level of Lambda that Python lacks (TRACE, FATAL).
     known = logging.getLevelNamesMapping()
     logging.basicConfig(handlers=[handler], level=known.get(level.upper(), logging.WARNING))

@@ -1,4 +1,4 @@
-"""One invocation after another, each until its app call has returned."""
+"""Loop over the invocations of an environment: each one ends with the return of its app call."""
 
 import asyncio
 import logging
@@ -9,15 +9,18 @@ from mangum.types import ASGI, Message, Receive, Scope, Send
 from .application import Lifespan
 from .invocation import EventReader, Invocation, InvocationContext, NotAnHttpEvent
 from .log import REQUEST_ID
-from .response import APP_FAILED, OUT_OF_TIME, Response, Stage
+from .response import APP_FAILED, OUT_OF_TIME, Stage, StreamedResponse
 from .runtime_api import ErrorReport, RuntimeApi
-from .settings import Settings
+from .settings import RuntimeSettings
 
 logger = logging.getLogger(__name__)
 
 
-async def serve(app: ASGI, settings: Settings) -> None:
-    """Serve invocations until cancelled (SIGTERM); `InitError` if the app does not start, OSError if Lambda is gone."""
+async def serve(app: ASGI, settings: RuntimeSettings) -> None:
+    """Serve invocations until cancellation (SIGTERM).
+
+    Raises InitError for a failed startup of the app, and OSError for a failed connection to Lambda.
+    """
     async with Lifespan(app) as lifespan:
         loop = InvocationLoop(app, settings, lifespan)
         while True:
@@ -25,9 +28,9 @@ async def serve(app: ASGI, settings: Settings) -> None:
 
 
 class InvocationLoop:
-    """Takes an invocation, runs the app on it, and is ready for the next one when the app rests."""
+    """Runs the app on one invocation after another."""
 
-    def __init__(self, app: ASGI, settings: Settings, lifespan: Lifespan) -> None:
+    def __init__(self, app: ASGI, settings: RuntimeSettings, lifespan: Lifespan) -> None:
         self._app = app
         self._settings = settings
         self._lifespan = lifespan
@@ -35,7 +38,7 @@ class InvocationLoop:
         self._events = EventReader(app)
 
     async def serve_next(self) -> None:
-        """Wait for an invocation and see it through; OSError when there is no next one."""
+        """Wait for an invocation and serve it; raises OSError without a next one."""
         invocation = await self._api.next()
         _trace(invocation.trace_id)
         context = InvocationContext.of(invocation, self._settings)
@@ -46,24 +49,24 @@ class InvocationLoop:
             return
         scope["state"] = self._lifespan.state.copy()
         scope["aion.streamed"] = True
-        response = Response(lambda: self._api.begin_response(invocation))
+        response = StreamedResponse(lambda: self._api.begin_response(invocation))
         call = asyncio.create_task(self._call(scope, _receive(body, response), response.send))
-        # A function may have less time in all than the margin; then half of it is for the app.
+        # A function may have less time than the margin; the app then has half of it.
         margin = min(self._settings.deadline_margin, max(0.0, invocation.seconds_left() / 2))
         try:
             await asyncio.wait({call}, timeout=invocation.seconds_left() - margin)
         finally:
-            # The app is done, or the deadline is near, or this very loop is being cancelled by SIGTERM.
+            # The app call has ended, or the deadline is near, or SIGTERM cancels this loop.
             await self._conclude(call, response, invocation, grace=margin / 3)
 
     async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # A coroutine of its own: an app that fails before its first await (one of ASGI 2, say) fails in its task too.
+        # A separate coroutine: an app that raises before its first await, such as an ASGI 2 app, raises in its task.
         await self._app(scope, receive, send)
 
     async def _conclude(
-        self, call: asyncio.Task[None], response: Response, invocation: Invocation, grace: float
+        self, call: asyncio.Task[None], response: StreamedResponse, invocation: Invocation, grace: float
     ) -> None:
-        """Leave nothing of the invocation behind: no running app, no open response."""
+        """Stop the app if it still runs, and end the response."""
         stopped = not call.done()
         if stopped:
             call.cancel()
@@ -71,62 +74,67 @@ class InvocationLoop:
         _log_outcome(call, response, invocation, stopped=stopped)
         try:
             async with asyncio.timeout(grace if stopped else max(grace, invocation.seconds_left() - grace)):
-                await response.finish_for_the_app(OUT_OF_TIME if stopped else APP_FAILED)
-                await response.receipt()
+                await response.finish(OUT_OF_TIME if stopped else APP_FAILED)
+                await response.acknowledged()
         except TimeoutError:
             logger.error(
-                "Invocation %s: its reader did not take the response in time",
+                "Invocation %s: its client did not read the response in time",
                 invocation.request_id,
-                extra=_found_by(invocation),
+                extra=_log_fields(invocation),
             )
         finally:
             response.close()
 
     async def _refuse(self, invocation: Invocation, refusal: NotAnHttpEvent) -> None:
         logger.warning(
-            "Invocation %s refused: %s", invocation.request_id, refusal, exc_info=refusal, extra=_found_by(invocation)
+            "Invocation %s refused: %s", invocation.request_id, refusal, exc_info=refusal, extra=_log_fields(invocation)
         )
         message = f"This function answers HTTP events only; the event is refused: {refusal}."
         try:
             await self._api.refuse(invocation, ErrorReport("Runtime.NotAnHttpEvent", message))
         except OSError as error:
-            # If the Runtime API is gone for good, asking it for the next invocation will tell.
+            # A permanent failure of the Runtime API also fails the next call of `next`.
             logger.warning(
-                "Invocation %s: the refusal was not taken: %r",
+                "Invocation %s: the Runtime API did not accept the refusal: %r",
                 invocation.request_id,
                 error,
-                extra=_found_by(invocation),
+                extra=_log_fields(invocation),
             )
 
 
-def _log_outcome(call: asyncio.Task[None], response: Response, invocation: Invocation, *, stopped: bool) -> None:
-    """Tell the log what the client is not told."""
-    found_by = _found_by(invocation)
+def _log_outcome(
+    call: asyncio.Task[None], response: StreamedResponse, invocation: Invocation, *, stopped: bool
+) -> None:
+    """Log the failure of the app: the client receives a generic message."""
+    log_fields = _log_fields(invocation)
     error = None if not call.done() or call.cancelled() else call.exception()
     if error is not None:
-        logger.error("Invocation %s: the app failed", invocation.request_id, exc_info=error, extra=found_by)
+        logger.error("Invocation %s: the app failed", invocation.request_id, exc_info=error, extra=log_fields)
     if not call.done():
-        logger.error("Invocation %s: the app was cancelled and does not stop", invocation.request_id, extra=found_by)
+        logger.error("Invocation %s: the app was cancelled and does not stop", invocation.request_id, extra=log_fields)
     elif stopped:
         left = invocation.seconds_left()
         logger.error(
-            "Invocation %s: the app was stopped %.1f s before the deadline", invocation.request_id, left, extra=found_by
+            "Invocation %s: the app was stopped %.1f s before the deadline",
+            invocation.request_id,
+            left,
+            extra=log_fields,
         )
-    elif error is None and response.stage in (Stage.SILENT, Stage.ANNOUNCED, Stage.STREAMING):
+    elif error is None and response.stage in (Stage.NOT_STARTED, Stage.HEADERS_BUFFERED, Stage.STREAMING):
         logger.error(
-            "Invocation %s: the app returned without ending its response", invocation.request_id, extra=found_by
+            "Invocation %s: the app returned without ending its response", invocation.request_id, extra=log_fields
         )
 
 
-def _found_by(invocation: Invocation) -> dict[str, str]:
+def _log_fields(invocation: Invocation) -> dict[str, str]:
     return {REQUEST_ID: invocation.request_id}
 
 
-def _receive(body: bytes, response: Response) -> Receive:
-    """ASGI's `receive`: the body once, and `http.disconnect` when the response is over.
+def _receive(body: bytes, response: StreamedResponse) -> Receive:
+    """Return ASGI's `receive`: the body, then `http.disconnect` after the end of the response.
 
-    Lambda does not report a client that leaves, and a response that lost its connection says no more than that:
-    frameworks stop an app that hears of a disconnect, and a run does not depend on its reader.
+    Lambda does not report the disconnection of a client. A lost connection of the response is not reported to the app:
+    frameworks stop an app on `http.disconnect`, and a turn continues without its client.
     """
     unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
@@ -140,7 +148,7 @@ def _receive(body: bytes, response: Response) -> Receive:
 
 
 def _trace(trace_id: str | None) -> None:
-    """Let X-Ray and OpenTelemetry find the trace where Lambda's own runtimes put it."""
+    """Set the trace id for X-Ray and OpenTelemetry, like Lambda's own runtimes."""
     if trace_id:
         os.environ["_X_AMZN_TRACE_ID"] = trace_id
     else:

@@ -1,4 +1,4 @@
-"""ASGI messages from the app -> one streamed response."""
+"""Streamed response of an invocation, from the ASGI messages of the app."""
 
 import asyncio
 import json
@@ -12,46 +12,46 @@ from http import HTTPStatus
 from mangum.exceptions import UnexpectedMessage
 from mangum.types import Message
 
-from .runtime_api import ErrorReport, Exchange, Headers
+from .runtime_api import ErrorReport, Headers, RuntimeApiCall
 
 logger = logging.getLogger(__name__)
 
-# The front looks for the delimiter in the first 16 KB and no further, says
+# API Gateway searches the delimiter in the first 16 KB:
 # https://docs.aws.amazon.com/apigateway/latest/developerguide/response-transfer-mode-lambda.html
 _DELIMITER = bytes(8)
-_LONGEST_PRELUDE = 16 * 1024
+_MAX_PRELUDE = 16 * 1024
 
-# In seconds.
-_LONGEST_TURN = 0.01
+# Seconds until the response yields to the event loop.
+_MAX_TURN = 0.01
 
 
 class Stage(Enum):
-    """How far the response has come.
+    """Stage of a response.
 
-    * **SILENT** - The app has said nothing.
-    * **ANNOUNCED** - The app has given status and headers. They wait for its first body message, as ASGI asks, so an
-      app that fails in between is still answered for with a 500.
-    * **STREAMING** - The prelude is out; from here an error can only be a trailer.
-    * **ENDED** - The body is complete. The app may go on, its client is served.
-    * **UNHEARD** - The connection broke, or the loop gave the app up. What the app still says is dropped.
+    * **NOT_STARTED** - The app has sent no message.
+    * **HEADERS_BUFFERED** - The app has sent status and headers. They are buffered until the first body message (ASGI):
+      an app that fails before it gets a response with status 500.
+    * **STREAMING** - The prelude is sent; an error can only be a trailer.
+    * **ENDED** - The body is complete; the app may still run.
+    * **DISCONNECTED** - The connection is lost, or the loop has stopped the app. Further messages are dropped.
     """
 
-    SILENT = auto()
-    ANNOUNCED = auto()
+    NOT_STARTED = auto()
+    HEADERS_BUFFERED = auto()
     STREAMING = auto()
     ENDED = auto()
-    UNHEARD = auto()
+    DISCONNECTED = auto()
 
 
 @dataclass(frozen=True)
 class Failure:
-    """How an app that did not answer is answered for. Fixed words: the story is in the log, none of it on the wire."""
+    """Response for a failed app, with a fixed text: the cause is in the log."""
 
     status: HTTPStatus
     report: ErrorReport
 
     def body(self) -> bytes:
-        """The body of the response, if none had begun."""
+        """Return the body for a response that has not started."""
         return json.dumps({"message": self.status.phrase}).encode()
 
 
@@ -66,114 +66,116 @@ OUT_OF_TIME = Failure(
 
 
 def prelude(status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Return what goes before the body: status, headers and cookies as JSON, then eight NUL bytes.
+    """Return the prelude of the body: status, headers and cookies as JSON, then eight NUL bytes.
 
-    A repeated header becomes one list (RFC 9110, 5.3), since a Function URL takes single values only; Set-Cookie,
-    which cannot be one, has a place of its own. ValueError if it is longer than the front reads.
+    A Function URL accepts single values only: repeated headers are joined (RFC 9110 5.3), and Set-Cookie has a separate
+    field. Raises ValueError for a prelude above Lambda's limit.
     """
     single: dict[str, str] = {}
     cookies: list[str] = []
     for raw_name, raw_value in headers:
-        # latin-1 is how ASGI servers and frameworks read header bytes; json.dumps escapes what is not ASCII.
+        # ASGI servers and frameworks decode headers as latin-1; json.dumps escapes non-ASCII characters.
         name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
         if name == "set-cookie":
             cookies.append(value)
         else:
             single[name] = f"{single[name]}, {value}" if name in single else value
     metadata = json.dumps({"statusCode": status, "headers": single, "cookies": cookies}, separators=(",", ":"))
-    if len(metadata) + len(_DELIMITER) > _LONGEST_PRELUDE:
-        raise ValueError(f"status and headers take {len(metadata)} bytes; Lambda reads at most {_LONGEST_PRELUDE}")
+    if len(metadata) + len(_DELIMITER) > _MAX_PRELUDE:
+        raise ValueError(f"status and headers take {len(metadata)} bytes; Lambda reads at most {_MAX_PRELUDE}")
     return metadata.encode() + _DELIMITER
 
 
-class Response:
-    """One response, from the app's first message to the Runtime API's receipt."""
+class StreamedResponse:
+    """Response, from the app's first message to the Runtime API's acknowledgement."""
 
-    def __init__(self, begin: Callable[[], Awaitable[Exchange]]) -> None:
-        self.stage = Stage.SILENT
-        # Set when there is nobody left to answer: the body is complete, or the app was given up.
+    def __init__(self, begin: Callable[[], Awaitable[RuntimeApiCall]]) -> None:
+        self.stage = Stage.NOT_STARTED
+        # Set at the end of the body, or after the loop has stopped the app.
         self.over = asyncio.Event()
         self._begin = begin
         self._prelude = b""
-        self._exchange: Exchange | None = None
-        # Tasks of one app may send at once; without it two first messages would open two connections.
-        self._turn = asyncio.Lock()
-        self._others_ran = 0.0
+        self._call: RuntimeApiCall | None = None
+        # Tasks of one app may send at the same time: only the first message opens the connection.
+        self._lock = asyncio.Lock()
+        self._last_yield = 0.0
 
     async def send(self, message: Message) -> None:
-        """ASGI's `send`: return when there is room for more; `UnexpectedMessage` for what is out of turn.
+        """Send an ASGI message; waits for a slow client. Raises UnexpectedMessage for a message out of order.
 
-        A connection that breaks is the client's loss, not the app's: from then on messages are dropped.
+        After a lost connection the messages are dropped, and the app continues.
         """
-        await self._let_others_run()
-        async with self._turn:
+        await self._yield_to_others()
+        async with self._lock:
             match self.stage, message["type"]:
-                case Stage.UNHEARD, _:
+                case Stage.DISCONNECTED, _:
                     if message["type"] == "http.response.body" and not message.get("more_body", False):
                         self.over.set()
-                case Stage.SILENT, "http.response.start":
+                case Stage.NOT_STARTED, "http.response.start":
                     self._prelude = prelude(message["status"], message.get("headers", ()))
-                    self.stage = Stage.ANNOUNCED
-                case Stage.ANNOUNCED | Stage.STREAMING, "http.response.body":
+                    self.stage = Stage.HEADERS_BUFFERED
+                case Stage.HEADERS_BUFFERED | Stage.STREAMING, "http.response.body":
                     await self._stream(message.get("body", b""), last=not message.get("more_body", False))
                 case stage, kind:
                     raise UnexpectedMessage(f"{kind} while the response is {stage.name}")
 
-    async def finish_for_the_app(self, failure: Failure) -> None:
-        """Finish what the app left open: a whole response if none had begun, else an end that says it is not whole."""
-        async with self._turn:
+    async def finish(self, failure: Failure) -> None:
+        """End an open response: a whole error response, or an error trailer after the start of the body."""
+        async with self._lock:
             match self.stage:
-                case Stage.SILENT | Stage.ANNOUNCED:
+                case Stage.NOT_STARTED | Stage.HEADERS_BUFFERED:
                     self._prelude = prelude(failure.status, [(b"content-type", b"application/json")])
-                    self.stage = Stage.ANNOUNCED
+                    self.stage = Stage.HEADERS_BUFFERED
                     await self._stream(failure.body(), last=True)
                 case Stage.STREAMING:
                     await self._stream(b"", last=True, trailers=failure.report.as_trailers())
-                case Stage.ENDED | Stage.UNHEARD:
+                case Stage.ENDED | Stage.DISCONNECTED:
                     pass
 
-    async def receipt(self) -> None:
-        """Wait until the Runtime API has taken the response."""
-        if self._exchange is None or self.stage is not Stage.ENDED:
+    async def acknowledged(self) -> None:
+        """Wait for the Runtime API's acknowledgement of the response."""
+        if self._call is None or self.stage is not Stage.ENDED:
             return
         try:
-            answer = await self._exchange.answer()
+            response = await self._call.response()
         except OSError as error:
-            logger.warning("The Runtime API gave no receipt for the response: %r", error)
+            logger.warning("The Runtime API did not acknowledge the response: %r", error)
         else:
-            if answer.status != 202:
-                logger.warning("The Runtime API answered the response with %s: %r", answer.status, answer.body[:500])
+            if response.status != 202:
+                logger.warning(
+                    "The Runtime API answered the response with %s: %r", response.status, response.body[:500]
+                )
 
     def close(self) -> None:
-        """Let go of the connection; what an app that goes on says from here is dropped."""
-        if self._exchange is not None:
-            self._exchange.close()
-        self.stage = Stage.UNHEARD
+        """Close the connection; further messages of the app are dropped."""
+        if self._call is not None:
+            self._call.close()
+        self.stage = Stage.DISCONNECTED
         self.over.set()
 
-    async def _let_others_run(self) -> None:
-        # A reader that keeps up, or none, never makes an app wait that does nothing but send. It would own the event
-        # loop; neither the deadline nor SIGTERM would come through.
+    async def _yield_to_others(self) -> None:
+        # A fast client, or a lost one, never blocks `send`: an app in a loop of sends would block the event loop, with the
+        # deadline and SIGTERM.
         now = time.monotonic()
-        if now - self._others_ran > _LONGEST_TURN:
-            self._others_ran = now
+        if now - self._last_yield > _MAX_TURN:
+            self._last_yield = now
             await asyncio.sleep(0)
 
     async def _stream(self, body: bytes, *, last: bool, trailers: Headers = ()) -> None:
         try:
-            if self._exchange is None:
-                self._exchange = await self._begin()
-                self._exchange.write(self._prelude)
+            if self._call is None:
+                self._call = await self._begin()
+                self._call.write(self._prelude)
                 self.stage = Stage.STREAMING
-            self._exchange.write(body)
+            self._call.write(body)
             if last:
-                # Here, not when the app returns: what it does after its answer is not the client's to wait for.
-                self._exchange.end(trailers)
+                # Before the return of the app call: the client must not wait for work after the response.
+                self._call.end(trailers)
                 self.stage = Stage.ENDED
-            await self._exchange.drain()
+            await self._call.drain()
         except OSError as error:
-            logger.warning("The response lost its connection, the app runs on: %r", error)
-            self.stage = Stage.UNHEARD
+            logger.warning("The response lost its connection; the app continues: %r", error)
+            self.stage = Stage.DISCONNECTED
         finally:
             if last:
                 self.over.set()

@@ -1,7 +1,7 @@
-"""The Lambda Runtime API's endpoints, one connection per request.
+"""Endpoints of the Lambda Runtime API, with one connection per request.
 
 https://docs.aws.amazon.com/lambda/latest/dg/runtimes-api.html and, for streaming, .../dg/runtimes-custom.html.
-h11 writes the HTTP: unlike httpx and http.client it can end a chunked body with trailers, and it costs 12 ms to import.
+h11 supports trailers after a chunked body, unlike httpx and http.client; its import takes 12 ms.
 """
 
 import asyncio
@@ -25,36 +25,36 @@ Headers = Sequence[tuple[str, str]]
 
 
 class RuntimeApiError(ConnectionError):
-    """The Runtime API broke off, or answered what it should not."""
+    """Lost connection to the Runtime API, or an unexpected response."""
 
 
 @dataclass(frozen=True)
 class ErrorReport:
-    """An error in the Runtime API's words. Whoever invoked the function may get to see it."""
+    """Error in the Runtime API's format; the client of the function may receive it."""
 
     error_type: str
     message: str
 
     def as_json(self) -> bytes:
-        """The body that the error endpoints take."""
+        """Return the body for the error endpoints."""
         return json.dumps({"errorType": self.error_type, "errorMessage": self.message}).encode()
 
     def as_trailers(self) -> Headers:
-        """The trailers that say that a response which had begun is not whole."""
+        """Return the trailers for an incomplete response."""
         return [(_ERROR_TYPE, self.error_type), (_ERROR_BODY, base64.b64encode(self.as_json()).decode())]
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What the Runtime API answered."""
+class RuntimeApiResponse:
+    """Response of the Runtime API."""
 
     status: int
     headers: dict[str, str]
     body: bytes
 
 
-class Exchange:
-    """One request to the Runtime API, written piece by piece, then its answer."""
+class RuntimeApiCall:
+    """Request to the Runtime API with a streamed body, and its response."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -63,16 +63,16 @@ class Exchange:
 
     @classmethod
     async def begin(cls, address: str, method: str, path: str, headers: Headers = ()) -> Self:
-        """Connect and write the request's head; OSError when nobody listens."""
+        """Connect and write the request's headers; raises OSError for a failed connection."""
         endpoint = urlsplit(f"//{address}")
-        exchange = cls(*await asyncio.open_connection(endpoint.hostname, endpoint.port))
-        # A streamed response's connection is to be closed after it, says the documentation; the others may as well.
+        call = cls(*await asyncio.open_connection(endpoint.hostname, endpoint.port))
+        # The documentation requires a closed connection after a streamed response.
         general = [("Host", address), ("User-Agent", "aion-lambda-runtime"), ("Connection", "close")]
-        exchange._send(h11.Request(method=method, target=_VERSION + path, headers=[*general, *headers]))
-        return exchange
+        call._send(h11.Request(method=method, target=_VERSION + path, headers=[*general, *headers]))
+        return call
 
     def write(self, data: bytes) -> None:
-        """Write a piece of the body. An empty one is left out: a chunk of length zero would end the body."""
+        """Write a chunk of the body. An empty chunk is skipped: it would end the body."""
         if data:
             self._send(h11.Data(data=data))
 
@@ -81,11 +81,11 @@ class Exchange:
         self._send(h11.EndOfMessage(headers=list(trailers)))
 
     async def drain(self) -> None:
-        """Wait until there is room for more; OSError when the connection is gone."""
+        """Wait until the write buffer has space; raises OSError for a lost connection."""
         await self._writer.drain()
 
-    async def answer(self) -> Answer:
-        """Wait for the answer to the whole request and close; `RuntimeApiError` when there is none."""
+    async def response(self) -> RuntimeApiResponse:
+        """Wait for the response and close the connection; raises RuntimeApiError without a response."""
         status, headers, body = 0, {}, bytearray()
         try:
             while True:
@@ -98,43 +98,43 @@ class Exchange:
                 elif isinstance(event, h11.Data):
                     body += event.data
                 elif isinstance(event, h11.EndOfMessage):
-                    return Answer(status, headers, bytes(body))
+                    return RuntimeApiResponse(status, headers, bytes(body))
         except h11.RemoteProtocolError as error:
-            raise RuntimeApiError(f"no answer that HTTP would know: {error}") from error
+            raise RuntimeApiError(f"the response is not valid HTTP: {error}") from error
         finally:
             self.close()
 
     def close(self) -> None:
-        """Drop the connection and whatever is still unsent."""
+        """Abort the connection and drop its unsent data."""
         self._writer.transport.abort()
 
     def _send(self, event: h11.Event) -> None:
-        # Not writelines: without the fix for CVE-2024-12254, Pythons 3.12 and 3.13 never make drain() wait after it.
+        # Not writelines: in Python 3.12 and 3.13 without the fix for CVE-2024-12254, drain() does not wait after it.
         self._writer.write(self._http.send(event) or b"")
 
 
 class RuntimeApi:
-    """The four endpoints that a runtime uses."""
+    """Runtime API with the four endpoints of a runtime."""
 
     def __init__(self, address: str) -> None:
         self._address = address
 
     async def next(self) -> Invocation:
-        """Wait for the next invocation, however long; OSError when this environment has no next one.
+        """Wait for the next invocation; raises OSError for an environment without one.
 
-        No timeout: between asking and being answered the environment may be frozen for hours.
+        Without a timeout: the environment may be frozen for hours during the call.
         """
-        answer = await self._ask("GET", "/runtime/invocation/next")
-        if answer.status != 200:
-            raise RuntimeApiError(f"next answered {answer.status}: {answer.body[:500]!r}")
+        response = await self._request("GET", "/runtime/invocation/next")
+        if response.status != 200:
+            raise RuntimeApiError(f"next responseed {response.status}: {response.body[:500]!r}")
         try:
-            return Invocation.from_answer(answer.headers, answer.body)
+            return Invocation.from_response(response.headers, response.body)
         except (KeyError, ValueError) as error:
-            raise RuntimeApiError(f"next gave an invocation that cannot be answered: {error!r}") from error
+            raise RuntimeApiError(f"next returned an invalid invocation: {error!r}") from error
 
-    async def begin_response(self, invocation: Invocation) -> Exchange:
-        """Open the streamed response to an invocation; its body is a prelude and what follows it."""
-        return await Exchange.begin(
+    async def begin_response(self, invocation: Invocation) -> RuntimeApiCall:
+        """Open the streamed response to an invocation; its body begins with a prelude."""
+        return await RuntimeApiCall.begin(
             self._address,
             "POST",
             _path(invocation, "response"),
@@ -148,28 +148,28 @@ class RuntimeApi:
         )
 
     async def refuse(self, invocation: Invocation, report: ErrorReport) -> None:
-        """Answer an invocation, to which no response has begun, with an error."""
+        """Answer an invocation with an error, before the start of a response."""
         await self._report(_path(invocation, "error"), report, _echo(invocation))
 
     async def report_init_error(self, report: ErrorReport) -> None:
-        """Say that this environment will never serve."""
+        """Report a failed start of this environment."""
         await self._report("/runtime/init/error", report)
 
     async def _report(self, path: str, report: ErrorReport, headers: Headers = ()) -> None:
-        answer = await self._ask(
+        response = await self._request(
             "POST",
             path,
             [("Content-Type", "application/json"), (_ERROR_TYPE, report.error_type), *headers],
             report.as_json(),
         )
-        if answer.status != 202:
-            raise RuntimeApiError(f"{path} answered {answer.status}: {answer.body[:500]!r}")
+        if response.status != 202:
+            raise RuntimeApiError(f"{path} responseed {response.status}: {response.body[:500]!r}")
 
-    async def _ask(self, method: str, path: str, headers: Headers = (), body: bytes = b"") -> Answer:
-        exchange = await Exchange.begin(self._address, method, path, [*headers, ("Content-Length", str(len(body)))])
-        exchange.write(body)
-        exchange.end()
-        return await exchange.answer()
+    async def _request(self, method: str, path: str, headers: Headers = (), body: bytes = b"") -> RuntimeApiResponse:
+        call = await RuntimeApiCall.begin(self._address, method, path, [*headers, ("Content-Length", str(len(body)))])
+        call.write(body)
+        call.end()
+        return await call.response()
 
 
 def _path(invocation: Invocation, endpoint: str) -> str:

@@ -1,4 +1,4 @@
-"""The environment, as Lambda and the template set it, read once."""
+"""Settings of the runtime loop, from environment variables of Lambda and the template."""
 
 import os
 from collections.abc import Mapping
@@ -7,17 +7,17 @@ from typing import Self
 
 
 class SettingsError(Exception):
-    """A variable without which the loop cannot start is missing or unreadable; the message names it."""
+    """Missing or invalid environment variable, named in the message."""
 
 
 @dataclass(frozen=True)
-class Settings:
-    """Where the Runtime API is, which app to serve, and who the function is."""
+class RuntimeSettings:
+    """Settings of the runtime loop."""
 
     runtime_api: str
     app: str = "handlers.api:app"
-    # How long before an invocation's deadline its app is cancelled, in seconds. A third of it is for the cancelled
-    # app, a third for the end of the response, a third for asking for the next invocation.
+    # Seconds between the cancellation of the app and the deadline of the invocation: a third for the canceled app, a third
+    # for the end of the response, a third for the request of the next invocation.
     deadline_margin: float = 3.0
     log_level: str = "WARNING"
     function_name: str = ""
@@ -28,9 +28,9 @@ class Settings:
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str] = os.environ) -> Self:
-        """Read the settings, or raise `SettingsError` naming the variable that is at fault."""
+        """Return the settings; raises SettingsError with the name of the invalid variable."""
         if not environ.get("AWS_LAMBDA_RUNTIME_API"):
-            raise SettingsError("AWS_LAMBDA_RUNTIME_API is not set: Lambda, or a stand-in for its Runtime API, sets it")
+            raise SettingsError("AWS_LAMBDA_RUNTIME_API is not set: Lambda or an emulator of its Runtime API sets it")
         return cls(
             runtime_api=environ["AWS_LAMBDA_RUNTIME_API"],
             app=environ.get("AION_ASGI_APP") or cls.app,

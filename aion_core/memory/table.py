@@ -41,12 +41,12 @@ from aion_core.ports.table_semantics import (
     check_transaction,
     check_transaction_size,
     check_write,
+    copy_stored,
     fingerprint,
     first_page,
     holds,
     index_entry,
     outcome,
-    plain,
 )
 
 
@@ -226,7 +226,7 @@ class MemoryTable:
 
     def _shown(self, item: Item, attributes: Sequence[str] = ()) -> Item:
         """Return a copy of the item for a reader, or of these attributes only."""
-        shown = self.faults.read(plain(item))
+        shown = self.faults.read(copy_stored(item))
         return {name: shown[name] for name in attributes if name in shown} if attributes else shown
 
     # ── Writes ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -373,7 +373,7 @@ class MemoryTable:
     def items(self) -> list[Item]:
         """Return all items without faults."""
         with self._lock:
-            return [plain(self._items[key]) for key in sorted(self._items)]
+            return [copy_stored(self._items[key]) for key in sorted(self._items)]
 
     def expired(self, now: datetime) -> list[Key]:
         """Return the keys of the expired items."""

@@ -12,8 +12,9 @@ from itertools import takewhile
 from pathlib import Path
 
 import aion_core
-from aion_core.agents.config import read_declared
+from aion_core.agents.config import read_deployment_config
 from aion_core.agents.discovery import as_yaml, discover
+from aion_core.agents.frameworks import FRAMEWORKS
 from aion_core.agents.importing import agent_files, import_roots
 from aion_core.errors import ConfigurationError
 from aion_core.packaging.cache import cache
@@ -29,8 +30,6 @@ from aion_core.template.reader import Place, Template
 NOWHERE = Place(account="000000000000", region="us-east-1", endpoint="", stack_name="build")
 # The code that makes a package of a plan: a change of it may change the package.
 BUILDERS = ("elf.py", "files.py", "packages.py")
-AUTHORS_NAMES = ("adk", "langgraph", "shared")
-"""The folders of `aion`, the namespace from which agents import."""
 NOT_ON_LAMBDA = frozenset(
     {"_shipped", "cli", "deploy", "dev", "local", "packaging", "project", "smoke", "template", "testing"}
 )
@@ -180,7 +179,7 @@ def agents_of(folder: Path, configs: Sequence[Path]) -> ProjectAgents:
         roots: list[Path] = []
         for config in configs:
             _check_config_is_built(config)
-            declared = read_declared(config)
+            declared = read_deployment_config(config)
             paths = {name: agent.path for name, agent in declared.agents.items()}
             found, starts = _located(folder, paths, import_roots(declared.folder, declared.roots))
             agents += found
@@ -232,7 +231,7 @@ def own_files() -> Iterator[tuple[str, Path]]:
     """Yield the files of aion-lambda that run on Lambda, from the installation that builds."""
     code = Path(aion_core.__file__).resolve().parent
     yield from _code(code, "aion_core", NOT_ON_LAMBDA)
-    for name in AUTHORS_NAMES:
+    for name in (*(name for name, framework in FRAMEWORKS.items() if framework.library), "shared"):
         yield from _code(code.parent / "aion" / name, f"aion/{name}")
     yield from _code(shipped() / "handlers", "handlers")
 

@@ -16,6 +16,7 @@ from typing import Any
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from aion_core.agents.frameworks import extras
 from aion_core.packaging import uv
 from aion_core.packaging.cache import cache
 from aion_core.packaging.run import BuildError, run
@@ -39,8 +40,6 @@ TESTED = Path(__file__).with_name("tested.txt")
 """The versions that aion-lambda is tested with; they hold for what a project's own lock does not name."""
 # Words of uv where it gets no answer.
 _UNREACHABLE = ("disabled", "offline", "error sending request", "Failed to fetch", "dns error", "timed out")
-# Never in a package: these extras are for development, and a framework goes in where an agent imports it.
-_NOT_BY_NAME = frozenset({"local", "adk", "langgraph"})
 
 
 @dataclass(frozen=True)
@@ -271,7 +270,8 @@ def _name_of_wheel(wheel: Path) -> str:
 def _extras(declared: Sequence[str]) -> frozenset[str]:
     """Return the extras of aion-lambda that a package may hold, of those that the requirements name."""
     named = {extra for line in declared if _name(line) == DISTRIBUTION for extra in _requirement(line).extras}
-    return frozenset(named) - _NOT_BY_NAME
+    # `local` is for development only, and a framework is packaged for the agents that import it.
+    return frozenset(named) - {"local"} - extras()
 
 
 def _text(file: Path) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pathspec import GitIgnoreSpec
 
-from aion_core.agents.langgraph_json import NAME, read_langgraph_json
+from aion_core.agents.discovery import NAME, read_langgraph_json
 from aion_core.errors import ConfigurationError
 from aion_core.packaging.run import BuildError
 

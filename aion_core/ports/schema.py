@@ -1,6 +1,6 @@
 """Schema of the table and folders of the bucket, the same as in template.yaml.
 
-The template's policy checks read this file without running it: each value is a literal.
+The template's policy checks (infra/policies) compare the template with it.
 """
 
 from aion_core.ports.table import Index

@@ -75,21 +75,21 @@ def plain(value: Any, depth: int = 0) -> Any:
     if depth > MAX_DEPTH:
         raise _invalid("a value is nested too deeply")
     match value:
+        case str():
+            _utf8_size(value)
+            return str.__str__(value)
+        case dict():
+            return {_name(name): plain(member, depth + 1) for name, member in value.items()}
+        case list():
+            return [plain(member, depth + 1) for member in value]
         case bool():
             return value
         case int():
             if len(str(abs(value)).rstrip("0")) > MAX_DIGITS:
                 raise _invalid(f"a number has more than {MAX_DIGITS} digits")
             return int(value)
-        case str():
-            _utf8(value)
-            return str.__str__(value)
         case bytes():
             return bytes(value)
-        case list():
-            return [plain(member, depth + 1) for member in value]
-        case dict():
-            return {_name(name): plain(member, depth + 1) for name, member in value.items()}
         case frozenset():
             if not value or not all(isinstance(member, str) for member in value):
                 raise _invalid("a set has at least one member, and texts only")
@@ -97,27 +97,36 @@ def plain(value: Any, depth: int = 0) -> Any:
     raise TypeError(f"an attribute cannot be a {type(value).__name__}")
 
 
+def copy_stored(value: Any) -> Any:
+    """Return a deep copy of a value that `plain` has made: it is valid."""
+    if type(value) is dict:
+        return {name: copy_stored(member) for name, member in value.items()}
+    if type(value) is list:
+        return [copy_stored(member) for member in value]
+    return value
+
+
 def value_size(value: Any) -> int:
     """Return the size of a value in bytes, by DynamoDB's rules."""
+    if isinstance(value, str):
+        return _utf8_size(value)
     if isinstance(value, bool):
         return 1
     if isinstance(value, int):
         digits = len(str(abs(value)).rstrip("0"))
         return (digits + 1) // 2 + 1 + (value < 0)
-    if isinstance(value, str):
-        return len(_utf8(value))
     if isinstance(value, bytes):
         return len(value)
     if isinstance(value, list):
-        return 3 + sum(1 + value_size(member) for member in value)
+        return 3 + sum([1 + value_size(member) for member in value])
     if isinstance(value, dict):
-        return 3 + sum(1 + len(_utf8(name)) + value_size(member) for name, member in value.items())
-    return sum(len(_utf8(member)) for member in value)
+        return 3 + sum([1 + _utf8_size(name) + value_size(member) for name, member in value.items()])
+    return sum([_utf8_size(member) for member in value])
 
 
 def item_size(item: Mapping[str, Any]) -> int:
     """Return the size of an item in bytes, its attributes' names included."""
-    return sum(len(_utf8(name)) + value_size(value) for name, value in item.items())
+    return sum([_utf8_size(name) + value_size(value) for name, value in item.items()])
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -127,6 +136,10 @@ def _same(one: Any, other: Any) -> bool:
 
 def _number(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _utf8_size(text: str) -> int:
+    return len(text) if text.isascii() else len(_utf8(text))
 
 
 def _utf8(text: str) -> bytes:
@@ -334,7 +347,7 @@ def check_key(key: Key) -> None:
 
 
 def _check_key_part(value: Any, most: int) -> None:
-    if not isinstance(value, str) or not 0 < len(_utf8(value)) <= most:
+    if not isinstance(value, str) or not 0 < _utf8_size(value) <= most:
         raise _invalid(f"a part of a key is a text of 1 to {most} bytes")
 
 
@@ -355,6 +368,8 @@ def fingerprint(writes: Sequence[Write]) -> str:
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, str | int | bytes):
+        return repr(plain(value))
     if is_dataclass(value):
         parts: Iterator[str] = (f"{each.name}={_text(getattr(value, each.name))}" for each in fields(value))
         return f"{type(value).__name__}({','.join(parts)})"

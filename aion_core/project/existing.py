@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from aion_core.agents.discovery import AION_YAML, Discovered, as_yaml, discover
+from aion_core.agents.discovery import AION_YAML, NAME, Discovered, as_yaml, discover
+from aion_core.agents.frameworks import extras
 from aion_core.agents.importing import YAML_AGENT, agent_files, import_roots
-from aion_core.agents.langgraph_json import NAME
-from aion_core.packaging.frameworks import FRAMEWORKS, frameworks_of
+from aion_core.packaging.frameworks import frameworks_of
 from aion_core.project.errors import ProjectError
 
 _HEAD = (
@@ -65,8 +65,8 @@ def _frameworks(found: Discovered) -> tuple[str, ...]:
     for agent in found.agents.values():
         files = [file for file in agent_files(agent.path.partition(":")[0], roots) if file.is_file()]
         # An agent's folder has several; one that imports no framework tells of none.
-        of_files = [{"adk"} if file.name == YAML_AGENT else frameworks_of(file, roots) for file in files]
-        frameworks |= min(of_files, key=len, default=set(FRAMEWORKS))
+        of_files = [frameworks_of(file, roots) for file in files]
+        frameworks |= min(of_files, key=len, default=set(extras()))
     return tuple(sorted(frameworks))
 
 

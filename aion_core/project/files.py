@@ -5,7 +5,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from aion_core.project.frameworks import EXTRAS, OBJECTS
+from aion_core.agents.frameworks import extras
+from aion_core.project.frameworks import OBJECTS
 from aion_core.project.names import STAGES, stack_name
 from aion_core.project.origin import Origin, requirement
 from aion_core.project.tools import UV, Tool
@@ -68,7 +69,7 @@ class Project:
     def requirement(self) -> str:
         """The requirement for aion-lambda, with the extras of the agents' frameworks."""
         frameworks = (self.framework,) if self.frameworks is None else self.frameworks
-        return requirement(",".join(filter(None, (EXTRAS[framework] for framework in frameworks))))
+        return requirement(",".join(framework for framework in frameworks if framework in extras()))
 
     @property
     def local(self) -> str:

@@ -1,7 +1,6 @@
-"""Frameworks that an agent of a new project may have."""
+"""Frameworks with a template for new projects."""
 
-OBJECTS = {"langgraph": "graph", "adk": "root_agent", "executor": "executor"}
-"""By framework, the object of agent.py that is the agent; the first is the default."""
+from aion_core.agents.frameworks import FRAMEWORKS
 
-EXTRAS = {"langgraph": "langgraph", "adk": "adk", "executor": ""}
-"""By framework, aion-lambda's extra that brings it; the a2a-sdk of an executor comes without one."""
+OBJECTS = {name: framework.example for name, framework in FRAMEWORKS.items() if framework.example}
+"""Name of the agent object in agent.py, by framework; the first framework is the default."""

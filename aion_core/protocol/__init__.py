@@ -1,1 +1,1 @@
-"""The words of A2A: its types, its errors, its card, and the older dialect."""
+"""A2A protocol: types, errors, cards, signatures and extensions."""

@@ -1,7 +1,7 @@
-"""The agent card: an agent's declaration, as A2A clients of either version read it (spec 8, R1-R6).
+"""Agent card for A2A clients of v1.0 and v0.3 (A2A 8).
 
-The card is built once, in v1.0's type. What is downloaded is one of two documents: the card as v1.0 has it, or the same
-with v0.3's fields beside them (D3).
+The card is built once, in v1.0's type. Clients download one of two documents: the card of v1.0, or the same card with the
+additional fields of v0.3.
 """
 
 import json
@@ -27,15 +27,15 @@ from aion_core.protocol.types import (
 )
 
 BINDINGS = ("JSONRPC", "HTTP+JSON")
-"""How the protocol is spoken, what clients should prefer first (spec 8.3.1)."""
+"""Protocol bindings, the preferred one first (A2A 8.3.1)."""
 VERSIONS = ("1.0", "0.3")
-"""The protocol versions that are served on one URL (D1)."""
+"""Protocol versions on one URL."""
 
 KEYS_PATH = "/.well-known/jwks.json"
-"""Where a server shows the key whose signatures its cards bear."""
+"""Path of the public keys for the cards' signatures."""
 
 _V03 = "0.3.0"
-"""What a v0.3 card calls its version: three numbers, where v1.0's interfaces have two."""
+"""Protocol version in a v0.3 card: three numbers; v1.0's interfaces have two."""
 
 
 def build_card(
@@ -57,10 +57,10 @@ def build_card(
     security_schemes: Mapping[str, SecurityScheme] | None = None,
     security_requirements: Sequence[SecurityRequirement] = (),
 ) -> AgentCard:
-    """Return the card of an agent that answers at `url`, in both versions and both bindings of the protocol.
+    """Return the card of an agent at `url`, with both versions and both bindings of the protocol.
 
-    Aion's extensions are declared for every agent, before `extensions`. An agent without declared skills gets one that
-    says what the agent is, and a skill without tags its id for one: a card that lacks either is invalid.
+    The card of every agent declares Aion's extensions, before its own. A card needs a skill, and a skill needs a tag: the
+    default skill has the agent's name and description, and the default tag is the skill's id.
     """
     described = description or f"{name}, an agent."
     return AgentCard(
@@ -68,12 +68,12 @@ def build_card(
         description=described,
         version=version,
         supported_interfaces=[
-            AgentInterface(url=_url(url, binding), protocol_binding=binding, protocol_version=spoken)
-            for spoken in VERSIONS
+            AgentInterface(url=_url(url, binding), protocol_binding=binding, protocol_version=protocol_version)
+            for protocol_version in VERSIONS
             for binding in BINDINGS
         ],
         provider=provider,
-        # Presence is what a signature covers: a url that is not there must not be there as an empty one.
+        # A signature covers the presence of a field: a missing URL must not become an empty one.
         documentation_url=documentation_url or None,
         icon_url=icon_url or None,
         capabilities=AgentCapabilities(
@@ -93,7 +93,7 @@ def build_card(
 def extend_card(
     card: AgentCard, *, name: str = "", description: str = "", version: str = "", skills: Sequence[AgentSkill] = ()
 ) -> AgentCard:
-    """Return the extended card: what it says replaces the public card's, its skills come after those (R7)."""
+    """Return the extended card: the given values replace the public card's, the given skills follow its skills."""
     extended = AgentCard()
     extended.CopyFrom(card)
     extended.name = name or card.name
@@ -103,44 +103,44 @@ def extend_card(
     return extended
 
 
-def moved(card: AgentCard, base_url: str, to: str) -> AgentCard:
-    """Return the card of the same agent where its server is reached at `to`, which was made for `base_url`."""
-    elsewhere = AgentCard()
-    elsewhere.CopyFrom(card)
-    for interface in elsewhere.supported_interfaces:
+def with_base_url(card: AgentCard, base_url: str, to: str) -> AgentCard:
+    """Return the card with `to` in place of `base_url` in the URLs of its interfaces."""
+    copy = AgentCard()
+    copy.CopyFrom(card)
+    for interface in copy.supported_interfaces:
         interface.url = f"{to}{interface.url.removeprefix(base_url)}"
-    return elsewhere
+    return copy
 
 
 def document_v1(card: AgentCard) -> dict[str, Any]:
-    """Return the card's JSON as v1.0 has it: fields that are required or set, and no others (spec 5.7)."""
+    """Return the card's JSON for v1.0: only required and set fields (A2A 5.7)."""
     return _settled(MessageToDict(card))
 
 
 def document(card: AgentCard) -> dict[str, Any]:
-    """Return the card's JSON as clients of both versions read it: v0.3's fields beside those of v1.0 (D3).
+    """Return the card's JSON for clients of both versions: the fields of v1.0 and of v0.3.
 
-    Where both versions have a field of one name, as a skill or a security scheme, it holds what either knows of it. A
-    card that declares no v0.3 interface stays as v1.0 has it.
+    A field in both versions, such as a skill or a security scheme, has the content of both. A card without a v0.3 interface
+    has the fields of v1.0 only.
     """
     if not any(is_legacy_version(interface.protocol_version) for interface in card.supported_interfaces):
         return document_v1(card)
-    return _settled(_beside(MessageToDict(card), _compat(card).model_dump(mode="json", exclude_none=True)))
+    return _settled(_merged(MessageToDict(card), _compat(card).model_dump(mode="json", exclude_none=True)))
 
 
 def card_v03(card: AgentCard) -> v03.AgentCard:
-    """Return the card in v0.3's type, exactly as a v0.3 client reads `document`."""
+    """Return the card in v0.3's type: the same as a v0.3 client reads from `document`."""
     return v03.AgentCard.model_validate(document(card))
 
 
-def written(document: Any) -> bytes:
-    """Return the document's bytes: the same from every process, so that caches know them again (RFC 8785)."""
+def canonical_json(document: Any) -> bytes:
+    """Return the document's canonical JSON (RFC 8785): the same bytes from every process, for caches and signatures."""
     return canonicalize(document).encode()
 
 
 def _settled(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the document as it is read from its bytes: protobuf's Struct makes 1.0 of an extension's 1."""
-    settled: dict[str, Any] = json.loads(written(document))
+    """Return the document after a round trip through its bytes: protobuf's Struct changes 1 to 1.0."""
+    settled: dict[str, Any] = json.loads(canonical_json(document))
     return settled
 
 
@@ -148,23 +148,23 @@ def _compat(card: AgentCard) -> v03.AgentCard:
     compat = conversions.to_compat_agent_card(card)
     main = v03.AgentInterface(transport=compat.preferred_transport or BINDINGS[0], url=compat.url)
     compat.protocol_version = _V03
-    # The SDK leaves the main one out; v0.3 wants it among them (v0.3 spec, 5.5: "SHOULD include an entry matching").
+    # The SDK omits the main interface; A2A v0.3 5.5: "SHOULD include an entry matching".
     compat.additional_interfaces = [main, *(compat.additional_interfaces or [])]
-    # What is off goes without saying.
+    # Omit the default.
     compat.supports_authenticated_extended_card = compat.supports_authenticated_extended_card or None
     return compat
 
 
-def _beside(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
-    """Return both, where our value wins; lists are of the same things in the same order, and joined by their place."""
+def _merged(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
+    """Return the merged objects; our values win. Lists have corresponding items in the same order."""
     joined = dict(ours)
     for name, value in theirs.items():
         own = joined.get(name)
         if isinstance(own, dict) and isinstance(value, dict):
-            joined[name] = _beside(own, value)
+            joined[name] = _merged(own, value)
         elif isinstance(own, list) and isinstance(value, list):
             joined[name] = [
-                _beside(mine, its) if isinstance(mine, dict) and isinstance(its, dict) else mine
+                _merged(mine, its) if isinstance(mine, dict) and isinstance(its, dict) else mine
                 for mine, its in zip(own, value, strict=True)
             ]
         else:
@@ -173,12 +173,12 @@ def _beside(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _url(url: str, binding: str) -> str:
-    """Return where the binding is spoken: REST appends its paths, and a client may do so to a trailing slash too."""
+    """Return the binding's URL; HTTP+JSON clients append paths, so that its URL has no trailing slash."""
     return url.rstrip("/") if binding == "HTTP+JSON" else url
 
 
 def _with_aions(own: Sequence[AgentExtension]) -> list[AgentExtension]:
-    """Return what the agent declares, and before it Aion's extensions, which every agent takes; its own word wins."""
+    """Return Aion's extensions and the agent's own; an own declaration of the same URI wins."""
     declared = {extension.uri for extension in own}
     return [*(extension for extension in AION_EXTENSIONS if extension.uri not in declared), *own]
 

@@ -1,4 +1,4 @@
-"""How the wire puts each error: one table from what happened to the protocol's own errors (spec 5.4, R98, R99)."""
+"""Mapping of Aion's errors to the protocol's errors (A2A 5.4)."""
 
 from typing import Any, NamedTuple
 
@@ -26,23 +26,23 @@ from aion_core.errors import (
 
 
 class ServiceUnavailableError(a2a.InternalError):
-    """The server cannot do it now; the same request may succeed in a moment. The SDK has no name for it."""
+    """Temporary failure of the server; the same request may succeed later. The SDK has no such error."""
 
 
 class TooManyRequestsError(a2a.InternalError):
-    """The caller has asked for too much; the same request may be answered later. The SDK has no name for it."""
+    """Rate limit of the caller; the same request may succeed later. The SDK has no such error."""
 
 
 class MethodNotAllowedError(a2a.MethodNotFoundError):
-    """There is something at the path, and nothing for this HTTP method."""
+    """Path without this HTTP method."""
 
 
-WIRE: dict[type[ClientError], type[a2a.A2AError]] = {
+SDK_ERRORS: dict[type[ClientError], type[a2a.A2AError]] = {
     InvalidMessage: a2a.InvalidParamsError,
     TaskNotFound: a2a.TaskNotFoundError,
-    # The protocol has no word for it; what is not there is a task of that context.
+    # The protocol has no error for a missing context.
     ContextNotFound: a2a.TaskNotFoundError,
-    # The specification names this error for it.
+    # A2A 3.1.8.
     PushConfigNotFound: a2a.TaskNotFoundError,
     TaskFinished: a2a.UnsupportedOperationError,
     TaskNotCancelable: a2a.TaskNotCancelableError,
@@ -55,47 +55,47 @@ WIRE: dict[type[ClientError], type[a2a.A2AError]] = {
     TooManyPushConfigs: a2a.InvalidParamsError,
     TooManyRequests: TooManyRequestsError,
 }
-"""What happened → what the wire calls it."""
+"""Protocol error of each client error."""
 
 
-class OnTheWire(NamedTuple):
-    """What each binding says of one kind of error."""
+class WireError(NamedTuple):
+    """Codes of an error in both bindings."""
 
     code: int
-    """JSON-RPC's `error.code`."""
+    """`error.code` in JSON-RPC."""
     http: int
-    """The HTTP status of the REST binding."""
+    """HTTP status in HTTP+JSON."""
     status: str
-    """REST's `error.status`: the name of a google.rpc.Code."""
+    """`error.status` in HTTP+JSON: name of a google.rpc.Code."""
     reason: str
-    """google.rpc.ErrorInfo's reason."""
+    """Reason in google.rpc.ErrorInfo."""
 
 
-TABLE: dict[type[Exception], OnTheWire] = {
+WIRE_ERRORS: dict[type[Exception], WireError] = {
     **{
-        kind: OnTheWire(a2a.JSON_RPC_ERROR_CODE_MAP[kind], mapped.http_code, mapped.grpc_status, mapped.reason)
+        kind: WireError(a2a.JSON_RPC_ERROR_CODE_MAP[kind], mapped.http_code, mapped.grpc_status, mapped.reason)
         for kind, mapped in a2a.A2A_ERROR_MAPPING.items()
     },
     # Missing from the SDK's table.
-    a2a.JSONParseError: OnTheWire(-32700, 400, "INVALID_ARGUMENT", "PARSE_ERROR"),
-    MethodNotAllowedError: OnTheWire(-32601, 405, "UNIMPLEMENTED", "METHOD_NOT_FOUND"),
-    TooManyRequestsError: OnTheWire(-32603, 429, "RESOURCE_EXHAUSTED", "TOO_MANY_REQUESTS"),
-    ServiceUnavailableError: OnTheWire(-32603, 503, "UNAVAILABLE", "SERVICE_UNAVAILABLE"),
+    a2a.JSONParseError: WireError(-32700, 400, "INVALID_ARGUMENT", "PARSE_ERROR"),
+    MethodNotAllowedError: WireError(-32601, 405, "UNIMPLEMENTED", "METHOD_NOT_FOUND"),
+    TooManyRequestsError: WireError(-32603, 429, "RESOURCE_EXHAUSTED", "TOO_MANY_REQUESTS"),
+    ServiceUnavailableError: WireError(-32603, 503, "UNAVAILABLE", "SERVICE_UNAVAILABLE"),
 }
-"""The protocol's errors in both bindings (spec 5.4)."""
+"""Codes of the protocol's errors in both bindings (A2A 5.4)."""
 
 INTERNAL = "Something went wrong on the server. The operator finds it in the log; trying again later may help."
-"""All that a client learns of what nobody expected."""
+"""Message of an unexpected error: its cause may be confidential."""
 
 RETRY_AFTER = "retryAfterSeconds"
-"""What an error's data, and the metadata of its ErrorInfo, call the time after which to try again."""
+"""Key in an error's data and in the metadata of its ErrorInfo: delay before the next attempt."""
 
 DOMAIN = "a2a-protocol.org"
 _RPC = "type.googleapis.com/google.rpc."
 
 
 def to_wire(error: AionError) -> a2a.A2AError:
-    """Return the protocol's error, caused by this one; only the sentence of a ClientError is passed on."""
+    """Return the protocol's error with this one as its cause; only a ClientError's message is public."""
     refusal = _refusal(error)
     refusal.__cause__ = error
     return refusal
@@ -107,33 +107,31 @@ def _refusal(error: AionError) -> a2a.A2AError:
     if isinstance(error, TooManyRequests):
         return TooManyRequestsError(str(error), data={RETRY_AFTER: str(error.seconds)})
     if isinstance(error, ClientError):
-        return WIRE[type(error)](str(error))
+        return SDK_ERRORS[type(error)](str(error))
     if isinstance(error, StoreUnavailable):
         return ServiceUnavailableError(
-            "The server's store is busy. Try again in a moment; a message with the same messageId is taken once."
+            "The server's store is busy. Try again in a moment; a message with the same messageId is accepted once."
         )
     return a2a.InternalError(INTERNAL)
 
 
-def invalid_params(sentence: str, *fields: str) -> a2a.InvalidParamsError:
-    """Return the refusal of a request whose fields, by their paths in the wire's own names, cannot be used."""
-    # `errors` is where the SDK keeps what becomes google.rpc.BadRequest (spec 9.5).
-    return a2a.InvalidParamsError(
-        sentence, data={"errors": [{"field": field, "message": sentence} for field in fields]}
-    )
+def invalid_params(message: str, *fields: str) -> a2a.InvalidParamsError:
+    """Return the refusal of invalid fields; `fields` are their paths in JSON."""
+    # The SDK makes google.rpc.BadRequest of `errors` (A2A 9.5).
+    return a2a.InvalidParamsError(message, data={"errors": [{"field": field, "message": message} for field in fields]})
 
 
-def wire_form(error: Exception) -> tuple[OnTheWire, str, list[dict[str, Any]]]:
-    """Return what each binding says of the error, the sentence, and the google.rpc details.
+def wire_form(error: Exception) -> tuple[WireError, str, list[dict[str, Any]]]:
+    """Return the error's codes, its public message and its google.rpc details.
 
-    What nobody expected says nothing but that it happened.
+    An unexpected error has a fixed message.
     """
-    form = TABLE.get(type(error))
+    form = WIRE_ERRORS.get(type(error))
     if form is None or not isinstance(error, a2a.A2AError):
-        form, sentence, data = TABLE[a2a.InternalError], INTERNAL, {}
+        form, message, data = WIRE_ERRORS[a2a.InternalError], INTERNAL, {}
     else:
-        sentence, data = str(error), error.data or {}
-    # An ErrorInfo's metadata are texts; the fields have a detail of their own.
+        message, data = str(error), error.data or {}
+    # The metadata of an ErrorInfo are texts; invalid fields are in a BadRequest.
     metadata = {key: value for key, value in data.items() if isinstance(value, str)}
     details: list[dict[str, Any]] = [
         {"@type": f"{_RPC}ErrorInfo", "reason": form.reason, "domain": DOMAIN, "metadata": metadata}
@@ -147,4 +145,4 @@ def wire_form(error: Exception) -> tuple[OnTheWire, str, list[dict[str, Any]]]:
                 ],
             }
         )
-    return form, sentence, details
+    return form, message, details

@@ -1,4 +1,4 @@
-"""The keys that sign cards: read from PEM or JWK text, made, named, and shown to those who verify (RFC 7517, 7638)."""
+"""Keys for the signatures of cards: PEM and JWK input, generation, ids and public key sets (RFC 7517, RFC 7638)."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ from jwt.utils import base64url_encode
 from aion_core.errors import ConfigurationError
 
 ALGORITHMS = ("ES256", "RS256", "EdDSA")
-"""What signs a card, the usual one first."""
+"""Signature algorithms, the default first."""
 MIN_RSA_BITS = 2048
 
 PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey
@@ -34,20 +34,20 @@ _NAMED_BY = {"EC": ("crv", "kty", "x", "y"), "RSA": ("e", "kty", "n"), "OKP": ("
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
-    """A key of one of the ALGORITHMS, private or public; it never shows what is private of it."""
+class CardKey:
+    """Private or public key of one of the ALGORITHMS; its text forms contain the public part only."""
 
     public: PublicKey
     algorithm: str
     id: str
-    """What a signature names it by: its RFC 7638 thumbprint where nobody has named it."""
+    """Id of the key in signatures, by default its RFC 7638 thumbprint."""
     private: PrivateKey | None = None
     url: str = ""
-    """Where its public part can be read, for a signature's `jku`."""
+    """URL of the public part, for the `jku` of a signature."""
 
     @classmethod
     def read(cls, text: str, *, key_id: str = "", url: str = "") -> Self:
-        """Return the key in a PEM or JWK text; raises ValueError with what is wrong, and nothing of the text."""
+        """Return the key in a PEM or JWK text; raises ValueError, without the text."""
         named, found = _read_jwk(text) if text.lstrip().startswith("{") else ({}, _read_pem(text))
         if not isinstance(found, PrivateKey | PublicKey):
             raise ValueError(f"it has to be {_KINDS}")
@@ -55,12 +55,12 @@ class Key:
         public = found.public_key() if isinstance(found, PrivateKey) else found
         algorithm = _algorithm(public)
         if named.get("alg", algorithm) != algorithm:
-            raise ValueError(f"its alg is not {algorithm}, by which a key of its kind signs")
+            raise ValueError(f"its alg is not {algorithm}, the algorithm of its key type")
         return cls(public, algorithm, key_id or str(named.get("kid") or _thumbprint(public)), private, url)
 
     @classmethod
     def generate(cls, algorithm: str = ALGORITHMS[0], *, key_id: str = "") -> tuple[Self, str]:
-        """Return a new private key, and its PEM text."""
+        """Return a new private key and its PEM text."""
         made: PrivateKey
         match algorithm:
             case "RS256":
@@ -72,41 +72,41 @@ class Key:
         pem = made.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
         return cls.read(pem, key_id=key_id), pem
 
-    def shown(self) -> dict[str, str]:
-        """Return its public part as a JWK, for a key set."""
+    def public_jwk(self) -> dict[str, str]:
+        """Return the public part as a JWK, for a key set."""
         return {**_members(self.public), "alg": self.algorithm, "kid": self.id, "use": "sig"}
 
 
-def signing_key(text: str, source: str, *, key_id: str = "", url: str = "") -> Key:
-    """Return the private key to sign with; raises ConfigurationError that names where it was to come from."""
+def signing_key(text: str, source: str, *, key_id: str = "", url: str = "") -> CardKey:
+    """Return the private key in the text; raises ConfigurationError with the source of the text."""
     try:
-        key = Key.read(text, key_id=key_id, url=url)
+        key = CardKey.read(text, key_id=key_id, url=url)
     except ValueError as error:
         raise ConfigurationError(f"The key of {source} cannot be used: {error}.") from error
     if key.private is None:
-        raise ConfigurationError(f"The key of {source} cannot be used: it is a public one, which signs nothing.")
+        raise ConfigurationError(f"The key of {source} cannot be used: it is a public key and cannot sign.")
     return key
 
 
-def keys_in(text: str) -> list[Key]:
-    """Return the keys of a JWK set, or the one of a PEM or JWK text; raises ValueError where none can be used.
+def keys_in(text: str) -> list[CardKey]:
+    """Return the keys of a JWK set, or the key of a PEM or JWK text; raises ValueError without a usable key.
 
-    A set's keys of other kinds are passed over: it may serve other purposes too.
+    Keys of other types in a set are ignored: the set may have other purposes too.
     """
     try:
         listed = json.loads(text).get("keys") if text.lstrip().startswith("{") else None
     except ValueError as error:
-        raise ValueError("it is no JSON") from error
+        raise ValueError("it is not JSON") from error
     if listed is None:
-        return [Key.read(text)]
+        return [CardKey.read(text)]
     keys = []
     for members in listed if isinstance(listed, list) else ():
         try:
-            keys.append(Key.read(json.dumps(members)))
+            keys.append(CardKey.read(json.dumps(members)))
         except ValueError:
             continue
     if not keys:
-        raise ValueError(f"it holds no key that signs cards: {_KINDS}")
+        raise ValueError(f"it has no key for the signatures of cards: {_KINDS}")
     return keys
 
 
@@ -114,11 +114,11 @@ def _read_jwk(text: str) -> tuple[dict[str, Any], Any]:
     try:
         members = json.loads(text)
     except ValueError as error:
-        raise ValueError("it begins as a JWK, and is no JSON") from error
+        raise ValueError("it begins like a JWK, but it is not JSON") from error
     try:
         return members, PyJWK({name: value for name, value in members.items() if name != "alg"}).key
     except (PyJWTError, ValueError, TypeError, AttributeError, KeyError) as error:
-        raise ValueError(f"it is no JWK of {_KINDS}") from error
+        raise ValueError(f"it is not a JWK of {_KINDS}") from error
 
 
 def _read_pem(text: str) -> Any:
@@ -126,9 +126,9 @@ def _read_pem(text: str) -> Any:
     try:
         return load_pem_private_key(pem, None) if b"PRIVATE KEY" in pem else load_pem_public_key(pem)
     except TypeError as error:
-        raise ValueError("it is encrypted; give it without a passphrase, and guard where it lies") from error
+        raise ValueError("it is encrypted: store it without a passphrase, in a protected place") from error
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise ValueError("it is no key in PEM or JWK form") from error
+        raise ValueError("it is not a key in PEM or JWK form") from error
 
 
 def _algorithm(public: PublicKey) -> str:

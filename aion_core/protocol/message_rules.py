@@ -1,6 +1,6 @@
-"""Rules for a message: its size and ids, its media types (spec 5.5.3, 8), and the names that are the server's. Pure.
+"""Rules for a message: limits, ids, media types (A2A 5.5.3, 8) and reserved names. Pure.
 
-The numbers bound what one request may cost before an agent has seen it.
+The limits bound the cost of a request before it reaches an agent.
 """
 
 import mimetypes
@@ -22,31 +22,31 @@ from aion_core.protocol.types import AgentCard, Message, Part, Role, SendMessage
 RESERVED = "aion:"
 
 REQUESTED_EXTENSIONS = "aion:requestedExtensions"
-"""Where a request's metadata holds the extensions that its `A2A-Extensions` header names, for the turn to know them."""
+"""Key in a request's metadata: extensions in the `A2A-Extensions` header, for the turn."""
 
 ALLOWED_SKILLS = "aion:allowedSkills"
-"""Where a request's metadata holds the ids of those skills that require more than the agent does, and that its caller may
-use: a message does not say which skill it asks for, so the agent has to know."""
+"""Key in a request's metadata: ids of the restricted skills that the caller may use. A message names no skill, so the agent
+has to check."""
 
-_UNSEEN = frozenset({"Cc", "Cf", "Cn", "Mn", "Me", "Zs", "Zl", "Zp"})
-"""Categories of characters that show nothing of their own: of a name with them a reader sees the name without them."""
+_INVISIBLE = frozenset({"Cc", "Cf", "Cn", "Mn", "Me", "Zs", "Zl", "Zp"})
+"""Unicode categories of invisible characters: a reader cannot see them in a name."""
 _BLANK = "\N{HANGUL CHOSEONG FILLER}\N{HANGUL JUNGSEONG FILLER}\N{BRAILLE PATTERN BLANK}"
-"""Letters and signs that show nothing either."""
+"""Invisible characters in other categories."""
 
 M = TypeVar("M", bound=AnyMessage)
 
 
 def is_reserved(name: object) -> bool:
-    """Return whether the name is the server's: it begins with `aion:`, or with what reads like it."""
+    """Tell whether the name is reserved: it begins with `aion:` or with a look-alike of it."""
     if not isinstance(name, str):
         return False
     left = RESERVED
     for char in name:
-        # NFKD makes one of what Unicode writes in several ways, such as a fullwidth colon, and parts a letter's marks.
-        for shown in unicodedata.normalize("NFKD", char).casefold():
-            if shown in _BLANK or unicodedata.category(shown) in _UNSEEN:
+        # NFKD normalizes variants, such as a fullwidth colon, and separates the marks of a letter.
+        for visible in unicodedata.normalize("NFKD", char).casefold():
+            if visible in _BLANK or unicodedata.category(visible) in _INVISIBLE:
                 continue
-            if not left.startswith(shown):
+            if not left.startswith(visible):
                 return False
             left = left[1:]
             if not left:
@@ -63,18 +63,18 @@ def without_reserved_keys(value: Any) -> Any: ...
 
 
 def without_reserved_keys(value: Any) -> Any:
-    """Return the JSON value without the server's keys, at every depth; what came in stays as it was (R71, R76)."""
+    """Return the JSON value without reserved keys at any depth; the argument is not changed."""
     if isinstance(value, Mapping):
-        return {key: without_reserved_keys(held) for key, held in value.items() if not is_reserved(key)}
+        return {key: without_reserved_keys(item) for key, item in value.items() if not is_reserved(key)}
     if isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray):
-        return [without_reserved_keys(held) for held in value]
+        return [without_reserved_keys(item) for item in value]
     return value
 
 
 def without_reserved_metadata(message: M) -> M:
-    """Return a copy without the server's keys in its metadata, and in that of all it holds.
+    """Return a copy without reserved keys in its metadata and in the metadata of its fields.
 
-    What a data part carries is content, and stays whole.
+    The content of a data part is not changed.
     """
     copy = type(message)()
     copy.CopyFrom(message)
@@ -83,15 +83,15 @@ def without_reserved_metadata(message: M) -> M:
 
 
 def _clean(message: AnyMessage) -> None:
-    for field, held in message.ListFields():
+    for field, value in message.ListFields():
         if field.message_type is None or field.message_type.full_name == Value.DESCRIPTOR.full_name:
             continue
-        if isinstance(held, Struct):
-            _clean_struct(held)
-        elif isinstance(held, AnyMessage):
-            _clean(held)
+        if isinstance(value, Struct):
+            _clean_struct(value)
+        elif isinstance(value, AnyMessage):
+            _clean(value)
         else:
-            for item in held:
+            for item in value:
                 _clean(item)
 
 
@@ -122,15 +122,15 @@ MAX_METADATA_BYTES = 64 * 1024
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@/+=~-]{0,127}")
 ID_RULE = "1 to 128 letters, digits or any of _ . : @ / + = ~ - , and begin with a letter or a digit"
-"""What `is_id` says yes to."""
+"""Text form of the rule of `is_id`."""
 
 _CONTENTS = "one of text, raw, url or data"
 
 
 def check_request(request: SendMessageRequest, idempotency_key: str = "") -> None:
-    """Raise InvalidMessage for the first thing that makes the message unusable, and say how to mend it."""
+    """Raise InvalidMessage for the first invalid field, with a remedy."""
     if idempotency_key and not is_id(idempotency_key):
-        # One that was cut, or made to fit, would make two requests one.
+        # A truncated or changed key could equal that of another request.
         raise InvalidMessage(f"The header Idempotency-Key has to be {ID_RULE}.", field="Idempotency-Key")
     if not request.HasField("message"):
         raise InvalidMessage(
@@ -143,7 +143,7 @@ def check_request(request: SendMessageRequest, idempotency_key: str = "") -> Non
 
 
 def check_history_length(length: int, field: str) -> None:
-    """Raise InvalidMessage for a length that is none, or that no wire can carry (spec 3.2.4)."""
+    """Raise InvalidMessage for a length outside of 0 to 2^31 - 1 (A2A 3.2.4)."""
     if not 0 <= length < 2**31:
         raise InvalidMessage(
             f"{field} is {length}: leave it out for the whole history, or give 0 or more, below 2^31.", field=field
@@ -151,7 +151,7 @@ def check_history_length(length: int, field: str) -> None:
 
 
 def is_id(value: str) -> bool:
-    """Tell whether the text may be an id: 1 to 128 characters of a fixed alphabet."""
+    """Tell whether the text is a valid id: 1 to 128 characters of a fixed alphabet."""
     return _ID.fullmatch(value) is not None
 
 
@@ -205,13 +205,13 @@ def _check_metadata(metadata: Struct, field: str) -> None:
 # ── Media types ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 ACCEPTED_OUTPUT_MODES = "aion:acceptedOutputModes"
-"""Where a request's metadata holds the `acceptedOutputModes` of its configuration, for the turn to know them."""
+"""Key in a request's metadata: `acceptedOutputModes` of its configuration, for the turn."""
 
 ANY_FILE = "application/octet-stream"
-"""Declared as an input mode it takes files of every type: bytes are bytes."""
+"""As an input mode it accepts files of every type."""
 
-MAX_KEPT = 32
-"""How many modes or extensions are kept with a message."""
+MAX_STORED = 32
+"""Maximum number of output modes, and of extensions, in the metadata of a message."""
 
 _WORDS = {
     "text": "text/plain",
@@ -221,17 +221,17 @@ _WORDS = {
     "audio": "audio/*",
     "video": "video/*",
 }
-"""What cards and clients of the protocol's first versions write, and samples still do."""
+"""Media types of the short names in cards and clients of the first protocol versions, and in samples."""
 
 _TYPE = re.compile(r"[a-z0-9!#$&^_.+*-]{1,127}/[a-z0-9!#$&^_.+*-]{1,127}")
-"""RFC 6838 4.2, and a wildcard."""
+"""Media type or wildcard (RFC 6838 4.2)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Modes:
-    """The media types that an agent takes and gives; an agent without a declaration takes, or gives, all.
+    """Media types of an agent's input and output; an empty declaration means all types.
 
-    Parameters (`; charset=…`) and case make no difference; `*/*` and `text/*` stand for what they stand for in HTTP.
+    Parameters (`; charset=…`) and case are ignored; `*/*` and `text/*` have the meaning of HTTP.
     """
 
     takes: tuple[str, ...] = ()
@@ -239,7 +239,7 @@ class Modes:
 
 
 def modes_of(card: AgentCard) -> Modes:
-    """Return what the card declares: its defaults, and what its skills add to them, for a message names no skill."""
+    """Return the card's default modes and the modes of all its skills: a message names no skill."""
     return Modes(
         tuple(_each_once([*card.default_input_modes, *(mode for skill in card.skills for mode in skill.input_modes)])),
         tuple(
@@ -249,24 +249,24 @@ def modes_of(card: AgentCard) -> Modes:
 
 
 def negotiate(request: SendMessageRequest, modes: Modes, extensions: Collection[str] = ()) -> None:
-    """Refuse a message that the agent does not take, or whose answer it cannot give; keep with it what was asked for.
+    """Check the message against the agent's modes; store the accepted modes and the extensions in its metadata.
 
-    The turn may run in another process: what the client accepts, and the extensions that it asks for, go with the
-    message's metadata, under keys of the server's. Raises InvalidMessage or ContentTypeNotSupported.
+    The turn may run in another process and reads them under reserved keys. Raises InvalidMessage or
+    ContentTypeNotSupported.
     """
     check_parts(request.message.parts, modes.takes)
     accepted = list(request.configuration.accepted_output_modes)
     check_accepted(accepted, modes.gives)
-    for key, asked_for in ((ACCEPTED_OUTPUT_MODES, accepted), (REQUESTED_EXTENSIONS, sorted(extensions))):
-        if asked_for:
-            request.metadata.update({key: asked_for[:MAX_KEPT]})
+    for key, values in ((ACCEPTED_OUTPUT_MODES, accepted), (REQUESTED_EXTENSIONS, sorted(extensions))):
+        if values:
+            request.metadata.update({key: values[:MAX_STORED]})
         elif key in request.metadata.fields:
             del request.metadata.fields[key]
 
 
 def check_parts(parts: Iterable[Part], takes: Collection[str]) -> None:
-    """Raise ContentTypeNotSupported for the first part of a type that is not taken, InvalidMessage for what is none."""
-    # Here: PushFunction checks ids by this file, and loads no pydantic.
+    """Raise ContentTypeNotSupported for the first unsupported part, InvalidMessage for an invalid media type."""
+    # A local import: PushFunction uses this file for ids and does not load pydantic.
     from aion_core.protocol.aion.extensions import is_payload
 
     for index, part in enumerate(parts):
@@ -274,32 +274,31 @@ def check_parts(parts: Iterable[Part], takes: Collection[str]) -> None:
         given = type_of(part)
         if given is None:
             raise InvalidMessage(
-                f'{field}.mediaType is no media type: write it as in "text/plain" or "image/png".',
+                f'{field}.mediaType is not a media type: write it like "text/plain" or "image/png".',
                 field=f"{field}.mediaType",
             )
-        # An event of the Aion extensions is no content: an agent of text takes a command too.
+        # An event of the Aion extensions is not content: an agent for text also accepts a command.
         if takes and not is_payload(part) and not _is_taken(part, given, takes):
-            raise ContentTypeNotSupported(f"{field} is {given}; this agent takes {', '.join(takes)}.")
+            raise ContentTypeNotSupported(f"{field} is {given}; this agent accepts {', '.join(takes)}.")
 
 
 def check_accepted(accepted: Collection[str], gives: Collection[str]) -> None:
-    """Raise ContentTypeNotSupported where the agent gives nothing that is accepted; where nothing is said, all is."""
+    """Raise ContentTypeNotSupported if no output mode is accepted; an empty list accepts all."""
     if (
         accepted
         and gives
         and not any(_matches(_essence(wanted), _essence(given)) for wanted in accepted for given in gives)
     ):
         raise ContentTypeNotSupported(
-            f"configuration.acceptedOutputModes holds nothing that this agent gives, which is {', '.join(gives)}. "
-            "Add one of these, or leave it out."
+            f"configuration.acceptedOutputModes has no output mode of this agent: {', '.join(gives)}. "
+            "Add one of them, or omit the field."
         )
 
 
 def type_of(part: Part) -> str | None:
-    """Return the part's media type without parameters, in small letters; None where it states one that is none.
+    """Return the part's media type in lower case, without parameters, or `None` for an invalid one.
 
-    A part is of one type: a wildcard is none. Where it states none, it follows from the content: of a file, from its
-    name (R84).
+    A wildcard is invalid. Without a stated type, the type follows from the content; the type of a file from its name.
     """
     if part.media_type:
         stated = _essence(part.media_type)
@@ -310,15 +309,15 @@ def type_of(part: Part) -> str | None:
         case "data":
             return "application/json"
     guessed, encoding = guessed_type(part.filename)
-    # `report.csv.gz` is no CSV.
+    # `report.csv.gz` is not a CSV file.
     return guessed if guessed and not encoding else ANY_FILE
 
 
 def guessed_type(name: str) -> tuple[str | None, str | None]:
-    """Return the media type that a file's name tells, and its encoding, such as gzip; None for what it does not tell."""
+    """Return the media type and the encoding, such as gzip, of a file name; `None` for an unknown one."""
     if sys.version_info >= (3, 13):
-        # What takes URLs too has them parsed from here on, and urllib remembers what it has parsed: the next caller's
-        # process would hold the names of this one's files.
+        # From this version `guess_type` parses URLs, and urllib caches them: file names would stay in memory for the
+        # requests of other callers.
         return mimetypes.guess_file_type(name)
     return mimetypes.guess_type(name)
 

@@ -1,8 +1,8 @@
-"""Signed cards: a JSON Web Signature over what a client reads, made and checked (spec 8.4, RFC 7515, RFC 8785).
+"""Signatures of cards: JSON Web Signatures (A2A 8.4, RFC 7515, RFC 8785).
 
-A signature covers a card as its reader has it, and the readers differ: a v1.0 client keeps v1.0's fields, a v0.3 client
-those of v0.3, a tool may take the JSON as it came. So a card bears a signature for each reading, made with one key; a
-reader is content with the one that fits (spec 8.4.3). None covers less than its reader sees.
+A signature covers the fields that a client has read. A v1.0 client has v1.0's fields, a v0.3 client has v0.3's, and a tool
+may have the whole JSON. So a card has one signature for each of these payloads, all with the same key; a client needs one
+valid signature (A2A 8.4.3). No signature covers less than its client reads.
 """
 
 import json
@@ -20,19 +20,19 @@ from jwt.algorithms import ECAlgorithm
 from jwt.exceptions import PyJWTError
 from jwt.utils import base64url_decode, base64url_encode, der_to_raw_signature
 
-from aion_core.protocol.card import document, document_v1, written
-from aion_core.protocol.keys import ALGORITHMS, Key
+from aion_core.protocol.card import canonical_json, document, document_v1
+from aion_core.protocol.keys import ALGORITHMS, CardKey
 from aion_core.protocol.types import AgentCard, AgentCardSignature
 
 V1, V03 = "v1.0", "v0.3"
 
 
 class NotVerified(Exception):
-    """The card's signatures do not hold; the text says why."""
+    """Card without a valid signature, with the reason."""
 
 
-class _SameEachTime(ECAlgorithm):
-    """ES256 with the nonce of RFC 6979: every process of a deployment writes the same signature, and so the same card."""
+class _DeterministicES256(ECAlgorithm):
+    """ES256 with the nonce of RFC 6979: every process of a deployment returns the same signature and card."""
 
     def sign(self, msg: bytes, key: ec.EllipticCurvePrivateKey) -> bytes:
         return der_to_raw_signature(key.sign(msg, ec.ECDSA(SHA256(), deterministic_signing=True)), key.curve)
@@ -40,68 +40,72 @@ class _SameEachTime(ECAlgorithm):
 
 _jws = PyJWS(algorithms=list(ALGORITHMS))
 _jws.unregister_algorithm("ES256")
-_jws.register_algorithm("ES256", _SameEachTime(SHA256, ec.SECP256R1))
+_jws.register_algorithm("ES256", _DeterministicES256(SHA256, ec.SECP256R1))
 
 
-def sign_card(card: AgentCard, key: Key) -> AgentCard:
-    """Return the card with a signature for each way it is read, after those it has."""
+def sign_card(card: AgentCard, key: CardKey) -> AgentCard:
+    """Return the card with additional signatures: one for each payload of its readers."""
     signed = AgentCard()
     signed.CopyFrom(card)
     if key.private is None:
-        raise ValueError("a public key signs nothing")
+        raise ValueError("a public key cannot sign")
     header = {"kid": key.id, "typ": "JOSE", **({"jku": key.url} if key.url else {})}
     downloaded = document(card)
-    for payload in dict.fromkeys(payload for way in _ways(downloaded) for payload in _payloads(downloaded, way)):
+    payloads = [payload for version in _versions(downloaded) for payload in _payloads(downloaded, version)]
+    for payload in dict.fromkeys(payloads):
         protected, _, signature = _jws.encode(payload, key.private, key.algorithm, header).split(".")
         signed.signatures.append(AgentCardSignature(protected=protected, signature=signature))
     return signed
 
 
-def verify_card(read: Mapping[str, Any], key_for: Callable[[str], Iterable[Key]]) -> dict[str, str]:
-    """Return the id of the key that signed each way of reading the card, which is given as it was read.
+def verify_card(card: Mapping[str, Any], key_for: Callable[[str], Iterable[CardKey]]) -> dict[str, str]:
+    """Return the id of the signing key for each protocol version in the card's JSON.
 
-    `key_for` says which keys are trusted under an id. A card of both versions is read in two ways; a way without a good
-    signature has the id "". Raises NotVerified where the first way has none: v1.0's, or v0.3's of a card without it.
+    `key_for` returns the trusted keys with an id. A version without a valid signature has the id "". Raises NotVerified if
+    the first version has no valid signature: v1.0, or v0.3 for a card without v1.0.
     """
-    ways = _ways(read)
-    if not ways:
-        raise NotVerified("It is no agent card: it names neither supportedInterfaces nor a url.")
-    signatures = read.get("signatures")
+    versions = _versions(card)
+    if not versions:
+        raise NotVerified("This is not an agent card: it has neither supportedInterfaces nor a url.")
+    signatures = card.get("signatures")
     if not isinstance(signatures, list) or not signatures:
         raise NotVerified("The card is not signed.")
-    verified = {way: _signer(signatures, _payloads(read, way), key_for) for way in ways}
-    if not verified[ways[0]]:
+    verified = {version: _signer(signatures, _payloads(card, version), key_for) for version in versions}
+    if not verified[versions[0]]:
         named = sorted({str(kid) for signature in signatures if (kid := _header(signature).get("kid"))})
         raise NotVerified(
-            "No signature of the card holds: it was changed after it was signed, or signed by a key that is not among "
+            "The card has no valid signature: it was changed after it was signed, or its signing key is not among "
             f"those given. Its signatures name {', '.join(map(repr, named)) or 'no key'}."
         )
     return verified
 
 
-def _ways(read: Mapping[str, Any]) -> list[str]:
-    """Return the versions whose clients can read the card, by the field that tells them where to call."""
-    return [way for way, field in ((V1, "supportedInterfaces"), (V03, "url")) if read.get(field)]
+def _versions(card: Mapping[str, Any]) -> list[str]:
+    """Return the protocol versions of the card: each has a field with the agent's URL."""
+    return [version for version, field in ((V1, "supportedInterfaces"), (V03, "url")) if card.get(field)]
 
 
-def _payloads(read: Mapping[str, Any], way: str) -> list[bytes]:
-    """Return what a signature may cover for who reads the document in this way."""
-    whole = {name: value for name, value in read.items() if name != "signatures"}
+def _payloads(card: Mapping[str, Any], version: str) -> list[bytes]:
+    """Return the possible payloads of a signature for clients of this version."""
+    whole = {name: value for name, value in card.items() if name != "signatures"}
     try:
-        if way == V03:
+        if version == V03:
             theirs = v03.AgentCard.model_validate(whole)
-            # As the SDK of v0.3 has it: what is a default is left out, and JSON escapes what is not ASCII.
-            said = theirs.model_dump(mode="json", exclude_defaults=True, exclude_none=True, by_alias=True)
-            return [json.dumps(_clean_empty(said), separators=(",", ":"), sort_keys=True).encode(), written(whole)]
-        card = ParseDict(whole, AgentCard(), ignore_unknown_fields=True)
-        # As the specification has it, and as the SDK does, which also leaves out what is empty; then the JSON itself.
-        return [written(document_v1(card)), written(_clean_empty(document_v1(card))), written(whole)]
+            # Like the SDK of v0.3: without defaults, and in ASCII.
+            fields = theirs.model_dump(mode="json", exclude_defaults=True, exclude_none=True, by_alias=True)
+            return [
+                json.dumps(_clean_empty(fields), separators=(",", ":"), sort_keys=True).encode(),
+                canonical_json(whole),
+            ]
+        parsed = document_v1(ParseDict(whole, AgentCard(), ignore_unknown_fields=True))
+        # By the specification; by the SDK, without empty fields; the whole JSON.
+        return [canonical_json(parsed), canonical_json(_clean_empty(parsed)), canonical_json(whole)]
     except (ParseError, CanonicalizationError, ValueError) as error:
-        raise NotVerified(f"It is no agent card: {str(error)[:300]}") from error
+        raise NotVerified(f"This is not an agent card: {str(error)[:300]}") from error
 
 
-def _signer(signatures: list[Any], payloads: list[bytes], key_for: Callable[[str], Iterable[Key]]) -> str:
-    """Return the id of the first trusted key with a good signature over one of the payloads; "" where none has."""
+def _signer(signatures: list[Any], payloads: list[bytes], key_for: Callable[[str], Iterable[CardKey]]) -> str:
+    """Return the id of the first trusted key with a valid signature of a payload, or ""."""
     for signature in signatures:
         header = _header(signature)
         for key in key_for(str(header.get("kid", ""))) if header else ():
@@ -110,7 +114,7 @@ def _signer(signatures: list[Any], payloads: list[bytes], key_for: Callable[[str
                     (str(signature["protected"]), base64url_encode(payload).decode(), str(signature.get("signature")))
                 )
                 try:
-                    # The key says how it signs, never the header that comes with the signature.
+                    # The algorithm is that of the key; the header of a signature is not trusted.
                     _jws.decode(token, key.public, algorithms=[key.algorithm])
                 except PyJWTError:
                     continue

@@ -1,6 +1,6 @@
-"""The domain's types: those of the official SDK (A2A v1.0 protobuf), under one name each.
+"""Domain types: the protobuf types of the official SDK (A2A v1.0).
 
-Everything else in aion imports them from here, so that a change of the SDK is met in one place.
+All of aion imports them from here, so that a change in the SDK has one place.
 """
 
 from a2a.types.a2a_pb2 import (
@@ -31,16 +31,16 @@ from a2a.types.a2a_pb2 import (
 )
 
 Event = Task | Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
-"""What a stream may hold, and so what the log holds (R27)."""
+"""Event of a stream (A2A 3.2.3), and of a task's log."""
 
 STREAM_DELTA_ID = "aion:stream-delta"
-"""Id of the transitory artifact that carries text as the model speaks it (R61, D8)."""
+"""Id of the transient artifact with text chunks of the model."""
 
 STREAM_DELTA_IDS = (STREAM_DELTA_ID, "aion:streamDelta")
-"""Under which ids it may come in: the second is an older one of it, which is only read (D8)."""
+"""Ids of the same artifact in requests; the second is an older id."""
 
 STREAM_DELTA_NAME = "Stream Delta"
-"""Its name (R61)."""
+"""Name of the artifact."""
 
 __all__ = [
     "STREAM_DELTA_ID",
@@ -77,7 +77,7 @@ __all__ = [
 
 
 def stream_response(event: Event) -> StreamResponse:
-    """Return the event in the wrapper that has exactly one of its members set (R28)."""
+    """Return the event in a StreamResponse."""
     match event:
         case Task():
             return StreamResponse(task=event)
@@ -90,10 +90,7 @@ def stream_response(event: Event) -> StreamResponse:
 
 
 def unwrap(response: StreamResponse) -> Event:
-    """Return the one event that the wrapper holds.
-
-    Raises ValueError where it holds none.
-    """
+    """Return the event in the StreamResponse; raises ValueError for an empty one."""
     match response.WhichOneof("payload"):
         case "task":
             return response.task
@@ -107,16 +104,15 @@ def unwrap(response: StreamResponse) -> Event:
             raise ValueError("the stream response is empty")
 
 
-# ── Events that are streamed and never stored: chunks of text (R61, D8-D10), and the typing indicator ─────────────────
+# ── Streamed events outside of the log: text chunks and the typing indicator ──────────────────────────────────────────
 
 
 def delta_event(
     *, task_id: str, context_id: str, text: str, append: bool, last: bool, reason: str
 ) -> TaskArtifactUpdateEvent:
-    """Return the artifact update that carries the chunk; the artifact is never part of the task (R62).
+    """Return the artifact update with the chunk. The artifact is never part of the task.
 
-    The first and the closing chunk say in the artifact's metadata where the stream delta stands, in the words of
-    Aion's clients; those between say nothing.
+    The artifact's metadata of the first and the last chunk have the state of the stream delta, for Aion's clients.
     """
     event = TaskArtifactUpdateEvent(
         task_id=task_id,
@@ -133,7 +129,7 @@ def delta_event(
 
 
 def typing_event(*, task_id: str, context_id: str) -> TaskArtifactUpdateEvent:
-    """Return the artifact update that says that an answer is being written; it carries no text."""
+    """Return the artifact update of the typing indicator, without text."""
     return TaskArtifactUpdateEvent(
         task_id=task_id,
         context_id=context_id,
@@ -143,4 +139,4 @@ def typing_event(*, task_id: str, context_id: str) -> TaskArtifactUpdateEvent:
 
 
 EPHEMERAL_ID, EPHEMERAL_NAME = "aion:ephemeral-message", "Ephemeral Message"
-"""The artifact that Aion's clients show for a moment, and never keep."""
+"""Artifact that Aion's clients display briefly and do not store."""

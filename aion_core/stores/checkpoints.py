@@ -32,7 +32,7 @@ from langgraph.checkpoint.base import (
     writes_sort_key,
 )
 
-from aion_core.checkpointing.persistence import BeforePut, LogFirst, StoredType, running_loop, serializer
+from aion_core.checkpointing.persistence import BeforePut, BeforeWrite, StoredType, running_loop, serializer
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import Blobs, Clock
 from aion_core.ports.schema import THREADS
@@ -88,7 +88,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         """
         super().__init__(serde=serializer(types))
         self._reads, self._ttl = Reads(table, clock), Ttl(clock, retention)
-        self._payloads, self._log_first = Payloads(blobs), LogFirst(before_put)
+        self._payloads, self._log_first = Payloads(blobs), BeforeWrite(before_put)
         self._commit = FencedWrites(table, fence).commit
         # Parallel branches end together, and two transactions on one CONTEXT conflict in DynamoDB. The lock is fair: a
         # subgraph's interrupt is stored before the interrupt of its parent node.

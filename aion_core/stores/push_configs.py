@@ -235,9 +235,7 @@ class TablePushConfigs:
     async def clear_subscribers(self, head: Head) -> None:
         """See `ports.PushConfigs.clear_subscribers`."""
         # Refused if there is a new config, or the task has expired.
-        await self._write(
-            Update(keys.head_key(head.key), heads.without_subscribers(head, heads.head_without_subscribers(head)))
-        )
+        await self._write(Update(keys.head_key(head.key), heads.without_subscribers(head)))
 
     async def redrive(self, task: TaskKey, config_id: str) -> Delivery | None:
         """See `ports.PushConfigs.redrive`."""

@@ -16,6 +16,9 @@ from aion_core.stores import keys
 MAX_ATTEMPTS = 8
 """Attempts in all, against other writers of the same items."""
 
+FIRST_WAIT_SECONDS = 0.02
+"""Longest wait before the second attempt; it doubles with each further one."""
+
 MAX_LOST_ANSWERS = 3
 """Attempts without an answer; boto3 sends each one twice."""
 
@@ -34,7 +37,7 @@ class TransactionPlan(Generic[T]):
 
 async def jitter(attempt: int) -> None:
     """Wait before the next attempt, with exponential backoff and full jitter."""
-    await asyncio.sleep(random.uniform(0, 0.02 * 2**attempt))  # noqa: S311  # no secret
+    await asyncio.sleep(random.uniform(0, FIRST_WAIT_SECONDS * 2**attempt))  # noqa: S311  # no secret
 
 
 async def commit(table: Table, plan: Callable[[int], Awaitable[TransactionPlan[T]]], *, busy: str) -> T:

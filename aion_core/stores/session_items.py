@@ -15,9 +15,8 @@ from aion_core.errors import StoreCorrupt, StoreError
 from aion_core.ports import Blobs, Cipher
 from aion_core.ports.schema import PERMANENT_FOLDER
 from aion_core.ports.table import LAST, Item, Key, Put
-from aion_core.sessions.service import SessionKey
-from aion_core.sessions.state import Scoped
-from aion_core.sessions.stored import value_bytes, value_of
+from aion_core.sessions.serialization import value_bytes, value_of
+from aion_core.sessions.service import ScopedState, SessionKey
 from aion_core.stores import keys
 from aion_core.stores.items import Payloads, Reads, StoredPayload, compress
 from aion_core.tasks.contexts import VERSION
@@ -86,14 +85,14 @@ class SharedState:
         self._known: dict[Key, str] = {}
         """Blobs of the values read or written by this turn."""
 
-    async def of(self, app_name: str, user_id: str) -> Scoped:
+    async def of(self, app_name: str, user_id: str) -> ScopedState:
         """Return the shared state of the user's sessions with the app."""
         app, user = await asyncio.gather(
             self._values(keys.app_state_partition(app_name)), self._values(keys.user_state_partition(user_id, app_name))
         )
-        return Scoped(app=app, user=user)
+        return ScopedState(app=app, user=user)
 
-    async def change(self, session: SessionKey, state: Scoped) -> SharedChange:
+    async def change(self, session: SessionKey, state: ScopedState) -> SharedChange:
         """Return the writes of the state's values."""
         change = SharedChange()
         partitions = [

@@ -44,9 +44,16 @@ from aion_core.ports.table import (
     Write,
     WriteRefused,
 )
-from aion_core.sessions.service import Revision, SessionKey, SessionRecord, StoredSessions, not_found, stale
-from aion_core.sessions.state import Scoped
-from aion_core.sessions.stored import event_bytes, event_of, mapping_of, value_bytes
+from aion_core.sessions.serialization import event_bytes, event_of, mapping_of, value_bytes
+from aion_core.sessions.service import (
+    Revision,
+    ScopedState,
+    SessionKey,
+    SessionRecord,
+    StoredSessions,
+    not_found,
+    stale,
+)
 from aion_core.stores import keys
 from aion_core.stores.items import Reads, Ttl
 from aion_core.stores.retries import Fence, FencedWrites, jitter
@@ -111,7 +118,7 @@ class TableSessions(StoredSessions):
 
     # ── Writes ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _make(self, record: SessionRecord, state: Scoped) -> None:
+    async def _make(self, record: SessionRecord, state: ScopedState) -> None:
         thread = _thread(record.key)
         changes: list[Write] = [self._new_head(record, thread)]
         if record.state:
@@ -125,7 +132,7 @@ class TableSessions(StoredSessions):
                 raise AlreadyExistsError(f"The session {record.key.session_id!r} exists already.") from None
         self._states[thread] = record.revision, dict(record.state)
 
-    async def _append(self, key: SessionKey, known: Revision, event: Event, delta: Scoped) -> Revision:
+    async def _append(self, key: SessionKey, known: Revision, event: Event, delta: ScopedState) -> Revision:
         thread, revision = _thread(key), Revision(known.number + 1, known.made)
         state = await self._state(thread, known)
         if state is None:
@@ -166,7 +173,7 @@ class TableSessions(StoredSessions):
             await self._writes.commit(*found[start : start + ROWS_AT_ONCE])
         self._states.pop(thread, None)
 
-    async def _commit(self, key: SessionKey, shared: Scoped, *changes: Write) -> None:
+    async def _commit(self, key: SessionKey, shared: ScopedState, *changes: Write) -> None:
         """Make the changes with those of the shared state; too many for one transaction are made before."""
         change = await self._shared_state.change(key, shared)
         values = change.writes
@@ -299,7 +306,7 @@ class TableSessions(StoredSessions):
                 return None
         return self._states[thread][1]
 
-    async def _shared(self, app_name: str, user_id: str) -> Scoped:
+    async def _shared(self, app_name: str, user_id: str) -> ScopedState:
         return await self._shared_state.of(app_name, user_id)
 
     async def _all(self, app_name: str, user_id: str) -> Sequence[SessionRecord]:

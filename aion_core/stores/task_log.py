@@ -227,7 +227,7 @@ def head_item(head: Head) -> Item:
         BY_AGENT.partition: keys.listing_agent(head.context.owner, head.context.agent),
         BY_CONTEXT.partition: keys.listing_context(head.context),
         BY_AGENT.sort: listing_at(head),
-        **heads.subscribers(head),
+        **heads.subscriber_attributes(head),
     }
 
 

@@ -60,7 +60,7 @@ def moved(head: Head, after: Head, *, expires: int | None = None, fence: bool = 
         "fence": after.fence,
     }
     if after.push_epoch != head.push_epoch:
-        values |= subscribers(after)
+        values |= subscriber_attributes(after)
     if expires is not None:
         values["expires"] = expires
     return Change(values, only_if=as_read(head, fence=fence))
@@ -71,7 +71,7 @@ def fenced(fence: int) -> Change:
     return Change({"fence": fence}, only_if=HAS_NOT_ENDED)
 
 
-def subscribers(head: Head) -> dict[str, str | int]:
+def subscriber_attributes(head: Head) -> dict[str, str | int]:
     """Return the subscriber attributes of the head; empty without subscribers."""
     if head.push_events is None:
         return {}
@@ -81,13 +81,15 @@ def subscribers(head: Head) -> dict[str, str | int]:
 def subscribed(head: Head, after: Head, *, while_running: bool = False) -> Change:
     """Add a subscriber to an existing task; with `while_running` only to a running one."""
     exists = IS_RUNNING if while_running else Exists()
-    return Change(subscribers(after), only_if=Both((exists, subscribers_as_read(head))))
+    return Change(subscriber_attributes(after), only_if=Both((exists, subscribers_as_read(head))))
 
 
-def without_subscribers(head: Head, after: Head) -> Change:
+def without_subscribers(head: Head) -> Change:
     """Remove the subscribers, unless there is a new one since `head` was read."""
     return Change(
-        {"push_epoch": after.push_epoch}, remove=("push_events",), only_if=Equals("push_epoch", head.push_epoch)
+        {"push_epoch": head.push_epoch + 1},
+        remove=("push_events",),
+        only_if=Equals("push_epoch", head.push_epoch),
     )
 
 
@@ -161,11 +163,6 @@ def head_with_subscriber(head: Head, config: PushConfig) -> Head:
     before = [head.push_events] if head.push_events is not None else []
     widest = max([config.events, *before], key=order.index)
     return replace(head, push_epoch=head.push_epoch + 1, push_events=widest)
-
-
-def head_without_subscribers(head: Head) -> Head:
-    """Return the head without subscribers."""
-    return replace(head, push_epoch=head.push_epoch + 1, push_events=None)
 
 
 def check_room(config_ids: Collection[str], config: PushConfig) -> None:

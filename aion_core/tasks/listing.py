@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_PAGE_SIZE = 50
 MAX_PAGE_SIZE = 100
-"""Both by A2A 3.1.4."""
+"""Default and limit of pageSize (A2A 3.1.4)."""
 
 MAX_PAGE_BYTES = 4 * 1024 * 1024
 """Limit of a page: a buffered Lambda response has at most 6 MB, and JSON is larger than protobuf."""

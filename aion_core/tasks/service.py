@@ -162,13 +162,7 @@ class MessageAdmission:
         raise ContextBusy("The task changes too fast to add a message to it. Send it again in a moment.")
 
     async def _follow_up(
-        self,
-        call: CallContext,
-        request: SendMessageRequest,
-        log: Log,
-        start: StreamStart,
-        *,
-        at_once: bool,
+        self, call: CallContext, request: SendMessageRequest, log: Log, start: StreamStart, *, at_once: bool
     ) -> Admission:
         message, context = request.message, log.head.context
         if message.context_id and message.context_id != context.context_id:
@@ -303,17 +297,13 @@ class TaskService:
         setting and the end of the turn, return the answer as a Message instead; `reply: message` always waits for it. A
         repeated message returns the first response again. Raises ClientError.
         """
-        reply = self._reply(call)
+        reply = self._replies.get(call.agent, ReplyAs.TASK)
         at_once = not request.configuration.return_immediately or reply is ReplyAs.MESSAGE
         admitted = await self._admission.accept(call, request, StreamStart.NO_STREAM, at_once=at_once)
         if request.configuration.return_immediately and (reply is not ReplyAs.MESSAGE or admitted.continues):
-            return await self._current_task(call, admitted)
-        await self._wait(call, self._wait_until_stopped(admitted), self._longest_wait(call))
-        if admitted.broadcast is not None and admitted.broadcast.knows_state():
-            task = admitted.broadcast.task()
-        else:
-            # Another process has ended the turn.
-            task = _task(await log_of(self._store, admitted.key.task_id, call))
+            return admitted.task or await self._task(call, admitted)
+        await self._wait(call, self._wait_until_stopped(admitted), self._blocking_wait)
+        task = await self._task(call, admitted)
         return task if reply is ReplyAs.TASK else replies.message_of(task) or task
 
     async def stream(self, call: CallContext, request: SendMessageRequest) -> AsyncGenerator[list[StreamItem], None]:
@@ -324,7 +314,7 @@ class TaskService:
         early before the end of this process. Raises ClientError before the first batch.
         """
         admitted = await self._admission.accept(call, request, StreamStart.FIRST_EVENT, at_once=True)
-        reply = self._reply(call)
+        reply = self._replies.get(call.agent, ReplyAs.TASK)
         if reply is not ReplyAs.TASK and not admitted.continues:
             yield []
             if (message := await self._message(call, admitted, reply)) is not None:
@@ -358,7 +348,7 @@ class TaskService:
             raise TaskFinished("The task has ended; there is nothing to subscribe to. GetTask returns it.")
         if after is None:
             after = Cursor(log.head.generation)
-            yield [StreamItem(str(after.generation), _task(log))]
+            yield [StreamItem(str(after.generation), projection.fold(log.events))]
         else:
             yield [StreamItem("", Resumed(log.head.key.task_id, log.head.context.context_id))]
         async for batch in self._tail(call, log.head.key, after):
@@ -366,7 +356,7 @@ class TaskService:
 
     async def get(self, call: CallContext, task_id: str) -> Task:
         """Return the task; raises TaskNotFound."""
-        return _task(await log_of(self._store, task_id, call))
+        return projection.fold((await log_of(self._store, task_id, call)).events)
 
     async def cancel(self, call: CallContext, task_id: str) -> Task:
         """Cancel the task and return it (A2A 3.1.5).
@@ -375,42 +365,34 @@ class TaskService:
         TaskNotCancelable after its end.
         """
         await self._admission.cancel(call, task_id, "Canceled.")
-        return _task(await log_of(self._store, task_id, call))
+        return await self.get(call, task_id)
 
-    def _reply(self, call: CallContext) -> ReplyAs:
-        return self._replies.get(call.agent, ReplyAs.TASK)
-
-    async def _current_task(self, call: CallContext, admitted: Admission) -> Task:
-        if admitted.task is not None:
-            return admitted.task
-        return (
-            admitted.broadcast.task()
-            if admitted.broadcast is not None
-            else _task(await log_of(self._store, admitted.key.task_id, call))
-        )
+    async def _task(self, call: CallContext, admitted: Admission) -> Task:
+        """Return the task from the broadcast; from the log if another process runs or has ended the turn."""
+        if admitted.broadcast is not None and admitted.broadcast.knows_state():
+            return admitted.broadcast.task()
+        return await self.get(call, admitted.key.task_id)
 
     async def _message(self, call: CallContext, admitted: Admission, reply: ReplyAs) -> Message | None:
         """Wait for the decision between Message and task; return the Message, None for the task."""
-        broadcast, left = admitted.broadcast, self._seconds_left(call)
+        broadcast = admitted.broadcast
         if reply is ReplyAs.MESSAGE:
             if broadcast is not None:
                 broadcast.stop_streaming()
-            await self._wait(call, self._wait_until_stopped(admitted), left)
+            await self._wait(call, self._wait_until_stopped(admitted), None)
         elif broadcast is not None:
             seconds = replies.seconds_left(broadcast.log, self._clock.now())
-            await self._wait(call, broadcast.wait_for_decision(), seconds if left is None else min(seconds, left))
+            await self._wait(call, broadcast.wait_for_decision(), seconds)
             if broadcast.replies_with_message:
                 # The turn is recording its end: repeated requests get the Message too.
-                await self._wait(call, broadcast.wait_for_end(), left)
+                await self._wait(call, broadcast.wait_for_end(), None)
             else:
                 broadcast.reply_with_task()
         else:
             log = await log_of(self._store, admitted.key.task_id, call)
             seconds = replies.seconds_left(log.events, self._clock.now()) + READ_SECONDS
-            await self._wait(call, self._wait_until_stopped(admitted), seconds if left is None else min(seconds, left))
-        if broadcast is not None and broadcast.knows_state():
-            return replies.message_of(broadcast.task())
-        return replies.message_of(_task(await log_of(self._store, admitted.key.task_id, call)))
+            await self._wait(call, self._wait_until_stopped(admitted), seconds)
+        return replies.message_of(await self._task(call, admitted))
 
     async def _wait_until_stopped(self, admitted: Admission) -> None:
         after = admitted.after
@@ -427,20 +409,15 @@ class TaskService:
             self._reads, key, self._clock, after=after, until=call.deadline.until, leave=call.deadline.leave
         )
 
-    def _longest_wait(self, call: CallContext) -> float:
-        """Return the longest wait of a blocking send: its response must leave before the end of this process."""
-        left = self._seconds_left(call)
-        return self._blocking_wait if left is None else min(self._blocking_wait, left)
-
-    def _seconds_left(self, call: CallContext) -> float | None:
-        """Return the seconds of this process for the call, None without a deadline."""
-        if call.deadline.until is None:
-            return None
-        left = (call.deadline.until - self._clock.now()).total_seconds() - subscription.LEAVE_SECONDS
-        return max(0.0, left)
-
     async def _wait(self, call: CallContext, coroutine: Coroutine[Any, Any, None], seconds: float | None) -> None:
-        """Await the coroutine, at most for these seconds and until the process stops; raise its error."""
+        """Await the coroutine for at most these seconds; raise its error.
+
+        The response must leave before the end of this process: the wait ends before the deadline, or when the process
+        stops.
+        """
+        if call.deadline.until is not None:
+            left = (call.deadline.until - self._clock.now()).total_seconds() - subscription.LEAVE_SECONDS
+            seconds = max(0.0, left if seconds is None else min(seconds, left))
         waiting = asyncio.ensure_future(coroutine)
         ends: list[asyncio.Future[Any]] = [asyncio.ensure_future(call.deadline.leave.wait())]
         if seconds is not None:
@@ -452,7 +429,3 @@ class TaskService:
         finally:
             for each in (*ends, waiting):
                 each.cancel()
-
-
-def _task(log: Log) -> Task:
-    return projection.fold(log.events)

@@ -111,7 +111,7 @@ class TurnExecution:
             "aion.agent": context.agent,
             "aion.turn_id": turn.id,
             "aion.tries": turn.tries,
-            "aion.hops": turn.handoffs,
+            "aion.handoffs": turn.handoffs,
         }
 
     def request(self) -> TurnRequest:

@@ -1,4 +1,4 @@
-"""Loads a CloudFormation template's file: YAML with the short tags, each turned into the function it stands for."""
+"""CloudFormation template files: YAML with short tags such as `!Ref`, expanded to functions."""
 
 from functools import lru_cache
 from pathlib import Path
@@ -12,16 +12,20 @@ try:
 except ImportError:
     from yaml import SafeLoader as _SafeLoader  # type: ignore[assignment]
 
-# What CloudFormation's short tags stand for, where it is not the tag's name behind "Fn::".
+# Short tags without the prefix "Fn::" in their long form.
 _BARE_TAGS = {"Ref", "Condition"}
 
 
 class TemplateError(Exception):
-    """The template asks for something that cannot be worked out from it."""
+    """A template that cannot be read or resolved."""
+
+
+class UnresolvableError(TemplateError):
+    """A correct reference to a resource without a known name or attribute."""
 
 
 class _Loader(_SafeLoader):
-    """YAML with CloudFormation's short tags."""
+    """Safe loader with CloudFormation's short tags."""
 
 
 def _tagged(loader: _Loader, suffix: str, node: yaml.Node) -> dict[str, Any]:
@@ -42,7 +46,7 @@ _Loader.add_multi_constructor("!", _tagged)
 
 
 def load(path: Path) -> dict[str, Any]:
-    """Return the template as plain dicts and lists, which are not to be changed; raises TemplateError for what is none."""
+    """Return the template, read-only, as dicts and lists; raises TemplateError for any other file."""
     try:
         document = parsed(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -58,8 +62,8 @@ def load(path: Path) -> dict[str, Any]:
     return dict(document)
 
 
-# A gate reads the same files again and again, with other parameters.
+# Policy checks read the same files with different parameters.
 @lru_cache(maxsize=64)
 def parsed(text: str) -> Any:
-    """Return what the YAML says, with CloudFormation's short tags, not to be changed; raises what YAML's reader does."""
+    """Return the parsed YAML, read-only, with short tags expanded; raises yaml.YAMLError."""
     return yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader with more tags

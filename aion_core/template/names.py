@@ -1,4 +1,4 @@
-"""What resources are called at a place: what Ref and GetAtt give for them."""
+"""Names and ARNs of resources: the values of Ref and GetAtt."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ ALARM = "AWS::CloudWatch::Alarm"
 
 @dataclass(frozen=True)
 class Place:
-    """Where the template's resources are made; their names follow from it."""
+    """Account, region, endpoint and stack of the resources; their names follow from it."""
 
     account: str
     region: str
@@ -34,7 +34,7 @@ NAME_PROPERTY = {
     LOG_GROUP: "LogGroupName",
     ALARM: "AlarmName",
 }
-"""Which property names a resource; without it CloudFormation makes a name of the stack's and the logical id."""
+"""Property with the resource's name, by type; by default the name consists of stack name and logical id."""
 
 ATTRIBUTES: dict[str, dict[str | None, Callable[[Place, str], str]]] = {
     FUNCTION: {
@@ -55,7 +55,7 @@ ATTRIBUTES: dict[str, dict[str | None, Callable[[Place, str], str]]] = {
         None: lambda place, name: name,
         "Arn": lambda place, name: f"arn:aws:s3:::{name}",
     },
-    # A key's own id is given when it is made: here it is known by an alias, as which KMS takes it too.
+    # KMS generates the id of a key; it also accepts this alias.
     KEY: {
         None: lambda place, name: f"alias/{name}",
         "Arn": lambda place, name: f"arn:aws:kms:{place.region}:{place.account}:alias/{name}",
@@ -75,4 +75,4 @@ ATTRIBUTES: dict[str, dict[str | None, Callable[[Place, str], str]]] = {
         "Arn": lambda place, name: f"arn:aws:logs:{place.region}:{place.account}:log-group:{name}:*",
     },
 }
-"""What there is to ask of a resource: nothing stands for Ref."""
+"""Values of GetAtt by type and attribute; None is the value of Ref."""

@@ -1,4 +1,4 @@
-"""Reads a SAM template as CloudFormation would: its parameters, conditions, references and nested stacks."""
+"""SAM template reader: resolves parameters, conditions, references and nested stacks as CloudFormation does."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from aion_core.template.file import TemplateError, load
+from aion_core.template.file import TemplateError, UnresolvableError, load
 from aion_core.template.names import (
     ALARM,
     ATTRIBUTES,
@@ -37,6 +37,7 @@ __all__ = [
     "Place",
     "Template",
     "TemplateError",
+    "UnresolvableError",
 ]
 
 _REFERENCE = re.compile(r"\$\{([^}]*)\}")
@@ -44,8 +45,8 @@ _NOTHING = object()
 
 
 @dataclass(frozen=True)
-class _FromAbove:
-    """What a nested stack is given for a parameter; it is worked out only when somebody asks."""
+class _ParentValue:
+    """Parameter value of a nested stack, resolved on first use."""
 
     template: "Template"
     value: Any
@@ -53,41 +54,41 @@ class _FromAbove:
 
 
 class Template:
-    """One template, made at one place; `parameters` replace its defaults.
+    """Template with its nested stacks in one place; `parameters` replace the defaults.
 
-    What stands in a nested stack's own file is asked for here too, by its logical id: no two resources share one.
+    Logical ids are unique over all files: a resource of a nested stack is found by its own id.
     """
 
     def __init__(self, path: Path, place: Place, parameters: Mapping[str, Any] | None = None) -> None:
         self.path = path
         self.place = place
         self.document = load(path)
-        """The file, with its short tags as the functions they stand for; it is not to be changed."""
+        """The file, read-only, with short tags expanded."""
         self._parameters = self._parameter_values(parameters or {})
         self._nested = {name: self._read_nested(name) for name in self._nested_files()}
-        self._owners = self._where_resources_are()
+        self._owners = self._resource_owners()
 
-    # --- What there is ---
+    # --- Contents ---
 
     @property
     def all(self) -> list["Template"]:
-        """This template, and those of its nested stacks."""
+        """This template and those of its nested stacks."""
         return [self, *(each for nested in self._nested.values() for each in nested.all)]
 
     def resources(self, kind: str) -> list[str]:
-        """Return the logical ids of this kind of resource, without those whose condition does not hold."""
+        """Return the logical ids of the created resources of a type; a false condition excludes a resource."""
         own = [name for name, resource in self._resources.items() if resource["Type"] == kind and self._is_made(name)]
         nested = (nested.resources(kind) for name, nested in self._nested.items() if self._is_made(name))
         return own + [name for names in nested for name in names]
 
     def owner(self, logical_id: str) -> "Template":
-        """Return the template in whose own file the resource stands, this one or a nested stack's."""
+        """Return the template with the resource in its own file: this one or a nested stack's."""
         if logical_id not in self._owners:
             raise TemplateError(f"{self.path} has no resource {logical_id!r}")
         return self._owners[logical_id]
 
     def properties(self, logical_id: str) -> dict[str, Any]:
-        """Return a resource's properties as they are written, a function's with the globals beneath."""
+        """Return the unresolved properties of a resource; a function inherits from Globals."""
         owner = self.owner(logical_id)
         if owner is not self:
             return owner.properties(logical_id)
@@ -98,7 +99,7 @@ class Template:
         return properties
 
     def resolved(self, logical_id: str, *names: str) -> dict[str, Any]:
-        """Return a resource's properties with every reference replaced: these, or all where none is named."""
+        """Return the resolved properties of a resource: those with these names, or all without names."""
         owner = self.owner(logical_id)
         if owner is not self:
             return owner.resolved(logical_id, *names)
@@ -108,30 +109,30 @@ class Template:
         return resolved
 
     def environment(self, function: str) -> dict[str, str]:
-        """Return a function's environment variables as Lambda would set them."""
+        """Return a function's environment variables as Lambda sets them."""
         variables = self.resolved(function, "Environment").get("Environment", {}).get("Variables", {})
         return {name: _text(value) for name, value in variables.items()}
 
     def environment_values(self, variable: str) -> set[str]:
-        """Return what the functions that have this environment variable have it set to."""
+        """Return the values of an environment variable over all functions."""
         environments = [self.environment(name) for name in self.resources(FUNCTION)]
         return {environment[variable] for environment in environments if variable in environment}
 
     def events(self, function: str, *kinds: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
-        """Yield name, type and properties of the function's events of these types."""
+        """Yield name, type and resolved properties of the function's events of these types."""
         for name, event in (self.properties(function).get("Events") or {}).items():
             if event["Type"] in kinds:
                 yield name, event["Type"], self.resolve(event.get("Properties") or {}, f"{function}.Events.{name}")
 
     def written_events(self, function: str, *kinds: str) -> dict[str, dict[str, Any]]:
-        """Return the properties of the function's events of these types as they are written, by their names."""
+        """Return the unresolved properties of the function's events of these types, by event name."""
         events = self.properties(function).get("Events") or {}
         return {name: event.get("Properties") or {} for name, event in events.items() if event["Type"] in kinds}
 
     # --- References ---
 
     def resolve(self, value: Any, where: str) -> Any:
-        """Return the value with every intrinsic function in it replaced; `where` tells the reader of an error."""
+        """Return the value with all intrinsic functions resolved; error messages begin with `where`."""
         if isinstance(value, list):
             items = [self.resolve(item, f"{where}[{n}]") for n, item in enumerate(value)]
             return [item for item in items if item is not _NOTHING]
@@ -142,12 +143,12 @@ class Template:
             if name in _INTRINSICS:
                 return _INTRINSICS[name](self, argument, where)
             if name.startswith("Fn::"):
-                raise TemplateError(f"{where}: {name} cannot be worked out here")
+                raise TemplateError(f"{where}: {name} is not supported")
         members = {name: self.resolve(member, f"{where}.{name}") for name, member in value.items()}
         return {name: member for name, member in members.items() if member is not _NOTHING}
 
     def attribute(self, logical_id: str, name: str | None, where: str) -> str:
-        """Return what Ref (no name) or GetAtt gives for a resource, as it is named at this place."""
+        """Return the value of GetAtt for a resource, or of Ref without an attribute name."""
         owner = self.owner(logical_id)
         if owner is not self:
             return owner.attribute(logical_id, name, where)
@@ -155,22 +156,22 @@ class Template:
         attributes = ATTRIBUTES.get(kind, {})
         if name not in attributes:
             asked = f"!GetAtt {logical_id}.{name}" if name else f"!Ref {logical_id}"
-            raise TemplateError(f"{where}: {asked} cannot be worked out here ({kind})")
+            raise UnresolvableError(f"{where}: {asked} is not supported ({kind})")
         if not self._is_made(logical_id):
-            raise TemplateError(f"{where}: {logical_id} is not made, its condition does not hold")
+            raise TemplateError(f"{where}: {logical_id} does not exist: its condition is false")
         return attributes[name](self.place, self._physical_name(logical_id, kind))
 
     def output(self, name: str, where: str) -> Any:
-        """Return the value of one of the template's outputs."""
+        """Return the resolved value of an output."""
         outputs = self.document.get("Outputs") or {}
         if name not in outputs:
             raise TemplateError(f"{where}: {self.path} has no output {name}")
         return self.resolve(outputs[name]["Value"], f"{self.path.name}: Outputs.{name}")
 
-    # --- How ---
+    # --- Implementation ---
 
     def _nested_files(self) -> dict[str, Path]:
-        """Return the nested stacks whose templates lie beside this one, by their logical ids."""
+        """Return the local template files of the nested stacks, by logical id."""
         urls = {
             name: (resource.get("Properties") or {}).get("TemplateURL")
             for name, resource in self._resources.items()
@@ -180,16 +181,16 @@ class Template:
 
     def _read_nested(self, name: str) -> "Template":
         given = (self._resources[name].get("Properties") or {}).get("Parameters") or {}
-        parameters = {each: _FromAbove(self, value, f"{name}.Parameters.{each}") for each, value in given.items()}
-        # CloudFormation names it so too, with something random behind.
+        parameters = {each: _ParentValue(self, value, f"{name}.Parameters.{each}") for each, value in given.items()}
+        # CloudFormation adds a random suffix.
         place = replace(self.place, stack_name=f"{self.place.stack_name}-{name}")
         return Template(self._nested_files()[name], place, parameters)
 
-    def _where_resources_are(self) -> dict[str, "Template"]:
+    def _resource_owners(self) -> dict[str, "Template"]:
         owners: dict[str, Template] = dict.fromkeys(self._resources, self)
         for nested in self._nested.values():
             if doubled := sorted(owners.keys() & nested._owners.keys()):
-                raise TemplateError(f"{nested.path}: there is another resource {', '.join(doubled)}")
+                raise TemplateError(f"{nested.path}: another file has a resource {', '.join(doubled)}")
             owners |= nested._owners
         return owners
 
@@ -205,7 +206,7 @@ class Template:
     def _holds(self, condition: str, where: str) -> bool:
         conditions = self.document.get("Conditions") or {}
         if condition not in conditions:
-            raise TemplateError(f"{where}: no condition is named {condition!r}")
+            raise TemplateError(f"{where}: there is no condition {condition!r}")
         return bool(self.resolve(conditions[condition], f"Conditions.{condition}"))
 
     def _physical_name(self, logical_id: str, kind: str) -> str:
@@ -213,7 +214,7 @@ class Template:
         if given is not None:
             return str(self.resolve(given, f"{logical_id}.{NAME_PROPERTY[kind]}"))
         name = f"{self.place.stack_name}-{logical_id}"
-        # Bucket names are lower case and one namespace for all accounts.
+        # Bucket names are lower case and unique over all accounts.
         return f"{name}-{self.place.account}".lower() if kind == BUCKET else name
 
     def _parameter_values(self, overrides: Mapping[str, Any]) -> dict[str, Any]:
@@ -225,7 +226,7 @@ class Template:
 
     def _parameter(self, name: str) -> Any:
         value = self._parameters[name]
-        if isinstance(value, _FromAbove):
+        if isinstance(value, _ParentValue):
             value = value.template.resolve(value.value, value.where)
         is_list = self.document["Parameters"][name]["Type"] == "CommaDelimitedList"
         return _text(value).split(",") if is_list else value
@@ -243,19 +244,21 @@ class Template:
             return pseudo[name]
         if name in self._parameters:
             if self._parameters[name] is _NOTHING:
-                raise TemplateError(f"{where}: the parameter {name} has no default and was not given")
+                raise TemplateError(f"{where}: the parameter {name} has no default and no value")
             return self._parameter(name)
         if name in self._resources:
             return self.attribute(name, None, where)
-        raise TemplateError(f"{where}: !Ref {name} names neither a parameter nor a resource")
+        if str(name).partition(".")[0] in self._resources:
+            raise UnresolvableError(f"{where}: !Ref {name} is a resource that SAM generates")
+        raise TemplateError(f"{where}: !Ref {name} is neither a parameter nor a resource")
 
     def _get_att(self, argument: Any, where: str) -> str:
         logical_id, name = argument.split(".", 1) if isinstance(argument, str) else argument
         if logical_id not in self._resources:
-            raise TemplateError(f"{where}: !GetAtt {logical_id}.{name} names no resource")
+            raise TemplateError(f"{where}: !GetAtt {logical_id}.{name}: there is no such resource")
         if logical_id in self._nested and name.startswith("Outputs."):
             if not self._is_made(logical_id):
-                raise TemplateError(f"{where}: {logical_id} is not made, its condition does not hold")
+                raise TemplateError(f"{where}: {logical_id} does not exist: its condition is false")
             value: str = self._nested[logical_id].output(name.removeprefix("Outputs."), where)
             return value
         return self.attribute(logical_id, name, where)
@@ -283,7 +286,7 @@ class Template:
         table, *keys = self.resolve(argument, where)
         found = (self.document.get("Mappings") or {}).get(table, {})
         for key in map(_text, keys):
-            # A parameter may be a number; what a mapping maps from is text.
+            # A parameter may be a number; keys of a mapping are strings.
             found = {_text(name): value for name, value in found.items()}
             if key not in found:
                 raise TemplateError(f"{where}: the mapping {table} has no {'.'.join(map(_text, keys))}")
@@ -318,7 +321,7 @@ class Template:
     def _condition(self, argument: Any, where: str) -> Any:
         if isinstance(argument, str):
             return self._holds(argument, where)
-        # An ordinary key: an IAM statement has a Condition too.
+        # An ordinary key, as in an IAM statement.
         return {"Condition": self.resolve(argument, where)}
 
 
@@ -340,7 +343,7 @@ _INTRINSICS: dict[str, Callable[[Template, Any, str], Any]] = {
 
 
 def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """Lay a function's properties over the globals: maps merge, lists add up, anything else replaces."""
+    """Merge a function's properties into Globals: maps merge, lists concatenate, other values replace."""
     merged = {**below, **above}
     for name in below.keys() & above.keys():
         if isinstance(below[name], dict) and isinstance(above[name], dict):

@@ -1,1 +1,1 @@
-"""HTTP in and out: the ASGI app, JSON-RPC in both dialects, and the streams."""
+"""HTTP server of the agents: ASGI app, operations, JSON-RPC and HTTP+JSON bindings, streams."""

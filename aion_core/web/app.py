@@ -1,9 +1,9 @@
-"""The ASGI app: every agent at its own path, the first at the root too, each with its card."""
+"""ASGI app: each agent at its own path, the default agent also at the root, and their cards."""
 
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence, Set
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,28 +23,33 @@ from aion_core.push.configs import PushRegistry
 from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.service import TaskService
-from aion_core.web.cards import ExtendedCard, Showing, card_routes, server_routes
+from aion_core.web.cards import CardPublisher, ExtendedCardPublisher, card_routes, server_routes
 from aion_core.web.errors import rest_error, rpc_error, v03_rest_error
-from aion_core.web.limits import RateLimited, StreamLimits
-from aion_core.web.middleware import Authentication, AwaitBackgroundTurnsMiddleware, LoopbackOnly, Observed
+from aion_core.web.limits import RateLimitMiddleware, StreamLimits
+from aion_core.web.middleware import (
+    AuthenticationMiddleware,
+    AwaitBackgroundTurnsMiddleware,
+    LoopbackOnlyMiddleware,
+    ObservabilityMiddleware,
+)
+from aion_core.web.operations import OPERATIONS
+from aion_core.web.operations.operation import AgentServices, Operation
 from aion_core.web.request_context import CallContextBuilder
-from aion_core.web.request_handler import AionRequestHandler
-from aion_core.web.rest import RestV1, extended_card_route, refuse_path
-from aion_core.web.rpc import Dispatcher, context_methods
-from aion_core.web.v03 import RestV03
+from aion_core.web.rest import RestV03, RestV1, extended_card_route, refuse_path
+from aion_core.web.rpc import ROUTE_NAME, JsonRpcBinding
 
 logger = logging.getLogger(__name__)
 
-Beside = Callable[[], Coroutine[Any, Any, None]]
-"""What goes on for as long as the app is served, and is told to stop when it is not any more."""
+BackgroundTask = Callable[[], Coroutine[Any, Any, None]]
+"""Runs during the lifespan of the app, and is canceled at its end."""
 
-_V03 = re.compile(r"(/agents/[^/]+)?/v1/")
-"""Where v0.3's REST binding is."""
+_V03_PATH = re.compile(r"(/agents/[^/]+)?/v1/")
+"""Path of v0.3's HTTP+JSON binding."""
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
-    """An agent and how it is described."""
+class ServedAgent:
+    """Agent and its cards."""
 
     agent: Agent
     card: AgentCard
@@ -52,11 +57,11 @@ class Served:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
-    """What each caller may ask for, and what counts it."""
+class CallerLimits:
+    """Limits of each caller, and the counters behind them."""
 
     limits: Limits
-    counts: RateLimits
+    counters: RateLimits
     clock: Clock
 
 
@@ -64,84 +69,87 @@ def build_app(
     service: TaskService,
     lister: TaskLister,
     conversations: Conversations,
-    agents: Mapping[str, Served],
+    agents: Mapping[str, ServedAgent],
     *,
     default: str = "",
-    showing: Showing | None = None,
+    publisher: CardPublisher | None = None,
     keys: Sequence[Mapping[str, str]] = (),
     registry: PushRegistry | None = None,
     guards: Mapping[str, Guard] | None = None,
     loopback_only: bool = False,
-    counted: Counted | None = None,
-    beside: Beside | None = None,
+    limits: CallerLimits | None = None,
+    background_task: BackgroundTask | None = None,
     metrics: Metrics | None = None,
     traces: Traces | None = None,
+    operations: Sequence[Operation] = OPERATIONS,
 ) -> FastAPI:
-    """Return the app; the agent whose id is `default` also answers at the root, the first where none is named.
+    """Return the app; the `default` agent, or else the first one, also answers at the root.
 
-    `showing` shows the cards; without it they are shown as they are. `keys` are those that sign them. Without a `registry`
-    no agent sends push notifications, whatever its card says. `guards` admit callers to each of the agents: without them,
-    anybody calls, or, with `loopback_only`, whoever is on this machine. Without `counted`, each may ask for as much as they
-    like. `beside` runs for as long as the app is served. `metrics` and `traces` are let go of when a request's call returns.
+    `publisher` adapts the cards to the base URL of a request; `keys` is the JWK set of their signatures. Without a
+    `registry` no agent sends push notifications, whatever its card declares. `guards` authenticate the callers of each
+    agent: without them every caller is admitted, or with `loopback_only` the callers on this machine. `metrics` and
+    `traces` are flushed at the end of a request's app call.
     """
-    at_root, showing = default or next(iter(agents)), showing or Showing()
+    at_root, publisher = default or next(iter(agents)), publisher or CardPublisher()
     app = FastAPI(
         openapi_url=None,
-        lifespan=_lifespan(beside),
+        lifespan=_lifespan(background_task),
         redirect_slashes=False,
-        # Its spans hold the query as it was sent, its records an exception's own words (R97).
+        # FastAPI's spans contain the query, and its records the text of exceptions: both may be confidential.
         telemetry={"tracing": False, "logs": False},
     )
     app.state.agents = {agent_id: served.agent for agent_id, served in agents.items()}
     app.add_exception_handler(HTTPException, refuse_path)
-    # What a client reads before it can know how to say who it is (spec 8.2); all else asks.
-    readable = _readable(agents, at_root, showing, keys)
-    app.router.routes.extend(readable)
-    streams = (
-        StreamLimits(counted.counts, counted.limits, counted.clock) if counted and counted.limits.of_streams else None
-    )
-    own_methods, rpc_paths = context_methods(conversations), set[str]()
-    # The root last: a tenant's paths there fit whatever begins with one segment more.
+    # A2A 8.2: clients read these before they can authenticate. All other routes require credentials.
+    public_routes = _public_routes(agents, at_root, publisher, keys)
+    app.router.routes.extend(public_routes)
+    counted = limits and limits.limits.of_streams
+    streams = StreamLimits(limits.counters, limits.limits, limits.clock) if limits and counted else None
+    rpc_paths = set[str]()
+    # The root is last: a tenant's path at the root matches any path with one more segment.
     for agent_id, prefix in [*((agent_id, f"/agents/{agent_id}") for agent_id in agents), (at_root, "")]:
         served = agents[agent_id]
-        extended = ExtendedCard(served.extended_card, showing) if served.extended_card else None
-        handler = AionRequestHandler(
-            service, lister, served.card, extended_card=extended, registry=registry, streams=streams
-        )
-        rpc = Dispatcher(handler, agent_id, served.card, own_methods).routes(prefix)
-        rpc_paths |= {route.path for route in rpc}
-        app.router.routes.extend(
-            [
-                extended_card_route(prefix, handler, CallContextBuilder(agent_id, served.card).build),
-                *rpc,
-                # Before v1.0's, where `v1` would be a tenant.
-                *RestV03(handler, agent_id, served.card).routes(prefix),
-                *RestV1(handler, agent_id, served.card).routes(prefix),
-            ]
-        )
-    # The last that is added hears a request first.
-    public = [route.path for route in readable]
+        extended = ExtendedCardPublisher(served.extended_card, publisher) if served.extended_card else None
+        services = AgentServices(service, lister, conversations, served.card, extended, registry, streams)
+        routes = _agent_routes(services, agent_id, prefix, operations)
+        rpc_paths |= {route.path for route in routes if route.name == ROUTE_NAME}
+        app.router.routes.extend(routes)
+    # The middleware added last runs first.
+    public = [route.path for route in public_routes]
     app.add_middleware(AwaitBackgroundTurnsMiddleware)
-    if counted and (most := counted.limits.requests_per_minute) is not None:
+    if limits and (per_minute := limits.limits.requests_per_minute) is not None:
         refuse = partial(_refusal, rpc_paths)
-        app.add_middleware(RateLimited, counts=counted.counts, per_minute=most, public=public, refuse=refuse)
+        app.add_middleware(
+            RateLimitMiddleware, counters=limits.counters, per_minute=per_minute, public=public, refuse=refuse
+        )
     if guards is not None:
-        app.add_middleware(Authentication, guards=guards, at_root=at_root, public=public)
+        app.add_middleware(AuthenticationMiddleware, guards=guards, at_root=at_root, public=public)
     if loopback_only:
-        app.add_middleware(LoopbackOnly)
-    app.add_middleware(Observed, metrics=metrics or NullMetrics(), traces=traces or NoopTraces())
+        app.add_middleware(LoopbackOnlyMiddleware)
+    app.add_middleware(ObservabilityMiddleware, metrics=metrics or NullMetrics(), traces=traces or NoopTraces())
     return app
 
 
-def _lifespan(beside: Beside | None) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
-    """Return what runs for as long as the app is served: the agents are loaded, and what goes on beside it goes on."""
+def _agent_routes(services: AgentServices, agent_id: str, prefix: str, operations: Iterable[Operation]) -> list[Route]:
+    """Return the routes of each binding and version; v0.3's are first, since `v1` could be a tenant of v1.0's."""
+    build_context = CallContextBuilder(agent_id, services.card).build
+    return [
+        extended_card_route(prefix, services, build_context),
+        *JsonRpcBinding(services, agent_id, operations).routes(prefix),
+        *RestV03(services, agent_id, operations).routes(prefix),
+        *RestV1(services, agent_id, operations).routes(prefix),
+    ]
+
+
+def _lifespan(background_task: BackgroundTask | None) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    """Return the lifespan of the app: it loads the agents and runs the background task."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        # A server that has loaded them itself, before it answers, leaves none here.
-        running = [asyncio.create_task(_warm(list(app.state.agents.values())))]
-        if beside is not None:
-            running.append(asyncio.create_task(beside()))
+        # The list is empty if the server loaded the agents itself before its start.
+        running = [asyncio.create_task(_load(list(app.state.agents.values())))]
+        if background_task is not None:
+            running.append(asyncio.create_task(background_task()))
         yield
         for task in running:
             task.cancel()
@@ -149,31 +157,31 @@ def _lifespan(beside: Beside | None) -> Callable[[FastAPI], AbstractAsyncContext
     return lifespan
 
 
-def _readable(
-    agents: Mapping[str, Served], at_root: str, showing: Showing, keys: Sequence[Mapping[str, str]]
+def _public_routes(
+    agents: Mapping[str, ServedAgent], at_root: str, publisher: CardPublisher, keys: Sequence[Mapping[str, str]]
 ) -> list[Route]:
-    """Return the routes that ask nobody who they are: what the server says of itself, and the public cards."""
+    """Return the routes without authentication: the public cards, the manifest, the keys and the health check."""
     since = datetime.now(UTC)
     routes = server_routes(agents, name=agents[at_root].card.name, keys=keys, since=since)
     for agent_id, served in agents.items():
         prefixes = [f"/agents/{agent_id}", *([""] if agent_id == at_root else [])]
-        routes += card_routes(prefixes, served.card, showing, since=since)
+        routes += card_routes(prefixes, served.card, publisher, since=since)
     return routes
 
 
 def _refusal(rpc_paths: Set[str], path: str, error: Exception) -> Response:
-    """Return the error as the binding at this path says it."""
+    """Return the error in the form of the path's binding."""
     if path in rpc_paths:
         return rpc_error(None, error)
-    return v03_rest_error(error) if _V03.match(path) else rest_error(error)
+    return v03_rest_error(error) if _V03_PATH.match(path) else rest_error(error)
 
 
-async def _warm(agents: list[Agent]) -> None:
-    """Load the agents' code once the card can be served, so that the first message does not wait for it."""
+async def _load(agents: list[Agent]) -> None:
+    """Load the agents' code in the background, so that the first message does not wait for it."""
     for agent in agents:
         try:
             await asyncio.to_thread(agent.load)
         except ConfigurationError as error:
-            logger.error("%s Its turns will fail until that is mended.", error)
+            logger.error("%s Its turns will fail until this is fixed.", error)
         except Exception:
-            logger.exception("An agent cannot be loaded; its turns will fail until its code is mended.")
+            logger.exception("An agent cannot be loaded; its turns will fail until its code is fixed.")

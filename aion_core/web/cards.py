@@ -1,6 +1,6 @@
 """Agent cards, the manifest, the signing keys and the health check.
 
-Nobody is asked for credentials here (spec 8.2), except that the extended card depends on its caller.
+These routes require no credentials (A2A 8.2). The extended card, an operation, depends on its caller.
 """
 
 import hashlib
@@ -17,152 +17,159 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from aion_core import __version__
-from aion_core.protocol.card import KEYS_PATH, document, document_v1, moved, written
+from aion_core.protocol.card import KEYS_PATH, canonical_json, document, document_v1, with_base_url
 from aion_core.protocol.types import AgentCard
 from aion_core.web.request_context import VERSION, entrypoint_url_of
 
 logger = logging.getLogger(__name__)
 
-# ── Presentation ──────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Publication ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-ADDRESSES = 8
-"""At how many addresses a card is kept ready: a deployment has one to three."""
+CACHED_BASE_URLS = 8
+"""Number of base URLs with a cached card: a deployment has one to three."""
 
 Sign = Callable[[AgentCard, str], AgentCard]
-"""Returns the card signed, for readers of this base URL: that of the key may be below it."""
+"""Returns the signed card. The URL of the public key may be below the base URL."""
 
 
 def unsigned(card: AgentCard, base_url: str) -> AgentCard:
-    """Return the card as it is."""
+    """Return the card without changes."""
     return card
 
 
-class Showing:
-    """Shows a server's cards."""
+class CardPublisher:
+    """Adapts cards to the base URL of their readers and signs them."""
 
     def __init__(self, base_url: str = "", *, follows_entrypoint: bool = False, sign: Sign = unsigned) -> None:
-        """`base_url`: the one that the cards are made with.
+        """`base_url` is the one in the given cards.
 
-        With `follows_entrypoint`, where nobody has configured it, it gives way to the address that AWS's front says.
+        With `follows_entrypoint` a card has the URL of the HTTP entry point that received the request, if AWS names it.
         """
         self.base_url = base_url
         self._follows_entrypoint, self._sign = follows_entrypoint, sign
 
-    def address(self, entrypoint_url: str) -> str:
-        """Return the base URL that a card names when it is read at this front; "" is none that is known."""
+    def base_url_for(self, entrypoint_url: str) -> str:
+        """Return the base URL of a card that is read at this HTTP entry point; "" is an unknown one."""
         if self._follows_entrypoint and not entrypoint_url:
-            logger.warning("The event names no address, and AION_BASE_URL is empty: the card names %s.", self.base_url)
+            logger.warning(
+                "AWS's event has no domain, and AION_BASE_URL is empty: the card has the URL %s.", self.base_url
+            )
         return entrypoint_url if self._follows_entrypoint and entrypoint_url else self.base_url
 
-    def shown(self, card: AgentCard, address: str) -> AgentCard:
-        """Return the card as it is read at the address."""
-        return self._sign(moved(card, self.base_url, address), address)
+    def publish(self, card: AgentCard, base_url: str) -> AgentCard:
+        """Return the signed card for readers at the base URL."""
+        return self._sign(with_base_url(card, self.base_url, base_url), base_url)
 
 
 # ── Extended card ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-KEPT = 64
-"""How many ways of the card are kept: each is another choice of skills, or another address, signed."""
+CACHED_EXTENDED_CARDS = 64
+"""Number of cached extended cards: one for each choice of skills and base URL."""
 
 
-class ExtendedCard:
-    """The card with everything in it, and how what is shown of it is shown."""
+class ExtendedCardPublisher:
+    """Extended card, restricted to the skills of its caller."""
 
-    def __init__(self, card: AgentCard, showing: Showing) -> None:
-        self._card, self._showing = card, showing
-        self._guarded = frozenset(skill.id for skill in card.skills if skill.security_requirements)
-        self._shown = lru_cache(KEPT)(self._with_skills)
-        self._shown(self._guarded, showing.base_url)
+    def __init__(self, card: AgentCard, publisher: CardPublisher) -> None:
+        self._card, self._publisher = card, publisher
+        self._restricted = frozenset(skill.id for skill in card.skills if skill.security_requirements)
+        self._published = lru_cache(CACHED_EXTENDED_CARDS)(self._publish)
+        # An error in the card or its signature is raised at the start.
+        self._published(self._restricted, publisher.base_url)
 
     def for_caller(self, skills: Collection[str] | None, entrypoint_url: str = "") -> AgentCard:
-        """Return the card for a caller who may use these of the guarded skills, or all (None), and asks at this front."""
-        allowed = self._guarded if skills is None else self._guarded.intersection(skills)
-        return self._shown(allowed, self._showing.address(entrypoint_url))
+        """Return the card for a caller at an HTTP entry point.
 
-    def _with_skills(self, allowed: frozenset[str], address: str) -> AgentCard:
+        `skills` are the restricted skills of this caller; `None` allows all.
+        """
+        allowed = self._restricted if skills is None else self._restricted.intersection(skills)
+        return self._published(allowed, self._publisher.base_url_for(entrypoint_url))
+
+    def _publish(self, allowed: frozenset[str], base_url: str) -> AgentCard:
         card = AgentCard()
         card.CopyFrom(self._card)
         del card.skills[:]
-        card.skills.extend(skill for skill in self._card.skills if skill.id not in self._guarded or skill.id in allowed)
-        return self._showing.shown(card, address)
+        card.skills.extend(
+            skill for skill in self._card.skills if skill.id not in self._restricted or skill.id in allowed
+        )
+        return self._publisher.publish(card, base_url)
 
 
 # ── Routes ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
-"""The card's place since 0.3, and the older one (D3)."""
+"""Path of the card since v0.3, and the older path."""
 MANIFEST_PATH = "/.well-known/manifest.json"
 MANIFEST_VERSION = "1.0"
 
 MAX_AGE = 300
 JSON = "application/json"
-"""The media type of a card. `application/a2a+json` is the REST binding's (spec 11.1); a card is read before a binding is
-chosen, by browsers and crawlers too."""
+"""Media type of a card. Browsers and crawlers also read cards: `application/a2a+json` is for HTTP+JSON (A2A 11.1)."""
 
 
-def card_routes(prefixes: Iterable[str], card: AgentCard, showing: Showing, *, since: datetime) -> list[Route]:
-    """Return the routes of an agent's card below each prefix; `since` is when it began to be served."""
+def card_routes(prefixes: Iterable[str], card: AgentCard, publisher: CardPublisher, *, since: datetime) -> list[Route]:
+    """Return the routes of an agent's card below each prefix; `since` is the start of this process."""
 
-    @lru_cache(ADDRESSES)
-    def readable(address: str) -> tuple["Readable", "Readable"]:
-        shown = showing.shown(card, address)
-        both, first = document(shown), document_v1(shown)
-        return Readable(both, since, vary=VERSION), Readable(first, since, vary=VERSION)
+    @lru_cache(CACHED_BASE_URLS)
+    def documents(base_url: str) -> tuple["CacheableDocument", "CacheableDocument"]:
+        published = publisher.publish(card, base_url)
+        both, v1 = document(published), document_v1(published)
+        return CacheableDocument(both, since, vary=VERSION), CacheableDocument(v1, since, vary=VERSION)
 
     async def answer(request: Request) -> Response:
-        both, first = readable(showing.address(entrypoint_url_of(request.scope)))
-        return (first if reads_v1_only(request) else both).answer(request)
+        both, v1 = documents(publisher.base_url_for(entrypoint_url_of(request.scope)))
+        return (v1 if reads_v1_only(request) else both).answer(request)
 
-    # A card that cannot be signed, or written, is known at start.
-    readable(showing.base_url)
+    # An error in the card or its signature is raised at the start.
+    documents(publisher.base_url)
     return [Route(f"{prefix}{path}", answer) for prefix in prefixes for path in CARD_PATHS]
 
 
 def server_routes(
     agent_ids: Iterable[str], *, name: str, keys: Sequence[Mapping[str, str]] = (), since: datetime
 ) -> list[Route]:
-    """Return the routes of what the server says of itself: its agents, that it is well, and by which keys it signs."""
+    """Return the routes of the manifest, the health check and the keys of the cards' signatures."""
     endpoints = {agent_id: f"/agents/{agent_id}" for agent_id in agent_ids}
-    manifest = Readable({"apiVersion": MANIFEST_VERSION, "name": name, "endpoints": endpoints}, since)
+    manifest = CacheableDocument({"apiVersion": MANIFEST_VERSION, "name": name, "endpoints": endpoints}, since)
     routes = [Route(MANIFEST_PATH, manifest.read), Route("/health", health), Route("/health/", health)]
     if keys:
-        routes.append(Route(KEYS_PATH, Readable({"keys": list(keys)}, since).read))
+        routes.append(Route(KEYS_PATH, CacheableDocument({"keys": list(keys)}, since).read))
     return routes
 
 
 async def health(request: Request) -> Response:
-    """Say that this process answers, and which version it is.
+    """Return the status and version of this process.
 
-    The store is not asked: who calls this replaces the process when it fails, and a new process would find the same
-    store. Whether tasks can be kept is told by the alarms.
+    The check does not call the store: its caller replaces a process that fails, and a new process would have the same
+    store. The alarms report an unavailable store.
     """
     return Response(
-        written({"status": "ok", "version": __version__}), headers={"cache-control": "no-store"}, media_type=JSON
+        canonical_json({"status": "ok", "version": __version__}), headers={"cache-control": "no-store"}, media_type=JSON
     )
 
 
-class Readable:
-    """A document that anybody may read and keep for a while (spec 8.6.1)."""
+class CacheableDocument:
+    """Public document with HTTP caching (A2A 8.6.1)."""
 
     def __init__(self, document: Mapping[str, Any], since: datetime, *, vary: str = "") -> None:
-        self._body = written(document)
+        self._body = canonical_json(document)
         self._since = since.astimezone(UTC).replace(microsecond=0)
         self._headers = {
             "cache-control": f"public, max-age={MAX_AGE}",
-            # Strong: of the very bytes, which are the same from every process.
+            # A strong ETag: every process returns the same bytes.
             "etag": f'"{hashlib.sha256(self._body).hexdigest()[:32]}"',
-            # When this process began to serve it. A document changes by a deployment, which begins new processes: no
-            # reader has a later date and an older document, as one could with the date of a file in the package.
+            # Start of this process. A document changes only with a deployment, which starts new processes. The date of a
+            # file in the package would not do: a client could have an older document with a later date.
             "last-modified": format_datetime(self._since, usegmt=True),
             **({"vary": vary} if vary else {}),
         }
 
     async def read(self, request: Request) -> Response:
-        """Answer the request, as the endpoint of a route."""
+        """Answer the request: the endpoint of a route."""
         return self.answer(request)
 
     def answer(self, request: Request) -> Response:
-        """Return the document, or that the reader has it already (RFC 9110, 13.2.2)."""
+        """Return the document, or 304 for a client with the same one (RFC 9110 13.2.2)."""
         if self._is_known(request):
             return Response(status_code=304, headers=self._headers)
         if request.method == "HEAD":
@@ -177,10 +184,10 @@ class Readable:
         try:
             return self._since <= parsedate_to_datetime(request.headers["if-modified-since"])
         except (KeyError, ValueError, TypeError):
-            return False  # none, or no date at all: the whole document is never wrong
+            return False  # header missing or invalid: the whole document is always correct
 
 
 def reads_v1_only(request: Request) -> bool:
-    """Tell whether the client says that it speaks v1; one that says nothing may speak v0.3 (spec 3.6.2)."""
+    """Tell whether the client states version 1; a client without a version may have v0.3 (A2A 3.6.2)."""
     stated = request.headers.get(VERSION) or request.query_params.get(VERSION) or ""
     return re.fullmatch(r"1\.\d+(\.\d+)?", stated) is not None

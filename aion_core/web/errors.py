@@ -1,63 +1,72 @@
-"""A refusal as the wire has it: JSON-RPC's, the REST binding's, and the REST binding's of v0.3."""
+"""Error responses of JSON-RPC, of HTTP+JSON in v1.0, and of HTTP+JSON in v0.3."""
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from a2a.utils.errors import JSON_RPC_ERROR_CODE_MAP, A2AError
 from starlette.responses import JSONResponse
 
-from aion_core.errors import StoreError
+from aion_core.errors import AionError, StoreError
 from aion_core.protocol.errors import (
     RETRY_AFTER,
-    OnTheWire,
     ServiceUnavailableError,
     TooManyRequestsError,
+    WireError,
+    to_wire,
     wire_form,
 )
 
 logger = logging.getLogger(__name__)
 
 A2A_JSON = "application/a2a+json"
-"""The media type of the REST binding (spec 11.1)."""
+"""Media type of the HTTP+JSON binding (A2A 11.1)."""
 
 RETRY_AFTER_SECONDS = 2
 
 
+@contextmanager
+def wire_errors() -> Iterator[None]:
+    """Convert Aion's errors to the protocol's."""
+    try:
+        yield
+    except AionError as error:
+        raise to_wire(error) from error
+
+
 def error_body(request_id: str | int | None, error: Exception) -> dict[str, Any]:
-    """Return the JSON-RPC error response; what nobody expected says nothing but that it happened."""
-    form, sentence, details = _logged(error)
-    described = {"code": form.code, "message": sentence, "data": details}
-    return {"error": described, "id": request_id, "jsonrpc": "2.0"}
+    """Return the body of a JSON-RPC error; an unexpected error has a fixed message."""
+    form, message, details = _logged(error)
+    return {"error": {"code": form.code, "message": message, "data": details}, "id": request_id, "jsonrpc": "2.0"}
 
 
 def rest_error_body(error: Exception, http: int | None = None) -> dict[str, Any]:
-    """Return the error as the REST binding of v1.0 has it (spec 11.6); `http` where the status is the transport's."""
-    form, sentence, details = _logged(error)
-    return {
-        "error": {"code": http or form.http, "status": form.status, "message": sentence, "details": details},
-    }
+    """Return the body of an HTTP+JSON error in v1.0 (A2A 11.6); `http` overrides the status."""
+    form, message, details = _logged(error)
+    return {"error": {"code": http or form.http, "status": form.status, "message": message, "details": details}}
 
 
 def v03_rest_error_body(error: Exception) -> dict[str, Any]:
-    """Return the error as v0.3's clients read it: the specification's object, with the SDK's name for its type."""
-    form, sentence, details = _logged(error)
+    """Return the body of an HTTP+JSON error in v0.3: JSON-RPC's error object and the SDK's name of its type."""
+    form, message, details = _logged(error)
     name = next((kind.__name__ for kind in type(error).__mro__ if kind in JSON_RPC_ERROR_CODE_MAP), "InternalError")
-    return {"type": name, "code": form.code, "message": sentence, "data": details}
+    return {"type": name, "code": form.code, "message": message, "data": details}
 
 
 def rpc_error(request_id: str | int | None, error: Exception) -> JSONResponse:
-    """Return the response that refuses a JSON-RPC request: HTTP has no part in it, but for who has asked too much."""
-    too_much = isinstance(error, TooManyRequestsError)
-    return JSONResponse(error_body(request_id, error), 429 if too_much else 200, _headers(error) if too_much else None)
+    """Return the JSON-RPC error response: its HTTP status is 200, or 429 above the rate limit."""
+    limited = isinstance(error, TooManyRequestsError)
+    return JSONResponse(error_body(request_id, error), 429 if limited else 200, _headers(error) if limited else None)
 
 
 def rest_error(error: Exception, http: int | None = None) -> JSONResponse:
-    """Return the response that refuses a request of v1.0's REST binding."""
+    """Return the HTTP+JSON error response of v1.0."""
     return _response(rest_error_body(error, http), error, http, A2A_JSON)
 
 
 def v03_rest_error(error: Exception, http: int | None = None) -> JSONResponse:
-    """Return the response that refuses a request of v0.3's REST binding."""
+    """Return the HTTP+JSON error response of v0.3."""
     return _response(v03_rest_error_body(error), error, http, "application/json")
 
 
@@ -74,16 +83,16 @@ def _headers(error: Exception) -> dict[str, str] | None:
     return None
 
 
-def _logged(error: Exception) -> tuple[OnTheWire, str, list[dict[str, Any]]]:
-    """Return the error's form on the wire, and log it: the one place that does, once for each answer."""
-    form, sentence, details = wire_form(error)
+def _logged(error: Exception) -> tuple[WireError, str, list[dict[str, Any]]]:
+    """Log the error, once for each response, and return its form on the wire."""
+    form, message, details = wire_form(error)
     if form.http >= 500:
         cause = error.__cause__ if isinstance(error, A2AError) and error.__cause__ else error
-        # A store's text names the operation and AWS's code; any other may quote what was sent (R13).
-        what = f": {cause}" if isinstance(cause, StoreError) else ""
+        # A store's text names the operation and AWS's error code; other texts may quote the request.
+        text = f": {cause}" if isinstance(cause, StoreError) else ""
         level = logging.WARNING if isinstance(error, ServiceUnavailableError) else logging.ERROR
-        logger.log(level, "A request failed with %s (%s)%s", form.code, form.reason, what, exc_info=cause)
+        logger.log(level, "A request failed with %s (%s)%s", form.code, form.reason, text, exc_info=cause)
     else:
-        # Not the sentence, which may quote what was sent (R13); it is the client's to read.
+        # Without the message, which may quote the request.
         logger.info("Refused with %s (%s).", form.code, form.reason)
-    return form, sentence, details
+    return form, message, details

@@ -1,4 +1,4 @@
-"""Limits of each caller: requests a minute, and open streams."""
+"""Limits of each caller: requests a minute and open streams."""
 
 import logging
 import math
@@ -22,19 +22,19 @@ logger = logging.getLogger(__name__)
 # ── Requests ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 Refuse = Callable[[str, Exception], Response]
-"""Returns the refusal of a request to the path, as the binding has it whose path it is."""
+"""Returns the refusal of a request to a path, in the form of the path's binding."""
 
 
-class RateLimited:
-    """Lets as many requests of each caller through as a minute has; decides before a body is read.
+class RateLimitMiddleware:
+    """Limits the requests a minute of each caller, before a body is read.
 
-    Public paths are not counted: their callers are not authenticated.
+    Requests to public paths are not counted: their callers are not authenticated.
     """
 
     def __init__(
-        self, app: ASGIApp, counts: RateLimits, *, per_minute: int, public: Iterable[str], refuse: Refuse
+        self, app: ASGIApp, counters: RateLimits, *, per_minute: int, public: Iterable[str], refuse: Refuse
     ) -> None:
-        self._app, self._counts, self._per_minute, self._refuse = app, counts, per_minute, refuse
+        self._app, self._counters, self._per_minute, self._refuse = app, counters, per_minute, refuse
         self._public = frozenset(public)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -43,7 +43,7 @@ class RateLimited:
             await self._app(scope, receive, send)
             return
         try:
-            await self._take(owner_of(scope.get(CALLER)))
+            await self._count(owner_of(scope.get(CALLER)))
         except AionError as error:
             response = self._refuse(route_path(scope), to_wire(error))
             response.headers["Cache-Control"] = "no-store"
@@ -51,8 +51,8 @@ class RateLimited:
             return
         await self._app(scope, receive, send)
 
-    async def _take(self, owner: str) -> None:
-        wait = await self._counts.take(owner, per_minute=self._per_minute)
+    async def _count(self, owner: str) -> None:
+        wait = await self._counters.take(owner, per_minute=self._per_minute)
         if wait > 0:
             seconds = math.ceil(wait)
             raise TooManyRequests(
@@ -62,34 +62,34 @@ class RateLimited:
 
 # ── Streams ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-LONGEST = timedelta(minutes=15)
-"""How long a stream counts where its process does not say until when it lives: as long as Lambda lets any."""
+MAX_STREAM = timedelta(minutes=15)
+"""Time after which a stream no longer counts, in a process without a known end: Lambda's maximum."""
 
 RETRY_SECONDS = 10
-"""When to try again: nobody knows when one of the others ends."""
+"""Delay for the client's next attempt: the end of the other streams is unknown."""
 
 
 class StreamLimits:
     """Counts the open streams of each caller: each holds an execution environment until it ends."""
 
-    def __init__(self, counts: RateLimits, limits: Limits, clock: Clock) -> None:
-        self._counts, self._limits, self._clock = counts, limits, clock
+    def __init__(self, counters: RateLimits, limits: Limits, clock: Clock) -> None:
+        self._counters, self._limits, self._clock = counters, limits, clock
 
     @asynccontextmanager
-    async def counted(self, call: CallContext, task_id: str) -> AsyncIterator[None]:
-        """Count a stream of the call's until the block ends; raises TooManyRequests, and StoreError."""
-        until = call.deadline.until or self._clock.now() + LONGEST
+    async def limited(self, call: CallContext, task_id: str) -> AsyncIterator[None]:
+        """Count a stream of the caller during the block; raises TooManyRequests or StoreError."""
+        until = call.deadline.until or self._clock.now() + MAX_STREAM
         stream = OpenStream(uuid4().hex, task_id, until)
-        if not await self._counts.open_stream(call.caller, stream, self._limits):
+        if not await self._counters.open_stream(call.caller, stream, self._limits):
             raise TooManyRequests(
-                "As many streams are open as you may have, in all or of this task. Close one, or ask for the task.",
+                "You have the maximum number of open streams, in total or for this task. Close one, or get the task instead.",
                 seconds=RETRY_SECONDS,
             )
         try:
             yield
         finally:
             try:
-                await self._counts.close_stream(call.caller, stream.id)
+                await self._counters.close_stream(call.caller, stream.id)
             except StoreError as error:
-                # It counts no more once this process could not serve it any longer.
-                logger.warning("A stream that has ended is counted on: %s", error)
+                # Its count expires with this process.
+                logger.warning("The end of a stream was not counted: %s", error)

@@ -1,4 +1,4 @@
-"""ASGI layers around the routes, the outermost first: observability, loopback check, authentication, background turns."""
+"""ASGI middleware, the outermost first: observability, loopback check, authentication, background turns."""
 
 import asyncio
 import logging
@@ -21,21 +21,21 @@ from aion_core.ports import Metrics, NoopTraces, SpanKind, Traces
 from aion_core.protocol.errors import RETRY_AFTER
 from aion_core.tasks.call import Deadline
 from aion_core.web.errors import RETRY_AFTER_SECONDS
-from aion_core.web.request_context import CALLER, TIME_UP, WORK, Caller
+from aion_core.web.request_context import BACKGROUND, CALLER, DEADLINE, Caller
 
 logger = logging.getLogger(__name__)
 
 # ── Observability ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-_HOLDS_A_SECRET = re.compile(r"auth|token|secret|api-?key|cookie|credential|password|signature|session", re.IGNORECASE)
-"""What the name of a header holds whose value is nobody else's to read."""
+_CONFIDENTIAL = re.compile(r"auth|token|secret|api-?key|cookie|credential|password|signature|session", re.IGNORECASE)
+"""Matches the names of headers with confidential values."""
 
 
-class Observed:
-    """Gives each request an id: that of the invocation, on Lambda, under which its other lines are found too.
+class ObservabilityMiddleware:
+    """Adds a request id to log records, traces requests and flushes metrics.
 
-    Its call returns when the turns that the request has set going rest, as the app within it does: on Lambda that is the
-    end of the invocation. Logs and traces hold none of the credentials that came with the request.
+    On Lambda the request id is that of the invocation. The flush follows the background turns of the request. The
+    credentials of the request are redacted from logs and traces.
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics, traces: Traces) -> None:
@@ -44,10 +44,10 @@ class Observed:
         self._is_cold = True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the request, then let go of what was counted."""
+        """Serve the request, then flush metrics and traces."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
-            # At the end of the process: what a request that did not stop in time has counted since.
+            # At the end of the process: flush the metrics of requests that outlived their time limit.
             self._metrics.flush()
             return
         invocation = getattr(scope.get("aws.context"), "aws_request_id", "")
@@ -67,41 +67,41 @@ class Observed:
 
     async def _trace(self, scope: Scope, receive: Receive, send: Send) -> None:
         traceparent = dict(scope["headers"]).get(b"traceparent", b"").decode("latin-1").strip()
-        # Neither path nor query, which are the client's own words.
-        asked: dict[str, str | int] = {"http.request.method": scope["method"]}
-        with self._traces.span("request", SpanKind.SERVER, traceparent=traceparent, attributes=asked) as span:
+        # Without path and query: the client controls their content.
+        attributes: dict[str, str | int] = {"http.request.method": scope["method"]}
+        with self._traces.span("request", SpanKind.SERVER, traceparent=traceparent, attributes=attributes) as span:
 
-            async def send_and_note(message: Message) -> None:
+            async def send_traced(message: Message) -> None:
                 if message["type"] == "http.response.start":
                     span.note("http.response.status_code", message["status"])
                     if message["status"] >= 500:
                         span.failed(f"HTTP {message['status']}")
                 await send(message)
 
-            await self._app(scope, receive, send_and_note)
+            await self._app(scope, receive, send_traced)
 
 
 def _secrets(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[str]:
     for name, raw in headers:
-        if _HOLDS_A_SECRET.search(name.decode("latin-1")):
+        if _CONFIDENTIAL.search(name.decode("latin-1")):
             value = raw.decode("latin-1").strip()
             yield value
-            # Behind the name of its scheme.
+            # The credentials after the name of the scheme.
             yield value.rpartition(" ")[2]
 
 
 # ── Loopback ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-_OURS = r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?"
-_HOST = re.compile(_OURS, re.IGNORECASE)
-_ORIGIN = re.compile(f"https?://{_OURS}", re.IGNORECASE)
+_LOOPBACK = r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?"
+_HOST = re.compile(_LOOPBACK, re.IGNORECASE)
+_ORIGIN = re.compile(f"https?://{_LOOPBACK}", re.IGNORECASE)
 
 
-class LoopbackOnly:
-    """Refuses what was not sent to this machine by its own name, or was sent by another site's page.
+class LoopbackOnlyMiddleware:
+    """Refuses requests to another host name than the loopback's, and requests from other web sites.
 
-    A page of another site may send requests to 127.0.0.1, and by a name of its own that it has pointed there (DNS
-    rebinding) may read the answers. A browser sends the name in Host and the site in Origin.
+    A page of another site can send requests to 127.0.0.1, and with a host name of its own for that address (DNS
+    rebinding) it can read the responses. A browser sends the host name in Host and the site in Origin.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -109,16 +109,16 @@ class LoopbackOnly:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the request, or refuse it."""
-        if scope["type"] == "lifespan" or (scope["type"] == "http" and _is_ours(Headers(scope=scope))):
+        if scope["type"] == "lifespan" or (scope["type"] == "http" and _is_local(Headers(scope=scope))):
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
-            sentence = "This server is for this machine: call it as 127.0.0.1 or localhost, from a page of its own.\n"
-            await PlainTextResponse(sentence, 403)(scope, receive, send)
+            text = "This server is for this machine: call it as 127.0.0.1 or localhost, from a page of its own.\n"
+            await PlainTextResponse(text, 403)(scope, receive, send)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
 
 
-def _is_ours(headers: Headers) -> bool:
+def _is_local(headers: Headers) -> bool:
     hosts, origins = headers.getlist("host"), headers.getlist("origin")
     return (
         len(hosts) == 1
@@ -131,29 +131,28 @@ def _is_ours(headers: Headers) -> bool:
 
 _READING = frozenset({"GET", "HEAD"})
 
-_SAID = {
+_REFUSALS = {
     401: (
         "UNAUTHENTICATED",
         "UNAUTHENTICATED",
-        "Who calls is not known. Send the credentials that the agent's card asks for.",
+        "The caller is not authenticated. Send the credentials of the agent's card.",
     ),
     403: ("PERMISSION_DENIED", "PERMISSION_DENIED", "These credentials do not give access to this agent."),
     429: ("RESOURCE_EXHAUSTED", "TOO_MANY_REQUESTS", "Too many passwords are being tried. Try again in a moment."),
     500: ("INTERNAL", "INTERNAL", "Something went wrong on the server. The operator finds it in the log."),
     503: ("UNAVAILABLE", "UNAVAILABLE", "Credentials cannot be checked just now. Try again in a moment."),
 }
-"""All that is ever said, whoever asks and whatever is wrong: google.rpc's name for it, the reason, and a sentence."""
+"""google.rpc code, reason and message by HTTP status: the only messages to an unauthenticated caller."""
 
 
-class Authentication:
-    """Admits requests to the agents of an app, before a body is read, and says whose they are.
+class AuthenticationMiddleware:
+    """Authenticates requests before a body is read, and stores the caller in the scope.
 
-    Public is a short list of exact paths. Every other path, in whatever spelling, asks for credentials, whether there is
-    something at it or not.
+    The public paths are an exact list. Every other path requires credentials, in any spelling, even without a route.
     """
 
     def __init__(self, app: ASGIApp, guards: Mapping[str, Guard], *, at_root: str, public: Iterable[str]) -> None:
-        """`guards`: one for each agent; `at_root`: the agent whose guard stands before all that is no agent's."""
+        """`guards` has one guard for each agent; the guard of the agent `at_root` covers all paths without an agent."""
         self._app, self._guards, self._at_root, self._public = app, guards, at_root, frozenset(public)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -176,7 +175,7 @@ class Authentication:
             logger.warning("Credentials cannot be checked: %s", error, exc_info=error)
             decided = Refused(503)
         except Exception:
-            logger.exception("Credentials were not checked, for a reason nobody expected.")
+            logger.exception("Credentials were not checked: unexpected error.")
             decided = Refused(500)
         if isinstance(decided, Allowed):
             caller = Caller(agent_id, decided.principal, decided.skills if guard.security.skills else None)
@@ -185,27 +184,27 @@ class Authentication:
             await refusal(decided, guard)(scope, receive, send)
 
     def _agent_at(self, path: str) -> str:
-        """Return the agent whose path it is, spelled exactly as its routes are."""
+        """Return the agent of the path, in the exact spelling of its routes."""
         _, _, rest = path.partition("/agents/")
         agent_id = rest.partition("/")[0] if path.startswith("/agents/") else ""
         return agent_id if agent_id in self._guards else self._at_root
 
 
 def route_path(scope: Scope) -> str:
-    """Return the path by which the app's routes are found: without what the server was told to stand below."""
+    """Return the path for routing: without the root path of the server."""
     path: str = scope["path"]
-    below: str = scope.get("root_path", "").rstrip("/")
-    return path.removeprefix(below) if path.startswith(f"{below}/") else path
+    root: str = scope.get("root_path", "").rstrip("/")
+    return path.removeprefix(root) if path.startswith(f"{root}/") else path
 
 
 def refusal(refused: Refused, guard: Guard) -> Response:
-    """Return the answer: the same bytes for everybody who is refused with this status."""
-    status, reason, sentence = _SAID[refused.status]
+    """Return the response: the same bytes for every refusal with this status."""
+    status, reason, message = _REFUSALS[refused.status]
     body = {
         "error": {
             "code": refused.status,
             "status": status,
-            "message": sentence,
+            "message": message,
             "details": [
                 {
                     "@type": "type.googleapis.com/google.rpc.ErrorInfo",
@@ -227,60 +226,62 @@ def refusal(refused: Refused, guard: Guard) -> Response:
 # ── Background turns ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 STREAMED = "aion.streamed"
-"""What the scope of a request holds whose answer leaves as it is written, on Lambda."""
+"""Key in the scope of a request with a streamed response, on Lambda."""
 
-LAST_WORDS_SECONDS = 0.5
-"""How long a request that is stopped waits for the turns that it stops."""
+CANCEL_SECONDS = 0.5
+"""Time that a canceled request waits for its canceled turns."""
 
 
 class AwaitBackgroundTurnsMiddleware:
-    """Lets a request's app call return only when the turns that it set going have come to rest.
+    """Returns from a request's app call after the request's background turns have ended.
 
-    The answer is long gone by then. On Lambda the environment freezes when the next event is asked for, which our
-    runtime loop does once the call has returned; elsewhere nobody waits for the call.
+    The response is sent earlier. Lambda freezes the environment when our runtime loop requests the next event, after the
+    app call; other servers do not wait for the call.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the request, then rest."""
+        """Serve the request, then wait for its turns."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         work: set[asyncio.Task[None]] = set()
-        # A server that can be told to stop has put its own there.
-        deadline = scope.get(TIME_UP) or Deadline(_deadline(scope))
+        # A server with a graceful shutdown has set its own.
+        deadline = scope.get(DEADLINE) or Deadline(_deadline(scope))
 
-        async def send_and_rest(message: Message) -> None:
+        async def send_after_turns(message: Message) -> None:
             if not message.get("more_body") and message["type"] == "http.response.body":
-                # Behind this front the answer leaves only when the call returns: what still runs is handed on.
+                # The buffered response leaves with the return of the call: hand running turns off to the queue.
                 deadline.now.set()
-                await _rest(work)
+                await _wait_for(work)
             await send(message)
 
         try:
             await self._app(
-                {**scope, WORK: work, TIME_UP: deadline}, receive, send_and_rest if _is_buffered(scope) else send
+                {**scope, BACKGROUND: work, DEADLINE: deadline},
+                receive,
+                send_after_turns if _is_buffered(scope) else send,
             )
-            await _rest(work)
+            await _wait_for(work)
         except BaseException:
-            # The invocation's time is up: nothing of it may go on in the next one. The lease finds the turn an heir.
+            # The invocation ends: its turns must not run on in the next one. Another worker resumes them after lease expiry.
             for task in work:
                 task.cancel()
             if work:
-                # They still count what there was of them.
-                await asyncio.wait(set(work), timeout=LAST_WORDS_SECONDS)
+                # They still record their metrics.
+                await asyncio.wait(set(work), timeout=CANCEL_SECONDS)
             raise
 
 
-async def _rest(work: set[asyncio.Task[None]]) -> None:
+async def _wait_for(work: set[asyncio.Task[None]]) -> None:
     while work:
         await asyncio.wait(set(work))
 
 
 def _deadline(scope: Scope) -> datetime | None:
-    """Return when Lambda ends the invocation; None where this is not Lambda."""
+    """Return the end of the Lambda invocation, or `None` outside of Lambda."""
     context = scope.get("aws.context")
     if context is None:
         return None
@@ -288,5 +289,5 @@ def _deadline(scope: Scope) -> datetime | None:
 
 
 def _is_buffered(scope: Scope) -> bool:
-    """Tell whether the answer leaves as a whole: Lambda's, and not by our own loop."""
+    """Tell whether Lambda buffers the response: without our own runtime loop it does."""
     return "aws.context" in scope and STREAMED not in scope

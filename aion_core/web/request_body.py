@@ -1,8 +1,8 @@
-"""Body and query of a request, read within limits and parsed strictly, as JSON and as the domain's types.
+"""Body and query of a request: read within limits, parsed strictly as JSON and as protobuf messages.
 
-Starlette's own `request.json()` knows no limit, takes NaN, and turns bad UTF-8 into an internal error. Protobuf's own
-reader takes a text for an object, reads past invalid base64, leaves out an enum's name that it does not know, and does not
-say which item of a list it could not read.
+Starlette's `request.json()` has no limit, accepts NaN, and raises an internal error for invalid UTF-8. Protobuf's parser
+accepts a text for an object, ignores invalid base64, drops an unknown enum name, and does not name the invalid item of a
+list.
 """
 
 import json
@@ -30,11 +30,10 @@ from aion_core.protocol.errors import invalid_params
 # ── JSON ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 MAX_BODY_BYTES = 5 * 1024 * 1024
-"""A Function URL itself refuses above 6 MB."""
+"""A Function URL refuses bodies above 6 MB."""
 MAX_DEPTH = 32
-"""Levels of the whole body, where R11 would have 64: protobuf reads back no more than about 31 levels of JSON within a
-message, three of its own hundred for each, a limit that Python cannot raise; and what cannot be read back must not be
-recorded."""
+"""Levels of the whole body. Protobuf can parse about 31 levels of JSON in a message: each level takes three of its 100
+nested messages, a limit without a setting in Python. A stored message must be parseable."""
 MAX_INTEGER = 2**53
 
 
@@ -42,7 +41,7 @@ JSON = "application/json"
 
 
 class BodyRefused(Exception):
-    """The body is not read at all: HTTP has a status of its own for why."""
+    """Refusal of a body before it is parsed, with its HTTP status."""
 
     def __init__(self, http: int, error: A2AError) -> None:
         super().__init__(str(error))
@@ -53,25 +52,25 @@ class BodyRefused(Exception):
 class _Unusable:
     """Placeholder of an invalid JSON number until the whole body has been read."""
 
-    sentence: str
+    message: str
 
 
 class StrictRequest(Request):
-    """A request whose `json()` raises the protocol's errors; each says what to mend."""
+    """Request with a strict `json()` method: it raises the protocol's errors, each with a remedy."""
 
     def __init__(self, scope: Scope, receive: Receive, *media_types: str) -> None:
-        """`media_types`: what the body may be; JSON where none is given."""
+        """`media_types` are the accepted types of the body, by default JSON."""
         super().__init__(scope, receive)
         self._media_types = media_types or (JSON,)
         self.read: Any = None
-        """The body as it was read, once it was, though it may not be usable: its `id` is what a refusal answers to."""
+        """Parsed body, possibly invalid: a refusal has its `id`."""
 
     async def body(self) -> bytes:
-        """Return the whole body; raises BodyRefused as soon as it is too large, is cut, or is compressed."""
+        """Return the whole body; raises BodyRefused for a large, incomplete or compressed body."""
         if not hasattr(self, "_body"):
             encoding = self.headers.get("content-encoding", "").strip().lower()
             if encoding not in ("", "identity"):
-                # What it unpacks to is not bounded by what was sent.
+                # The size of the uncompressed body is not bounded by the size of the request.
                 raise BodyRefused(
                     415, ContentTypeNotSupportedError("The body is compressed: send it without a Content-Encoding.")
                 )
@@ -81,11 +80,11 @@ class StrictRequest(Request):
                 async for chunk in self.stream():
                     size += len(chunk)
                     if size > MAX_BODY_BYTES:
-                        sentence = f"The body is larger than {MAX_BODY_BYTES} bytes: send a part with the url of a file instead."
-                        raise BodyRefused(413, InvalidRequestError(sentence))
+                        message = f"The body is larger than {MAX_BODY_BYTES} bytes: send a part with the url of a file instead."
+                        raise BodyRefused(413, InvalidRequestError(message))
                     chunks.append(chunk)
             except ClientDisconnect as error:
-                # Nobody hears it; and it is nothing that the operator could mend.
+                # The client does not receive this response, and the operator cannot prevent it: log no error.
                 raise BodyRefused(400, InvalidRequestError("The connection was closed within the body.")) from error
             self._body = b"".join(chunks)
         return self._body
@@ -106,9 +105,18 @@ class StrictRequest(Request):
         self._json = self.read
         return self._json
 
+    async def json_object(self, *, optional: bool = False) -> dict[str, Any]:
+        """Return the body's JSON object, or {} for a missing `optional` one; raises the errors of `json`."""
+        if optional and not await self.body():
+            return {}
+        body = await self.json()
+        if not isinstance(body, dict):
+            raise InvalidRequestError("The body has to be a JSON object.")
+        return body
+
 
 def is_text(text: str) -> bool:
-    """Tell whether UTF-8 can carry the text: it has no half of a surrogate pair."""
+    """Tell whether UTF-8 can encode the text: it has no lone surrogate."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -117,14 +125,14 @@ def is_text(text: str) -> bool:
 
 
 def _read(body: bytes) -> Any:
-    """Return what the JSON text says; raises JSONParseError or InvalidRequestError."""
+    """Return the parsed JSON text; raises JSONParseError or InvalidRequestError."""
     if not body:
         raise JSONParseError("The body is empty: send a JSON object.")
     try:
         return json.loads(
             body.decode("utf-8"),
-            parse_constant=_no_constant,
-            object_pairs_hook=_no_twice,
+            parse_constant=_refuse_constant,
+            object_pairs_hook=_refuse_duplicates,
             parse_int=_integer,
             parse_float=_float,
         )
@@ -138,11 +146,11 @@ def _read(body: bytes) -> Any:
         raise JSONParseError(f"The body is nested too deeply: {MAX_DEPTH} levels are enough.") from error
 
 
-def _no_constant(constant: str) -> NoReturn:
+def _refuse_constant(constant: str) -> NoReturn:
     raise JSONParseError(f"The body is not JSON: {constant} is no JSON number.")
 
 
-def _no_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     mapping = dict(pairs)
     if len(mapping) != len(pairs):
         raise InvalidRequestError("An object of the body has the same key twice.")
@@ -157,14 +165,14 @@ def _float(digits: str) -> float | _Unusable:
 
 
 def _integer(digits: str) -> int | _Unusable:
-    # 5000 digits are refused here, before Python refuses to convert them.
+    # Python raises ValueError above 4300 digits.
     if len(digits) > 17 or abs(number := int(digits)) > MAX_INTEGER:
         return _Unusable("The body has an integer above 2^53: send it as a string.")
     return number
 
 
 def _check_tree(parsed: Any) -> None:
-    """Refuse what no A2A message needs: depth, a number that others read as another, and half a surrogate pair."""
+    """Refuse deep nesting, numbers beyond the precision of a double, and lone surrogates."""
     level = [parsed]
     for _ in range(MAX_DEPTH):
         below: list[Any] = []
@@ -178,7 +186,7 @@ def _check_tree(parsed: Any) -> None:
                 case str() if not value.isascii() and not is_text(value):
                     raise InvalidParamsError("A text of the body has half a surrogate pair (\\ud800 to \\udfff).")
                 case _Unusable():
-                    raise InvalidParamsError(value.sentence)
+                    raise InvalidParamsError(value.message)
         if not below:
             return
         level = below
@@ -190,15 +198,15 @@ def _check_tree(parsed: Any) -> None:
 M = TypeVar("M", bound=AnyMessage)
 
 BASE64 = re.compile(r"(?:[A-Za-z0-9+/_-]{4})*(?:[A-Za-z0-9+/_-]{2,3}={0,2})?")
-"""What is base64, of either alphabet, padded or not."""
+"""Base64 of either alphabet, with or without padding."""
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 _STRUCT, _TIMESTAMP, _VALUE = (f"google.protobuf.{name}" for name in ("Struct", "Timestamp", "Value"))
 
 
 def read_params(params: Any, model: type[M]) -> M:
-    """Return the params as the model; unknown fields are ignored (spec 5.7).
+    """Return the params as the model; unknown fields are ignored (A2A 5.7).
 
-    Raises InvalidParamsError that names the field, by its path in the client's own words.
+    Raises InvalidParamsError with the path of the field in the client's spelling.
     """
     _check_object(params, model.DESCRIPTOR, "")
     try:
@@ -210,10 +218,9 @@ def read_params(params: Any, model: type[M]) -> M:
 
 
 def read_query(query: QueryParams, model: type[AnyMessage]) -> dict[str, Any]:
-    """Return a query's parameters as params of the model (spec 11.5); those that it does not know are ignored.
+    """Return a query's parameters as params of the model (A2A 11.5); unknown parameters are ignored.
 
-    Raises InvalidParamsError for a value that is none of its field's type, and for a parameter given twice, of which
-    only one could be meant.
+    Raises InvalidParamsError for a value of another type than its field, and for a repeated parameter.
     """
     fields: dict[str, Any] = {field.json_name: field for field in model.DESCRIPTOR.fields}
     params: dict[str, Any] = {}
@@ -228,7 +235,7 @@ def read_query(query: QueryParams, model: type[AnyMessage]) -> dict[str, Any]:
 
 
 def _from_text(text: str, field: Any) -> Any:
-    """Return a query's text as the JSON value that it stands for; others than these are texts in JSON too."""
+    """Return a parameter of a query as its JSON value: a boolean, a number or a text."""
     if field.type == field.TYPE_BOOL:
         return {"true": True, "false": False}.get(text, text)
     if field.cpp_type == field.CPPTYPE_INT32 and _WHOLE.fullmatch(text):
@@ -263,7 +270,7 @@ def _check_value(value: Any, field: Any, where: str) -> None:
                 _refuse(where, "an object", value)
         elif name == _TIMESTAMP:
             _check_timestamp(value, where)
-        elif name != _VALUE:  # which may be anything
+        elif name != _VALUE:  # a Value is any JSON
             _check_object(value, field.message_type, where)
     elif field.type == field.TYPE_ENUM:
         _check_enum(value, field, where)
@@ -275,16 +282,16 @@ def _check_value(value: Any, field: Any, where: str) -> None:
     elif not isinstance(value, str):
         _refuse(where, "a text", value)
     elif field.type == field.TYPE_BYTES and not BASE64.fullmatch(value):
-        raise invalid_params(f"{where} is no base64.", where)
+        raise invalid_params(f"{where} is not valid base64.", where)
 
 
 def _check_enum(value: Any, field: Any, where: str) -> None:
     names = field.enum_type.values_by_name
     if isinstance(value, int) and not isinstance(value, bool) and value in field.enum_type.values_by_number:
-        return  # protobuf takes numbers too
+        return  # protobuf accepts numbers
     if not isinstance(value, str) or value not in names:
         known = ", ".join(name for name, member in names.items() if member.number)
-        raise invalid_params(f"{where} is {_kind(value)} that is none of {known}.", where)
+        raise invalid_params(f"{where} is {_kind(value)}; it has to be one of {known}.", where)
 
 
 def _check_timestamp(value: Any, where: str) -> None:
@@ -298,7 +305,7 @@ def _check_timestamp(value: Any, where: str) -> None:
 
 
 def _check_int32(value: Any, where: str) -> None:
-    # JSON has one kind of number: 1.0 is a whole one. Protobuf's JSON may put it as a text.
+    # 1.0 is a whole number in JSON. Protobuf's JSON also accepts a text.
     is_whole = (isinstance(value, int) and not isinstance(value, bool)) or (
         value.is_integer() if isinstance(value, float) else isinstance(value, str) and _WHOLE.fullmatch(value)
     )
@@ -311,15 +318,15 @@ def _refuse(where: str, expected: str, given: Any) -> NoReturn:
 
 
 def _kind(given: Any) -> str:
-    """Return what kind of value it is, a number as it is; no text, for a refusal is kept where a message is not."""
+    """Return the type of the value, or the number itself; without text, since refusals are logged."""
     kinds = {dict: "an object", list: "a list", type(None): "null", str: "a text"}
     return kinds.get(type(given)) or repr(given)[:60]
 
 
 def _words(error: ParseError) -> str:
-    """Return what protobuf says of the field, without the names of its own types."""
-    said = str(error).rpartition(" field: ")[2].strip()
-    if several := re.search(r'multiple "(\w+)" oneof', said):
+    """Return protobuf's message on the field, without its type names."""
+    text = str(error).rpartition(" field: ")[2].strip()
+    if several := re.search(r'multiple "(\w+)" oneof', text):
         return f"it has more than one {several[1]}, and may have one"
-    said = re.sub(r' at "?[A-Z]\w*\.[\w.\[\]]+"?', "", said).rstrip(".")
-    return re.sub(r'^Message type "[\w.]+"', "it", said)[:200]
+    text = re.sub(r' at "?[A-Z]\w*\.[\w.\[\]]+"?', "", text).rstrip(".")
+    return re.sub(r'^Message type "[\w.]+"', "it", text)[:200]

@@ -30,23 +30,23 @@ V1, V03 = "1.0", "0.3"
 
 
 def stated_version(request: Request) -> str:
-    """Return the version that the request states, in its header or as a query parameter (spec 3.6.1); "" for none."""
+    """Return the version in the request's header or query (A2A 3.6.1), or ""."""
     return request.headers.get(VERSION, "").strip() or request.query_params.get(VERSION, "").strip()
 
 
-def settle_version(request: Request, spoken: str) -> None:
-    """Refuse a request that states another version than it speaks; where it states none, it is what it speaks.
+def check_version(request: Request, version: str) -> None:
+    """Raise VersionNotSupportedError if the request states another version than that of its method or path.
 
-    The method's name says it in JSON-RPC, the path in REST: the specification takes a missing version for 0.3, which
-    would refuse each request of v1.0 that is plainly one. Raises VersionNotSupportedError.
+    A request without a version has the version of its method or path. By the specification it would have version 0.3,
+    and every v1.0 request without the header would fail.
     """
     stated = stated_version(request)
     if not stated:
         return
     numbers = re.fullmatch(r"([0-9]+\.[0-9]+)(\.[0-9]+)?", stated)
-    if numbers is None or numbers[1] != spoken:
+    if numbers is None or numbers[1] != version:
         raise VersionNotSupportedError(
-            f"This method is of A2A {spoken}, and the request's {VERSION} is {stated[:8]!r}: send {spoken}, or leave it out.",
+            f"This method is of A2A {version}, and the request's {VERSION} is {stated[:8]!r}: send {version}, or leave it out.",
             data={"supportedVersions": f"{V1},{V03}"},
         )
 
@@ -54,28 +54,28 @@ def settle_version(request: Request, spoken: str) -> None:
 # ── Extensions ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 HEADER = {V1: "A2A-Extensions", "0.3": "X-A2A-Extensions"}
-"""The header's name in each version; either is read in both."""
+"""Header by version; a request of either version may have either header."""
 
 MAX_DECLARED = 64
-"""How many of them are looked at: more than any agent knows."""
+"""Maximum number of declared extensions; the others are ignored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Negotiated:
-    """The outcome of the negotiation of a request's extensions."""
+    """Negotiated extensions of a request."""
 
     declared: tuple[str, ...]
-    """The URIs that the client says it knows, in its order."""
+    """URIs from the client, in its order."""
     active: tuple[str, ...]
-    """Those of them that the agent's card declares too."""
+    """Declared URIs that are also in the agent's card."""
 
     def headers(self, version: str) -> dict[str, str]:
-        """Return the header that tells the client which are active; none where none is."""
+        """Return the response header with the active extensions, if any."""
         return {HEADER[version]: ", ".join(self.active)} if self.active else {}
 
 
 def negotiate(request: Request, card: AgentCard) -> Negotiated:
-    """Return what the request declares, and what of it the card knows."""
+    """Return the declared and the active extensions of the request."""
     values = [value for name in HEADER.values() for value in request.headers.getlist(name)]
     listed = [uri.strip() for value in values for uri in value.split(",")]
     declared = tuple(dict.fromkeys(uri for uri in listed if uri))[:MAX_DECLARED]
@@ -84,10 +84,7 @@ def negotiate(request: Request, card: AgentCard) -> Negotiated:
 
 
 def check_required(negotiated: Negotiated, card: AgentCard, version: str) -> None:
-    """Refuse a client that does not declare an extension without which the agent cannot be used.
-
-    Raises ExtensionSupportRequiredError that names those missing.
-    """
+    """Raise ExtensionSupportRequiredError with the required extensions that the client does not declare."""
     missing = [
         extension.uri
         for extension in card.capabilities.extensions
@@ -96,7 +93,7 @@ def check_required(negotiated: Negotiated, card: AgentCard, version: str) -> Non
     if missing:
         uris = ", ".join(missing)
         raise ExtensionSupportRequiredError(
-            f"This agent requires {uris}, as its card says: name it in the header {HEADER[version]}.",
+            f"This agent requires {uris} (see its card): name it in the header {HEADER[version]}.",
             data={"extensions": uris},
         )
 
@@ -104,39 +101,39 @@ def check_required(negotiated: Negotiated, card: AgentCard, version: str) -> Non
 # ── Tenant ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 RESERVED = frozenset({"agents", "v1"})
-"""What stands in a tenant's place in other paths, in whatever case: agents by their ids, and v0.3's REST binding."""
+"""First segments of other paths, in any case: not tenants."""
 
 
 def is_tenant(name: str) -> bool:
-    """Tell whether the text may name a tenant: an id that is one segment of a path, and means nothing else there."""
+    """Tell whether the text is a valid tenant: an id, one path segment, and not reserved."""
     return is_id(name) and "/" not in name and name.lower() not in RESERVED
 
 
 def tenant_of(params: Mapping[str, Any], in_path: str = "") -> str:
-    """Return the tenant that the request names, in its path or its params; "" for none.
+    """Return the tenant in the request's path or params, or "".
 
-    Raises InvalidParamsError where the two contradict each other, and for what can be no tenant.
+    Raises InvalidParamsError for a contradiction of the two, and for an invalid tenant.
     """
     given = params.get("tenant") or ""
     if not isinstance(given, str):
         raise invalid_params("tenant has to be a text.", "tenant")
     if given and in_path and given != in_path:
         raise invalid_params(
-            "tenant is another in the request than in its path: give the same, or one of them.", "tenant"
+            "tenant differs between the request and its path: give the same, or only one of them.", "tenant"
         )
     tenant = given or in_path
     if tenant and not is_tenant(tenant):
         raise invalid_params(
-            f"tenant has to be {ID_RULE}; without '/', and none of {', '.join(sorted(RESERVED))}.", "tenant"
+            f"tenant has to be {ID_RULE}; without '/', and not one of {', '.join(sorted(RESERVED))}.", "tenant"
         )
     return tenant
 
 
 def owner_in(principal: str, tenant: str) -> str:
-    """Return who owns what the principal makes in the tenant; without a tenant that is the principal itself."""
+    """Return the owner of the principal's tasks in the tenant; without a tenant, the principal itself."""
     if not tenant:
         return principal
-    # Hashed as a pair, so that no choice of a tenant's name makes one principal's things another's.
+    # A hash of the pair: no tenant name can lead to the owner of another principal.
     pair = json.dumps([principal, tenant]).encode()
     return f"tenant:{hashlib.sha256(pair).hexdigest()}"
 
@@ -149,10 +146,10 @@ _PREFIX = re.compile(r"(/[A-Za-z0-9_-]+)*")
 
 
 def entrypoint_url_of(scope: Scope) -> str:
-    """Return the base URL at which API Gateway or the Function URL was called; "" if the event names no valid address.
+    """Return the base URL of the called API Gateway or Function URL, or "" for an event without a valid domain.
 
-    They answer at names of their own, or at a domain that is mapped to them. The event's `requestContext`, which no
-    caller writes, names it. Headers, Host among them, are not read.
+    The domain is AWS's or a custom one. It is in the event's `requestContext`, outside of the caller's control. Headers,
+    such as Host, are not read.
     """
     event = scope.get("aws.event")
     if event is None:
@@ -160,86 +157,86 @@ def entrypoint_url_of(scope: Scope) -> str:
     domain = text_in(event, "requestContext", "domainName").lower()
     prefix = "" if text_in(event, "version") == "2.0" else _prefix(event)
     if _THIS_MACHINE.fullmatch(domain):
-        # `sam local`: its domain has a port, its requestContext.path is the route's, and nothing stands before it.
+        # `sam local`: the domain has a port, and requestContext.path is the route's, without a prefix.
         return f"http://{domain}{prefix or ''}"
     return f"https://{domain}{prefix}" if prefix is not None and _DOMAIN.fullmatch(domain) else ""
 
 
 def _prefix(event: Any) -> str | None:
-    """Return what a REST API's own path has before the one that it asks the function for: its stage; None for no such."""
-    # A client may leave out the slash after the stage.
-    whole, asked = (unquote(text_in(event, *names)).rstrip("/") for names in (("requestContext", "path"), ("path",)))
-    prefix = whole.removesuffix(asked)
-    return prefix if whole.endswith(asked) and _PREFIX.fullmatch(prefix) else None
+    """Return the path prefix of a REST API, its stage, or `None` for an invalid path."""
+    # A client may omit the slash after the stage.
+    whole, path = (unquote(text_in(event, *names)).rstrip("/") for names in (("requestContext", "path"), ("path",)))
+    prefix = whole.removesuffix(path)
+    return prefix if whole.endswith(path) and _PREFIX.fullmatch(prefix) else None
 
 
-# ── Caller and agent ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Caller and agent ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-WORK = "aion.work"
-"""Where an ASGI scope holds the set of tasks that a request has set going."""
+BACKGROUND = "aion.background"
+"""Key in an ASGI scope: set of the request's background turns, as asyncio tasks."""
 
 CALLER = "aion.caller"
-"""Where the scope of a request holds the `Caller` that was admitted."""
+"""Key in an ASGI scope: authenticated `Caller`."""
 
 CALL = "aion.call"
-"""Where a ServerCallContext's state holds the `CallContext`."""
+"""Key in a ServerCallContext's state: `CallContext`."""
 
-SPOKEN = "aion.version"
-"""Where it holds the protocol version of the request."""
+REQUEST_VERSION = "aion.version"
+"""Key in a ServerCallContext's state: protocol version of the request."""
 
-TIME_UP = "aion.deadline"
-"""Where an ASGI scope says until when this process serves the request."""
+DEADLINE = "aion.deadline"
+"""Key in an ASGI scope: deadline of the request in this process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The caller that was admitted, and the agent."""
+    """Authenticated caller of an agent."""
 
     agent_id: str
     principal: Principal
     skills: frozenset[str] | None = None
-    """The skills with requirements of their own that the caller fulfils; None where the agent has no such skill."""
+    """Restricted skills that the caller may use; `None` for an agent without restricted skills."""
 
 
 def owner_of(caller: Caller | None) -> str:
-    """Return who owns what the caller makes, outside of any tenant."""
+    """Return the owner of the caller's tasks outside of tenants."""
     return caller.principal.owner if caller else ANONYMOUS
 
 
 class CallContextBuilder(ServerCallContextBuilder):
-    """Makes of a request the context in which the handler answers it."""
+    """Builds the context of a request for its operation."""
 
     def __init__(self, agent_id: str, card: AgentCard | None = None, version: str = V1) -> None:
-        """`version`: which the requests speak."""
+        """`version` is the protocol version of the requests."""
         self._agent_id, self._card, self._version = agent_id, card or AgentCard(), version
         self._inner = DefaultServerCallContextBuilder()
 
     def build(self, request: Request) -> ServerCallContext:
-        """Return the call's context, in the tenant that the caller's credentials are for, or in none."""
+        """Return the context in the tenant of the caller's credentials, if they have one."""
         return self.build_in(request, "")
 
     def build_in(self, request: Request, tenant: str) -> ServerCallContext:
-        """Return the call's context in the tenant, whose things are the caller's there only.
+        """Return the context in the tenant.
 
-        Raises TaskNotFoundError for another tenant than the credentials are for: nothing of it is there for the caller.
+        Raises TaskNotFoundError for another tenant than that of the credentials: its tasks do not exist for the caller.
         """
         caller = self._caller(request)
-        admitted_to = caller.principal.tenant if caller else ""
-        if tenant and admitted_to and tenant != admitted_to:
+        own_tenant = caller.principal.tenant if caller else ""
+        if tenant and own_tenant and tenant != own_tenant:
             raise to_wire(TaskNotFound(""))
         principal = owner_of(caller)
         context = self._inner.build(request)
         declared = negotiate(request, self._card).declared
-        # The SDK reads the one name of the header only.
+        # The SDK reads only one of the two headers.
         context.requested_extensions = set(declared)
-        context.state[SPOKEN] = self._version
-        context.tenant = tenant or admitted_to
+        context.state[REQUEST_VERSION] = self._version
+        context.tenant = tenant or own_tenant
         context.state[CALL] = CallContext(
-            owner_in(principal, tenant or admitted_to),
+            owner_in(principal, tenant or own_tenant),
             self._agent_id,
-            request.scope[WORK],
-            deadline=request.scope[TIME_UP],
-            # A structured header puts its text in quotes (draft-ietf-httpapi-idempotency-key-header).
+            request.scope[BACKGROUND],
+            deadline=request.scope[DEADLINE],
+            # A structured header is in quotes (draft-ietf-httpapi-idempotency-key-header).
             idempotency_key=request.headers.get("Idempotency-Key", "").strip().strip('"'),
             last_event_id=request.headers.get("Last-Event-ID", ""),
             extensions=frozenset(declared),
@@ -251,11 +248,11 @@ class CallContextBuilder(ServerCallContextBuilder):
         return context
 
     def _caller(self, request: Request) -> Caller | None:
-        """Return who was admitted to this agent; None where it asks nobody."""
+        """Return the caller, or `None` for an agent without authentication."""
         caller: Caller | None = request.scope.get(CALLER)
         if caller is None and not self._card.security_requirements:
             return None
         if caller is None or caller.agent_id != self._agent_id:
-            # The layer in front and the routes disagree about whose path this is: nobody is served on a guess.
+            # The middleware and the routes disagree on the agent of this path: refuse instead of guessing.
             raise RuntimeError(f"A request reached {self._agent_id} without having been admitted to it.")
         return caller

@@ -1,101 +1,103 @@
-"""HTTP+JSON binding: paths, methods and refusals of either version, and the operations of v1.0 (spec 11).
-
-Responses are application/a2a+json, streams frames of StreamResponse.
-"""
+"""HTTP+JSON binding of v1.0 and v0.3 (A2A 11): routes, requests, responses and refusals."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 from a2a.server.context import ServerCallContext
 from a2a.types import a2a_pb2 as pb
-from a2a.utils.errors import A2AError, InvalidRequestError, MethodNotFoundError
+from a2a.utils.errors import A2AError, MethodNotFoundError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from aion_core.protocol.card import document, document_v1, written
+from aion_core.protocol.card import canonical_json, document, document_v1
 from aion_core.protocol.errors import MethodNotAllowedError, invalid_params
-from aion_core.protocol.types import AgentCard
 from aion_core.web.cards import reads_v1_only
-from aion_core.web.errors import A2A_JSON, rest_error, rest_error_body
+from aion_core.web.errors import A2A_JSON, rest_error, rest_error_body, v03_rest_error, wire_errors
+from aion_core.web.operations.discovery import extended_card
+from aion_core.web.operations.operation import AgentServices, Body, HttpRoute, Operation
 from aion_core.web.request_body import JSON, BodyRefused, StrictRequest, read_params, read_query
 from aion_core.web.request_context import (
+    V03,
     V1,
     CallContextBuilder,
     check_required,
+    check_version,
     is_tenant,
     negotiate,
-    settle_version,
     tenant_of,
 )
-from aion_core.web.request_handler import OPERATIONS, AionRequestHandler
-from aion_core.web.sse import REST_V1, EventStream
+from aion_core.web.sse import REST_V03, REST_V1, EventStream
 
-# ── Both versions ─────────────────────────────────────────────────────────────────────────────────────────────────────
+PRIVATE = "private, no-store"
+"""`Cache-Control` of a response for one caller."""
 
-Paths = Mapping[str, Mapping[str, str]]
-"""Each path's operations, by HTTP method. The first path that fits is the one that is meant."""
+Endpoints = Mapping[str, Mapping[str, tuple[Operation, HttpRoute]]]
+"""Operation and route by path and HTTP method."""
 
 
 class HttpBinding(ABC):
-    """Answers the HTTP+JSON requests to one agent, in one version."""
+    """Answers the HTTP+JSON requests to one agent, in one version of the protocol."""
 
     version: ClassVar[str]
-    paths: ClassVar[Paths]
-    reads_card: ClassVar[frozenset[str]]
-    """The operations by which a client learns what the agent requires, so that nothing is required of them."""
 
-    def __init__(self, handler: AionRequestHandler, agent_id: str, card: AgentCard) -> None:
-        self._handler, self._card = handler, card
-        self._builder = CallContextBuilder(agent_id, card, self.version)
+    def __init__(self, services: AgentServices, agent_id: str, operations: Iterable[Operation]) -> None:
+        self._services, self._card = services, services.card
+        self._endpoints = self.endpoints(operations)
+        self._builder = CallContextBuilder(agent_id, services.card, self.version)
+
+    @classmethod
+    @abstractmethod
+    def endpoints(cls, operations: Iterable[Operation]) -> Endpoints:
+        """Return the operations by path and HTTP method, in the order of routing: the first matching path wins."""
 
     def routes(self, prefix: str) -> list[Route]:
-        """Return where the agent answers below the prefix."""
-        return [Route(f"{prefix}{path}", _Endpoint(self, by_method)) for path, by_method in self.paths.items()]
+        """Return the agent's routes below the prefix."""
+        return [Route(f"{prefix}{path}", _Endpoint(self, by_method)) for path, by_method in self._endpoints.items()]
 
-    async def answer(self, request: StrictRequest, by_method: Mapping[str, str]) -> Response:
-        """Answer a request to a path of these operations."""
+    async def answer(self, request: StrictRequest, by_method: Mapping[str, tuple[Operation, HttpRoute]]) -> Response:
+        """Answer a request to the path of these operations."""
         headers: dict[str, str] = {}
         try:
             path = request.path_params
             if not all(path.values()) or not is_tenant(path.get("tenant", "any")):
-                raise nothing_here()
+                raise path_not_found()
             if request.method not in by_method:
-                raise not_allowed(by_method)
-            operation = by_method[request.method]
-            settle_version(request, self.version)
+                raise method_not_allowed(by_method)
+            operation, route = by_method[request.method]
+            check_version(request, self.version)
             negotiated = negotiate(request, self._card)
             headers = negotiated.headers(self.version)
-            if operation not in self.reads_card:
+            if not operation.before_extensions:
                 check_required(negotiated, self._card, self.version)
-            response = await self.operate(operation, request)
+            response = await self.operate(operation, route, request)
         except MethodNotAllowedError as error:
             response = self.refuse(error)
             response.headers["Allow"] = ", ".join(by_method)
         except BodyRefused as refused:
             response = self.refuse(refused.error, refused.http)
-        except Exception as error:  # the outermost edge: what nobody expected is logged, and told as such
+        except Exception as error:  # outermost edge: an unexpected error is logged and returned as an internal one
             response = self.refuse(error)
         response.headers.update(headers)
-        # What is said to one caller, a task or an extended card, is no cache's to keep for another.
-        response.headers.setdefault("Cache-Control", "private, no-store")
+        # A task or an extended card is for one caller: shared caches must not store it.
+        response.headers.setdefault("Cache-Control", PRIVATE)
         return response
 
     @abstractmethod
-    async def operate(self, operation: str, request: StrictRequest) -> Response:
+    async def operate(self, operation: Operation, route: HttpRoute, request: StrictRequest) -> Response:
         """Answer the operation; raises the protocol's errors."""
 
     @abstractmethod
     def refuse(self, error: Exception, http: int | None = None) -> JSONResponse:
-        """Return the error as the version has it; `http` where the status is the transport's."""
+        """Return the error in the version's form; `http` overrides the status."""
 
 
 class _Endpoint:
-    """A path of the binding, for whatever HTTP method."""
+    """Path of the binding, for any HTTP method."""
 
-    def __init__(self, binding: HttpBinding, by_method: Mapping[str, str]) -> None:
+    def __init__(self, binding: HttpBinding, by_method: Mapping[str, tuple[Operation, HttpRoute]]) -> None:
         self._binding, self._by_method = binding, by_method
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -104,126 +106,139 @@ class _Endpoint:
         await response(scope, receive, send)
 
 
-async def body_of(request: StrictRequest, *, may_lack: bool = False) -> dict[str, Any]:
-    """Return the body's JSON object, {} for an empty one that may be; raises as `StrictRequest.json` does."""
-    if may_lack and not await request.body():
-        return {}
-    body = await request.json()
-    if not isinstance(body, dict):
-        raise InvalidRequestError("The body has to be a JSON object.")
-    return body
+def _in_routing_order(routes: Iterable[tuple[Operation, HttpRoute]]) -> Endpoints:
+    """Return the routes by path and method; a path with a more general end follows the others."""
+    endpoints: dict[str, dict[str, tuple[Operation, HttpRoute]]] = {}
+    for operation, route in sorted(routes, key=lambda entry: (":path}" in entry[1].path, entry[1].path[-1] == "}")):
+        endpoints.setdefault(route.path, {})[route.method] = (operation, route)
+    return endpoints
 
 
-def nothing_here() -> MethodNotFoundError:
-    """Return the refusal of a path that is none of this server's."""
+def path_not_found() -> MethodNotFoundError:
+    """Return the refusal of an unknown path."""
     return MethodNotFoundError(
-        "There is nothing at this path. /.well-known/manifest.json lists the agents, and the card of each, at "
-        "/.well-known/agent-card.json below its path, says where it answers."
+        "This path does not exist. /.well-known/manifest.json lists the agents; the card of each agent, at "
+        "/.well-known/agent-card.json below its path, has its URLs."
     )
 
 
-def not_allowed(by_method: Mapping[str, Any]) -> MethodNotAllowedError:
-    """Return the refusal of an HTTP method that the path does not have."""
-    return MethodNotAllowedError(f"This path takes {', '.join(by_method)}, and no other method.")
+def method_not_allowed(by_method: Iterable[str]) -> MethodNotAllowedError:
+    """Return the refusal of another HTTP method than the path's."""
+    return MethodNotAllowedError(f"This path accepts only {', '.join(by_method)}.")
 
 
 async def refuse_path(_: Request, error: Exception) -> Response:
-    """Answer where the app has no route, or none for the method, in the protocol's shape."""
+    """Return the refusal of a request without a matching route: an exception handler of Starlette."""
     allowed = (getattr(error, "headers", None) or {}).get("Allow")
     if not allowed:
-        return rest_error(nothing_here(), getattr(error, "status_code", None))
-    response = rest_error(not_allowed(dict.fromkeys(allowed.split(", "))))
+        return rest_error(path_not_found(), getattr(error, "status_code", None))
+    response = rest_error(method_not_allowed(dict.fromkeys(allowed.split(", "))))
     response.headers["Allow"] = allowed
     return response
 
 
 # ── v1.0 ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-_CONFIGS = "/tasks/{taskId}/pushNotificationConfigs"
-
-_PATHS: Paths = {
-    "/message:send": {"POST": "SendMessage"},
-    "/message:stream": {"POST": "SendStreamingMessage"},
-    "/tasks": {"GET": "ListTasks"},
-    "/tasks/{id}:cancel": {"POST": "CancelTask"},
-    # The specification says POST, its proto file GET.
-    "/tasks/{id}:subscribe": {"POST": "SubscribeToTask", "GET": "SubscribeToTask"},
-    "/tasks/{id}": {"GET": "GetTask"},
-    _CONFIGS: {"POST": "CreateTaskPushNotificationConfig", "GET": "ListTaskPushNotificationConfigs"},
-    # A config's id is the client's choice, and may hold a slash.
-    f"{_CONFIGS}/{{id:path}}": {
-        "GET": "GetTaskPushNotificationConfig",
-        "DELETE": "DeleteTaskPushNotificationConfig",
-    },
-    "/extendedAgentCard": {"GET": "GetExtendedAgentCard"},
-}
-"""A path's parameter has the name of the field that it fills."""
-
-_WITHOUT_BODY = frozenset({"SubscribeToTask"})
-"""Posted, yet asked with nothing but the path: a body is not read."""
-_MAY_LACK_BODY = frozenset({"CancelTask"})
-
 
 class RestV1(HttpBinding):
-    """v1.0's: each path also within a tenant."""
+    """Binding of v1.0. Each path also exists within a tenant."""
 
     version = V1
-    paths: ClassVar[Paths] = {**_PATHS, **{f"/{{tenant}}{path}": by_method for path, by_method in _PATHS.items()}}
-    reads_card = frozenset(name for name, operation in OPERATIONS.items() if operation.reads_card)
 
-    async def operate(self, operation: str, request: StrictRequest) -> Response:
+    @classmethod
+    def endpoints(cls, operations: Iterable[Operation]) -> Endpoints:
+        """Return v1.0's operations by path and HTTP method."""
+        paths = _in_routing_order((operation, route) for operation in operations for route in operation.routes)
+        return {**paths, **{f"/{{tenant}}{path}": by_method for path, by_method in paths.items()}}
+
+    async def operate(self, operation: Operation, route: HttpRoute, request: StrictRequest) -> Response:
         """Answer the operation; raises the protocol's errors."""
-        about = OPERATIONS[operation]
-        if request.method != "POST":
-            params = read_query(request.query_params, about.request)
-        elif operation in _WITHOUT_BODY:
+        assert operation.request is not None  # noqa: S101  # an operation with a route has a type
+        if route.has_query:
+            params = read_query(request.query_params, operation.request)
+        elif route.body is Body.IGNORED:
             params = {}
         else:
-            params = await body_of(request, may_lack=operation in _MAY_LACK_BODY)
+            params = await request.json_object(optional=route.body is Body.OPTIONAL)
         path = dict(request.path_params)
         in_path = path.pop("tenant", "")
         params = _with_path(params, path)
         context = self._builder.build_in(request, tenant_of(params, in_path))
-        asked: Any = read_params(params, about.request)
-        if about.answer is None:
-            return EventStream(*await self._handler.opened(asked, context), REST_V1)
-        answer = await about.answer(self._handler, asked, context)
-        return JSONResponse({} if answer is None else answer, media_type=A2A_JSON)
+        read: Any = read_params(params, operation.request)
+        if operation.stream:
+            return EventStream(*await operation.open(self._services, read, context), REST_V1)
+        result = operation.write(await operation.answer(self._services, read, context), read)
+        return JSONResponse({} if result is None else result, media_type=A2A_JSON)
 
     def refuse(self, error: Exception, http: int | None = None) -> JSONResponse:
-        """Return the error as v1.0 has it (spec 11.6)."""
+        """Return the error in v1.0's form (A2A 11.6)."""
         return rest_error(error, http)
 
 
 def _with_path(params: dict[str, Any], path: Mapping[str, str]) -> dict[str, Any]:
-    """Return the params with what the path says; raises InvalidParamsError where they say otherwise."""
+    """Return the params with the path's parameters; raises InvalidParamsError for a contradiction."""
     for field, value in path.items():
         if params.get(field) not in (None, "", value):
-            raise invalid_params(f"{field} is another in the request than in its path.", field)
+            raise invalid_params(f"{field} differs between the request and its path.", field)
     return {**params, **path}
 
 
-# ── Extended card, by its oldest name ─────────────────────────────────────────────────────────────────────────────────
+# ── v0.3 ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class RestV03(HttpBinding):
+    """Binding of v0.3, without tenants.
+
+    The SDK's adapter is not used: it reads a body without limits, exposes internal errors, cannot delete a push config
+    and does not number the events of a stream.
+    """
+
+    version = V03
+
+    @classmethod
+    def endpoints(cls, operations: Iterable[Operation]) -> Endpoints:
+        """Return v0.3's operations by path and HTTP method."""
+        return _in_routing_order(
+            (operation, route) for operation in operations if operation.v03 for route in operation.v03.routes
+        )
+
+    async def operate(self, operation: Operation, route: HttpRoute, request: StrictRequest) -> Response:
+        """Answer the operation; raises the protocol's errors."""
+        form = operation.v03
+        assert form is not None  # noqa: S101
+        assert form.read_http is not None  # noqa: S101  # an operation with a route can be read
+        context = self._builder.build(request)
+        read = await form.read_http(request)
+        if operation.stream:
+            return EventStream(*await operation.open(self._services, read, context), REST_V03)
+        result = form.write_http(await operation.answer(self._services, read, context))
+        return JSONResponse({} if result is None else result)
+
+    def refuse(self, error: Exception, http: int | None = None) -> JSONResponse:
+        """Return the error in v0.3's form."""
+        return v03_rest_error(error, http)
+
+
+# ── Oldest path of the extended card ──────────────────────────────────────────────────────────────────────────────────
 
 EXTENDED_CARD_PATH = "/agent/authenticatedExtendedCard"
-"""Where a GET finds the extended card by its oldest name (D4); v1.0's and v0.3's own paths are the REST binding's."""
-NOT_SHARED = "private, no-store"
-"""What is said to one caller is nobody else's: the `Cache-Control` of an extended card."""
+"""Oldest path of the extended card. The paths of v1.0 and v0.3 are in the operations table."""
 
 
 def extended_card_route(
-    prefix: str, handler: AionRequestHandler, call: Callable[[Request], ServerCallContext]
+    prefix: str, services: AgentServices, build_context: Callable[[Request], ServerCallContext]
 ) -> Route:
-    """Return the route of the extended card's oldest name (D4); `call` says who asks, or raises that nobody may."""
+    """Return the route of the extended card's oldest path; `build_context` raises for an unauthorised caller."""
 
     async def answer(request: Request) -> Response:
-        headers = {"cache-control": NOT_SHARED}
+        headers = {"cache-control": PRIVATE}
         try:
-            card = await handler.on_get_extended_agent_card(pb.GetExtendedAgentCardRequest(), call(request))
+            with wire_errors():
+                card = await extended_card(services, pb.GetExtendedAgentCardRequest(), build_context(request))
         except A2AError as error:
             refusal = rest_error_body(error)
-            return Response(written(refusal), refusal["error"]["code"], headers, JSON)
-        body = written((document_v1 if reads_v1_only(request) else document)(card))
+            return Response(canonical_json(refusal), refusal["error"]["code"], headers, JSON)
+        body = canonical_json((document_v1 if reads_v1_only(request) else document)(card))
         return Response(body, headers=headers, media_type=JSON)
 
     return Route(f"{prefix}{EXTENDED_CARD_PATH}", answer)

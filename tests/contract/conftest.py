@@ -1,7 +1,6 @@
-"""Fixtures `stack`, `adapter` and `table`: run their tests on each engine, and count the tests of each engine."""
+"""Fixtures of the engines: each test with a `stack`, an `adapter` or a `table` runs on the chosen ones."""
 
 import itertools
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,14 +9,14 @@ import pytest
 from aion_core.local.stack import LocalStack
 from aion_core.ports.table import Key, Table
 from aion_core.sqlite.table import SQLiteTable
-from tests.support import engines, telling
+from tests.support import engines
 from tests.support.clock import ManualClock
 from tests.support.conversation import Conversation
 from tests.support.engines import Stack
 from tests.support.stores import dynamodb_table, store_of, table_of
 from tests.support.tables import skip_deviation
 
-_ran: Counter[tuple[str, str]] = Counter()
+HERE = Path(__file__).parent
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -128,28 +127,10 @@ def chat(adapter: Stack | None, clock: ManualClock) -> Conversation:
     return Conversation(store_of(table_of(adapter, clock), adapter, clock), clock)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Count by engine."""
-    report = yield
-    params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-    engine = params.get("stack") or params.get("adapter") or params.get("table")
-    if engine and (report.when == "call" or report.failed):
-        _ran[engine, "xfailed" if hasattr(report, "wasxfail") else report.outcome] += 1
-    return report
-
-
-telling.TELLERS["engines"] = lambda: [[*place, count] for place, count in _ran.items()]
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the number of tests for each engine."""
-    ran: Counter[tuple[str, str]] = Counter()
-    for told in telling.all_told("engines"):
-        for engine, outcome, count in told:
-            ran[engine, outcome] += count
-    if ran:
-        terminalreporter.section("engines")
-        for engine in sorted({engine for engine, _ in ran}):
-            counts = ", ".join(f"{count} {outcome}" for (of, outcome), count in sorted(ran.items()) if of == engine)
-            terminalreporter.line(f"{engine}: {counts}")
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Note the engine of each test, for the summary."""
+    for item in items:
+        params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        engine = params.get("stack") or params.get("adapter") or params.get("table")
+        if engine and item.path.is_relative_to(HERE):
+            item.user_properties.append(("engine", engine))

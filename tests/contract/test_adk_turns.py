@@ -1,4 +1,4 @@
-"""ADK turns over the deployment's sessions, in memory and on DynamoDB: stored state suffices to resume."""
+"""ADK turns over stored sessions, in memory and on DynamoDB: another process can continue them."""
 
 import asyncio
 from typing import Any
@@ -11,8 +11,7 @@ from aion.shared.types import A2AOutbox
 from aion_core.agents.adk.agent import AdkAgent
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.stores.retries import Fence
-from tests.support.adk import DecidingLlm, call, saying, served, texts
-from tests.support.adk_http import ask, history, said
+from tests.support.adk import DecidingLlm, answer_text, ask, call, history, scripted_model, served, texts
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 from tests.support.service import Parts, http, parts, send
@@ -30,16 +29,16 @@ def place(adapter: Stack | None, clock: ManualClock) -> SessionPlace:
 
 
 def process(place: SessionPlace, clock: ManualClock, agent: BaseAgent) -> Parts:
-    """Process of the deployment, with its own caches."""
+    """Return a process of the deployment; its memory ends with it."""
 
-    def adapted(agent: BaseAgent) -> AdkAgent:
+    def adapter_of(agent: BaseAgent) -> AdkAgent:
         return served(agent, lambda asked: place.service(fence=Fence(asked.context, asked.fence)))
 
-    return parts(adapted(agent), place.tasks, clock, blocking_wait=1e9)
+    return parts(adapter_of(agent), place.tasks, clock, blocking_wait=1e9)
 
 
 async def test_conversation_continues_in_another_process(place: SessionPlace, clock: ManualClock) -> None:
-    """State, events and interrupts survive; the outbox is not in the state."""
+    """State and events are stored; the outbox is not in the state."""
     context = new_owner()
 
     def note(tool_context: ToolContext, text: str) -> str:
@@ -52,20 +51,20 @@ async def test_conversation_continues_in_another_process(place: SessionPlace, cl
         """Read."""
         return {key: tool_context.state.get(key) for key in ("noted", "a2a_outbox")}
 
-    first = saying([call("note", text="milk")], ["I noted it."])
+    first = scripted_model([call("note", text="milk")], ["I noted it."])
     async with http(process(place, clock, LlmAgent(name="root", model=first, tools=[note])).app()) as client:
         task = await ask(client, DIALECT, contextId=context, message_id="m-1")
-        assert said(task) == "Noted."
-    second = saying([call("read")], ["Milk."])
+        assert answer_text(task) == "Noted."
+    second = scripted_model([call("read")], ["Milk."])
     async with http(process(place, clock, LlmAgent(name="root", model=second, tools=[read])).app()) as client:
         task = await ask(client, DIALECT, "and?", contextId=context, message_id="m-2")
-        assert said(task) == "Milk."
+        assert answer_text(task) == "Milk."
     assert texts(second.seen[1])[-1] == "user: read -> {'noted': 'milk', 'a2a_outbox': None}"
     assert "model: I noted it." in texts(second.seen[0])
 
 
-async def test_another_process_resumes_interrupted_session(place: SessionPlace, clock: ManualClock) -> None:
-    """With a sequence, a confirmation and a long-running tool."""
+async def test_another_process_accepts_the_answers(place: SessionPlace, clock: ManualClock) -> None:
+    """A sequence asks for a confirmation, then for the result of a long-running tool."""
     paid: list[int] = []
 
     def pay(amount: int) -> str:
@@ -74,7 +73,7 @@ async def test_another_process_resumes_interrupted_session(place: SessionPlace, 
         return "paid"
 
     def approve() -> None:
-        """Ask."""
+        """Wait for an approval."""
 
     def tree() -> SequentialAgent:
         def decide(seen: list[str]) -> list[Any]:
@@ -89,29 +88,29 @@ async def test_another_process_resumes_interrupted_session(place: SessionPlace, 
             name="root",
             sub_agents=[
                 LlmAgent(name="asks", model=DecidingLlm(decide=decide), tools=tools),
-                LlmAgent(name="last", model=saying(["Done."])),
+                LlmAgent(name="last", model=scripted_model(["Done."])),
             ],
         )
 
     async with http(process(place, clock, tree()).app()) as client:
         task = await ask(client, DIALECT, contextId=new_owner(), message_id="m-1")
-        assert "pay(amount=5)" in str(said(task))
+        assert "pay(amount=5)" in str(answer_text(task))
     async with http(process(place, clock, tree()).app()) as client:
         task = await ask(client, DIALECT, "yes", taskId=task["id"], message_id="m-2")
         assert (task["status"]["state"], paid) == ("TASK_STATE_INPUT_REQUIRED", [5])
-        assert "approve()" in str(said(task))
+        assert "approve()" in str(answer_text(task))
     async with http(process(place, clock, tree()).app()) as client:
         task = await ask(client, DIALECT, "go", taskId=task["id"], message_id="m-3")
-    assert (said(task), history(task)[-1], paid) == ("Done.", "Approved.", [5])
+    assert (answer_text(task), history(task)[-1], paid) == ("Done.", "Approved.", [5])
 
 
-async def test_late_workers_session_write_is_refused(place: SessionPlace, clock: ManualClock) -> None:
-    """Writes after the task's cancellation are not in the next turn's session."""
+async def test_late_session_write_is_refused(place: SessionPlace, clock: ManualClock) -> None:
+    """The next turn does not see results of a tool after its task was canceled."""
     context = new_owner()
     running, go, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def wait() -> str:
-        """Wait for the event."""
+        """Wait, ignoring every cancellation."""
         running.set()
         while not go.is_set():
             try:
@@ -121,9 +120,9 @@ async def test_late_workers_session_write_is_refused(place: SessionPlace, clock:
         ended.set()
         return "too late"
 
-    model = saying([call("wait", "call-1")], ["Not heard."])
+    model = scripted_model([call("wait", "call-1")], ["Not heard."])
     late = process(place, clock, LlmAgent(name="root", model=model, tools=[wait]))
-    following = saying(["Next."])
+    following = scripted_model(["Next."])
     async with http(late.app()) as client:
         request = send(contextId=context)
         request["params"]["configuration"] = {"returnImmediately": True}
@@ -135,7 +134,7 @@ async def test_late_workers_session_write_is_refused(place: SessionPlace, clock:
             go.set()
             await ended.wait()
             task = await ask(other, DIALECT, "and?", contextId=context, message_id="m-2")
-        assert said(task) == "Next."
+        assert answer_text(task) == "Next."
     assert texts(following.seen[0]) == [
         "user: hi",
         "model: wait({})",

@@ -25,7 +25,7 @@ from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, Conve
 from tests.support.engines import Stack
 from tests.support.stores import LEASE_SECONDS, MemoryTaskStore, dynamodb_store
 
-ROUNDS, ROUNDS_IN_MEMORY = (5, 40) if os.environ.get("SIMULATION_DEEP") else (2, 20)
+ROUNDS, ROUNDS_IN_MEMORY = (5, 40) if os.environ.get("SIMULATION_DEEP") else (2, 10)
 
 Act = Callable[[Conversation, TurnStarted], Awaitable[Any]]
 

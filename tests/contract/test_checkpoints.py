@@ -20,7 +20,7 @@ from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
 
-from aion_core.checkpointing.persistence import Unserializable
+from aion_core.checkpointing.persistence import UnserializableState
 from aion_core.errors import AgentFailed, LeaseLost, StoreCorrupt, StoreError, StoreUnavailable
 from aion_core.ports import ContextKey, TurnStarted
 from aion_core.stores import keys, retries
@@ -577,7 +577,7 @@ async def test_checkpoint_has_listed_classes_only(savers: Savers, config: Any) -
     assert await values(savers.saver(types=[Place]), config) == held
     assert await values(savers.saver(types=[(Place.__module__, "Place")]), config) == held
     assert await values(savers.saver(), config) == {**held, "place": {"name": "here"}}
-    with pytest.raises(Unserializable):
+    with pytest.raises(UnserializableState):
         await put(savers.saver(types=[Connection]), config, connection=Connection())
 
 

@@ -17,7 +17,7 @@ from aion_core.protocol.types import Message, Part, Role, SendMessageRequest, Ta
 from aion_core.stores.task_store import TableTaskStore
 from aion_core.tasks.call import CallContext
 from tests.support.agents.counting import talking
-from tests.support.agents.scripted import Asking, LeaseHeld
+from tests.support.agents.scripted import Asking, GatedAgent
 from tests.support.engines import Stack
 from tests.support.service import parts
 from tests.support.stores import new_owner, stack_blobs
@@ -87,7 +87,7 @@ async def test_needless_wake_up_costs_two_requests(stack: Stack) -> None:
     made = parts(talking(1), counted.store)
     owner = new_owner()
     await made.service.send(CallContext(owner, "test"), request(context_id="rests"))
-    agent = LeaseHeld()
+    agent = GatedAgent()
     held = parts(agent, counted.store)
     sending = asyncio.create_task(held.service.send(CallContext(owner, "test"), request(context_id="runs")))
     asks = parts(Asking(), counted.store)

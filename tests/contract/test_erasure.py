@@ -127,7 +127,6 @@ def ignored(what: str, count: int) -> None:
     """Ignore the progress."""
 
 
-@pytest.mark.each_engine
 async def test_delete_leaves_nothing_of_owner(stack: Stack, delete: Delete) -> None:
     alice, bob = someone("alice"), someone("bob")
     await lives(stack, alice)

@@ -17,7 +17,7 @@ from langgraph.store.base import (
 )
 from langgraph.store.memory import InMemoryStore
 
-from aion_core.checkpointing.persistence import OwnersStore, StoreRefused
+from aion_core.checkpointing.persistence import OwnerStore, StoreRefused
 from aion_core.errors import LeaseLost
 from aion_core.ports import LongTermMemory, MemoryItem, MemoryScope, MemoryWrite, Namespace
 from aion_core.stores import long_term_memory
@@ -254,8 +254,8 @@ async def test_forget_deletes_everything_of_one_owner(memory: LongTermMemory, cl
 
 
 @pytest.fixture
-async def store(memory: LongTermMemory, scope: MemoryScope) -> OwnersStore:
-    return OwnersStore(lambda: memory, scope)
+async def store(memory: LongTermMemory, scope: MemoryScope) -> OwnerStore:
+    return OwnerStore(lambda: memory, scope)
 
 
 PEOPLE: list[tuple[Namespace, str, dict[str, Any]]] = [
@@ -301,7 +301,7 @@ OPERATIONS: list[Any] = [
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=str)
-async def test_store_matches_langgraphs_own(store: OwnersStore, operation: Any) -> None:
+async def test_store_matches_langgraphs_own(store: OwnerStore, operation: Any) -> None:
     """The items are sorted by key, independent of the order of the puts."""
     langgraphs = InMemoryStore()
     for namespace, key, value in sorted(PEOPLE, key=lambda each: (each[0], each[1])):
@@ -392,13 +392,13 @@ class Thing:
 @pytest.mark.parametrize(
     ("namespace", "key", "value", "sentence"),
     [
-        (NS, "k", {"x": Thing()}, "no JSON: Type is not JSON serializable: Thing"),
-        (NS, "k", {"x": {1: 2}}, "no JSON: Dict key must be str"),
-        (NS, "k", {"x": "\ud800"}, "no JSON: str is not valid UTF-8"),
+        (NS, "k", {"x": Thing()}, "not JSON: Type is not JSON serializable: Thing"),
+        (NS, "k", {"x": {1: 2}}, "not JSON: Dict key must be str"),
+        (NS, "k", {"x": "\ud800"}, "not JSON: str is not valid UTF-8"),
         (NS, "k", {"x": "\N{SNOWMAN}" * 120_000}, "350000 bytes of JSON, and one has 360008"),
         (NS, "k" * 900, {"x": 1}, "800 bytes together, and one has 907"),
         (("n" * 900,), "k", {"x": 1}, "800 bytes together, and one has 903"),
-        (NS, "\ud800", {"x": 1}, "half a character"),
+        (NS, "\ud800", {"x": 1}, "half a surrogate pair"),
     ],
     ids=lambda each: each if isinstance(each, str) and len(each) > 20 else "",
 )
@@ -433,7 +433,7 @@ async def test_store_refuses_labels_that_langgraph_refuses(store: BaseStore) -> 
 
 async def test_concurrent_puts_of_one_turn_are_all_made(memories: Memories, clock: ManualClock) -> None:
     begun = await begin(memories.tasks, clock)
-    store = OwnersStore(
+    store = OwnerStore(
         partial(memories.memory, fence=fence_of(begun)),
         MemoryScope(begun.lease.context.owner, begun.lease.context.agent),
     )
@@ -443,7 +443,7 @@ async def test_concurrent_puts_of_one_turn_are_all_made(memories: Memories, cloc
 
 async def test_puts_of_many_threads_are_all_made(memories: Memories, clock: ManualClock) -> None:
     begun = await begin(memories.tasks, clock)
-    store = OwnersStore(
+    store = OwnerStore(
         partial(memories.memory, fence=fence_of(begun)),
         MemoryScope(begun.lease.context.owner, begun.lease.context.agent),
     )

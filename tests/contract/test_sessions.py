@@ -1,4 +1,4 @@
-"""Contract of ADK's session services, in memory and on DynamoDB."""
+"""Contract of ADK session services, in memory and on DynamoDB."""
 
 import asyncio
 import random
@@ -51,8 +51,8 @@ def app() -> str:
     return f"app-of-{new_owner()}"
 
 
-async def read(place: SessionPlace, like: Session, **config: object) -> Session | None:
-    """Return the session as read by the next turn."""
+async def read_session(place: SessionPlace, like: Session, **config: object) -> Session | None:
+    """Return the session as a new service reads it."""
     return await place.service().get_session(
         app_name=like.app_name,
         user_id=like.user_id,
@@ -61,13 +61,13 @@ async def read(place: SessionPlace, like: Session, **config: object) -> Session 
     )
 
 
-async def test_next_turn_reads_appended_events(place: SessionPlace, app: str, user: str) -> None:
+async def test_appended_events_are_read_by_another_service(place: SessionPlace, app: str, user: str) -> None:
     service = place.service()
     session = await service.create_session(app_name=app, user_id=user, session_id="c-1", state={"x": 1})
     for text in ("one", "two", "three"):
         await service.append_event(session, said(text, timestamp=7.25, state={"last": text}))
     assert texts(session) == ["one", "two", "three"]
-    found = await read(place, session)
+    found = await read_session(place, session)
     assert found is not None
     assert texts(found) == ["one", "two", "three"]
     assert found.state == session.state == {"x": 1, "last": "three"}
@@ -75,7 +75,7 @@ async def test_next_turn_reads_appended_events(place: SessionPlace, app: str, us
     assert found.events == session.events
 
 
-async def test_session_is_missing_before_creation(service: StoredSessions, app: str, user: str) -> None:
+async def test_missing_session_is_none(service: StoredSessions, app: str, user: str) -> None:
     assert await service.get_session(app_name=app, user_id=user, session_id="c-1") is None
 
 
@@ -83,12 +83,12 @@ async def test_session_is_created_once(place: SessionPlace, app: str, user: str)
     first = await place.service().create_session(app_name=app, user_id=user, session_id="c-1", state={"x": 1})
     with pytest.raises(AlreadyExistsError):
         await place.service().create_session(app_name=app, user_id=user, session_id="c-1", state={"x": 2, "user:y": 2})
-    found = await read(place, first)
+    found = await read_session(place, first)
     assert found is not None
     assert found.state == {"x": 1}
 
 
-async def test_append_to_outdated_session_is_refused(place: SessionPlace, app: str, user: str) -> None:
+async def test_stale_session_cannot_append(place: SessionPlace, app: str, user: str) -> None:
     first = await place.service().create_session(app_name=app, user_id=user, session_id="c-1")
     service = place.service()
     late = await service.get_session(app_name=app, user_id=user, session_id="c-1")
@@ -97,13 +97,13 @@ async def test_append_to_outdated_session_is_refused(place: SessionPlace, app: s
     for by in (service, place.service()):
         with pytest.raises(StaleSessionError):
             await by.append_event(late, said("two", state={"x": 1, "user:x": 1}))
-    found = await read(place, first)
+    found = await read_session(place, first)
     assert texts(found) == ["one"]
     assert found is not None
     assert found.state == {}
 
 
-async def test_late_workers_append_is_refused(place: SessionPlace, clock: ManualClock, app: str, user: str) -> None:
+async def test_write_after_lost_lease_is_refused(place: SessionPlace, clock: ManualClock, app: str, user: str) -> None:
     begun = await begin(place.tasks, clock)
     late = place.service(fence=fence_of(begun))
     session = await late.create_session(app_name=app, user_id=user, session_id="c-1")
@@ -121,28 +121,28 @@ async def test_late_workers_append_is_refused(place: SessionPlace, clock: Manual
     found = await now.get_session(app_name=app, user_id=user, session_id="c-1")
     assert found is not None
     await now.append_event(found, said("two"))
-    assert texts(await read(place, session)) == ["one", "two"]
+    assert texts(await read_session(place, session)) == ["one", "two"]
 
 
-async def test_concurrent_appends_lose_nothing(place: SessionPlace, app: str, user: str) -> None:
+async def test_concurrent_appends_of_branches_are_stored(place: SessionPlace, app: str, user: str) -> None:
     service = place.service()
     session = await service.create_session(app_name=app, user_id=user, session_id="c-1")
     names = [f"branch {n}" for n in range(5)]
     await asyncio.gather(*(service.append_event(session, said(name, state={name: 1})) for name in names))
-    found = await read(place, session)
+    found = await read_session(place, session)
     assert sorted(texts(found)) == names
     assert texts(found) == texts(session)
     assert found is not None
     assert len(found.state) == 5
 
 
-async def test_deleted_session_takes_no_events(place: SessionPlace, app: str, user: str) -> None:
+async def test_deleted_session_refuses_events(place: SessionPlace, app: str, user: str) -> None:
     service = place.service()
     session = await service.create_session(app_name=app, user_id=user, session_id="c-1", state={"x": 1, "user:y": 2})
     await service.append_event(session, said("one"))
     await service.delete_session(app_name=app, user_id=user, session_id="c-1")
     await service.delete_session(app_name=app, user_id=user, session_id="c-1")
-    assert await read(place, session) is None
+    assert await read_session(place, session) is None
     with pytest.raises(SessionNotFoundError):
         await service.append_event(session, said("two", state={"x": 3}))
     assert await service.get_user_state(app_name=app, user_id=user) == {"y": 2}
@@ -151,14 +151,14 @@ async def test_deleted_session_takes_no_events(place: SessionPlace, app: str, us
 # ── State ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_state_scope_follows_prefix(place: SessionPlace, app: str, user: str) -> None:
+async def test_state_is_shared_by_scope(place: SessionPlace, app: str, user: str) -> None:
     service = place.service()
     state = {"app:a": 1, "user:u": 2, "s": 3, "temp:t": 4}
     session = await service.create_session(app_name=app, user_id=user, session_id="c-1", state=state)
     assert session.state == {"app:a": 1, "user:u": 2, "s": 3}
     await service.append_event(session, said("x", state={"app:b": 5, "user:u": 6, "s": None, "temp:t": 7}))
     assert session.state == {"app:a": 1, "app:b": 5, "user:u": 6, "s": None, "temp:t": 7}
-    found = await read(place, session)
+    found = await read_session(place, session)
     assert found is not None
     assert found.state == {"app:a": 1, "app:b": 5, "user:u": 6, "s": None}
     assert found.events[0].actions.state_delta == {"app:b": 5, "user:u": 6, "s": None}
@@ -171,7 +171,7 @@ async def test_state_scope_follows_prefix(place: SessionPlace, app: str, user: s
     assert elsewhere.state == {}
 
 
-async def test_concurrent_shared_state_writes_lose_nothing(place: SessionPlace, app: str, user: str) -> None:
+async def test_concurrent_changes_of_shared_state_are_stored(place: SessionPlace, app: str, user: str) -> None:
     services = [place.service() for _ in range(5)]
     sessions = [await service.create_session(app_name=app, user_id=user) for service in services]
     await asyncio.gather(
@@ -180,7 +180,7 @@ async def test_concurrent_shared_state_writes_lose_nothing(place: SessionPlace, 
             for n, (service, session) in enumerate(zip(services, sessions, strict=True))
         )
     )
-    found = await read(place, sessions[0])
+    found = await read_session(place, sessions[0])
     assert found is not None
     assert found.state == {f"{scope}:{n}": n for scope in ("user", "app") for n in range(5)}
 
@@ -192,7 +192,7 @@ async def test_state_is_stored_as_plain_data(place: SessionPlace, app: str, user
     )
     odd = {"at": datetime(2020, 1, 1, tzinfo=UTC), "f": print, "half": "\ud83d", "": "", "user:" + 2000 * "k": 1}
     await service.append_event(session, said("x", state=odd))
-    found = await read(place, session)
+    found = await read_session(place, session)
     assert found is not None
     assert found.state == {
         "n": [1.5, {"x": None}],
@@ -204,24 +204,24 @@ async def test_state_is_stored_as_plain_data(place: SessionPlace, app: str, user
     }
 
 
-async def test_invalid_state_is_refused_and_stores_nothing(place: SessionPlace, app: str, user: str) -> None:
+async def test_unserializable_event_stores_nothing(place: SessionPlace, app: str, user: str) -> None:
     service = place.service()
     session = await service.create_session(app_name=app, user_id=user, session_id="c-1")
     for event in (said("x", state={"x": b"\xff"}), said("x", output=object())):
         with pytest.raises(AgentFailed):
             await service.append_event(session, event)
     await service.append_event(session, said("y"))
-    assert texts(await read(place, session)) == ["y"]
+    assert texts(await read_session(place, session)) == ["y"]
 
 
-async def test_store_and_reader_share_no_objects(place: SessionPlace, app: str, user: str) -> None:
+async def test_stored_state_is_a_copy(place: SessionPlace, app: str, user: str) -> None:
     service = place.service()
     session = await service.create_session(
         app_name=app, user_id=user, session_id="c-1", state={"x": [1], "user:x": [1], "app:x": [1]}
     )
     for key in list(session.state):
         session.state[key].append(2)
-    found = await read(place, session)
+    found = await read_session(place, session)
     assert found is not None
     assert found.state == {"x": [1], "user:x": [1], "app:x": [1]}
 
@@ -235,13 +235,13 @@ async def test_partial_event_is_not_stored(place: SessionPlace, app: str, user: 
     event = said("del", partial=True, state={"x": 1, "temp:y": 1})
     assert await service.append_event(session, event) is event
     assert (session.events, session.state) == ([], {})
-    found = await read(place, session)
+    found = await read_session(place, session)
     assert found is not None
     assert (found.events, found.state) == ([], {})
 
 
-async def test_event_fields_of_resumed_run_survive(place: SessionPlace, app: str, user: str) -> None:
-    asks = AuthConfig(
+async def test_all_fields_of_an_event_are_stored(place: SessionPlace, app: str, user: str) -> None:
+    config = AuthConfig(
         auth_scheme=OAuth2(
             flows=OAuthFlows(
                 authorizationCode=OAuthFlowAuthorizationCode(
@@ -281,7 +281,7 @@ async def test_event_fields_of_resumed_run_survive(place: SessionPlace, app: str
             transfer_to_agent="left",
             artifact_delta={"a.png": 3},
             skip_summarization=True,
-            requested_auth_configs={"call-1": asks},
+            requested_auth_configs={"call-1": config},
             requested_tool_confirmations={"call-2": ToolConfirmation(hint="sure?", payload={"n": 1})},
             compaction=EventCompaction(
                 start_timestamp=1, end_timestamp=2, compacted_content=types.Content(role="user")
@@ -291,39 +291,39 @@ async def test_event_fields_of_resumed_run_survive(place: SessionPlace, app: str
     service = place.service()
     session = await service.create_session(app_name=app, user_id=user, session_id="c-1")
     await service.append_event(session, event)
-    found = await read(place, session)
+    found = await read_session(place, session)
     assert found is not None
     assert found.events == [event]
-    assert found.events[0].actions.requested_auth_configs["call-1"] == asks
+    assert found.events[0].actions.requested_auth_configs["call-1"] == config
 
 
-async def test_number_of_events_is_limited(place: SessionPlace, app: str, user: str) -> None:
+async def test_config_limits_the_read_events(place: SessionPlace, app: str, user: str) -> None:
     service = place.service()
     session = await service.create_session(app_name=app, user_id=user, session_id="c-1")
     for n in range(6):
         await service.append_event(session, said(str(n), timestamp=10.0 + n))
 
-    async def asked(**config: object) -> str:
-        return "".join(texts(await read(place, session, **config)))
+    async def read_texts(**config: object) -> str:
+        return "".join(texts(await read_session(place, session, **config)))
 
-    assert await asked(num_recent_events=0) == ""
-    assert await asked(num_recent_events=1) == "5"
-    assert await asked(num_recent_events=4) == "2345"
-    assert await asked(num_recent_events=9) == "012345"
-    assert await asked(after_timestamp=13.0) == "345"
-    assert await asked(after_timestamp=99.0) == ""
-    assert await asked(after_timestamp=0.0) == "012345"
-    assert await asked(num_recent_events=2, after_timestamp=12.0) == "45"
-    assert await asked(num_recent_events=4, after_timestamp=14.0) == "45"
+    assert await read_texts(num_recent_events=0) == ""
+    assert await read_texts(num_recent_events=1) == "5"
+    assert await read_texts(num_recent_events=4) == "2345"
+    assert await read_texts(num_recent_events=9) == "012345"
+    assert await read_texts(after_timestamp=13.0) == "345"
+    assert await read_texts(after_timestamp=99.0) == ""
+    assert await read_texts(after_timestamp=0.0) == "012345"
+    assert await read_texts(num_recent_events=2, after_timestamp=12.0) == "45"
+    assert await read_texts(num_recent_events=4, after_timestamp=14.0) == "45"
 
 
-async def test_append_after_partial_read_succeeds(place: SessionPlace, app: str, user: str) -> None:
+async def test_partially_read_session_can_append(place: SessionPlace, app: str, user: str) -> None:
     first = await place.service().create_session(app_name=app, user_id=user, session_id="c-1", state={"x": 1})
     await place.service().append_event(first, said("one"))
-    part = await read(place, first, num_recent_events=0)
+    part = await read_session(place, first, num_recent_events=0)
     assert part is not None
     await place.service().append_event(part, said("two", state={"y": 2}))
-    found = await read(place, first)
+    found = await read_session(place, first)
     assert texts(found) == ["one", "two"]
     assert found is not None
     assert found.state == {"x": 1, "y": 2}
@@ -337,17 +337,17 @@ async def test_repeated_event_is_stored_once(place: SessionPlace, app: str, user
     await place.service().append_event(session, event)
     assert await place.service().append_event(session, event) is event
     assert texts(session) == ["one"]
-    # By a writer that lost the answer.
+    # The same event through an object without the stored event.
     await place.service().append_event(before, again)
     assert texts(before) == ["one"]
     await place.service().append_event(before, said("two"))
-    found = await read(place, session)
+    found = await read_session(place, session)
     assert texts(found) == ["one", "two"]
     assert found is not None
     assert found.state == {"x": 1}
 
 
-async def test_append_to_handmade_session_needs_last_event(place: SessionPlace, app: str, user: str) -> None:
+async def test_session_without_revision_needs_last_event(place: SessionPlace, app: str, user: str) -> None:
     stored = await place.service().create_session(app_name=app, user_id=user, session_id="c-1")
     by_hand = Session(id="c-1", app_name=app, user_id=user)
     await place.service().append_event(by_hand, said("one"))
@@ -355,12 +355,12 @@ async def test_append_to_handmade_session_needs_last_event(place: SessionPlace, 
         await place.service().append_event(Session(id="c-1", app_name=app, user_id=user), said("two"))
     last = Session(id="c-1", app_name=app, user_id=user, events=by_hand.events[-1:])
     await place.service().append_event(last, said("three"))
-    assert texts(await read(place, stored)) == ["one", "three"]
+    assert texts(await read_session(place, stored)) == ["one", "three"]
     with pytest.raises(SessionNotFoundError):
         await place.service().append_event(Session(id="c-2", app_name=app, user_id=user), said("x"))
 
 
-async def test_recreated_session_is_another(place: SessionPlace, app: str, user: str) -> None:
+async def test_recreated_session_refuses_the_old_object(place: SessionPlace, app: str, user: str) -> None:
     service = place.service()
     old = await service.create_session(app_name=app, user_id=user, session_id="c-1", state={"x": 1})
     await service.append_event(old, said("old"))
@@ -369,7 +369,7 @@ async def test_recreated_session_is_another(place: SessionPlace, app: str, user:
     await place.service().append_event(new, said("new"))
     with pytest.raises(StaleSessionError):
         await service.append_event(old, said("late"))
-    found = await read(place, new)
+    found = await read_session(place, new)
     assert texts(found) == ["new"]
     assert found is not None
     assert found.state == {}
@@ -401,14 +401,13 @@ async def test_sessions_are_not_listed_across_users(service: StoredSessions, app
         await service.list_sessions(app_name=app)
 
 
-async def test_session_without_id_gets_one(place: SessionPlace, app: str, user: str) -> None:
+async def test_missing_session_id_is_generated(place: SessionPlace, app: str, user: str) -> None:
     sessions = [await place.service().create_session(app_name=app, user_id=user) for _ in range(2)]
     assert len({session.id for session in sessions} - {""}) == 2
-    assert [await read(place, session) is not None for session in sessions] == [True, True]
+    assert [await read_session(place, session) is not None for session in sessions] == [True, True]
 
 
-async def test_sessions_of_similar_names_are_isolated(place: SessionPlace, app: str) -> None:
-    """Similar names are different sessions."""
+async def test_separators_in_names_do_not_collide(place: SessionPlace, app: str) -> None:
     names = [("a#b", "c"), ("a", "b#c"), ("a\0b", "c"), ("a", "b\0c")]
     for user, name in names:
         await place.service().create_session(app_name=app, user_id=user, session_id=name, state={"user:of": user})
@@ -418,30 +417,30 @@ async def test_sessions_of_similar_names_are_isolated(place: SessionPlace, app: 
         assert found.state == {"user:of": user}
 
 
-# ── Of any size ───────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Size ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_content_larger_than_item_is_stored(place: SessionPlace, app: str, user: str) -> None:
+async def test_content_larger_than_an_item_is_stored(place: SessionPlace, app: str, user: str) -> None:
     large = random.Random(1).randbytes(450_000).hex()
     service = place.service()
     session = await service.create_session(
         app_name=app, user_id=user, session_id="c-1", state={"x": large, "user:x": large + "u"}
     )
     await service.append_event(session, said(large, state={"y": large, "app:y": large + "a"}))
-    # A replaced value of shared state deletes its blob.
+    # Replacing a shared value also deletes its blob.
     await service.append_event(session, said("small", state={"user:x": large + "v", "app:y": 1}))
-    found = await read(place, session)
+    found = await read_session(place, session)
     assert texts(found) == [large, "small"]
     assert found is not None
     assert found.state == {"x": large, "y": large, "user:x": large + "v", "app:y": 1}
 
 
-async def test_many_shared_values_are_stored(place: SessionPlace, app: str, user: str) -> None:
+async def test_shared_values_exceed_one_transaction(place: SessionPlace, app: str, user: str) -> None:
     service = place.service()
     many = {f"user:{n}": n for n in range(60)} | {f"app:{n}": n for n in range(50)}
     session = await service.create_session(app_name=app, user_id=user, session_id="c-1")
     await service.append_event(session, said("x", state=many))
-    found = await read(place, session)
+    found = await read_session(place, session)
     assert found is not None
     assert found.state == many
 
@@ -450,8 +449,8 @@ async def test_long_history_is_read_completely(place: SessionPlace, app: str, us
     noise = random.Random(2)
     service = place.service()
     session = await service.create_session(app_name=app, user_id=user, session_id="c-1")
-    said_so = [f"{n} {noise.randbytes(16_000).hex() if n < 70 else ''}" for n in range(105)]
-    for text in said_so:
+    lines = [f"{n} {noise.randbytes(16_000).hex() if n < 70 else ''}" for n in range(105)]
+    for text in lines:
         await service.append_event(session, said(text))
-    assert texts(await read(place, session)) == said_so
-    assert texts(await read(place, session, num_recent_events=100)) == said_so[5:]
+    assert texts(await read_session(place, session)) == lines
+    assert texts(await read_session(place, session, num_recent_events=100)) == lines[5:]

@@ -14,7 +14,7 @@ from aion_core.errors import StoreUnavailable
 from aion_core.ports import ContextKey, ListCursor, TaskFilter, TaskKey, TaskList, TaskStore, TurnStarted
 from aion_core.ports.table import Delete, Table
 from aion_core.protocol.types import ListTasksRequest, Message, Part, Role, TaskState, TaskStatusUpdateEvent
-from aion_core.stores import keys, task_list
+from aion_core.stores import keys, retries, task_list
 from aion_core.stores.task_list import TableTaskList
 from aion_core.tasks import admission, lifecycle
 from aion_core.tasks.call import CallContext
@@ -443,7 +443,9 @@ async def test_lagging_entry_of_moved_task_is_skipped(
     assert answer.next_page_token == ""
 
 
-async def test_page_is_filled_after_deleted_tasks(kept: ListedTasks) -> None:
+async def test_page_is_filled_after_deleted_tasks(kept: ListedTasks, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The store waits for each missing event, eight times.
+    monkeypatch.setattr(retries, "FIRST_WAIT_SECONDS", 0.0002)
     lister = TaskLister(kept.store, kept.tasks)
     tasks = [await kept.add(f"t-{number:02d}", number) for number in range(20)]
     for number in (19, 18, 17, *range(1, 14)):

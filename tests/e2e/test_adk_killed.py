@@ -104,6 +104,9 @@ def check_next_turn(url: str) -> None:
     assert [shown.count(once) for once in ("receipt-7", PAID, TOLD)] == [1, 1, 1]
 
 
+# `make test` cuts ADK turns at each of their events (tests/unit/adk/test_going_on.py), lets another process go on with
+# a session (tests/contract/test_adk_turns.py), and kills the processes of LangGraph turns (tests/e2e/test_killed.py).
+@pytest.mark.deep
 def test_an_adk_turn_whose_process_is_killed_twice_is_finished_by_another_and_a_third_hears_it_all(
     own_stack: LocalStack, tmp_path: Path
 ) -> None:

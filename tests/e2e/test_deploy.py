@@ -4,11 +4,13 @@ What the emulator lacks is named in tests/support/ministack_program.py and in do
 """
 
 import json
+import os
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -18,10 +20,10 @@ from aion_core.deploy import sam_cli
 from aion_core.shipped import shipped
 from infra.sam_local import machine_architecture
 from tests.support import ministack
-from tests.support.deployed_stack import FUNCTIONS, SERVICES, DeployedStack, running
-from tests.support.rest_api import rest_api
+from tests.support.deployed_stack import FUNCTIONS, SERVICES, DeployedStack, running, unpack
+from tests.support.rest_api import RestApi, rest_api
 from tests.support.runtime_emulator import lambda_python
-from tests.support.sam_project import BUILDS, SamProject
+from tests.support.sam_project import BUILDS, COPIES, SamProject
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="the runtime emulator is a program for Linux"),
@@ -29,6 +31,7 @@ pytestmark = [
     pytest.mark.timeout(900),
 ]
 
+DEEP = bool(os.environ.get("SIMULATION_DEEP"))
 AGENT = (Path(__file__).parents[1] / "support" / "agents" / "taking_its_time.py").read_text()
 TASK = "0197f3c2-5a0b-7c1e-9d2f-6b8f1f0a3c11"
 
@@ -69,8 +72,24 @@ def outputs(project: SamProject, name: str) -> dict[str, str]:
 # --- From a folder to a streamed reply ---
 
 
-def test_deploy_ends_with_a_streamed_reply(tmp_path: Path, endpoint: str) -> None:
-    project = SamProject.made(tmp_path / "project", endpoint, agent=AGENT, makefile=BUILDS)
+@dataclass(frozen=True)
+class Served:
+    """A project whose built functions run, and the options that deployed it."""
+
+    project: SamProject
+    url: str
+    options: list[str]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory, endpoint: str) -> Iterator[Served]:
+    """A project that was deployed without a smoke test: its functions run from then on, as Lambda would run them.
+
+    `make test-deep` builds their packages by `sam build`; `make test` runs those of this checkout, with the project's
+    agent. tests/e2e/test_sam.py compares the two, and tests/e2e/test_installed.py builds a project by its Makefile.
+    """
+    folder = tmp_path_factory.mktemp("served")
+    project = SamProject.made(folder / "project", endpoint, agent=AGENT, makefile=BUILDS if DEEP else COPIES)
     project.environ["AION_PYTHON"] = lambda_python()[1]
     with rest_api() as entrypoint_url:
         chosen = {
@@ -79,41 +98,51 @@ def test_deploy_ends_with_a_streamed_reply(tmp_path: Path, endpoint: str) -> Non
             "AwsEndpointUrl": endpoint,
             "LeaseSeconds": "5",
         }
-        words = [f"--parameter={name}={value}" for name, value in chosen.items()]
-        first = project.run("deploy", "--yes", "--no-smoke", *words)
+        options = [f"--parameter={name}={value}" for name, value in chosen.items()]
+        first = project.run("deploy", "--yes", "--no-smoke", *options)
         assert first.returncode == 0, first.stdout + first.stderr
-        assert "counting (agent.py:graph)" in first.stdout
+        assert "counting (agent.py:graph)" in first.stdout or not DEEP
         assert "ok       deploy: the stack aion-dev is there" in first.stdout
-
-        with running(unpacked(project, entrypoint_url, tmp_path / "unpacked")):
-            again = project.run("deploy", "--yes", *words)
-            assert again.returncode == 0, again.stdout + again.stderr
-            assert "one two three four five\n" in again.stdout
-            assert "ok       first reply: Counting answered, streamed, after " in again.stdout
-            assert f"  URL   {entrypoint_url.url}\n" in again.stdout
-            price = json.loads((shipped() / "aion_core" / "deploy" / "idle_price.json").read_text())
-            assert f"  idle  about {price['together']:.2f} USD a month" in again.stdout
-
-            smoked = project.run("smoke", "--stack", "aion-dev", "--only", "card,send,stream")
-            assert (smoked.returncode, smoked.stdout.splitlines()[-1]) == (0, "3 ok"), smoked.stdout + smoked.stderr
-
-            refused = project.run("deploy", "--yes", *words, AWS_SECRET_ACCESS_KEY="another")
-            assert refused.returncode == 1
-            assert "FAILED   first reply" in refused.stdout
-            assert "was answered with 403" in refused.stderr
-            assert "aion logs --stack aion-dev" in refused.stderr
-            assert "is deployed." in refused.stdout
+        with running(unpacked(project, entrypoint_url, folder / "unpacked")):
+            yield Served(project, entrypoint_url.url, options)
 
 
-def unpacked(project: SamProject, entrypoint_url: object, folder: Path) -> DeployedStack:
-    """The functions of the stack, with the packages that `sam build` has left in the project's folder."""
+def test_deploy_ends_with_a_streamed_reply(served: Served) -> None:
+    again = served.project.run("deploy", "--yes", *served.options)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "one two three four five\n" in again.stdout
+    assert "ok       first reply: Counting answered, streamed, after " in again.stdout
+    assert f"  URL   {served.url}\n" in again.stdout
+    price = json.loads((shipped() / "aion_core" / "deploy" / "idle_price.json").read_text())
+    assert f"  idle  about {price['together']:.2f} USD a month" in again.stdout
+
+    smoked = served.project.run("smoke", "--stack", "aion-dev", "--only", "card,send,stream")
+    assert (smoked.returncode, smoked.stdout.splitlines()[-1]) == (0, "3 ok"), smoked.stdout + smoked.stderr
+
+
+@pytest.mark.deep
+def test_deploy_reports_refused_first_reply(served: Served) -> None:
+    refused = served.project.run("deploy", "--yes", *served.options, AWS_SECRET_ACCESS_KEY="another")
+    assert refused.returncode == 1
+    assert "FAILED   first reply" in refused.stdout
+    assert "was answered with 403" in refused.stderr
+    assert "aion logs --stack aion-dev" in refused.stderr
+    assert "is deployed." in refused.stdout
+
+
+def unpacked(project: SamProject, entrypoint_url: RestApi, folder: Path) -> DeployedStack:
+    """Unpack the packages of the stack's functions into the folder."""
     found = project.client("cloudformation").describe_stack_resources(StackName="aion-dev")["StackResources"]
     ids = {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in found}
     functions = project.client("lambda")
     configurations = {name: functions.get_function_configuration(FunctionName=ids[name]) for name in FUNCTIONS}
     for name in FUNCTIONS:
-        shutil.copytree(project.folder / ".aws-sam" / "build" / name, folder / name)
-    return DeployedStack(project.endpoint, entrypoint_url, folder, ids, configurations)  # type: ignore[arg-type]
+        if DEEP:
+            shutil.copytree(project.folder / ".aws-sam" / "build" / name, folder / name)
+        else:
+            aion_yaml = (project.folder / "aion.yaml").read_text()
+            unpack(name, folder / name, aion_yaml, {"agent.py": AGENT})
+    return DeployedStack(project.endpoint, entrypoint_url, folder, ids, configurations)
 
 
 # --- Questions ---

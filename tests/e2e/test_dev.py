@@ -248,7 +248,7 @@ def test_a_port_that_is_taken_is_said_in_a_sentence(server: Server) -> None:
         ("aion: {agents: {a: {path: x.py, descripton: hi}}}", "Did you mean 'description'?"),
         ("aion: {agents: {}}", "aion.agents"),
         ("aion: {agents: {a: {}}}", "aion.agents.a.path is missing"),
-        ("- a\n- b: [", "is no YAML"),
+        ("- a\n- b: [", "is not valid YAML"),
         ("", "the file"),
         ("aion: {agents: {'a b': {path: x.py}}}", "aion.agents.a b"),
     ],

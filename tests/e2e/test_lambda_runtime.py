@@ -243,7 +243,7 @@ async def test_a_response_that_is_not_taken_does_not_stop_the_loop(
     await gates.reached("behind-0")
     invocation.break_off()
     assert await still_serves(api)
-    assert "gave no receipt" in runtime.log
+    assert "did not acknowledge" in runtime.log
 
 
 async def test_the_app_hears_a_disconnect_when_its_response_is_over(
@@ -491,7 +491,7 @@ async def test_a_reader_that_takes_nothing_is_given_up_before_the_deadline(
     await invocation.begun()
     invocation.hold()
     assert await still_serves(api)
-    assert "did not take the response in time" in runtime.log
+    assert "did not read the response in time" in runtime.log
 
 
 async def test_a_huge_response_arrives_whole(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:

@@ -137,9 +137,9 @@ def test_two_stacks_at_once_share_nothing() -> None:
 @pytest.mark.parametrize(
     ("mend", "told"),
     [
-        (("!Ref Table", "!Ref Tabel"), "!Ref Tabel names neither a parameter nor a resource"),
-        (("!GetAtt Queue.Arn", "!GetAtt Queue.Name"), "Queue.Name cannot be worked out here"),
-        (("!GetAtt DeadLetters.Arn", "!ImportValue Letters"), "Fn::ImportValue cannot be worked out here"),
+        (("!Ref Table", "!Ref Tabel"), "!Ref Tabel is neither a parameter nor a resource"),
+        (("!GetAtt Queue.Arn", "!GetAtt Queue.Name"), "Queue.Name is not supported"),
+        (("!GetAtt DeadLetters.Arn", "!ImportValue Letters"), "Fn::ImportValue is not supported"),
         (("Default: test", "Description: none"), "the parameter Stage has no default"),
         (("VisibilityTimeout", "VisibilityTimeOut"), "does not know the property VisibilityTimeOut"),
         (("rate(1 minute)", "cron(0 8 * * ? *)"), "only rate"),

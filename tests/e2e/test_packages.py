@@ -324,7 +324,7 @@ def test_without_lambdas_python_it_is_built_all_the_same_once_and_says_what_is_m
         ({}, ("examples/echo/agent.py", "elsewhere/agent.py"), "the agent 'elsewhere/agent.py:graph' is not in"),
         ({}, ("examples/echo/agent.py", "../agent.py"), "the agent '../agent.py:graph' is not in"),
         ({}, ("path: ", "way: "), "aion.agents.echo.path is missing"),
-        ({}, ("aion:", "aion: ["), "aion.yaml is no YAML"),
+        ({}, ("aion:", "aion: ["), "aion.yaml is not valid YAML"),
     ],
 )
 def test_a_function_that_cannot_be_built_is_told_why(

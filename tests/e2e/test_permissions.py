@@ -14,7 +14,7 @@ import httpx
 import pytest
 from uuid_utils.compat import uuid7
 
-from aion_core.agents.config import read_declared
+from aion_core.agents.config import read_deployment_config
 from aion_core.agents.environment import template_parameters
 from aion_core.auth.api_keys import make_key
 from aion_core.auth.basic import hash_password
@@ -49,7 +49,7 @@ PATIENCE = 120
 # The first test waits for everything to be asked of all functions, each part of it with its own patience.
 pytestmark = pytest.mark.timeout(900)
 # What Lambda itself does in a function's name; the gate holds them to its own queue and its own log group.
-LAMBDAS = ("Logs", "Hears")
+LAMBDAS = ("Logs", "Receive")
 
 
 class Client:
@@ -145,7 +145,7 @@ def make_secrets(stack: LocalStack) -> dict[str, str]:
     return {
         "BasicUsersSecret": stack.client("secretsmanager").create_secret(Name="users", SecretString=users)["ARN"],
         "CardKeySecret": ssm.get_parameter(Name="/card-key")["Parameter"]["ARN"],
-        **template_parameters(read_declared(CONFIG), place.region, place.account),
+        **template_parameters(read_deployment_config(CONFIG), place.region, place.account),
     }
 
 

@@ -203,7 +203,7 @@ def test_what_is_not_a_request_is_refused_in_the_protocols_words(api: str) -> No
 
 def test_without_docker_sam_local_says_so_and_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "docker").symlink_to("/bin/false")
-    for path, told in ((str(tmp_path), "docker does not run"), ("/nowhere", "docker is not there")):
+    for path, told in ((str(tmp_path), "docker does not run"), ("/nowhere", "docker is not installed")):
         done = subprocess.run(
             [sys.executable, "-m", "infra.sam_local"], cwd=ROOT, env={"PATH": path}, capture_output=True, text=True
         )

@@ -1,6 +1,6 @@
-"""The graphs of the transcripts, one for each: `plain_answer()` is served by `plain_answer.v1.sse` and its v0.3 twin.
+"""Graphs of the transcripts: `plain_answer()` is served for `plain_answer.v1.sse` and `plain_answer.v03.sse`.
 
-Plain LangGraph; no network, no time, no chance. What an author imports from `aion` is imported where it is used.
+They use plain LangGraph without network, time or randomness. Each imports its names from `aion` locally.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ class State(TypedDict):
 
 
 class ScriptedModel(BaseChatModel):
-    """Speaks one script for each call, chunk by chunk; an exception in a script is raised in its place."""
+    """Model that streams one script for each call, chunk by chunk; an exception in a script is raised in its place."""
 
     scripts: list[list[Any]]
 
@@ -52,7 +52,7 @@ class ScriptedModel(BaseChatModel):
             if run_manager:
                 await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
             yield chunk
-            await asyncio.sleep(0)  # others may speak at the same time
+            await asyncio.sleep(0)  # lets others stream at the same time
 
     def _next_script(self) -> Any:
         for spoken in self.scripts.pop(0):
@@ -66,7 +66,7 @@ def model_saying(*scripts: list[StreamItem]) -> ScriptedModel:
 
 
 def in_a_row(*nodes: Callable[..., Any], state: Any = State) -> Graph:
-    """The nodes, one after another."""
+    """Return a graph with these nodes in a row."""
     graph = StateGraph(state)
     before = START
     for node in nodes:
@@ -76,7 +76,7 @@ def in_a_row(*nodes: Callable[..., Any], state: Any = State) -> Graph:
     return graph.compile()
 
 
-# ── A model speaks ────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Model output ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def plain_answer() -> Graph:
@@ -101,7 +101,7 @@ def two_model_calls() -> Graph:
 
 
 def edited_message() -> Graph:
-    """The node corrects the very message that was streamed."""
+    """The node corrects the streamed message itself."""
     model = model_saying(["Teh ", "answer."])
 
     async def answer(state: State) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def edited_message() -> Graph:
 
 
 def edited_message_new_id() -> Graph:
-    """The node returns another message in place of the one that was streamed."""
+    """The node returns another message in place of the streamed one."""
     model = model_saying(["Teh ", "answer."])
 
     async def answer(state: State) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def failure() -> Graph:
 
 
 def side_by_side(*nodes: Callable[..., Any], join: Callable[..., Any], state: Any = State) -> Graph:
-    """The nodes all at once, and one when they have all ended."""
+    """Return a graph with parallel nodes, and a last one after all of them."""
     graph = StateGraph(state)
     graph.add_node(join.__name__, join)
     for node in nodes:
@@ -175,7 +175,7 @@ def sub_agent() -> Graph:
 
 
 def retry() -> Graph:
-    """The first try fails when it has emitted what it had to."""
+    """The first attempt fails after its emissions."""
     from aion.langgraph.stream import emit_data, emit_message
 
     failures = [ConnectionError("the database's password is hunter2")]
@@ -194,7 +194,7 @@ def retry() -> Graph:
 
 
 def retry_of_a_model_call() -> Graph:
-    """The first call breaks off in the middle."""
+    """The first call fails in the middle."""
     model = model_saying(["Half of ", ConnectionError("the database's password is hunter2")], ["The whole ", "answer."])
 
     async def answer(state: State) -> dict[str, Any]:
@@ -206,7 +206,7 @@ def retry_of_a_model_call() -> Graph:
     return graph.compile()
 
 
-# ── A model asks for a tool ───────────────────────────────────────────────────────────────────────────────────────────
+# ── Tool calls ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def asks_for(name: str, args: str) -> AIMessageChunk:
@@ -217,7 +217,7 @@ def asks_for(name: str, args: str) -> AIMessageChunk:
 def with_weather_tool(model: ScriptedModel) -> Graph:
     @tool
     async def weather(city: str) -> str:
-        """How the weather is in a city."""
+        """Return the weather in a city."""
         return f"{city}: 21 degrees, sunny. Station key: 4711."
 
     async def agent(state: State) -> dict[str, Any]:
@@ -233,18 +233,18 @@ def with_weather_tool(model: ScriptedModel) -> Graph:
 
 
 def tool_call() -> Graph:
-    """The model asks without a word."""
+    """The model calls a tool without any text."""
     return with_weather_tool(model_saying([asks_for("weather", '{"city": "Riga"}')], ["It is ", "sunny."]))
 
 
 def tool_call_with_words() -> Graph:
-    """The model says something while it asks."""
+    """The model calls a tool and adds a text."""
     return with_weather_tool(
         model_saying(["Let me look.", asks_for("weather", '{"city": "Riga"}')], ["It is ", "sunny."])
     )
 
 
-# ── The graph asks its user ───────────────────────────────────────────────────────────────────────────────────────────
+# ── Interrupts ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def interrupt_and_resume() -> Graph:
@@ -280,7 +280,7 @@ def parallel_interrupts() -> Graph:
 
 
 def interrupt_then_speak() -> Graph:
-    """A model speaks in the turn that the answer starts."""
+    """A model streams in the turn of the answer."""
     model = model_saying(["Booked for ", "Tuesday."])
 
     async def ask(state: State) -> dict[str, Any]:
@@ -294,7 +294,7 @@ def interrupt_then_speak() -> Graph:
 
 
 def interrupt_while_speaking() -> Graph:
-    """The question cuts into a text that is being streamed."""
+    """The interrupt cuts into a streamed text."""
     from aion.langgraph.stream import emit_message
 
     async def book(state: State, writer: StreamWriter) -> dict[str, Any]:
@@ -307,7 +307,7 @@ def interrupt_while_speaking() -> Graph:
 
 
 def interrupt_after_emitting() -> Graph:
-    """LangGraph runs the asking node again from its start when the answer is there."""
+    """LangGraph runs the interrupted node again from its start after the answer."""
     from aion.langgraph.stream import emit_message
 
     async def book(state: State, writer: StreamWriter) -> dict[str, Any]:
@@ -319,7 +319,7 @@ def interrupt_after_emitting() -> Graph:
 
 
 def answer_before_a_question() -> Graph:
-    """What is asked about is said before."""
+    """The answer comes before the interrupt."""
     model = model_saying(["Dear ", "all."])
 
     async def draft(state: State) -> dict[str, Any]:
@@ -335,7 +335,7 @@ def answer_before_a_question() -> Graph:
     return in_a_row(draft, review, send)
 
 
-# ── The graph emits ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Emissions ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def emit_file_url() -> Graph:
@@ -393,7 +393,7 @@ def emit_message_chunks() -> Graph:
 
 
 def emit_message_chunks_alone() -> Graph:
-    """The chunks are all that the turn says."""
+    """The turn's only output is these chunks."""
     from aion.langgraph.stream import emit_message
 
     async def think(state: State, writer: StreamWriter) -> dict[str, Any]:
@@ -433,7 +433,7 @@ def emit_task_metadata() -> Graph:
 
 
 def emit_functions_together() -> Graph:
-    """All four in a synchronous node that returns its state; the message is all that the turn says."""
+    """All four functions in a synchronous node that returns its state; the message is the turn's only text."""
     from aion.langgraph.stream import emit_data, emit_file, emit_message, emit_task_metadata
 
     def work(state: State, writer: StreamWriter) -> State:
@@ -446,7 +446,7 @@ def emit_functions_together() -> Graph:
     return in_a_row(work)
 
 
-# ── The graph replies: buffer, outbox, fallback ───────────────────────────────────────────────────────────────────────
+# ── Replies: buffer, outbox, fallback ─────────────────────────────────────────────────────────────────────────────────
 
 
 def reply() -> Graph:
@@ -499,7 +499,7 @@ def reply_from_an_iterator_that_raises() -> Graph:
 
 
 def reply_that_breaks_off() -> Graph:
-    """The node knows what to do about it."""
+    """The node catches the exception."""
     from aion.langgraph import AionContext
 
     model = model_saying(["There was ", "a fox."])
@@ -517,7 +517,7 @@ def reply_that_breaks_off() -> Graph:
 
 
 def replies_at_once() -> Graph:
-    """Each has begun before the other has ended."""
+    """Each begins before the other has ended."""
     from aion.langgraph import AionContext
 
     bus_has_begun, train_has_begun, bus_is_said = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -609,7 +609,7 @@ def outbox_task() -> Graph:
 
 
 def fallback() -> Graph:
-    """The turn adds two messages to the state, streams neither and uses nothing of aion's."""
+    """The turn adds two messages to the state, streams neither and uses no function of aion's."""
 
     async def plan(state: State) -> dict[str, Any]:
         return {"messages": [AIMessage("I shall say hello.")]}

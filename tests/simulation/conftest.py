@@ -1,25 +1,15 @@
-"""Prints what the simulation has tried."""
+"""Summary of the simulated schedules, in files that the run prints or names at its end."""
 
-from pathlib import Path
-
-import pytest
-
+from tests.conftest import SIMULATED
 from tests.simulation.coverage import COVERED
-from tests.support import telling
 
-WHOLE = Path(__file__).parents[2] / ".cache" / "simulation.txt"
-
-telling.TELLERS["simulated"] = lambda: (
-    {"summary": list(COVERED.summary()), "whole": list(COVERED.whole())} if COVERED.schedules else None
-)
+WHOLE = SIMULATED.with_name("simulation.txt")
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the tables, and leave the one of all three dimensions in a file."""
-    for told in filter(None, telling.all_told("simulated")):
-        terminalreporter.section("simulated")
-        for line in told["summary"]:
-            terminalreporter.line(line)
+def pytest_sessionfinish() -> None:
+    """Write the tables by scenario and by side effect, and the one of all three dimensions."""
+    if COVERED.schedules:
         WHOLE.parent.mkdir(exist_ok=True)
-        WHOLE.write_text("".join(f"{line}\n" for line in told["whole"]), encoding="utf-8")
-        terminalreporter.line(f"Scenario × fault × side effect, cell by cell: {WHOLE}")
+        WHOLE.write_text("".join(f"{line}\n" for line in COVERED.whole()), encoding="utf-8")
+        summary = [*COVERED.summary(), f"Scenario × fault × side effect, cell by cell: {WHOLE}"]
+        SIMULATED.write_text("".join(f"{line}\n" for line in summary), encoding="utf-8")

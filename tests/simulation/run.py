@@ -48,13 +48,18 @@ def play(scenario: Scenario, seed: int, aims: Sequence[Aim] = (), *, tracing: bo
 
 
 @cache
+def clean(name: str) -> Sequence[Outcome]:
+    """Play the scenario a few times without a fault."""
+    return [play(SCENARIOS[name], seed) for seed in range(3)]
+
+
+@cache
 def _clean(name: str) -> dict[str, int]:
-    """Return how often the scenario comes to each kind of side effect, over a few schedules without a fault."""
+    """Return how often the scenario comes to each kind of side effect without a fault."""
     reached: dict[str, int] = {}
-    for seed in range(3):
-        points = play(SCENARIOS[name], seed).points
-        for kind in sorted(set(points)):
-            reached[kind] = max(reached.get(kind, 0), points.count(kind))
+    for outcome in clean(name):
+        for kind in sorted(set(outcome.points)):
+            reached[kind] = max(reached.get(kind, 0), outcome.points.count(kind))
     return reached
 
 
@@ -98,16 +103,17 @@ def schedule(seed: int, *, among: Collection[str] = tuple(SCENARIOS), tracing: b
     return outcome
 
 
-def crashes(
-    scenario: Scenario, seed: int, faults_: Sequence[Fault] = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
-) -> list[Outcome]:
-    """Crash at every side effect of the scenario, before it and after it, one schedule for each."""
-    clean = play(scenario, seed)
+def crashes(scenario: Scenario, seed: int, *, most: int | None = None) -> list[Outcome]:
+    """Crash at every side effect of the scenario, before it and after it, one schedule for each.
+
+    `most`: of each kind of side effect, only so many, the first ones.
+    """
+    kinds = play(scenario, seed).points
     return [
         play(scenario, seed, [Aim(fault, "", number)])
-        for number, kind in enumerate(clean.points, start=1)
-        for fault in faults_
-        if applies(fault, kind)
+        for number, kind in enumerate(kinds, start=1)
+        for fault in (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
+        if applies(fault, kind) and (most is None or kinds[: number - 1].count(kind) < most)
     ]
 
 
@@ -126,13 +132,16 @@ def pairs_of_crashes(scenario: Scenario, seed: int, *, most: int = 600) -> list[
 
 
 def aimed(fault: Fault, kind: str) -> Outcome | None:
-    """Play a scenario that comes to this kind of side effect, with this fault at the first; None if none does."""
-    for name in SCENARIOS:
-        for seed in range(4 if kind in _reached(name) else 0):
-            amount = faults.amount_of(fault, Random(f"{seed} amount"))
-            outcome = play(SCENARIOS[name], seed, [Aim(fault, kind, 1, amount)])
-            if (fault.value, kind) in outcome.fired:
-                return outcome
+    """Play a scenario that comes to this kind of side effect, with this fault at the first; None if none does.
+
+    Until its first fault, a schedule is the one without faults: the shortest of those that come there is played first.
+    """
+    there = [outcome for name in SCENARIOS for outcome in clean(name) if kind in outcome.points]
+    for before in sorted(there, key=lambda outcome: len(outcome.points)):
+        amount = faults.amount_of(fault, Random(f"{before.seed} amount"))
+        outcome = play(SCENARIOS[before.scenario], before.seed, [Aim(fault, kind, 1, amount)])
+        if (fault.value, kind) in outcome.fired:
+            return outcome
     return None
 
 

@@ -1,4 +1,4 @@
-"""An aion.yaml that says everything that a card can hold, in words that are not all ASCII."""
+"""An aion.yaml with every field of an agent card, and text outside ASCII."""
 
 AION_YAML = """
 aion:

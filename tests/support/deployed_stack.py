@@ -22,7 +22,7 @@ from aion_core.local.lambda_events import schedule_event
 from aion_core.local.pollers import Function, QueuePoller, QueueSource
 from aion_core.local.stack import SETTINGS, client_of
 from aion_core.template.reader import Place
-from infra.gates.deployed import PACKAGED, transformed
+from infra.policies.check import CODE, transformed
 from tests.support import ministack
 from tests.support.packages import package_here
 from tests.support.rest_api import RestApi, rest_api
@@ -113,7 +113,7 @@ def deployed_stack(folder: Path, aion_yaml: str, agents: Mapping[str, str]) -> I
         }
         stack = DeployedStack(endpoint, entrypoint_url, folder, physical_ids, configurations)
         for name in FUNCTIONS:
-            _unpacked(name, folder / name, aion_yaml, agents)
+            unpack(name, folder / name, aion_yaml, agents)
         until_the_end.enter_context(running(stack))
         yield stack
 
@@ -144,7 +144,7 @@ def running_alone(stack: DeployedStack, function: str, **environ: str) -> Iterat
 
 def created(template: Path, endpoint: str, parameters: Mapping[str, str]) -> dict[str, str]:
     """Make the stack of the template, transformed, and return the physical id of each of its resources."""
-    bucket, _, key = PACKAGED.removeprefix("s3://").partition("/")
+    bucket, _, key = CODE.removeprefix("s3://").partition("/")
     s3 = client_of("s3", endpoint)
     s3.create_bucket(Bucket=bucket)
     # It keeps a function's code, and is asked to call none: the package itself runs elsewhere.
@@ -184,7 +184,7 @@ def _made_here(document: dict[str, Any], file: Path, s3: Any, bucket_url: str) -
     return {**document, "Resources": resources}
 
 
-def _unpacked(function: str, target: Path, aion_yaml: str, agents: Mapping[str, str]) -> None:
+def unpack(function: str, target: Path, aion_yaml: str, agents: Mapping[str, str]) -> None:
     """Unpack the built package as Lambda does, and put the agents in that a project of its own would have."""
     with zipfile.ZipFile(package_here(function).zip()) as archive:
         archive.extractall(target)

@@ -90,12 +90,18 @@ class MadeStack:
 
 
 def empty(stack: Stack) -> None:
-    """Make the stack's tables anew: what an index holds, moto finds by looking through the whole table."""
+    """Make the stack's tables anew, and empty its bucket: moto looks through a whole table for the items of an index."""
     dynamodb = stack.client("dynamodb")
     tables = stack.template.resources(TABLE)
     for table in tables:
         dynamodb.delete_table(TableName=stack.template.attribute(table, None, table))
     resources.make_tables(stack.template, tables, dynamodb)
+    s3, bucket = stack.client("s3"), stack.environment("ApiFunction")["AION_BUCKET"]
+    for page in s3.get_paginator("list_object_versions").paginate(Bucket=bucket):
+        found = [*page.get("Versions", []), *page.get("DeleteMarkers", [])]
+        if found:
+            objects = [{"Key": each["Key"], "VersionId": each["VersionId"]} for each in found]
+            s3.delete_objects(Bucket=bucket, Delete={"Objects": objects, "Quiet": True})
 
 
 @contextmanager

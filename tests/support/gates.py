@@ -1,15 +1,15 @@
-"""Gates: where code in another process waits until the test lets it go on. Order without sleeping."""
+"""Barriers between processes: code waits at a gate until the test opens it. Tests order events without sleeping."""
 
 import asyncio
 import os
 from types import TracebackType
 from typing import Self
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 
 async def gate(name: str) -> None:
-    """Say that this place is reached, and wait until the test has opened it."""
+    """Report the arrival at a gate, and wait for the test to open it."""
     host, port = os.environ["TEST_GATES"].rsplit(":", 1)
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(f"{name}\n".encode())
@@ -18,7 +18,7 @@ async def gate(name: str) -> None:
 
 
 class Gates:
-    """The test's side of the gates; each arrival and opening is written to `journal`, which others may share."""
+    """Gates of a test; `journal`, which may be shared, records arrivals and openings."""
 
     def __init__(self, journal: list[str] | None = None) -> None:
         self.journal = journal if journal is not None else []
@@ -39,12 +39,12 @@ class Gates:
         self._server.close()
 
     async def reached(self, name: str) -> None:
-        """Wait until somebody stands at the gate."""
-        async with asyncio.timeout(PATIENCE):
+        """Wait for an arrival at the gate."""
+        async with asyncio.timeout(TIMEOUT):
             await self._reached.setdefault(name, asyncio.Event()).wait()
 
     def open(self, name: str) -> None:
-        """Let through whoever stands at the gate or comes to it."""
+        """Release current and later arrivals."""
         self.journal.append(f"gate {name} opened")
         self._opened.setdefault(name, asyncio.Event()).set()
 

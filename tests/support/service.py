@@ -25,19 +25,20 @@ from aion_core.ports import (
     WhenBusy,
 )
 from aion_core.protocol.card import build_card
-from aion_core.protocol.types import AgentCard
+from aion_core.protocol.types import AgentCard, SendMessageRequest, Task
 from aion_core.push.configs import PushRegistry
 from aion_core.push.delivery import PushDelivery
 from aion_core.push.payload import render
 from aion_core.push.ssrf import WebhookPolicy
 from aion_core.stores.checkpoints import TableSaver
 from aion_core.stores.long_term_memory import TableLongTermMemory
+from aion_core.tasks.call import CallContext
 from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.notifications import CommitNotifier
 from aion_core.tasks.runner import TaskRunner, Worker
 from aion_core.tasks.service import TaskService
-from aion_core.web.app import Served, build_app
+from aion_core.web.app import ServedAgent, build_app
 from tests.support.stores import MemoryPushConfigs, MemoryTaskList, MemoryTaskStore
 
 
@@ -76,7 +77,7 @@ class Parts:
 
     def app(self) -> FastAPI:
         """The ASGI app that serves the agent as `test`."""
-        served = Served(self.agent, self.card, self.extended_card)
+        served = ServedAgent(self.agent, self.card, self.extended_card)
         registry = self.push.registry if self.push else None
         return build_app(self.service, self.lister, self.conversations, {"test": served}, registry=registry)
 
@@ -178,3 +179,10 @@ def send(text: str = "hi", *, message_id: str = "m-1", method: str = "SendMessag
         "method": method,
         "params": {"message": {"messageId": message_id, "role": role, "parts": [part], **message}},
     }
+
+
+async def send_task(service: TaskService, call: CallContext, request: SendMessageRequest) -> Task:
+    """Send the message; return its task."""
+    response = await service.send(call, request)
+    assert isinstance(response, Task)
+    return response

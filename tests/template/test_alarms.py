@@ -1,4 +1,4 @@
-"""When each alarm rings: its expression worked out for what CloudWatch would have counted."""
+"""Alarms fire for the right metric values: each alarm's expression is evaluated as CloudWatch does."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,63 +12,62 @@ from aion_core.template.reader import ALARM, Template
 TEMPLATE = Template(Path(__file__).parents[2] / "template.yaml", NOWHERE)
 ALARMS = TEMPLATE.resources(ALARM)
 
-Counted = Mapping[str, float]
-"""What was counted in one period, by the metric's name; of what is not in it nothing was heard."""
+Values = Mapping[str, float]
+"""Metric values of one period, by name; other metrics have no data."""
 
 IDLE = {"SweepFunction Errors": 0.0, "SweepFound": 0.0, "SweepFunction Throttles": 0.0}
-"""A deployment that nobody calls: the sweep runs, finds nothing, and no queue says a word."""
+"""A deployment without requests: only the sweep runs, and queues emit no metrics."""
 
 
-def of(metric: Mapping[str, Any], counted: Counted) -> float | None:
-    """Return what was counted of a metric; of AWS's own by the function's name, where there is one."""
+def value_of(metric: Mapping[str, Any], values: Values) -> float | None:
+    """Return the value of a metric; the name of a Lambda metric begins with the function."""
     of_function = next((each["Value"] for each in metric.get("Dimensions", []) if each["Name"] == "FunctionName"), "")
     name = f"{of_function.rpartition('-')[2]} {metric['MetricName']}".strip()
-    return counted.get(name)
+    return values.get(name)
 
 
-def worked_out(expression: str, values: Mapping[str, float | None]) -> float | None:
-    """Work an expression out as CloudWatch does: MAX and SUM of several pass by those of which nothing was heard."""
+def evaluate(expression: str, values: Mapping[str, float | None]) -> float | None:
+    """Evaluate an expression as CloudWatch does: MAX and SUM ignore metrics without data."""
 
     def over(function: Any) -> Any:
-        return lambda series: function(heard) if (heard := [each for each in series if each is not None]) else None
+        return lambda series: function(present) if (present := [each for each in series if each is not None]) else None
 
-    words = {"MAX": over(max), "SUM": over(sum), "FILL": lambda value, other: other if value is None else value}
+    functions = {"MAX": over(max), "SUM": over(sum), "FILL": lambda value, other: other if value is None else value}
     try:
-        value: float | None = eval(expression, {"__builtins__": {}}, {**words, **values})  # noqa: S307  # ours
+        value: float | None = eval(expression, {"__builtins__": {}}, {**functions, **values})  # noqa: S307  # from our template
     except TypeError:
-        # Arithmetic with what was not heard of.
+        # Arithmetic with a metric without data.
         return None
     return value
 
 
-def rings(alarm: str, counted: Counted) -> bool:
-    """Tell whether the alarm rings when this is counted in each of its periods."""
-    said = TEMPLATE.resolved(alarm, *(TEMPLATE.properties(alarm).keys() - {"AlarmActions"}))
-    if "Metrics" in said:
-        values = {
-            each["Id"]: of(each["MetricStat"]["Metric"], counted) for each in said["Metrics"] if "MetricStat" in each
-        }
-        (told,) = (each for each in said["Metrics"] if each.get("ReturnData", True))
-        value = worked_out(told["Expression"], values)
+def fires(alarm: str, values: Values) -> bool:
+    """Tell whether the alarm fires if each of its periods has these values."""
+    properties = TEMPLATE.resolved(alarm, *(TEMPLATE.properties(alarm).keys() - {"AlarmActions"}))
+    if "Metrics" in properties:
+        queries = properties["Metrics"]
+        by_id = {each["Id"]: value_of(each["MetricStat"]["Metric"], values) for each in queries if "MetricStat" in each}
+        (total,) = (each for each in queries if each.get("ReturnData", True))
+        value = evaluate(total["Expression"], by_id)
     else:
-        value = of(said, counted)
+        value = value_of(properties, values)
     if value is None:
-        return bool(said["TreatMissingData"] == "breaching")
-    threshold = float(said["Threshold"])
-    return value >= threshold if said["ComparisonOperator"] == "GreaterThanOrEqualToThreshold" else value > threshold
+        return bool(properties["TreatMissingData"] == "breaching")
+    threshold, operator = float(properties["Threshold"]), properties["ComparisonOperator"]
+    return value >= threshold if operator == "GreaterThanOrEqualToThreshold" else value > threshold
 
 
-def test_nothing_rings_where_nobody_calls() -> None:
-    assert [alarm for alarm in ALARMS if rings(alarm, IDLE)] == []
+def test_idle_deployment_fires_no_alarm() -> None:
+    assert [alarm for alarm in ALARMS if fires(alarm, IDLE)] == []
 
 
-def test_a_sweep_that_is_not_called_rings_whatever_else_was_heard() -> None:
-    assert rings("SweepErrorsAlarm", {})
-    assert rings("SweepErrorsAlarm", {"SweepLoggedErrors": 0.0, "Turns": 7.0})
+def test_sweep_without_invocations_fires_alarm() -> None:
+    assert fires("SweepErrorsAlarm", {})
+    assert fires("SweepErrorsAlarm", {"SweepLoggedErrors": 0.0, "Turns": 7.0})
 
 
 @pytest.mark.parametrize(
-    ("alarm", "counted"),
+    ("alarm", "values"),
     [
         ("ApiErrorsAlarm", {"ApiFunction Errors": 3.0}),
         ("ApiErrorsAlarm", {"5XXError": 3.0}),
@@ -95,17 +94,17 @@ def test_a_sweep_that_is_not_called_rings_whatever_else_was_heard() -> None:
         ("PushQueueAgeAlarm", {"ApproximateAgeOfOldestMessage": 1801.0}),
     ],
 )
-def test_an_alarm_rings_for_any_one_of_what_it_is_about(alarm: str, counted: Counted) -> None:
-    assert rings(alarm, {**IDLE, **counted})
+def test_alarm_fires_for_each_of_its_metrics(alarm: str, values: Values) -> None:
+    assert fires(alarm, {**IDLE, **values})
 
 
-def test_it_is_told_for_each_alarm_what_makes_it_ring() -> None:
-    (mark,) = test_an_alarm_rings_for_any_one_of_what_it_is_about.pytestmark  # type: ignore[attr-defined]
+def test_each_alarm_has_firing_values() -> None:
+    (mark,) = test_alarm_fires_for_each_of_its_metrics.pytestmark  # type: ignore[attr-defined]
     assert {alarm for alarm, _ in mark.args[1]} == set(ALARMS)
 
 
 @pytest.mark.parametrize(
-    ("alarm", "counted"),
+    ("alarm", "values"),
     [
         ("ApiErrorsAlarm", {"ApiLoggedErrors": 1.0, "5XXError": 1.0, "ApiFunction Errors": 1.0}),
         ("TaskErrorsAlarm", {"TurnsFailed": 2.0, "Turns": 200.0}),
@@ -115,5 +114,5 @@ def test_it_is_told_for_each_alarm_what_makes_it_ring() -> None:
         ("PushErrorsAlarm", {"PushGivenUp": 5.0, "PushRetries": 50.0}),
     ],
 )
-def test_an_alarm_does_not_ring_for_what_mends_itself(alarm: str, counted: Counted) -> None:
-    assert not rings(alarm, {**IDLE, **counted})
+def test_alarm_ignores_transient_errors(alarm: str, values: Values) -> None:
+    assert not fires(alarm, {**IDLE, **values})

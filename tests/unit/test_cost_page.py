@@ -1,4 +1,4 @@
-"""docs/cost.md says what is counted today."""
+"""docs/cost.md has the current counts."""
 
 import subprocess
 import sys
@@ -15,14 +15,14 @@ INDEX = {
 DUE = {"pk": {"S": "a"}, "sk": {"S": "b"}, "due_shard": {"S": "DUE#01"}, "due_at": {"N": "1"}}
 
 
-def test_the_page_has_the_counts_of_today() -> None:
+def test_cost_page_has_current_counts() -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "infra.cost", "--check"], cwd=ROOT, capture_output=True, text=True, timeout=200
     )
     assert ran.returncode == 0, ran.stderr
 
 
-def test_an_index_costs_a_write_where_its_entry_changes_and_two_where_its_key_does() -> None:
+def test_index_write_units_follow_entry_changes() -> None:
     moved = {**DUE, "due_at": {"N": "2"}}
     assert [_of_index(INDEX, *change) for change in (({}, {}), ({}, DUE), (DUE, DUE), (DUE, moved), (DUE, {}))] == [
         0, 1, 0, 2, 1,
@@ -30,19 +30,19 @@ def test_an_index_costs_a_write_where_its_entry_changes_and_two_where_its_key_do
     assert _of_index(INDEX, DUE, {**DUE, "state": {"S": "not in it"}}) == 0
 
 
-def test_an_items_size_is_that_of_its_names_and_contents() -> None:
+def test_item_size_counts_names_and_contents() -> None:
     assert size({"pk": {"S": "ab"}, "content": {"B": "QUJD"}}) == len("pkabcontent") + 3
     assert size({"n": {"N": "1234"}}) == 1 + 4
 
 
-def test_the_page_names_each_scenario_once() -> None:
+def test_cost_page_has_each_scenario_once() -> None:
     from infra.cost import PAGE, SCENARIOS, written
 
     rows = Counter(row.split(" | ")[0] for row in written(Path(PAGE).read_text(encoding="utf-8")).splitlines())
     assert all(rows[f"| {scenario.name}"] == 1 for scenario in SCENARIOS)
 
 
-def test_a_count_that_has_grown_is_no_chance() -> None:
+def test_larger_count_is_not_alike() -> None:
     from infra.cost import alike
 
     row = "| a blocking turn | 13 | 40 | 4 | 0 | 0 | 0 | 2 | 56 |"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from aion_core.agents.factory import per_turn
 from aion_core.agents.langgraph.agent import LangGraphAgent
+from aion_core.agents.objects import per_turn_factory
 from tests.support.service import http, parts, send
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +30,7 @@ async def test_the_guides_graphs_answer(block: str, answer: str) -> None:
     exec(compile(block, "docs/langgraph.md", "exec"), names)  # noqa: S102  # our own page
     graph = names["graph"]
     if inspect.isfunction(graph):
-        graph = LangGraphAgent(per_turn(graph, "graph"))
+        graph = LangGraphAgent(per_turn_factory(graph, "graph"))
     async with http(parts(graph).app()) as client:
         task = (await client.post("/", json=send())).json()["result"]["task"]
         assert task["status"]["message"]["parts"][0]["text"] == answer

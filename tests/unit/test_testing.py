@@ -1,4 +1,4 @@
-"""`aion_core.testing`, as the tests of a project use it."""
+"""`aion_core.testing` in the tests of a project."""
 
 import os
 from pathlib import Path
@@ -92,7 +92,7 @@ async def test_failed_turn_gives_its_reason(config: Path) -> None:
     assert "the tide is out" in reply.text
 
 
-async def test_agent_that_does_not_import_fails_its_task(config: Path) -> None:
+async def test_agent_with_import_error_fails_its_task(config: Path) -> None:
     async with serve(config, agent="unmade") as client:
         reply = await client.ask("hello")
     assert reply.state == "failed"
@@ -148,7 +148,7 @@ async def test_environment_of_the_process_is_not_read(config: Path, monkeypatch:
 
 
 async def test_environment_of_config_ends_with_block(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Secrets are a deployment's: nothing asks AWS for them here."""
+    """Secrets belong to a deployment: no call to AWS is made here."""
     monkeypatch.delenv("MODEL", raising=False)
     declared = "aion:\n  environment: {MODEL: scripted}\n  secrets: {MODEL_KEY: no-such-secret}\n"
     config.write_text(YAML.replace("aion:\n", declared))

@@ -1,1 +1,1 @@
-"""Google ADK agents behind the `Agent` port; the twin of `agents/langgraph`."""
+"""Google ADK agents behind the `Agent` port."""

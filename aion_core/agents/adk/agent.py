@@ -1,165 +1,237 @@
-"""An ADK agent as an agent: its Runner's events are a turn, from its start, or from where an earlier try has stopped."""
+"""ADK agent as an agent of this engine: one turn runs ADK's Runner, from its message or from its last stored event."""
 
 import warnings
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from google.adk.agents import BaseAgent, LlmAgent
 from google.adk.apps import App, ResumabilityConfig
+from google.adk.auth.credential_service.base_credential_service import BaseCredentialService
+from google.adk.auth.credential_service.session_state_credential_service import SessionStateCredentialService
 from google.adk.events import Event
+from google.adk.memory import BaseMemoryService, InMemoryMemoryService
 from google.adk.sessions import Session
 
-from aion_core.agents.adk import fingerprint
-from aion_core.agents.adk.declared import agent_of
-from aion_core.agents.adk.going_on import NOT_RESUMABLE, NOT_TAKEN_UP, can_go_on, goes_on, is_finished, is_lost
-from aion_core.agents.adk.inbound import content_of
-from aion_core.agents.adk.interrupts import answer, pending, question, sealing
-from aion_core.agents.adk.marks import missing
-from aion_core.agents.adk.outbound import Outbound
-from aion_core.agents.adk.services import credentials_of, memory_of
-from aion_core.agents.adk.turn import AdkTurn, Artifacts, Call, Drained, Given, Sessions
-from aion_core.agents.inbound import InvalidResumeInput, asked_before
-from aion_core.agents.loader import guarded_run
-from aion_core.errors import AgentFailed
-from aion_core.ports import AfterCrash, Emission, Paused, TurnRequest
+from aion_core.agents.adk.interrupts import canceled_responses, input_required, pending_calls, resume_content
+from aion_core.agents.adk.outbound import AdkOutbound
+from aion_core.agents.adk.parts import content_of
+from aion_core.agents.adk.thread import (
+    NOT_RESUMABLE,
+    REDEPLOYED,
+    TRANSFER_NOT_RESUMABLE,
+    agent_names,
+    can_resume,
+    has_agents,
+    has_transferred_workflow,
+    is_finished,
+    is_resumable,
+    missing_markers,
+)
+from aion_core.agents.adk.turn import AdkServices, AdkTurn, ArtifactFactory, Drained, RunnerInput, SessionFactory
+from aion_core.agents.config import AgentConfig
+from aion_core.agents.frameworks import AgentDependencies
+from aion_core.agents.inbound import InvalidResumeInput, answered_question
+from aion_core.agents.load_errors import exception_text
+from aion_core.agents.loader import run_guarded
+from aion_core.agents.objects import LoadedObject
+from aion_core.errors import AgentFailed, AgentLoadError, ConfigurationError
+from aion_core.ports import AfterCrash, Agent, Emission, Paused, TurnRequest
+from aion_core.stores.artifacts import BlobArtifacts
+from aion_core.stores.retries import Fence
+from aion_core.stores.sessions import TableSessions
 
-# It is what a turn goes on by; whoever runs the server cannot choose otherwise.
+# This adapter depends on both features; an operator cannot switch them off, so the warnings would not help.
 warnings.filterwarnings("ignore", r"\[EXPERIMENTAL\] ResumabilityConfig", UserWarning)
+warnings.filterwarnings("ignore", r"\[EXPERIMENTAL\] \w*CredentialService", UserWarning)
 
 
 class AdkAgent:
-    """`ports.Agent` of an ADK agent, or of an App; the author's object is left as it is.
+    """`ports.Agent` of an ADK agent or an App; the author's object is not changed.
 
-    An App keeps its plugins, its compaction, and what it says of resumability; where nobody says anything, an invocation
-    is resumable.
+    An App keeps its plugins, its compaction and its resumability config. Without such a config, invocations are
+    resumable.
     """
 
     def __init__(
         self,
         agent: BaseAgent | App | Path,
-        sessions: Sessions,
-        artifacts: Artifacts | None = None,
+        sessions: SessionFactory,
+        artifacts: ArtifactFactory | None = None,
         *,
         name: str = "",
         resume: AfterCrash = AfterCrash.FAIL,
         configuration: Mapping[str, Any] | None = None,
         module: ModuleType | None = None,
     ) -> None:
-        """`name` is the agent's own; `resume` is for an agent that ADK does not take up again where it was.
+        """Prepare the agent, or read it from a `root_agent.yaml` file.
 
-        `configuration` is what the session's state holds from the beginning; `module` is where the agent was found: a
-        memory service and a credential service there are its own. A Path is the file that declares the agent. Raises
-        ConfigurationError.
+        `resume` applies to a turn interrupted at an agent that ADK cannot resume. `configuration` is added to the
+        session's state. A memory service or credential service in the agent's `module` replaces the default.
+
+        Raises ConfigurationError.
         """
         if isinstance(agent, Path):
-            agent = agent_of(agent)
+            agent = agent_from_file(agent)
         app = agent if isinstance(agent, App) else App(name="aion", root_agent=agent)
         if app.resumability_config is None:
             app = app.model_copy(update={"resumability_config": ResumabilityConfig(is_resumable=True)})
-        assert app.root_agent is not None  # noqa: S101  # an App checks it
+        assert app.root_agent is not None  # noqa: S101  # checked by App
         self._root = app.root_agent
         self._resume = resume
-        self._given = Given(
+        self._services = AdkServices(
             name=name,
             app=app,
             root=app.root_agent,
-            agents=fingerprint.of(app.root_agent),
+            agent_names=agent_names(app.root_agent),
             configuration=configuration or {},
             sessions=sessions,
             artifacts=artifacts,
-            memory=memory_of(module),
-            credentials=credentials_of(module),
+            memory=_only(module, BaseMemoryService) or InMemoryMemoryService(),
+            credentials=_only(module, BaseCredentialService) or SessionStateCredentialService(),
         )
 
     def load(self) -> None:
-        """See `ports.Agent.load`: whoever has an agent has imported it."""
+        """See `ports.Agent.load`; the agent is imported before it is passed to `__init__`."""
 
-    def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
+    def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         """See `ports.Agent.run`."""
-        return guarded_run(self._run(asked))
+        return run_guarded(self._run(request))
 
-    async def _run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
-        turn = AdkTurn(asked, self._given)
+    async def _run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
+        turn = AdkTurn(request, self._services)
         session = await turn.session()
-        before = turn.events(session)
+        earlier = turn.events(session)
         invocation = turn.invocation(session)
-        again = self._begins_again(turn, invocation)
-        outbound = Outbound(asked, turn.load, again=again)
-        # What is stored is not said again by the agents that go on; it may not have been recorded.
-        for event in before:
-            if not again or self._goes_on(event.author):
-                async with aclosing(outbound.hear(event)) as emissions:
+        restarted = self._starts_over(turn, invocation)
+        outbound = AdkOutbound(request, turn.load_artifact, restarted=restarted)
+        # The log may lack events that the session has stored. Agents that start over send theirs again.
+        for event in earlier:
+            if not restarted or self._is_resumable(event.author):
+                async with aclosing(outbound.translate(event)) as emissions:
                     async for emission in emissions:
                         yield emission
         try:
-            call = None if is_finished(self._root, invocation) else await self._call(asked, turn, session, before)
-        except InvalidResumeInput as unfit:
-            yield question(pending(session.events), unfit=str(unfit))
+            finished = is_finished(self._root, invocation)
+            given = None if finished else await self._input(request, turn, session, earlier)
+        except InvalidResumeInput as error:
+            yield input_required(pending_calls(session.events), error=str(error))
             return
         try:
-            if call is not None:
-                async with aclosing(turn.stream(call, outbound)) as emissions:
+            if given is not None:
+                async with aclosing(turn.stream(given, outbound)) as emissions:
                     async for emission in emissions:
                         yield emission
         except Drained:
-            for emission in outbound.silence():
+            for emission in outbound.before_pause():
                 yield emission
             yield Paused()
             return
-        for emission in _ended(outbound, turn.stored() or session.events):
+        for emission in _end(outbound, turn.stored() or session.events):
             yield emission
 
-    async def _call(self, asked: TurnRequest, turn: AdkTurn, session: Session, before: Sequence[Event]) -> Call:
-        """Return what the Runner is called with: the message, the answer to what was asked, or nothing but where to go on.
+    async def _input(
+        self, request: TurnRequest, turn: AdkTurn, session: Session, earlier: Sequence[Event]
+    ) -> RunnerInput:
+        """Return the message, the answer to a pending call, or the invocation to resume.
 
-        Raises Unfit where the message is no answer to what was asked.
+        Raises InvalidResumeInput if the message does not answer the pending call.
         """
-        if before:
-            for mark in missing(self._root, turn.invocation(session)) if turn.is_resumable else ():
-                await turn.append(session, mark)
-            # Where an App is not resumable ADK wants the message again, and stores it once.
-            given = None if turn.is_resumable else next(event.content for event in before if event.author == "user")
-            return Call(given, before[0].invocation_id)
-        asking = asked_before(asked)
-        if asking is not None and (answered := answer(asked, asking, pending(session.events))) is not None:
-            invocations = {each.event.invocation_id for each in pending(session.events)}
+        if earlier:
+            for marker in missing_markers(self._root, turn.invocation(session)) if turn.resumes_by_id else ():
+                await turn.append(session, marker)
+            # An App without resumability needs its message again, and stores it once.
+            message = None if turn.resumes_by_id else next(event.content for event in earlier if event.author == "user")
+            return RunnerInput(message, earlier[0].invocation_id)
+        question, pending = answered_question(request), pending_calls(session.events)
+        if question is not None and (answer := resume_content(request, question, pending)) is not None:
+            invocations = {each.event.invocation_id for each in pending}
             self._check_agents([event for event in session.events if event.invocation_id in invocations])
-            return Call(answered)
-        for seal in sealing(session.events):
-            await turn.append(session, seal)
-        return Call(content_of(asked))
+            return RunnerInput(answer)
+        for response in canceled_responses(session.events):
+            await turn.append(session, response)
+        return RunnerInput(content_of(request))
 
-    def _begins_again(self, turn: AdkTurn, events: Sequence[Event]) -> bool:
-        """Tell whether an agent starts over, though the turn has begun; raises AgentFailed where it may not."""
+    def _starts_over(self, turn: AdkTurn, events: Sequence[Event]) -> bool:
+        """Return True if the interrupted turn runs again from its message; raises AgentFailed if it may not."""
         if not events or is_finished(self._root, events):
             return False
         self._check_agents(events)
-        if is_lost(self._root, events):
-            raise AgentFailed(NOT_TAKEN_UP)
-        # An App that is not resumable still goes on where its one agent is an LLM agent.
-        if can_go_on(self._root, events) and (turn.is_resumable or isinstance(self._root, LlmAgent)):
+        if has_transferred_workflow(self._root, events):
+            raise AgentFailed(TRANSFER_NOT_RESUMABLE)
+        # ADK resumes an LLM agent even in an App without resumability.
+        if can_resume(self._root, events) and (turn.resumes_by_id or isinstance(self._root, LlmAgent)):
             return False
         if self._resume is AfterCrash.FAIL:
             raise AgentFailed(NOT_RESUMABLE)
         return True
 
     def _check_agents(self, events: Sequence[Event]) -> None:
-        """Raise AgentFailed where an agent is gone that may have been at work."""
-        if not fingerprint.fits(self._root, events):
-            raise AgentFailed(fingerprint.REDEPLOYED)
+        """Raise AgentFailed if the deployment lacks an agent recorded in the events."""
+        if not has_agents(self._root, events):
+            raise AgentFailed(REDEPLOYED)
 
-    def _goes_on(self, author: str) -> bool:
+    def _is_resumable(self, author: str) -> bool:
         agent = self._root.find_agent(author) if isinstance(self._root, BaseAgent) else None
-        return agent is not None and goes_on(agent)
+        return agent is not None and is_resumable(agent)
 
 
-def _ended(outbound: Outbound, stored: Sequence[Event]) -> Iterator[Emission]:
-    """Yield how the turn ended that the agent has nothing more to say of: with a question, or with its answer."""
-    if asked := pending(stored):
+def build_agent(loaded: LoadedObject, config: AgentConfig, dependencies: AgentDependencies) -> Agent:
+    """Return the agent of an ADK object, with encrypted sessions and our artifact service."""
+    table, blobs, clock, cipher = dependencies.table, dependencies.blobs, dependencies.clock, dependencies.cipher
+    if cipher is None:
+        raise ConfigurationError(
+            "An ADK agent's sessions are encrypted, and AION_KMS_KEY, the KMS key to encrypt them with, is missing."
+        )
+    artifacts, retention = BlobArtifacts(blobs, clock), dependencies.retention
+    return AdkAgent(
+        loaded.agent,
+        lambda request: TableSessions(
+            table, blobs, cipher, clock, fence=Fence(request.context, request.fence), retention=retention
+        ),
+        lambda request: artifacts,
+        name=config.name,
+        resume=config.resume,
+        configuration=config.configuration,
+        module=loaded.module,
+    )
+
+
+def agent_from_file(file: Path) -> BaseAgent:
+    """Return the agent of a `root_agent.yaml` file, read as `adk web` reads it; raises AgentLoadError."""
+    from google.adk.agents import config_agent_utils
+
+    try:
+        # ADK declares the result as BaseAgent, but accepts a Workflow as well.
+        return cast("BaseAgent", config_agent_utils.from_config(str(file)))
+    except Exception as error:  # the import of the author's tools may raise any error
+        cause = error.__cause__ or error
+        raise AgentLoadError(
+            f"ADK cannot read it: {type(cause).__name__}: {exception_text(cause)}",
+            where=f"{file.parent.name}/{file.name}",
+            do="Correct the file; ADK's page on Agent Config lists its keys.",
+        ) from error
+
+
+def _only(module: ModuleType | None, kind: Any) -> Any:
+    """Return the module's only instance of the class, if any; raises ConfigurationError for several."""
+    instances = {
+        id(value): name
+        for name, value in (vars(module) if module is not None else {}).items()
+        if isinstance(value, kind)
+    }
+    if len(instances) > 1:
+        names = ", ".join(instances.values())
+        raise ConfigurationError(f"the agent's module has several instances of {kind.__name__}: {names}. Keep one.")
+    return getattr(module, next(iter(instances.values()))) if instances else None
+
+
+def _end(outbound: AdkOutbound, stored: Sequence[Event]) -> Iterator[Emission]:
+    """Yield the question for the pending calls, or the answer."""
+    if pending := pending_calls(stored):
         yield from outbound.before_question()
-        yield question(asked)
+        yield input_required(pending)
     else:
-        yield from outbound.rest()
+        yield from outbound.end()

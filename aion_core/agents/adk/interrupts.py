@@ -1,117 +1,118 @@
-"""What an invocation waits for, as a question to the client, and the client's answer as ADK takes it.
+"""Interrupts of an ADK turn: pending calls as a question to the client, and the client's answer as ADK content.
 
-ADK marks a call that waits for somebody as long-running: a tool of that kind, a call that has to be confirmed, a
-credential that is wanted. It is open until a user's response to it lies in the session.
+ADK marks a call as long-running if it waits for the user: a long-running tool, a tool confirmation, a credential
+request. The call is pending until the session holds a user's response to it.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from google.adk.auth import AuthConfig, AuthCredential
+from google.adk.auth.auth_tool import AuthToolArguments
 from google.adk.events import Event
 from google.genai import types as genai
+from pydantic import ValidationError
 
-from aion_core.agents.adk import credentials
 from aion_core.agents.adk.parts import data_part
-from aion_core.agents.inbound import InvalidResumeInput, ids_of
+from aion_core.agents.inbound import InvalidResumeInput, interrupt_ids
 from aion_core.ports import InputRequired, TurnRequest
 from aion_core.protocol.types import Message, Part, Role, TaskState
 from aion_core.tasks.resume_input import INTERRUPT_ID, INTERRUPTS, interrupt_id_of, resume_value
 
 CREDENTIAL = "adk_request_credential"
 ABORTED = "INVOCATION_ABORTED"
-"""ADK's error code of an event that answers the calls of an invocation that nobody goes on with."""
+"""ADK's error code of an event that answers the calls of an abandoned invocation."""
 
 _DEFAULT_HINT = "Please approve or reject the tool call "
-"""What ADK says where the tool's author says nothing: it speaks of its own types, to a developer."""
+"""ADK's default confirmation hint. It names ADK's types, so it is not shown to a user."""
 
 _YES = frozenset({"yes", "y", "ok", "okay", "confirm", "confirmed", "approve", "approved", "true"})
 _NO = frozenset({"no", "n", "deny", "denied", "reject", "rejected", "false"})
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """A call that waits for the user."""
+class PendingCall:
+    """Call without a user's response, and its event."""
 
     call: genai.FunctionCall
     event: Event
 
     @property
     def id(self) -> str:
-        """The call's id, which an answer names."""
+        """The call's id; an answer names it as `interruptId`."""
         return self.call.id or ""
 
 
-def pending(events: Sequence[Event]) -> list[Question]:
-    """Return what the events have asked and no user has answered, in the order of the asking."""
-    asked: dict[str, Question] = {}
+def pending_calls(events: Sequence[Event]) -> list[PendingCall]:
+    """Return the long-running calls without a user's response, oldest first."""
+    pending: dict[str, PendingCall] = {}
     for event in events:
         for call in event.get_function_calls():
             if call.id and call.id in (event.long_running_tool_ids or ()):
-                asked[call.id] = Question(call, event)
+                pending[call.id] = PendingCall(call, event)
         if event.author == "user" or event.error_code == ABORTED:
             for response in event.get_function_responses():
-                asked.pop(response.id or "", None)
-    return list(asked.values())
+                pending.pop(response.id or "", None)
+    return list(pending.values())
 
 
-def question(questions: Sequence[Question], *, unfit: str = "") -> InputRequired:
-    """Return the turn's end that shows all that is asked: a text for each, and what comes with it as data.
+def input_required(calls: Sequence[PendingCall], *, error: str = "") -> InputRequired:
+    """Return the ending with the question of every pending call, as text and data.
 
-    `unfit` is what was wrong with an answer: it is said first, and everything is asked again.
+    `error` describes an invalid answer; it comes first in the message.
     """
-    message = Message(role=Role.ROLE_AGENT, parts=[Part(text=unfit)] if unfit else [])
-    for each in questions:
-        text, data = _shown(each.call)
+    message = Message(role=Role.ROLE_AGENT, parts=[Part(text=error)] if error else [])
+    for each in calls:
+        text, data = _prompt(each.call)
         message.parts.append(Part(text=text))
         if data:
             message.parts.append(data_part(data))
-    message.metadata.update({INTERRUPT_ID: questions[0].id})
-    if len(questions) > 1:
-        message.metadata.update({INTERRUPTS: [{"id": each.id} for each in questions]})
-    wants_credential = any(each.call.name == CREDENTIAL for each in questions)
+    message.metadata.update({INTERRUPT_ID: calls[0].id})
+    if len(calls) > 1:
+        message.metadata.update({INTERRUPTS: [{"id": each.id} for each in calls]})
+    wants_credential = any(each.call.name == CREDENTIAL for each in calls)
     return InputRequired(
         message, TaskState.TASK_STATE_AUTH_REQUIRED if wants_credential else TaskState.TASK_STATE_INPUT_REQUIRED
     )
 
 
-def answer(asked: TurnRequest, asking: Message, questions: Sequence[Question]) -> genai.Content | None:
-    """Return the answer as what ADK resumes with; None where its question is no longer asked.
+def resume_content(request: TurnRequest, question: Message, calls: Sequence[PendingCall]) -> genai.Content | None:
+    """Return the answer as the content to resume with, or nothing if its call is no longer pending.
 
-    Which question a message answers was settled before the turn began (`tasks.questions`): the one it names, or the one
-    that was asked. Raises Unfit where the question does not take such an answer.
+    The answer belongs to the call named in its metadata, else to the only call of the question. `tasks.resume_input`
+    refused ambiguous answers before the turn. Raises InvalidResumeInput for an answer of the wrong form.
     """
-    was_asked = ids_of(asking)
-    named = interrupt_id_of(asked.message) or (was_asked[0] if len(was_asked) == 1 else "")
-    found = next((each for each in questions if each.id == named), None)
-    if found is None:
+    ids = interrupt_ids(question)
+    named = interrupt_id_of(request.message) or (ids[0] if len(ids) == 1 else "")
+    pending = next((each for each in calls if each.id == named), None)
+    if pending is None:
         return None
-    response = _response(found.call, resume_value(asked.message))
-    given = genai.FunctionResponse(id=found.id, name=found.call.name, response=response)
-    return genai.Content(role="user", parts=[genai.Part(function_response=given)])
+    response = _response(pending.call, resume_value(request.message))
+    answered = genai.FunctionResponse(id=pending.id, name=pending.call.name, response=response)
+    return genai.Content(role="user", parts=[genai.Part(function_response=answered)])
 
 
-def sealing(events: Sequence[Event]) -> list[Event]:
-    """Return what answers the calls that an earlier turn left open, because it was canceled or failed: "canceled".
+def canceled_responses(events: Sequence[Event]) -> list[Event]:
+    """Return events with the response "canceled" to every call left open by a canceled or failed turn.
 
-    A model takes no conversation with an open call; and what was asked then is not to be answered now.
+    A model rejects a conversation with an open call, and the question of an earlier turn must not be answered now.
     """
     answered = {response.id for event in events for response in event.get_function_responses()}
-    asks = {each.id for each in pending(events)}
-    seals = []
+    pending = {each.id for each in pending_calls(events)}
+    responses = []
     for event in events:
         calls = [
-            call for call in event.get_function_calls() if call.id and (call.id not in answered or call.id in asks)
+            call for call in event.get_function_calls() if call.id and (call.id not in answered or call.id in pending)
         ]
         if calls:
+            canceled = {"error": "canceled"}
             parts = [
-                genai.Part(
-                    function_response=genai.FunctionResponse(id=call.id, name=call.name, response={"error": "canceled"})
-                )
+                genai.Part(function_response=genai.FunctionResponse(id=call.id, name=call.name, response=canceled))
                 for call in calls
             ]
-            seals.append(
+            responses.append(
                 Event(
                     invocation_id=event.invocation_id,
                     author=event.author,
@@ -122,20 +123,20 @@ def sealing(events: Sequence[Event]) -> list[Event]:
                     error_message="canceled",
                 )
             )
-    return seals
+    return responses
 
 
 def _response(call: genai.FunctionCall, given: Any) -> dict[str, Any]:
     match call.name:
         case "adk_request_confirmation":
-            return _confirmed(given)
+            return _confirmation(given)
         case "adk_request_credential":
-            return credentials.response(call.args or {}, given)
+            return _credential_response(call.args or {}, given)
         case _:
             return given if isinstance(given, dict) else {"result": given}
 
 
-def _confirmed(given: Any) -> dict[str, Any]:
+def _confirmation(given: Any) -> dict[str, Any]:
     if isinstance(given, dict) and isinstance(given.get("confirmed"), bool):
         return {"confirmed": given["confirmed"], **({"payload": given["payload"]} if "payload" in given else {})}
     word = given.strip().strip(".!").lower() if isinstance(given, str) else ""
@@ -144,27 +145,91 @@ def _confirmed(given: Any) -> dict[str, Any]:
     return {"confirmed": word in _YES}
 
 
-def _shown(call: genai.FunctionCall) -> tuple[str, dict[str, Any]]:
-    """Return a question in words, and as data."""
+def _prompt(call: genai.FunctionCall) -> tuple[str, dict[str, Any]]:
+    """Return the question of a call as text and as data."""
     args = call.args or {}
     match call.name:
         case "adk_request_confirmation":
             original, wanted = args.get("originalFunctionCall") or {}, args.get("toolConfirmation") or {}
-            shown: dict[str, Any] = {"name": original.get("name"), "args": original.get("args") or {}}
+            data: dict[str, Any] = {"name": original.get("name"), "args": original.get("args") or {}}
             if wanted.get("payload") is not None:
-                shown["payload"] = wanted["payload"]
-            text = f"May the agent call {_call(shown['name'], shown['args'])}? Answer yes or no."
+                data["payload"] = wanted["payload"]
+            text = f"May the agent call {_call_text(data['name'], data['args'])}? Answer yes or no."
             hint = str(wanted.get("hint") or "")
-            return "\n".join(filter(None, ["" if hint.startswith(_DEFAULT_HINT) else hint, text])), shown
+            return "\n".join(filter(None, ["" if hint.startswith(_DEFAULT_HINT) else hint, text])), data
         case "adk_request_credential":
-            return credentials.shown(args)
+            return _credential_prompt(args)
         case "adk_request_input":
-            wanted = {key: args[key] for key in ("payload", "responseSchema", "response_schema") if args.get(key)}
-            return str(args.get("message") or "An answer is needed."), wanted
+            data = {key: args[key] for key in ("payload", "responseSchema", "response_schema") if args.get(key)}
+            return str(args.get("message") or "An answer is needed."), data
         case _:
             own = next((args[key] for key in ("prompt", "question") if isinstance(args.get(key), str)), "")
-            return own or f"{_call(call.name, args)} waits for its result.", {"name": call.name, "args": args}
+            return own or f"{_call_text(call.name, args)} waits for its result.", {"name": call.name, "args": args}
 
 
-def _call(name: Any, args: dict[str, Any]) -> str:
+def _call_text(name: Any, args: dict[str, Any]) -> str:
     return f"{name}({', '.join(f'{key}={json.dumps(value, default=str)}' for key, value in args.items())})"
+
+
+# ── Credentials ───────────────────────────────────────────────────────────────────────────────────────────────────────
+# Neither a log record nor an error message may contain the user's credential.
+
+_INVALID_CREDENTIAL = (
+    "That is not a credential. Send the token or the key as text, the redirect address after signing in, or an "
+    "AuthCredential as data."
+)
+_OAUTH2 = ("oauth2", "openIdConnect")
+
+
+def _credential_prompt(args: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the credential request as text and as AuthConfig; ADK has removed the agent's own secrets from it."""
+    config = args.get("authConfig") or {}
+    address = ((config.get("exchangedAuthCredential") or {}).get("oauth2") or {}).get("authUri")
+    text = (
+        f"Sign in at {address}, then send the address that you are sent back to."
+        if address
+        else "A credential is needed: send it."
+    )
+    return text, {"authConfig": config}
+
+
+def _credential_response(args: Mapping[str, Any], given: Any) -> dict[str, Any]:
+    """Return the user's credential as ADK's AuthConfig; raises InvalidResumeInput without quoting the input."""
+    try:
+        wanted = AuthToolArguments.model_validate(args).auth_config
+        if isinstance(given, Mapping) and {"exchangedAuthCredential", "exchanged_auth_credential"} & given.keys():
+            config = AuthConfig.model_validate(given)
+        else:
+            config = wanted.model_copy(deep=True)
+            config.exchanged_auth_credential = AuthCredential.model_validate(_credential(wanted, given))
+    except (ValidationError, TypeError, AttributeError) as error:
+        raise InvalidResumeInput(_INVALID_CREDENTIAL) from error
+    if config.exchanged_auth_credential is None:
+        raise InvalidResumeInput(_INVALID_CREDENTIAL)
+    return config.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def _credential(wanted: AuthConfig, given: Any) -> dict[str, Any]:
+    if isinstance(given, Mapping):
+        if {"authType", "auth_type"} & given.keys():
+            return dict(given)
+        fields = dict(given)
+    elif isinstance(given, str) and given.strip():
+        fields = {}
+    else:
+        raise InvalidResumeInput(_INVALID_CREDENTIAL)
+    kind = str(getattr(wanted.auth_scheme.type_, "value", wanted.auth_scheme.type_))
+    if kind in _OAUTH2:
+        requested = wanted.exchanged_auth_credential or wanted.raw_auth_credential
+        known = requested.oauth2.model_dump(by_alias=True, exclude_none=True) if requested and requested.oauth2 else {}
+        if isinstance(given, str):
+            text = given.strip()
+            fields = {"authResponseUri": text} if "://" in text else {"accessToken": text}
+        return {"authType": kind, "oauth2": {**known, **fields}}
+    text = given.strip() if isinstance(given, str) else str(next(iter(fields.values()), ""))
+    if not text:
+        raise InvalidResumeInput(_INVALID_CREDENTIAL)
+    if kind == "apiKey":
+        return {"authType": "apiKey", "apiKey": text}
+    scheme = getattr(wanted.auth_scheme, "scheme", "bearer")
+    return {"authType": "http", "http": {"scheme": scheme, "credentials": {"token": text}}}

@@ -1,226 +1,374 @@
-"""What an ADK agent's events say, as emissions, and what its turn leaves behind (R87-R90)."""
+"""Output of an ADK turn: the ordered event channel, the reply sink, and the translation of events to emissions."""
 
+import asyncio
+import logging
+import uuid
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 
 from google.adk.events import Event
 from google.genai import types as genai
+from uuid_utils.compat import uuid7
 
-from aion_core.agents.adk.envelope import outbox_in
-from aion_core.agents.adk.observed import Invoked
-from aion_core.agents.adk.parts import a2a_parts, data_part, file_parts, text_of
+from aion_core.agents.adk.parts import a2a_parts, data_part, file_parts, visible_text
+from aion_core.agents.adk.thread import outbox_of_event
 from aion_core.agents.outbound import (
     INVOKED,
     REPLY,
-    BrokeOff,
-    ChunkSaid,
-    Floor,
-    IsTyping,
-    Left,
-    Reacted,
-    Replied,
-    SaidMessages,
-    last_words,
-    reaction_of,
-    rest_key,
-    settled,
+    TARGET,
+    DurableReply,
+    EmittedMessages,
+    Reaction,
+    ReplyChunk,
+    StreamAborted,
+    StreamSequencer,
+    TurnOutput,
+    TypingSignal,
+    final_emissions,
+    final_key,
+    reaction_artifact,
+    thread_history,
+    with_artifact_id,
 )
+from aion_core.authoring.context import Message as ThreadMessage
+from aion_core.authoring.context import Thread
 from aion_core.authoring.types import A2AOutbox
 from aion_core.errors import AgentFailed
 from aion_core.ports import AgentArtifact, AgentMetadata, AgentTyping, Chunk, Emission, TurnRequest
 from aion_core.protocol.types import Artifact, Message, Part, Role, Task, TaskStatusUpdateEvent
 
+logger = logging.getLogger(__name__)
+
+# ── Event channel ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class EventChannel:
+    """Ordered channel from an invocation to its turn, for ADK events and calls of the author's helpers.
+
+    A sender waits until the turn has recorded its event.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._events: asyncio.Queue[tuple[object, Future[None]] | None] = asyncio.Queue()
+        self._unrecorded: set[Future[None]] = set()
+        self._cancelled = False
+
+    async def send(self, event: object) -> None:
+        """Send the event and wait until it is recorded; from any thread and any event loop.
+
+        Raises CancelledError if the channel is canceled first.
+        """
+        recorded: Future[None] = Future()
+        self._loop.call_soon_threadsafe(self._put, event, recorded)
+        await asyncio.wrap_future(recorded)
+
+    def send_nowait(self, event: object) -> None:
+        """Send the event without waiting, from any thread; a canceled channel drops it."""
+        self._loop.call_soon_threadsafe(self._put, event, Future())
+
+    def finish(self) -> None:
+        """End the receiving side after the events sent so far."""
+        self._loop.call_soon_threadsafe(self._events.put_nowait, None)
+
+    def cancel(self) -> None:
+        """Cancel all waiting senders and drop all later events."""
+        self._cancelled = True
+        for recorded in self._unrecorded:
+            recorded.cancel()
+        self._unrecorded.clear()
+
+    @asynccontextmanager
+    async def receiving(self) -> AsyncIterator[AsyncGenerator[object, None]]:
+        """Return an iterator of the sent events; cancel the channel on exit."""
+        events = self._received()
+        try:
+            yield events
+        finally:
+            self.cancel()
+            await events.aclose()
+
+    async def _received(self) -> AsyncGenerator[object, None]:
+        """Yield the sent events; a request for the next event marks the one before as recorded."""
+        while (item := await self._events.get()) is not None:
+            event, recorded = item
+            yield event
+            self._unrecorded.discard(recorded)
+            if not recorded.done():
+                recorded.set_result(None)
+
+    def _put(self, event: object, recorded: Future[None]) -> None:
+        if self._cancelled:
+            logger.warning("The agent sent output after the end of its turn: the output is ignored.")
+            recorded.cancel()
+            return
+        self._unrecorded.add(recorded)
+        self._events.put_nowait((event, recorded))
+
+
+# ── Reply sink ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_REPLY_IDS = uuid.UUID("7b1f3a52-7a0e-4c43-8b5e-5a3d8f9a2c10")
+"""Namespace of the ids of replies."""
+
+call_site: ContextVar[str] = ContextVar("aion_adk_call_site", default="")
+"""Name of the running code, such as a tool call; the same code has the same name when a resumed turn repeats it."""
+
+
+class ChannelSink:
+    """`authoring.context.ReplySink` of an ADK turn: sends to the event channel."""
+
+    def __init__(self, request: TurnRequest, channel: EventChannel) -> None:
+        self._request, self._channel = request, channel
+        self._replies: Counter[str] = Counter()
+
+    def next_message_id(self) -> str:
+        """See `ReplySink.next_message_id`; repeated code gives its replies the same ids again."""
+        site = call_site.get()
+        if not site:
+            return str(uuid7())
+        self._replies[site] += 1
+        return str(uuid.uuid5(_REPLY_IDS, f"{self._request.turn.id}\0{site}\0{self._replies[site]}"))
+
+    async def chunk(self, text: str, *, message_id: str, target: str | None) -> None:
+        """See `ReplySink.chunk`."""
+        await self._channel.send(ReplyChunk(text, message_id))
+
+    def abort(self, message_id: str) -> None:
+        """See `ReplySink.abort`."""
+        self._channel.send_nowait(StreamAborted(message_id))
+
+    @contextmanager
+    def streaming(self) -> Iterator[None]:
+        """See `ReplySink.streaming`; ADK does not stream models called by the author's own code."""
+        yield
+
+    async def reply(self, message: Message, *, target: str | None) -> None:
+        """See `ReplySink.reply`; the reply's metadata names the target, for the distribution."""
+        if target is not None:
+            message.metadata.update({TARGET: target})
+        await self._channel.send(DurableReply(message, call_site.get()))
+
+    async def react(self, key: str, *, message_id: str) -> None:
+        """See `ReplySink.react`."""
+        await self._channel.send(Reaction(key, message_id, call_site.get()))
+
+    async def typing(self) -> None:
+        """See `ReplySink.typing`."""
+        await self._channel.send(TypingSignal())
+
+    async def history(self, thread: Thread, *, limit: int, before: str | None) -> Sequence[ThreadMessage]:
+        """See `ReplySink.history`."""
+        return await thread_history(self._request, thread, limit=limit, before=before)
+
+
+# ── Translation of events ─────────────────────────────────────────────────────────────────────────────────────────────
+
 VERSION = "version"
-"""The metadata key of an artifact under which ADK's version of it stands."""
+"""Metadata key of an artifact: its version in ADK."""
 
-Load = Callable[[str, int], Awaitable[genai.Part | None]]
-"""Reads a version of an artifact that the agent has saved, by its file name."""
+LoadArtifact = Callable[[str, int], Awaitable[genai.Part | None]]
+"""Reader of an artifact version, by file name and version."""
 
 
-class Outbound:
-    """Hears one turn of an agent, event by event."""
+@dataclass(frozen=True, slots=True)
+class AgentInvoked:
+    """Start of a sub-agent."""
 
-    def __init__(self, asked: TurnRequest, load: Load, *, again: bool = False) -> None:
-        """`again`: the turn is run a second time from its beginning, and what it said then is not to be said twice."""
-        self._asked, self._load = asked, load
-        self._reactions = {artifact.artifact_id for artifact in asked.task.artifacts}
-        self._said = SaidMessages(asked)
-        self._said_before = _texts(asked) if again else Counter[bytes]()
-        self._floor = Floor()
-        self._speaking: dict[tuple[str, str], str] = {}
-        """What each agent is saying, under the id of its message, until an event of its closes it."""
-        self._spoken: dict[str, list[str]] = {}
-        self._held: tuple[Message, str] | None = None
-        """The last whole message: the answer, unless another one follows; and the key of its event."""
-        self._returned: Message | None = None
-        """What a workflow returned last; on the way it is for the next node."""
-        self._failed: Event | None = None
+    name: str
+    branch: str
+
+
+class AdkOutbound:
+    """Translator of one turn's events to emissions."""
+
+    def __init__(self, request: TurnRequest, load: LoadArtifact, *, restarted: bool = False) -> None:
+        """`restarted`: the turn runs again from its message, so messages of the earlier try are not repeated."""
+        self._request, self._load = request, load
+        self._reactions = {artifact.artifact_id for artifact in request.task.artifacts}
+        self._messages = EmittedMessages(request)
+        self._to_skip = _recorded_contents(request) if restarted else Counter[bytes]()
+        self._streams = StreamSequencer()
+        self._open_messages: dict[tuple[str, str], str] = {}
+        """The id of each agent's streaming message, by branch and author."""
+        self._streamed: dict[str, list[str]] = {}
+        """The text of each streaming message, by id."""
+        self._last: tuple[Message, str] | None = None
+        """The last complete message, and its event's id: the answer, unless another message follows."""
+        self._output: Message | None = None
+        """The last output of a workflow's node: the answer only at the end, since it is input of the next node."""
+        self._failure: Event | None = None
         self._outboxes: list[A2AOutbox] = []
-        self._ordinals: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
 
-    async def hear(self, given: object) -> AsyncGenerator[Emission, None]:
-        """Yield what it has for the client: an event of ADK's, or what a helper says."""
-        if isinstance(given, Event):
-            for emission in self._event(given):
+    async def translate(self, event: object) -> AsyncGenerator[Emission, None]:
+        """Yield the emissions of an ADK event or a helper call."""
+        if isinstance(event, Event):
+            for emission in self._event(event):
                 yield emission
-            for name, version in given.actions.artifact_delta.items() if not given.partial else ():
-                if (artifact := await self._artifact(name, version, f"{given.id}/{name}")) is not None:
+            for name, version in event.actions.artifact_delta.items() if not event.partial else ():
+                if (artifact := await self._artifact(name, version, f"{event.id}/{name}")) is not None:
                     yield artifact
         else:
-            for emission in self._helper(given):
+            for emission in self._helper_call(event):
                 yield emission
 
-    def silence(self) -> Iterator[Emission]:
-        """Yield what is still to be heard of what is spoken, since the turn goes on in another process."""
-        yield from self._floor.end_all()
+    def before_pause(self) -> Iterator[Emission]:
+        """Yield the rest of the message streams: the turn continues in another process."""
+        yield from self._streams.close_all()
 
     def before_question(self) -> Iterator[Emission]:
-        """Yield what the turn has answered before its question: the turn that takes the answer has one of its own."""
-        yield from self._floor.end_all()
-        yield from self._say_held()
-        if (spoken := self._unclosed()) is not None:
-            text = Message(role=Role.ROLE_AGENT, parts=[Part(text=spoken)])
-            yield from self._say(text, rest_key(self._asked, "question"))
+        """Yield the messages before a question: the turn with its answer has an answer of its own."""
+        yield from self._streams.close_all()
+        yield from self._emit_last()
+        if (text := self._unfinished_text()) is not None:
+            message = Message(role=Role.ROLE_AGENT, parts=[Part(text=text)])
+            yield from self._emit(message, final_key(self._request, "question"))
 
-    def rest(self) -> Iterator[Emission]:
-        """Yield what is still to be said once the last event is heard, the Reply last.
+    def end(self) -> Iterator[Emission]:
+        """Yield the remaining emissions after the last event, the Reply last.
 
-        Raises AgentFailed where the model's last word was that it failed.
+        Raises AgentFailed if the model failed without an answer.
         """
-        yield from self._floor.end_all()
-        spoken = self._unclosed()
-        if spoken is not None:
-            # It is the last word; what was whole came before it (R89).
-            yield from self._say_held()
-        held = list(self._held[0].parts) if self._held is not None else None
-        if self._returned is not None and list(self._returned.parts) != held:
-            yield from self._say_held()
-            self._held = self._returned, ""
-        outbox = _together(self._outboxes)
-        if self._failed is not None and spoken is None and outbox is None and self._said.reply is None:
-            raise AgentFailed(f"The model gave no answer: {self._failed.error_code}.")
-        left = Left(
-            buffered=self._said.reply,
+        yield from self._streams.close_all()
+        text = self._unfinished_text()
+        if text is not None:
+            # An unfinished stream is newer than the last complete message.
+            yield from self._emit_last()
+        last_parts = list(self._last[0].parts) if self._last is not None else None
+        if self._output is not None and list(self._output.parts) != last_parts:
+            yield from self._emit_last()
+            self._last = self._output, ""
+        outbox = _merged(self._outboxes)
+        if self._failure is not None and text is None and outbox is None and self._messages.reply is None:
+            raise AgentFailed(f"The model gave no answer: {self._failure.error_code}.")
+        left = TurnOutput(
+            buffered=self._messages.reply,
             outbox=outbox,
-            # An earlier try may have said it already, when it thought that more would follow.
-            returned=(self._said.under(self._held[1]) or self._held[0]) if self._held is not None else None,
-            spoken=spoken or "",
-            emitted=self._said.emitted,
+            # An earlier try may have recorded the message under its event's id.
+            returned=(self._messages.get(self._last[1]) or self._last[0]) if self._last is not None else None,
+            streamed=text or "",
+            emitted=self._messages.intermediate,
         )
-        yield from last_words(self._asked, left)
+        yield from final_emissions(self._request, left)
 
     def _event(self, event: Event) -> Iterator[Emission]:
         if event.author == "user":
             return
         parts = (event.content.parts if event.content is not None else None) or []
-        speaker = (event.branch or "", event.author)
+        agent = (event.branch or "", event.author)
         if event.partial:
-            if text := text_of(parts):
-                # More is said: what was whole is not the last word.
-                yield from self._say_held()
-                spoken = self._speaking.setdefault(speaker, event.id)
-                self._spoken.setdefault(spoken, []).append(text)
-                yield from self._floor.speak(Chunk(text, spoken))
+            if text := visible_text(parts):
+                # More output follows, so the last complete message is not the answer.
+                yield from self._emit_last()
+                message_id = self._open_messages.setdefault(agent, event.id)
+                self._streamed.setdefault(message_id, []).append(text)
+                yield from self._streams.add(Chunk(text, message_id))
             return
-        # A model that fails ends what it was saying, too: half an answer is none.
-        if (parts or event.error_code) and (closed := self._speaking.pop(speaker, None)) is not None:
-            self._spoken.pop(closed)
-            yield from self._floor.end(closed)
-        if (outbox := outbox_in(event)) is not None:
-            # It is what this event says, whatever else it holds.
-            yield from self._say_held()
+        # A failed model call ends its stream too: half an answer is no answer.
+        if (parts or event.error_code) and (closed := self._open_messages.pop(agent, None)) is not None:
+            self._streamed.pop(closed)
+            yield from self._streams.close(closed)
+        if (outbox := outbox_of_event(event)) is not None:
+            # An outbox replaces the content of its event.
+            yield from self._emit_last()
             self._outboxes.append(outbox)
-            self._failed = None
+            self._failure = None
             return
         if event.error_code and not parts:
-            self._failed = event
+            self._failure = event
         if event.output is not None and not parts:
-            self._failed = None
-            self._returned = Message(role=Role.ROLE_AGENT, parts=[_plain(event.output)])
-        if said := a2a_parts(parts) or _result(event):
-            self._failed = self._returned = None
-            yield from self._whole(Message(role=Role.ROLE_AGENT, parts=said), event)
+            self._failure = None
+            self._output = Message(role=Role.ROLE_AGENT, parts=[_part_of(event.output)])
+        if visible := a2a_parts(parts) or _tool_results(event):
+            self._failure = self._output = None
+            yield from self._complete_message(Message(role=Role.ROLE_AGENT, parts=visible), event)
 
-    def _whole(self, message: Message, event: Event) -> Iterator[Emission]:
-        yield from self._say_held()
+    def _complete_message(self, message: Message, event: Event) -> Iterator[Emission]:
+        yield from self._emit_last()
         if event.get_function_calls():
-            # The agent goes on: these are words on the way.
-            yield from self._say(message, event.id)
+            # The agent continues after its calls, so this is not the answer.
+            yield from self._emit(message, event.id)
         else:
-            self._held = message, event.id
+            self._last = message, event.id
 
-    def _helper(self, given: object) -> Iterator[Emission]:
-        match given:
-            case Invoked(name=name, branch=branch):
-                yield from self._say_held()
-                yield AgentMetadata({INVOKED: name}, f"{self._asked.turn.id}/{branch}/{name}/invoked")
-            case ChunkSaid():
-                yield from self._floor.speak(Chunk(given.text, given.message_id))
-            case BrokeOff():
-                yield from self._floor.broke_off(given.message_id)
-            case Replied():
-                # Recorded now, so that no crash can lose it; it is also the answer when the turn ends (D5).
-                yield from self._say_held()
-                yield from self._say(given.message, f"{REPLY}{self._key(given.node) or given.message.message_id}")
-                yield from self._floor.leave(given.message.message_id)
-            case Reacted():
-                yield reaction_of(self._asked, given, self._key(given.node), self._reactions)
-            case IsTyping():
+    def _helper_call(self, call: object) -> Iterator[Emission]:
+        match call:
+            case AgentInvoked(name=name, branch=branch):
+                yield from self._emit_last()
+                yield AgentMetadata({INVOKED: name}, f"{self._request.turn.id}/{branch}/{name}/invoked")
+            case ReplyChunk():
+                yield from self._streams.add(Chunk(call.text, call.message_id))
+            case StreamAborted():
+                yield from self._streams.abort(call.message_id)
+            case DurableReply():
+                # Recorded at once, so a crash cannot lose it; the last reply is also the answer of the turn.
+                yield from self._emit_last()
+                yield from self._emit(call.message, f"{REPLY}{self._key(call.node) or call.message.message_id}")
+                yield from self._streams.discard(call.message.message_id)
+            case Reaction():
+                yield reaction_artifact(self._request, call, self._key(call.node), self._reactions)
+            case TypingSignal():
                 yield AgentTyping()
             case _:
                 pass
 
     async def _artifact(self, name: str, version: int, key: str) -> AgentArtifact | None:
-        part = await self._load(name, version)
-        if part is None or not (parts := file_parts(part)):
+        saved = await self._load(name, version)
+        if saved is None or not (parts := file_parts(saved)):
             return None
         artifact = Artifact(name=name, parts=parts)
         artifact.metadata.update({VERSION: version})
-        for each in artifact.parts:
-            each.filename = each.filename or name.rpartition("/")[2]
-        return AgentArtifact(settled(self._asked, artifact), key=key)
+        for part in artifact.parts:
+            part.filename = part.filename or name.rpartition("/")[2]
+        return AgentArtifact(with_artifact_id(self._request, artifact), key=key)
 
-    def _say_held(self) -> Iterator[Emission]:
-        if self._held is not None:
-            message, key = self._held
-            self._held = None
-            yield from self._say(message, key)
+    def _emit_last(self) -> Iterator[Emission]:
+        """Yield the last complete message as an intermediate message."""
+        if self._last is not None:
+            message, key = self._last
+            self._last = None
+            yield from self._emit(message, key)
 
-    def _say(self, message: Message, key: str) -> Iterator[Emission]:
-        if self._said_before[_content(message)] > 0:
-            self._said_before[_content(message)] -= 1
-        elif (said := self._said.say(message, key)) is not None:
-            yield said
+    def _emit(self, message: Message, key: str) -> Iterator[Emission]:
+        if self._to_skip[_content(message)] > 0:
+            self._to_skip[_content(message)] -= 1
+        elif (emission := self._messages.emit(message, key)) is not None:
+            yield emission
 
-    def _unclosed(self) -> str | None:
-        """Return what was spoken last and never closed, None where all was closed."""
-        return "".join(self._spoken[last]) if (last := next(reversed(self._spoken), None)) is not None else None
+    def _unfinished_text(self) -> str | None:
+        """Return the text of the last stream without a closing event, if any."""
+        return "".join(self._streamed[last]) if (last := next(reversed(self._streamed), None)) is not None else None
 
-    def _key(self, place: str) -> str:
-        """Return what tells this from its repeat: where it was said, and how often there before."""
-        if not place:
+    def _key(self, site: str) -> str:
+        """Return the idempotency key of a helper call: its call site and its number there."""
+        if not site:
             return ""
-        self._ordinals[place] += 1
-        return f"{self._asked.turn.id}/{place}/{self._ordinals[place]}"
+        self._counts[site] += 1
+        return f"{self._request.turn.id}/{site}/{self._counts[site]}"
 
 
-def _result(event: Event) -> list[Part]:
-    """Return what the event has for the client beside its content: a tool's result that no model is to put in words."""
+def _tool_results(event: Event) -> list[Part]:
+    """Return tool results for the client: those of tools with `skip_summarization`."""
     actions = event.actions
-    asks = actions.requested_auth_configs or actions.requested_tool_confirmations
-    if not actions.skip_summarization or actions.escalate or asks:
+    waits = actions.requested_auth_configs or actions.requested_tool_confirmations
+    if not actions.skip_summarization or actions.escalate or waits:
         return []
     results = [response.response for response in event.get_function_responses() if response.response]
-    # ADK wraps what is no dict.
-    return [_plain(result["result"] if list(result) == ["result"] else result) for result in results]
+    # ADK wraps a result that is not a dict.
+    return [_part_of(result["result"] if list(result) == ["result"] else result) for result in results]
 
 
-def _plain(value: object) -> Part:
+def _part_of(value: object) -> Part:
     return Part(text=value) if isinstance(value, str) else data_part(value)
 
 
-def _together(outboxes: Sequence[A2AOutbox]) -> A2AOutbox | None:
-    """Return what several events of a turn put in the outbox as one: messages in their order, patches one on another."""
+def _merged(outboxes: Sequence[A2AOutbox]) -> A2AOutbox | None:
+    """Return the outboxes of a turn as one: messages become history, tasks are merged in order."""
     if len(outboxes) < 2:
         return outboxes[0] if outboxes else None
     patch = Task()
@@ -232,9 +380,9 @@ def _together(outboxes: Sequence[A2AOutbox]) -> A2AOutbox | None:
     return A2AOutbox(task=patch)
 
 
-def _texts(asked: TurnRequest) -> Counter[bytes]:
-    """Return what earlier tries of the turn have said."""
-    statuses = [entry.event.status for entry in asked.recorded if isinstance(entry.event, TaskStatusUpdateEvent)]
+def _recorded_contents(request: TurnRequest) -> Counter[bytes]:
+    """Return the content of each message recorded by earlier tries of the turn."""
+    statuses = [entry.event.status for entry in request.recorded if isinstance(entry.event, TaskStatusUpdateEvent)]
     return Counter(_content(status.message) for status in statuses if status.HasField("message"))
 
 

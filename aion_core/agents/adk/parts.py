@@ -1,4 +1,4 @@
-"""A2A parts as ADK has them, and back (R83, R84). Pure."""
+"""Conversion between A2A parts and ADK content. Pure."""
 
 import json
 from collections.abc import Iterable
@@ -7,59 +7,76 @@ from typing import Any
 from google.genai import types as genai
 from google.protobuf.json_format import MessageToDict, ParseDict
 
+from aion_core.agents.inbound import text_of
 from aion_core.authoring.json_forms import with_integers
+from aion_core.ports import TurnRequest
 from aion_core.protocol.message_rules import guessed_type
 from aion_core.protocol.types import Part
 
-OCTETS = "application/octet-stream"
+OCTET_STREAM = "application/octet-stream"
+
+
+def content_of(request: TurnRequest) -> genai.Content:
+    """Return the message as ADK content.
+
+    ADK requires at least one part. For a message without a usable part that is the message's text, which may be empty.
+    """
+    parts = content_parts(request.message.parts)
+    return genai.Content(role="user", parts=parts or [genai.Part(text=text_of(request))])
 
 
 def content_parts(parts: Iterable[Part]) -> list[genai.Part]:
-    """Return A2A parts as parts of ADK's Content; one that holds nothing is left out.
+    """Return A2A parts as ADK parts, without the empty ones.
 
-    A file's MIME type is what it says, else what its name is guessed to be, else `application/octet-stream` (R84).
+    A file's MIME type is its `mediaType`, else a guess by its name, else `application/octet-stream`.
     """
-    found: list[genai.Part] = []
+    converted: list[genai.Part] = []
     for part in parts:
         match part.WhichOneof("content"):
             case "text":
                 if part.text:
-                    found.append(genai.Part(text=part.text))
+                    converted.append(genai.Part(text=part.text))
             case "raw":
                 blob = genai.Blob(mime_type=_mime_type(part), data=part.raw, display_name=part.filename or None)
-                found.append(genai.Part(inline_data=blob))
+                converted.append(genai.Part(inline_data=blob))
             case "url":
                 file = genai.FileData(mime_type=_mime_type(part), file_uri=part.url, display_name=part.filename or None)
-                found.append(genai.Part(file_data=file))
+                converted.append(genai.Part(file_data=file))
             case "data":
                 data = with_integers(MessageToDict(part.data))
-                found.append(genai.Part(text=json.dumps(data, ensure_ascii=False)))
+                converted.append(genai.Part(text=json.dumps(data, ensure_ascii=False)))
             case _:
                 pass
-    return found
+    return converted
 
 
 def a2a_parts(parts: Iterable[genai.Part]) -> list[Part]:
-    """Return what of ADK's parts is for the client, in their order.
+    """Return ADK parts as A2A parts, in their order.
 
-    Text is text, a file is a file by its content or its address, code and what came of running it are data. Thoughts
-    are the model's own, and calls of tools the agent's.
+    Text stays text, and a file stays a file. Code and its result become data. Thoughts and tool calls are left out: a
+    client does not see them.
     """
     return [made for part in parts if not part.thought and (made := _a2a_part(part)) is not None]
 
 
 def file_parts(saved: genai.Part) -> list[Part]:
-    """Return a saved artifact's parts: one also where the file is empty, none where the client has nothing of it."""
+    """Return a saved artifact as A2A parts: one part even for an empty file, and no part for a thought."""
     if parts := a2a_parts([saved]):
         return parts
     if saved.inline_data is not None:
-        return [Part(raw=b"", media_type=saved.inline_data.mime_type or OCTETS)]
+        return [Part(raw=b"", media_type=saved.inline_data.mime_type or OCTET_STREAM)]
     return [Part(text="")] if saved.text == "" and not saved.thought else []
 
 
-def text_of(parts: Iterable[genai.Part]) -> str:
-    """Return the text that the parts hold for the client."""
+def visible_text(parts: Iterable[genai.Part]) -> str:
+    """Return the text of the parts without the thoughts."""
     return "".join(part.text for part in parts if part.text and not part.thought)
+
+
+def data_part(data: Any) -> Part:
+    """Return a data part; a value without a JSON form becomes text."""
+    plain = json.loads(json.dumps(data, default=str), parse_constant=lambda constant: None)
+    return ParseDict({"data": plain}, Part())
 
 
 def _a2a_part(part: genai.Part) -> Part | None:
@@ -67,7 +84,7 @@ def _a2a_part(part: genai.Part) -> Part | None:
         return Part(text=part.text)
     if part.inline_data is not None and part.inline_data.data:
         blob = part.inline_data
-        return Part(raw=blob.data, media_type=blob.mime_type or OCTETS, filename=blob.display_name or "")
+        return Part(raw=blob.data, media_type=blob.mime_type or OCTET_STREAM, filename=blob.display_name or "")
     if part.file_data is not None and part.file_data.file_uri:
         file = part.file_data
         return Part(url=file.file_uri, media_type=file.mime_type or "", filename=file.display_name or "")
@@ -78,12 +95,6 @@ def _a2a_part(part: genai.Part) -> Part | None:
     return None
 
 
-def data_part(data: Any) -> Part:
-    """Return a part of this data; what JSON cannot say is said as text."""
-    plain = json.loads(json.dumps(data, default=str), parse_constant=lambda constant: None)
-    return ParseDict({"data": plain}, Part())
-
-
 def _mime_type(part: Part) -> str:
-    named = part.filename or (part.url.partition("?")[0] if part.WhichOneof("content") == "url" else "")
-    return part.media_type or guessed_type(named)[0] or OCTETS
+    name = part.filename or (part.url.partition("?")[0] if part.WhichOneof("content") == "url" else "")
+    return part.media_type or guessed_type(name)[0] or OCTET_STREAM

@@ -1,12 +1,15 @@
-"""One turn of an ADK agent: where it is kept, what ADK's Runner is called with, and what comes of it."""
+"""One turn of an ADK agent: its callbacks, its Runner, its session and its stream of emissions."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
-from google.adk.agents.run_config import (  # type: ignore[attr-defined]  # ADK names it here
+from google.adk.agents import BaseAgent
+from google.adk.agents.callback_context import CallbackContext
+from google.adk.agents.invocation_context import InvocationContext
+from google.adk.agents.run_config import (  # type: ignore[attr-defined]  # ADK does not re-export it
     RunConfig,
     StreamingMode,
     ToolThreadPoolConfig,
@@ -17,209 +20,304 @@ from google.adk.auth.credential_service.base_credential_service import BaseCrede
 from google.adk.errors import StaleSessionError
 from google.adk.events import Event
 from google.adk.memory import BaseMemoryService
+from google.adk.models.llm_request import LlmRequest
+from google.adk.plugins import BasePlugin
+from google.adk.runners import Runner
 from google.adk.sessions import BaseSessionService, Session
+from google.adk.tools.base_tool import BaseTool
+from google.adk.tools.tool_context import ToolContext
 from google.adk.workflow import BaseNode
 from google.genai import types as genai
 
-from aion_core.agents.adk import fingerprint
-from aion_core.agents.adk.envelope import TurnSessions
-from aion_core.agents.adk.going_on import can_go_on, is_finished, may_stop
-from aion_core.agents.adk.handover import Handover, reading
-from aion_core.agents.adk.observed import Observer
-from aion_core.agents.adk.outbound import Outbound
-from aion_core.agents.adk.runner import TurnRunner
-from aion_core.agents.adk.sink import HandedSink
+from aion_core.agents.adk.outbound import AdkOutbound, AgentInvoked, ChannelSink, EventChannel, call_site
+from aion_core.agents.adk.thread import AGENTS, TurnSessionService, can_resume, can_stop, is_finished, is_resumable
 from aion_core.agents.inbound import context_of, inbox_of
+from aion_core.agents.outbound import InternalEvents
 from aion_core.authoring.context import aion_context_set
+from aion_core.authoring.types import A2AInbox
 from aion_core.errors import LeaseLost
 from aion_core.ports import Emission, StepCompleted, TurnRequest
 
-Sessions = Callable[[TurnRequest], BaseSessionService]
-"""Makes the session service of one turn: it writes by the turn's lease."""
-Artifacts = Callable[[TurnRequest], BaseArtifactService]
-"""Makes the artifact service of one turn."""
+# ── Callbacks ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class CallbackPlugin(BasePlugin):
+    """ADK plugin of one turn: logs internal events, announces sub-agents and sets the call site of replies.
+
+    A log record has fixed fields and no content of the conversation. The plugin changes nothing in the turn.
+    """
+
+    def __init__(self, task_id: str, root: str, send: Callable[[object], Awaitable[None]]) -> None:
+        """`root` is the name of the root agent; `send` puts an event on the turn's channel."""
+        super().__init__(name="aion_observer")
+        self._internal, self._root, self._send = InternalEvents(task_id), root, send
+
+    async def before_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
+        """Announce a sub-agent to the client."""
+        call_site.set(_agent_site(agent, callback_context))
+        if agent.name != self._root:
+            await self._send(AgentInvoked(agent.name, callback_context._invocation_context.branch or ""))
+
+    async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
+        """Log `internal:llm-call`."""
+        agent = callback_context._invocation_context.agent
+        if isinstance(agent, BaseAgent):
+            call_site.set(_agent_site(agent, callback_context))
+        self._internal.llm_call()
+
+    async def before_tool_callback(
+        self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
+    ) -> None:
+        """Log `internal:tool-start` without the arguments."""
+        call_site.set(f"tool/{tool_context.function_call_id}")
+        self._internal.tool_start(tool.name, tool_context.function_call_id or "")
+
+    async def after_tool_callback(
+        self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, result: dict[str, Any]
+    ) -> None:
+        """Log `internal:tool-complete`."""
+        self._internal.tool_complete(tool_context.function_call_id or "", success=True)
+
+    async def on_tool_error_callback(
+        self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, error: Exception
+    ) -> None:
+        """Log `internal:tool-complete` of a failed tool."""
+        self._internal.tool_complete(tool_context.function_call_id or "", success=False)
+
+    def event_stored(self) -> None:
+        """Log `internal:checkpoint`: the session has stored an event."""
+        self._internal.checkpoint()
+
+
+def _agent_site(agent: BaseAgent, context: CallbackContext) -> str:
+    """Return the call site of an agent; for a resumable agent it includes the last event, its starting point."""
+    branch = context._invocation_context.branch or ""
+    if not is_resumable(agent):
+        return f"agent/{branch}/{agent.name}"
+    last = next((event.id for event in reversed(context.session.events) if event.branch in (None, branch)), "")
+    return f"agent/{branch}/{agent.name}/{last}"
+
+
+# ── Runner ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class AionInvocation(InvocationContext):
+    """Invocation context with the inbox; agents, callbacks and tools read it as `ctx.a2a_inbox`."""
+
+    a2a_inbox: A2AInbox | None = None
+
+
+class TurnRunner(Runner):
+    """ADK's Runner for one turn, extended at `_new_invocation_context`, ADK's extension point."""
+
+    def __init__(self, *, turn_id: str, inbox: A2AInbox, **arguments: Any) -> None:
+        """`turn_id` becomes the id of a new invocation."""
+        super().__init__(**arguments)
+        self._turn_id, self._inbox = turn_id, inbox
+        self.session: Session | None = None
+        """The session of the invocation, with the events stored so far."""
+
+    def _new_invocation_context(
+        self, session: Session, *, invocation_id: str | None = None, **arguments: Any
+    ) -> InvocationContext:
+        made = super()._new_invocation_context(session, invocation_id=invocation_id or self._turn_id, **arguments)
+        self.session = session
+        return AionInvocation(
+            **{name: getattr(made, name) for name in InvocationContext.model_fields}, a2a_inbox=self._inbox
+        )
+
+
+# ── Turn ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+SessionFactory = Callable[[TurnRequest], BaseSessionService]
+"""Factory of a turn's session service; its writes are fenced by the turn's lease."""
+ArtifactFactory = Callable[[TurnRequest], BaseArtifactService]
+"""Factory of a turn's artifact service."""
 
 TURN = "aion:turn"
-"""The key of an event's metadata under which the turn stands that it belongs to: an answer goes on with the invocation
-that asked, and is another turn."""
+"""Key of an event's metadata: the id of its turn. An answer continues the invocation of an earlier turn, so the
+invocation's id does not identify the turn."""
 TOOL_THREADS = 8
-"""How many synchronous tools run at once: in threads, so that none of them keeps the others, or the lease, waiting."""
+"""Number of synchronous tools run at once. They run in threads, so they block neither each other nor the lease's
+heartbeat."""
 ABORT_SECONDS, STOP_SECONDS = 0.5, 1.0
-"""How long an invocation that is canceled may take to stop by itself, and then, cut, to let go."""
+"""Seconds for a canceled invocation to stop by itself, and then to end after its task is canceled."""
 
 
-class Drained(Exception):  # as LangGraph names what its graphs raise
-    """The agent has stopped after an event that is stored, since its runner's time is up."""
+class Drained(Exception):  # like LangGraph's GraphDrained
+    """The agent has stopped after a stored event because its runner's deadline is near."""
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """What ADK's Runner is called with."""
+class RunnerInput:
+    """Message and invocation for ADK's Runner."""
 
     message: genai.Content | None
     invocation_id: str | None = None
-    """Of the invocation that goes on; None where the message says it, or begins one."""
+    """The invocation to resume, if the message does not imply it or begin a new one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
-    """What all turns of an agent are given."""
+class AdkServices:
+    """The App, its services and its settings, shared by all turns of an agent."""
 
     name: str
-    """The agent's own."""
+    """The agent's name in the configuration."""
     app: App
     root: BaseNode
-    """The App's root: an agent, or a workflow."""
-    agents: str
-    """The root's fingerprint."""
-    sessions: Sessions
-    artifacts: Artifacts | None
+    """The App's root: an agent or a workflow."""
+    agent_names: str
+    """The fingerprint of the root."""
+    sessions: SessionFactory
+    artifacts: ArtifactFactory | None
     configuration: Mapping[str, Any]
-    """The author's own settings; they are in the session's state."""
+    """The author's settings of aion.yaml, part of the session's state."""
     memory: BaseMemoryService
     credentials: BaseCredentialService
 
 
 class AdkTurn:
-    """A turn whose message is asked."""
+    """One turn: its session, its Runner and its stream."""
 
-    def __init__(self, asked: TurnRequest, given: Given) -> None:
-        self._asked, self._given = asked, given
-        self._handover = Handover()
-        self._observer = Observer(asked.task.id, given.root.name, self._handover.hand)
-        self._sessions = TurnSessions(given.sessions(asked), given.configuration)
-        self._artifacts = given.artifacts(asked) if given.artifacts is not None else None
+    def __init__(self, request: TurnRequest, services: AdkServices) -> None:
+        self._request, self._services = request, services
+        self._channel = EventChannel()
+        self._callbacks = CallbackPlugin(request.task.id, services.root.name, self._channel.send)
+        self._sessions = TurnSessionService(services.sessions(request), services.configuration)
+        self._artifacts = services.artifacts(request) if services.artifacts is not None else None
         self._abort = asyncio.Event()
         self._runner = TurnRunner(
-            turn_id=asked.turn.id,
-            inbox=inbox_of(asked),
-            # The first of the plugins: one that answers in a callback keeps it from those after it.
-            app=given.app.model_copy(update={"plugins": [self._observer, *given.app.plugins]}),
-            app_name=asked.context.agent,
+            turn_id=request.turn.id,
+            inbox=inbox_of(request),
+            # First of the plugins: a plugin that answers in a callback hides the callback from the plugins after it.
+            app=services.app.model_copy(update={"plugins": [self._callbacks, *services.app.plugins]}),
+            app_name=request.context.agent,
             session_service=self._sessions,
             artifact_service=self._artifacts,
-            memory_service=given.memory,
-            credential_service=given.credentials,
+            memory_service=services.memory,
+            credential_service=services.credentials,
         )
 
     @property
-    def is_resumable(self) -> bool:
-        """Whether ADK takes an invocation up again without its message."""
-        config = self._given.app.resumability_config
+    def resumes_by_id(self) -> bool:
+        """True if ADK resumes an invocation by its id, without the message."""
+        config = self._services.app.resumability_config
         return config is not None and config.is_resumable
 
     async def session(self) -> Session:
-        """Return the context's session, which is its owner's; a new one where there is none."""
-        names: dict[str, Any] = {
-            "app_name": self._asked.context.agent,
-            "user_id": self._asked.context.owner,
-            "session_id": self._asked.context.context_id,
+        """Return the session of the context and its owner; create it if missing."""
+        key: dict[str, Any] = {
+            "app_name": self._request.context.agent,
+            "user_id": self._request.context.owner,
+            "session_id": self._request.context.context_id,
         }
-        return await self._sessions.get_session(**names) or await self._sessions.create_session(**names)
+        return await self._sessions.get_session(**key) or await self._sessions.create_session(**key)
 
     def events(self, session: Session) -> list[Event]:
-        """Return what the session holds of this turn."""
-        return [event for event in session.events if _turn_of(event) == self._asked.turn.id]
+        """Return the session's events of this turn."""
+        return [event for event in session.events if _turn_of(event) == self._request.turn.id]
 
     def invocation(self, session: Session) -> list[Event]:
-        """Return what the session holds of the invocation that the turn runs: an answer's is the one that asked."""
+        """Return the session's events of the turn's invocation; an answer continues an earlier turn's invocation."""
         ids = {event.invocation_id for event in self.events(session)}
         return [event for event in session.events if event.invocation_id in ids]
 
     def stored(self) -> list[Event]:
-        """Return all that the session that was run holds by now."""
+        """Return all events stored so far in the running session."""
         return list(self._runner.session.events) if self._runner.session is not None else []
 
     async def append(self, session: Session, event: Event) -> None:
-        """Store an event that is none of the agent's own."""
+        """Store an event made by this adapter."""
         await self._sessions.append_event(session, event)
 
-    async def load(self, name: str, version: int) -> genai.Part | None:
-        """Return a version of an artifact that the agent has saved."""
+    async def load_artifact(self, name: str, version: int) -> genai.Part | None:
+        """Return a version of an artifact saved by the agent."""
         if self._artifacts is None:
             return None
         return await self._artifacts.load_artifact(
-            app_name=self._asked.context.agent,
-            user_id=self._asked.context.owner,
-            session_id=self._asked.context.context_id,
+            app_name=self._request.context.agent,
+            user_id=self._request.context.owner,
+            session_id=self._request.context.context_id,
             filename=name,
             version=version,
         )
 
-    async def stream(self, call: Call, outbound: Outbound) -> AsyncGenerator[Emission, None]:
-        """Run the agent as far as it goes.
+    async def stream(self, given: RunnerInput, outbound: AdkOutbound) -> AsyncGenerator[Emission, None]:
+        """Run the agent to its end, or to an event at which the deadline stops it.
 
-        Raises Drained where it was asked to stop before its end, LeaseLost where the session is somebody else's by now,
-        and what the agent's own code raises.
+        Raises Drained if the deadline stopped it, LeaseLost if another turn has taken over the session, and the errors
+        of the agent's own code.
         """
-        pump = asyncio.create_task(self._pump(call))
+        work = asyncio.create_task(self._run(given))
         try:
-            async with reading(self._handover) as handed:
-                async for given in handed:
-                    async with aclosing(outbound.hear(given)) as emissions:
+            async with self._channel.receiving() as events:
+                async for event in events:
+                    async with aclosing(outbound.translate(event)) as emissions:
                         async for emission in emissions:
                             yield emission
-                    if isinstance(given, Event) and not given.partial:
-                        self._observer.stepped()
-                        if self._goes_on():
+                    if isinstance(event, Event) and not event.partial:
+                        self._callbacks.event_stored()
+                        if self._can_resume_here():
                             yield StepCompleted()
-                            if self._asked.drain.is_set() and self._may_stop():
+                            if self._request.drain.is_set() and self._can_stop_here():
                                 raise Drained
-            await pump
+            await work
         except StaleSessionError as error:
             raise LeaseLost("The session belongs to another turn now.") from error
         except asyncio.CancelledError:
-            # Canceled: ADK stops its tools by itself.
-            if not self._asked.drain.is_set():
+            # On a cancel, ADK stops its tools by itself.
+            if not self._request.drain.is_set():
                 self._abort.set()
             raise
         finally:
-            # ADK would write down that the invocation was aborted, and nobody could go on with it.
+            # ADK would store that the invocation was aborted; the invocation could then never be resumed.
             self._sessions.close()
-            await self._stop(pump)
+            await self._stop(work)
 
-    def _goes_on(self) -> bool:
-        """Tell whether another process can go on from here, and has anything left to do."""
-        if not self.is_resumable or self._runner.session is None:
+    def _can_resume_here(self) -> bool:
+        """Return True if another process could resume the turn at the last event and has work left."""
+        if not self.resumes_by_id or self._runner.session is None:
             return False
-        root, events = self._given.root, self.invocation(self._runner.session)
-        return not is_finished(root, events) and can_go_on(root, events)
+        root, events = self._services.root, self.invocation(self._runner.session)
+        return not is_finished(root, events) and can_resume(root, events)
 
-    def _may_stop(self) -> bool:
-        return self._runner.session is not None and may_stop(self._given.root, self.invocation(self._runner.session))
+    def _can_stop_here(self) -> bool:
+        session = self._runner.session
+        return session is not None and can_stop(self._services.root, self.invocation(session))
 
-    async def _pump(self, call: Call) -> None:
-        context = context_of(self._asked, HandedSink(self._asked, self._handover), name=self._given.name)
+    async def _run(self, given: RunnerInput) -> None:
+        """Run ADK's Runner and send its events to the channel."""
+        sink = ChannelSink(self._request, self._channel)
         arguments: dict[str, Any] = {
-            "user_id": self._asked.context.owner,
-            "session_id": self._asked.context.context_id,
-            "new_message": call.message,
-            "invocation_id": call.invocation_id,
+            "user_id": self._request.context.owner,
+            "session_id": self._request.context.context_id,
+            "new_message": given.message,
+            "invocation_id": given.invocation_id,
             "run_config": RunConfig(
                 streaming_mode=StreamingMode.SSE,
                 tool_thread_pool_config=ToolThreadPoolConfig(max_workers=TOOL_THREADS),
-                custom_metadata={TURN: self._asked.turn.id, fingerprint.AGENTS: self._given.agents},
+                custom_metadata={TURN: self._request.turn.id, AGENTS: self._services.agent_names},
             ),
             "abort_signal": self._abort,
         }
         try:
-            with aion_context_set(context):
+            with aion_context_set(context_of(self._request, sink, name=self._services.name)):
                 async with aclosing(self._runner.run_async(**arguments)) as events:
                     async for event in events:
                         if not self._abort.is_set():
-                            await self._handover.hand(event)
+                            await self._channel.send(event)
         finally:
-            self._handover.end()
+            self._channel.finish()
 
-    async def _stop(self, pump: asyncio.Task[None]) -> None:
+    async def _stop(self, work: asyncio.Task[None]) -> None:
         if self._abort.is_set():
-            await asyncio.wait({pump}, timeout=ABORT_SECONDS)
-        if not pump.done():
-            pump.cancel()
-            await asyncio.wait({pump}, timeout=STOP_SECONDS)
-        if pump.done() and not pump.cancelled():
-            # Seen here: what it raised is raised already, or comes of its being cut.
-            pump.exception()
+            await asyncio.wait({work}, timeout=ABORT_SECONDS)
+        if not work.done():
+            work.cancel()
+            await asyncio.wait({work}, timeout=STOP_SECONDS)
+        if work.done() and not work.cancelled():
+            # Retrieve the exception: it was raised already, or comes from the cancellation.
+            work.exception()
 
 
 def _turn_of(event: Event) -> str:

@@ -1,1 +1,1 @@
-"""Any `AgentExecutor` of the a2a-sdk as an agent: its code unchanged, its events recorded by this engine."""
+"""`AgentExecutor`s of the a2a-sdk behind the `Agent` port; their code stays unchanged."""

@@ -1,4 +1,4 @@
-"""An a2a-sdk `AgentExecutor` as an agent: one `execute()` is a turn."""
+"""`AgentExecutor` of the a2a-sdk as an agent of this engine: one `execute()` call is one turn."""
 
 import asyncio
 import logging
@@ -14,39 +14,45 @@ from a2a.utils.errors import (
     UnsupportedOperationError,
 )
 
-from aion_core.agents.executor.inbound import request_of
-from aion_core.agents.executor.outbound import Outbound
+from aion_core.agents.config import AgentConfig
+from aion_core.agents.executor.inbound import request_context
+from aion_core.agents.executor.outbound import ExecutorOutbound, QueueSink
 from aion_core.agents.executor.queue import RecordingQueue
-from aion_core.agents.executor.sink import QueueSink
+from aion_core.agents.frameworks import AgentDependencies
 from aion_core.agents.inbound import context_of
-from aion_core.agents.loader import guarded_run
+from aion_core.agents.loader import run_guarded
+from aion_core.agents.objects import LoadedObject
 from aion_core.authoring.context import aion_context_set
 from aion_core.errors import AgentFailed, StoreError
-from aion_core.ports import AfterCrash, Emission, TaskKey, TaskStore, TurnRequest
+from aion_core.ports import AfterCrash, Agent, Emission, TaskKey, TaskStore, TurnRequest
 from aion_core.protocol.types import TaskState
 
 logger = logging.getLogger(__name__)
 
 CANCEL_SECONDS, STOP_SECONDS = 1.0, 0.5
-"""How long `cancel()` may take, and then `execute()` to stop: together less than the runner waits for an agent."""
+"""Seconds for `cancel()`, and then for `execute()` to stop; together less than the runner waits for an agent."""
 
 MAX_RUNS = 3
-"""How often a turn is run from its message, by `resume: restart`: one that never fits into a process is not for ever."""
+"""Maximum number of runs of a turn under `resume: restart`. Without a limit, a turn longer than a process would restart
+forever."""
 
 NOT_RESUMABLE = (
-    "The server stopped in the middle of this turn, and the agent is not resumable: it has no step to go on from. "
+    "The server stopped during this turn, and the turn is not resumable: an executor has no step to resume from. "
     "Send the message again with a new id."
 )
-TOO_OFTEN = (
+TOO_MANY_RUNS = (
     f"The turn was run {MAX_RUNS} times from its beginning and did not end. Send the message again with a new id."
 )
-REFUSALS = (InvalidParamsError, InvalidRequestError, UnsupportedOperationError, ContentTypeNotSupportedError)
-"""The SDK's words for a client that asked for what cannot be done; their sentence is meant for that client."""
-CUT_SHORT = "The agent canceled its own work."
+CLIENT_ERRORS = (InvalidParamsError, InvalidRequestError, UnsupportedOperationError, ContentTypeNotSupportedError)
+"""The SDK's errors for an invalid request; their message is safe to show to the client."""
+CANCELED_ITSELF = "The agent canceled its own work."
 
 
 class ExecutorAgent:
-    """`ports.Agent` of an executor; the author's object is left as it is, and used for all turns, as by the SDK."""
+    """`ports.Agent` of an executor.
+
+    As in the SDK, one executor object serves all turns. The adapter does not change it.
+    """
 
     def __init__(
         self,
@@ -57,93 +63,106 @@ class ExecutorAgent:
         resume: AfterCrash = AfterCrash.FAIL,
         configuration: Mapping[str, Any] | None = None,
     ) -> None:
-        """`tasks` is read, for the tasks that a message refers to; `resume` says what becomes of a turn that was cut."""
+        """`tasks` is the source of the tasks referenced by a message; `resume` applies to an interrupted turn."""
         self._executor, self._tasks = executor, tasks
         self._name, self._resume, self._configuration = name, resume, configuration or {}
 
     def load(self) -> None:
-        """See `ports.Agent.load`: whoever has an executor has imported it."""
+        """See `ports.Agent.load`; the executor is imported before it is passed to `__init__`."""
 
-    def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
+    def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         """See `ports.Agent.run`."""
-        return guarded_run(self._run(asked))
+        return run_guarded(self._run(request))
 
-    async def _run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
-        self._check_again(asked)
-        request = await request_of(asked, self._tasks, self._configuration)
-        queue, outbound = RecordingQueue(), Outbound(asked, repeats=self._resume is AfterCrash.RESTART)
-        with aion_context_set(context_of(asked, QueueSink(asked, queue), name=self._name)):
-            # In a task of its own, as the SDK runs it: canceled by itself, and only after `cancel()` was called.
-            work = asyncio.create_task(_awaited(self._executor.execute(request, queue)))
+    async def _run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
+        self._check_restart(request)
+        context = await request_context(request, self._tasks, self._configuration)
+        queue, outbound = RecordingQueue(), ExecutorOutbound(request, restarts=self._resume is AfterCrash.RESTART)
+        with aion_context_set(context_of(request, QueueSink(request, queue), name=self._name)):
+            # A separate task, as in the SDK: it is canceled alone, and only after `cancel()`.
+            work = asyncio.create_task(_execution(self._executor.execute(context, queue)))
         try:
             async with aclosing(queue.until(work)) as entries:
                 async for entry in entries:
-                    for emission in outbound.hear(entry.what):
+                    for emission in outbound.translate(entry.event):
                         yield emission
-                    # Whoever asks for what comes next has recorded what came.
-                    entry.settle()
-            _check_done(work, ended=outbound.ending is not None)
+                    # The runner has recorded the emissions by the time it requests the next one.
+                    entry.set_recorded()
+            _check_result(work, ended=outbound.ending is not None)
             if outbound.ending is None:
-                yield outbound.returned()
+                yield outbound.end()
         finally:
             if not work.done():
-                await self._stop(work, asked, request, ended=outbound.ending is not None)
+                await self._stop(work, request, context, ended=outbound.ending is not None)
             queue.close()
 
-    def _check_again(self, asked: TurnRequest) -> None:
-        """Raise AgentFailed where an earlier try of the turn was cut, unless it is to be run again."""
-        runs = asked.turn.tries + asked.turn.handoffs
+    def _check_restart(self, request: TurnRequest) -> None:
+        """Raise AgentFailed if the turn was interrupted before and must not run again."""
+        runs = request.turn.tries + request.turn.handoffs
         if runs <= 1:
             return
         if self._resume is AfterCrash.FAIL:
             raise AgentFailed(NOT_RESUMABLE)
         if runs > MAX_RUNS:
-            raise AgentFailed(TOO_OFTEN)
+            raise AgentFailed(TOO_MANY_RUNS)
 
     async def _stop(
-        self, work: "asyncio.Task[None]", asked: TurnRequest, request: RequestContext, *, ended: bool
+        self, work: "asyncio.Task[None]", request: TurnRequest, context: RequestContext, *, ended: bool
     ) -> None:
-        """Stop an executor whose turn is over; where its client has canceled the task, it is told so first."""
-        # Whoever waits in `enqueue_event` waits on: what is not recorded has not been said.
-        telling = asyncio.create_task(self._tell_canceled(asked, request)) if not ended else None
-        if telling is not None:
-            await asyncio.wait({telling}, timeout=CANCEL_SECONDS)
-            telling.cancel()
+        """Stop `execute()` after the end of its turn; if the client canceled the task, call `cancel()` first."""
+        # A pending `enqueue_event` does not return: its event is not recorded.
+        canceling = asyncio.create_task(self._call_cancel(request, context)) if not ended else None
+        if canceling is not None:
+            await asyncio.wait({canceling}, timeout=CANCEL_SECONDS)
+            canceling.cancel()
         work.cancel()
         await asyncio.wait({work}, timeout=STOP_SECONDS)
         if work.done() and not work.cancelled() and (error := work.exception()) is not None:
             logger.error("An executor failed as it was stopped.", exc_info=error)
         elif not work.done():
-            logger.warning("An executor does not stop; what it says is dropped.", extra={"task_id": asked.task.id})
+            logger.warning("An executor does not stop; its events are dropped.", extra={"task_id": request.task.id})
 
-    async def _tell_canceled(self, asked: TurnRequest, request: RequestContext) -> None:
+    async def _call_cancel(self, request: TurnRequest, context: RequestContext) -> None:
+        """Call the executor's `cancel()` if the client canceled the task."""
         try:
-            head = await self._tasks.head(TaskKey(asked.context.owner, asked.task.id))
+            head = await self._tasks.head(TaskKey(request.context.owner, request.task.id))
             if head is None or head.state != TaskState.TASK_STATE_CANCELED:
-                # Its time is up, or another holder has the turn.
+                # The turn has reached its deadline, or another process holds its lease.
                 return
-            # The task is canceled already: what it says now can no longer be recorded.
-            over = RecordingQueue()
-            over.close()
-            await self._executor.cancel(request, over)
+            # The task has ended, so events of `cancel()` can no longer be recorded.
+            closed = RecordingQueue()
+            closed.close()
+            await self._executor.cancel(context, closed)
         except StoreError as error:
-            logger.warning("Whether the task was canceled could not be read: %s", error)
+            logger.warning("The state of a stopped executor's task could not be read: %s", error)
         except Exception:
-            logger.exception("An executor's cancel() failed.", extra={"task_id": asked.task.id})
+            logger.exception("An executor's cancel() failed.", extra={"task_id": request.task.id})
 
 
-async def _awaited(execution: Coroutine[Any, Any, None]) -> None:
+def build_agent(loaded: LoadedObject, config: AgentConfig, dependencies: AgentDependencies) -> Agent:
+    """Return the agent of an executor; it reads tasks from the task store."""
+    return ExecutorAgent(
+        loaded.agent,
+        dependencies.tasks,
+        name=config.name,
+        resume=config.resume,
+        configuration=config.configuration,
+    )
+
+
+async def _execution(execution: Coroutine[Any, Any, None]) -> None:
+    """Await `execute()`; raise AgentFailed for an error meant for the client."""
     try:
         await execution
-    except REFUSALS as error:
+    except CLIENT_ERRORS as error:
         raise AgentFailed(f"{type(error).__name__}: {error.message}") from error
 
 
-def _check_done(work: "asyncio.Task[None]", *, ended: bool) -> None:
-    """Raise what `execute()` has raised; where the turn has ended before, the end stays, and the log has the error."""
-    error = AgentFailed(CUT_SHORT) if work.cancelled() else work.exception()
+def _check_result(work: "asyncio.Task[None]", *, ended: bool) -> None:
+    """Raise the error of `execute()`; after the turn's ending, only log it."""
+    error = AgentFailed(CANCELED_ITSELF) if work.cancelled() else work.exception()
     if error is None:
         return
     if not ended:
         raise error
-    logger.error("An executor failed after its end, which stays.", exc_info=error)
+    logger.error("An executor failed after the end of its turn; the ending is unchanged.", exc_info=error)

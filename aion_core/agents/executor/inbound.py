@@ -1,4 +1,4 @@
-"""What was asked, as the SDK's RequestContext: what an executor finds there under the SDK's own server, it finds here."""
+"""Turn request as the SDK's RequestContext, with the same content as under the SDK's own server."""
 
 import asyncio
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ from aion_core.protocol.types import Message, SendMessageConfiguration, SendMess
 from aion_core.tasks import projection
 
 CONFIGURATION = "aion.configuration"
-"""Where `call_context.state` holds the agent's `configuration` of aion.yaml."""
+"""Key of `call_context.state`: the agent's `configuration` of aion.yaml."""
 
 
-class Owner(User):
-    """The authenticated caller."""
+class AuthenticatedUser(User):
+    """The SDK's view of an authenticated owner."""
 
     def __init__(self, owner: str) -> None:
         self._owner = owner
@@ -34,49 +34,47 @@ class Owner(User):
         return self._owner
 
 
-async def request_of(asked: TurnRequest, tasks: TaskStore, configuration: Mapping[str, Any]) -> RequestContext:
-    """Return the request's context, with the tasks that the message refers to, as far as they are the caller's.
+async def request_context(request: TurnRequest, tasks: TaskStore, configuration: Mapping[str, Any]) -> RequestContext:
+    """Return the request context with the caller's own tasks among the message's references.
 
-    `current_task` is None for a message that has made its task, else the task as it stood before the message, with its
-    question: an executor tells a follow-up by it. Raises StoreError.
+    For a new task, `current_task` is empty. For a follow-up it is the task before the message, including the question;
+    executors recognize a follow-up by it. Raises StoreError.
     """
     message = Message()
-    message.CopyFrom(asked.message)
-    request = SendMessageRequest(
+    message.CopyFrom(request.message)
+    send = SendMessageRequest(
         message=message,
-        configuration=SendMessageConfiguration(accepted_output_modes=_texts(asked, ACCEPTED_OUTPUT_MODES)),
+        configuration=SendMessageConfiguration(accepted_output_modes=_strings(request, ACCEPTED_OUTPUT_MODES)),
     )
-    request.metadata.update(
-        {key: held for key, held in asked.request.items() if key not in (ACCEPTED_OUTPUT_MODES, REQUESTED_EXTENSIONS)}
-    )
+    reserved = (ACCEPTED_OUTPUT_MODES, REQUESTED_EXTENSIONS)
+    send.metadata.update({key: value for key, value in request.request.items() if key not in reserved})
     return RequestContext(
-        _call_context(asked, configuration),
-        request=request,
-        task_id=asked.task.id,
-        context_id=asked.context.context_id,
-        task=asked.before(),
-        related_tasks=await _related(asked, tasks),
+        _call_context(request, configuration),
+        request=send,
+        task_id=request.task.id,
+        context_id=request.context.context_id,
+        task=request.before(),
+        related_tasks=await _related_tasks(request, tasks),
     )
 
 
-def _call_context(asked: TurnRequest, configuration: Mapping[str, Any]) -> ServerCallContext:
-    owner = asked.context.owner
+def _call_context(request: TurnRequest, configuration: Mapping[str, Any]) -> ServerCallContext:
+    owner = request.context.owner
     return ServerCallContext(
-        user=UnauthenticatedUser() if owner == ANONYMOUS else Owner(owner),
+        user=UnauthenticatedUser() if owner == ANONYMOUS else AuthenticatedUser(owner),
         state={CONFIGURATION: dict(configuration)},
-        requested_extensions={*asked.message.extensions, *_texts(asked, REQUESTED_EXTENSIONS)},
+        requested_extensions={*request.message.extensions, *_strings(request, REQUESTED_EXTENSIONS)},
     )
 
 
-async def _related(asked: TurnRequest, tasks: TaskStore) -> list[Task]:
-    """Return the caller's tasks that the message refers to; those of another agent are as unknown as none."""
-    references = dict.fromkeys(asked.message.reference_task_ids)
-    logs = await asyncio.gather(*(tasks.log(TaskKey(asked.context.owner, task_id)) for task_id in references))
-    return [
-        projection.fold(log.events) for log in logs if log is not None and log.head.context.agent == asked.context.agent
-    ]
+async def _related_tasks(request: TurnRequest, tasks: TaskStore) -> list[Task]:
+    """Return the referenced tasks of this caller and agent; other references are skipped like unknown ids."""
+    references = dict.fromkeys(request.message.reference_task_ids)
+    logs = await asyncio.gather(*(tasks.log(TaskKey(request.context.owner, task_id)) for task_id in references))
+    agent = request.context.agent
+    return [projection.fold(log.events) for log in logs if log is not None and log.head.context.agent == agent]
 
 
-def _texts(asked: TurnRequest, key: str) -> list[str]:
-    held = asked.request.get(key)
-    return [text for text in held if isinstance(text, str)] if isinstance(held, list) else []
+def _strings(request: TurnRequest, key: str) -> list[str]:
+    value = request.request.get(key)
+    return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []

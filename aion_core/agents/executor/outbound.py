@@ -1,18 +1,33 @@
-"""What an executor enqueues, as what a turn says: each event once, under the server's ids, and one end."""
+"""Output of an executor's turn: the reply sink, and the translation of queued events to emissions.
+
+Every event is recorded once, with the server's ids, and a turn has exactly one ending.
+"""
 
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from google.protobuf.json_format import MessageToDict
-from google.protobuf.message import Message as AnyMessage
 from google.protobuf.struct_pb2 import Struct
 from uuid_utils.compat import uuid7
 
-from aion_core.agents.executor.queue import What
-from aion_core.agents.outbound import BrokeOff, ChunkSaid, IsTyping, Reacted, Replied, reaction_of, settled
+from aion_core.agents.executor.queue import ExecutorEvent, RecordingQueue
+from aion_core.agents.outbound import (
+    TARGET,
+    DurableReply,
+    Reaction,
+    ReplyChunk,
+    StreamAborted,
+    TypingSignal,
+    reaction_artifact,
+    thread_history,
+    with_artifact_id,
+)
+from aion_core.authoring.context import Message as ThreadMessage
+from aion_core.authoring.context import Thread
 from aion_core.errors import AgentFailed
 from aion_core.ports import (
     AgentArtifact,
@@ -42,175 +57,212 @@ from aion_core.tasks import lifecycle
 
 logger = logging.getLogger(__name__)
 
-NOTHING_SAID = "The executor returned without an answer, and did not say how the task has ended."
+NO_ANSWER = "The executor returned without an answer, and without a status that ends the task."
 
 
-class Outbound:
-    """Hears one turn of an executor, event by event."""
+class QueueSink:
+    """`authoring.context.ReplySink` of an executor's turn: puts calls in the event queue."""
 
-    def __init__(self, asked: TurnRequest, *, repeats: bool) -> None:
-        """`repeats`: whether a turn may be run again from its message, and say again what is recorded."""
-        self._asked, self._repeats = asked, repeats
+    def __init__(self, request: TurnRequest, queue: RecordingQueue) -> None:
+        self._request, self._queue = request, queue
+
+    def next_message_id(self) -> str:
+        """See `ReplySink.next_message_id`."""
+        return str(uuid7())
+
+    async def chunk(self, text: str, *, message_id: str, target: str | None) -> None:
+        """See `ReplySink.chunk`."""
+        await self._queue.send(ReplyChunk(text, message_id))
+
+    def abort(self, message_id: str) -> None:
+        """See `ReplySink.abort`."""
+        self._queue.put(StreamAborted(message_id))
+
+    def streaming(self) -> AbstractContextManager[None]:
+        """See `ReplySink.streaming`; an executor's models are not streamed automatically."""
+        return nullcontext()
+
+    async def reply(self, message: Message, *, target: str | None) -> None:
+        """See `ReplySink.reply`; returns once the reply is recorded."""
+        if target is not None:
+            message.metadata.update({TARGET: target})
+        await self._queue.send(DurableReply(message, ""))
+
+    async def react(self, key: str, *, message_id: str) -> None:
+        """See `ReplySink.react`."""
+        await self._queue.send(Reaction(key, message_id, ""))
+
+    async def typing(self) -> None:
+        """See `ReplySink.typing`."""
+        await self._queue.send(TypingSignal())
+
+    async def history(self, thread: Thread, *, limit: int, before: str | None) -> Sequence[ThreadMessage]:
+        """See `ReplySink.history`."""
+        return await thread_history(self._request, thread, limit=limit, before=before)
+
+
+class ExecutorOutbound:
+    """Translator of one turn's events to emissions."""
+
+    def __init__(self, request: TurnRequest, *, restarts: bool) -> None:
+        """`restarts`: the turn may run again from its message, so emissions need keys to be recorded only once."""
+        self._request, self._restarts = request, restarts
         self.ending: Reply | InputRequired | None = None
-        """How the turn ended, once the executor has said so."""
-        self._heard = self._answered = False
-        self._waits: InputRequired | None = None
-        """The authorization that the executor waits for, or returns to wait for."""
-        self._said: Message | None = None
-        """The last message on the way."""
-        self._replied: Message | None = None
-        """The last durable reply by a helper; it is the answer of an end that has none of its own (D5)."""
-        self._metadata = MessageToDict(asked.task.metadata)
-        self._before = {artifact.artifact_id for artifact in asked.task.artifacts} - _opened_in(asked)
-        """The artifacts of the task's earlier turns."""
+        """The turn's ending, after the executor has sent it."""
+        self._started = self._answered = False
+        self._authorization: InputRequired | None = None
+        """The ending of an executor that returns while it waits for an authorization."""
+        self._message: Message | None = None
+        """The last intermediate message."""
+        self._reply: Message | None = None
+        """The last durable reply of a helper; the answer of an ending without a message."""
+        self._metadata = MessageToDict(request.task.metadata)
+        self._earlier = {artifact.artifact_id for artifact in request.task.artifacts} - _opened_by_retry(request)
+        """The ids of the artifacts of earlier turns."""
         self._opened: set[str] = set()
-        self._reactions = set(self._before)
-        """Those, and the reactions of this turn."""
-        self._repeated: Counter[str] = Counter()
-        self._recorded = {entry.key: entry.event for entry in asked.recorded if entry.key}
+        """The ids of the artifacts opened by this try."""
+        self._reactions = set(self._earlier)
+        """The ids of earlier artifacts and of this turn's reactions."""
+        self._counts: Counter[str] = Counter()
+        self._recorded = {entry.key: entry.event for entry in request.recorded if entry.key}
 
-    def hear(self, what: What) -> Iterator[Emission]:
-        """Yield what is to be recorded of it; what comes after the end is ignored, with a warning."""
+    def translate(self, event: ExecutorEvent) -> Iterator[Emission]:
+        """Yield the event's emissions; after the ending, ignore the event with a warning."""
         if self.ending is not None:
-            logger.warning("A %s after the executor's end is ignored.", type(what).__name__)
+            logger.warning("A %s after the executor's end is ignored.", type(event).__name__)
             return
-        for emission in self._emissions(what):
+        for emission in self._emissions(event):
             if isinstance(emission, Reply | InputRequired):
                 self.ending = emission
             self._answered = self._answered or isinstance(emission, AgentMessage | AgentArtifact)
             yield emission
-        self._heard = True
+        self._started = True
 
-    def returned(self) -> Reply | InputRequired:
-        """Return how a turn ends whose executor has returned without an end: completed, with what it said last.
+    def end(self) -> Reply | InputRequired:
+        """Return the ending for an executor that returned without one: completed, with its last message.
 
-        Raises AgentFailed where it has said nothing that could be an answer.
+        Raises AgentFailed if the executor sent neither a message nor an artifact.
         """
-        if self._waits is not None:
-            return self._waits
+        if self._authorization is not None:
+            return self._authorization
         if not self._answered:
-            raise AgentFailed(NOTHING_SAID)
-        return Reply(self._replied or self._said)
+            raise AgentFailed(NO_ANSWER)
+        return Reply(self._reply or self._message)
 
-    def _emissions(self, what: What) -> Iterator[Emission]:
-        match what:
+    def _emissions(self, event: ExecutorEvent) -> Iterator[Emission]:
+        match event:
             case Message():
-                yield Reply(_own(what))
+                yield Reply(_own(event))
             case TaskStatusUpdateEvent():
-                yield from self._status(what.status, _metadata(what.metadata))
+                yield from self._status(event.status, _metadata(event.metadata))
             case TaskArtifactUpdateEvent():
-                yield from self._artifact(what.artifact, what.append, what.last_chunk, _metadata(what.metadata))
+                yield from self._artifact(event.artifact, event.append, event.last_chunk, _metadata(event.metadata))
             case Task():
-                yield from self._task(what)
-            case Replied():
-                self._replied = what.message
-                yield self._say(self._replied, {})
-            case ChunkSaid():
-                yield Chunk(what.text, what.message_id)
-            case BrokeOff():
-                yield Chunk("", what.message_id, breaks_off=True)
-            case IsTyping():
+                yield from self._task(event)
+            case DurableReply():
+                self._reply = event.message
+                yield self._intermediate(self._reply, {})
+            case ReplyChunk():
+                yield Chunk(event.text, event.message_id)
+            case StreamAborted():
+                yield Chunk("", event.message_id, breaks_off=True)
+            case TypingSignal():
                 yield AgentTyping()
-            case Reacted():
-                key = self._key(what.key.encode() + what.message_id.encode())
-                yield reaction_of(self._asked, what, key, self._reactions)
+            case Reaction():
+                key = self._key(event.key.encode() + event.message_id.encode())
+                yield reaction_artifact(self._request, event, key, self._reactions)
 
     def _status(self, status: TaskStatus, metadata: dict[str, Any]) -> Iterator[Emission]:
         message = _own(status.message) if status.HasField("message") else None
         if status.state in lifecycle.TERMINAL:
-            yield Reply(message or self._replied, status.state, metadata)
+            yield Reply(message or self._reply, status.state, metadata)
         elif status.state == TaskState.TASK_STATE_INPUT_REQUIRED:
             yield InputRequired(message or self._question("The agent waits for an answer."), status.state, metadata)
         else:
-            waits = status.state == TaskState.TASK_STATE_AUTH_REQUIRED
-            self._waits = None
+            self._authorization = None
             if message is not None:
-                yield self._say(message, metadata)
+                yield self._intermediate(message, metadata)
             elif changes := self._changes(metadata):
                 yield AgentMetadata(changes, self._key(repr(sorted(changes.items())).encode()))
-            if waits:
-                # An executor may wait in execute() for an authorization that is given elsewhere, and then go on: the
-                # client hears of it at once, and the turn ends with it only where execute() returns (SDK: AgentExecutor).
-                self._waits = InputRequired(
-                    self._said
-                    if message is not None and self._said is not None
-                    else self._question("The agent waits for an authorization."),
-                    status.state,
-                    metadata,
-                )
+            if status.state == TaskState.TASK_STATE_AUTH_REQUIRED:
+                # execute() may wait for an out-of-band authorization and then continue (SDK: AgentExecutor). So the
+                # client is notified at once, and AUTH_REQUIRED ends the turn only if execute() returns.
+                shown = message or self._question("The agent waits for an authorization.")
+                self._authorization = InputRequired(shown, status.state, metadata)
             self._metadata |= metadata
 
     def _task(self, task: Task) -> Iterator[Emission]:
-        """Yield what the executor's own Task adds to the server's; one that comes later is ignored, as by the SDK."""
-        if self._heard or self._asked.before() is not None:
-            logger.warning("The task is there already: the executor's Task is ignored. Enqueue its updates.")
+        """Yield the content of the executor's first Task; like the SDK, ignore a Task of an existing task."""
+        if self._started or self._request.before() is not None:
+            logger.warning("The task exists already: the executor's Task is ignored. Enqueue its updates.")
             return
         for artifact in task.artifacts:
             yield from self._artifact(artifact, append=False, last_chunk=True, metadata={})
         for message in task.history:
             if message.role != Role.ROLE_USER:
-                yield self._say(_own(message), {})
+                yield self._intermediate(_own(message), {})
         yield from self._status(task.status, _metadata(task.metadata))
 
     def _artifact(
         self, given: Artifact, append: bool, last_chunk: bool, metadata: dict[str, Any]
     ) -> Iterator[Emission]:
         if given.artifact_id in STREAM_DELTA_IDS:
-            # A preview of what is being said, and no part of the task (R62).
-            yield Chunk("".join(part.text for part in given.parts), f"delta/{self._asked.turn.id}")
+            # A stream delta is a preview of a message, not an artifact of the task.
+            yield Chunk("".join(part.text for part in given.parts), f"delta/{self._request.turn.id}")
             return
-        artifact = settled(self._asked, without_reserved_metadata(given))
-        continues = append and artifact.artifact_id in self._before and artifact.artifact_id not in self._opened
-        # What the lost try of a turn has recorded under this id is replaced by its repeat. What continues an artifact
-        # of an earlier turn cannot be: there, the same is not said twice.
+        artifact = with_artifact_id(self._request, without_reserved_metadata(given))
+        continues = append and artifact.artifact_id in self._earlier and artifact.artifact_id not in self._opened
+        # A restarted turn replaces the artifacts of its lost try. It cannot replace an artifact of an earlier turn, so
+        # the key prevents appending the same chunk twice.
         key = self._key(artifact.SerializeToString(deterministic=True)) if continues else ""
         append = append and (continues or artifact.artifact_id in self._opened)
         if not continues:
             self._opened.add(artifact.artifact_id)
         yield AgentArtifact(artifact, append, last_chunk, key, metadata)
 
-    def _say(self, message: Message, metadata: dict[str, Any]) -> AgentMessage:
+    def _intermediate(self, message: Message, metadata: dict[str, Any]) -> AgentMessage:
+        """Return an intermediate message; if a lost try recorded it, with the same id."""
         key = self._key(_content(message))
         recorded = self._recorded.get(key)
         if isinstance(recorded, TaskStatusUpdateEvent):
             message.message_id = recorded.status.message.message_id
-        self._said = message
+        self._message = message
         return AgentMessage(message, key, metadata)
 
     def _changes(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
-        return {key: held for key, held in metadata.items() if self._metadata.get(key) != held}
+        return {key: value for key, value in metadata.items() if self._metadata.get(key) != value}
 
-    def _question(self, otherwise: str) -> Message:
-        """Return what was said last, as the question of an executor that asks without one."""
-        return self._said or Message(message_id=str(uuid7()), role=Role.ROLE_AGENT, parts=[Part(text=otherwise)])
+    def _question(self, default: str) -> Message:
+        """Return the last message as the question of a status without a message."""
+        return self._message or Message(message_id=str(uuid7()), role=Role.ROLE_AGENT, parts=[Part(text=default)])
 
     def _key(self, content: bytes) -> str:
-        """Return what tells this from its repeat: what it says, and how often this try has said the same before."""
-        if not self._repeats:
+        """Return the idempotency key of an emission: its content, and its number among equal contents of this try."""
+        if not self._restarts:
             return ""
         digest = hashlib.sha256(content).hexdigest()[:32]
-        self._repeated[digest] += 1
-        return f"executor:{self._asked.turn.id}/{digest}/{self._repeated[digest]}"
+        self._counts[digest] += 1
+        return f"executor:{self._request.turn.id}/{digest}/{self._counts[digest]}"
 
 
-def _opened_in(asked: TurnRequest) -> set[str]:
-    """Return the artifacts that an earlier try of this turn has opened."""
+def _opened_by_retry(request: TurnRequest) -> set[str]:
+    """Return the ids of the artifacts opened by an earlier try of this turn."""
     return {
         entry.event.artifact.artifact_id
-        for entry in asked.recorded
+        for entry in request.recorded
         if isinstance(entry.event, TaskArtifactUpdateEvent) and not entry.event.append
     }
 
 
 def _own(message: Message) -> Message:
-    """Return a copy without the server's keys, with an id; the other ids are set where it is recorded (R75, R76)."""
+    """Return a copy with an id and without the server's metadata keys; recording sets the other ids."""
     own = without_reserved_metadata(message)
     own.message_id = own.message_id or str(uuid7())
     return own
 
 
 def _content(message: Message) -> bytes:
-    """Return what a message says, whatever its ids."""
+    """Return the message's content without its ids."""
     content = Message()
     content.CopyFrom(message)
     for field in ("message_id", "task_id", "context_id"):
@@ -219,9 +271,5 @@ def _content(message: Message) -> bytes:
 
 
 def _metadata(given: Struct) -> dict[str, Any]:
-    return MessageToDict(_clean(given)) if given.fields else {}
-
-
-def _clean(struct: Struct) -> AnyMessage:
-    # A Struct by itself is no metadata of anything yet.
-    return without_reserved_metadata(Message(metadata=struct)).metadata
+    """Return metadata without the server's keys."""
+    return MessageToDict(without_reserved_metadata(Message(metadata=given)).metadata) if given.fields else {}

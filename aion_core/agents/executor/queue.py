@@ -1,4 +1,4 @@
-"""The EventQueue that an executor is given: an event is enqueued when it is recorded, and not before."""
+"""Event queue of an executor's turn: `enqueue_event` returns once the event is recorded."""
 
 import asyncio
 import logging
@@ -8,91 +8,91 @@ from dataclasses import dataclass
 
 from a2a.server.events import EventQueue
 
-from aion_core.agents.outbound import BrokeOff, ChunkSaid, IsTyping, Reacted, Replied
+from aion_core.agents.outbound import DurableReply, Reaction, ReplyChunk, StreamAborted, TypingSignal
 from aion_core.protocol.types import Event, Message, Task, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 
 logger = logging.getLogger(__name__)
 
 EVENTS = (Task, Message, TaskStatusUpdateEvent, TaskArtifactUpdateEvent)
-What = Event | ChunkSaid | BrokeOff | IsTyping | Reacted | Replied
-"""What an executor says: the SDK's events, or by the helpers of the turn's context."""
+ExecutorEvent = Event | ReplyChunk | StreamAborted | TypingSignal | Reaction | DurableReply
+"""Event of the SDK, or a call of a helper of the turn's context."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """Something said, and whoever waits until it is recorded."""
+class QueueEntry:
+    """Queued event, and a future for its sender."""
 
-    what: What
+    event: ExecutorEvent
     recorded: "asyncio.Future[None]"
 
-    def settle(self) -> None:
-        """Let whoever said it go on."""
+    def set_recorded(self) -> None:
+        """Let the sender continue."""
         if not self.recorded.done():
             self.recorded.set_result(None)
 
 
 class RecordingQueue(EventQueue):
-    """First in, first out, from any task, thread or event loop; whoever awaits `enqueue_event` waits for the log."""
+    """FIFO queue for events from any task, thread or event loop; a sender waits until its event is recorded."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._entries: deque[Entry] = deque()
-        self._news = asyncio.Event()
+        self._entries: deque[QueueEntry] = deque()
+        self._changed = asyncio.Event()
         self._closed = self._warned = False
 
     async def enqueue_event(self, event: Event) -> None:
-        """Return once the event is recorded; one that comes when the turn is over is dropped, with a warning.
+        """Return once the event is recorded; after the end of the turn, drop it with a warning.
 
-        Raises TypeError for what is none of the SDK's four events.
+        Raises TypeError for any other object than the SDK's four events.
         """
         if not isinstance(event, EVENTS):
             raise TypeError(
                 f"enqueue_event takes a Task, a Message, a TaskStatusUpdateEvent or a TaskArtifactUpdateEvent of "
                 f"a2a.types, not {type(event).__module__}.{type(event).__qualname__}."
             )
-        await self.say(event)
+        await self.send(event)
 
-    async def say(self, what: What) -> None:
-        """Do as `enqueue_event`, with what the turn's context has to say as well."""
+    async def send(self, event: ExecutorEvent) -> None:
+        """See `enqueue_event`; also takes calls of the turn's context."""
         if asyncio.get_running_loop() is not self._loop:
-            # `asyncio.run` in a thread: the order is that in which this loop hears of them.
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.say(what), self._loop))
+            # `asyncio.run` in a thread: the order is the order of arrival in this loop.
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.send(event), self._loop))
             return
         if self._closed:
             level = logging.DEBUG if self._warned else logging.WARNING
-            logger.log(level, "The turn is over: a %s of its executor is dropped.", type(what).__name__)
+            logger.log(level, "The turn is over: a %s of its executor is dropped.", type(event).__name__)
             self._warned = True
-            # Whoever goes on saying things is to let others run.
+            # A sender in a loop must not block other tasks.
             await asyncio.sleep(0)
             return
-        await self.put(what).recorded
+        await self.put(event).recorded
 
-    def put(self, what: What) -> Entry:
-        """Take it in its turn, without waiting."""
-        entry = Entry(what, self._loop.create_future())
+    def put(self, event: ExecutorEvent) -> QueueEntry:
+        """Enqueue the event without waiting."""
+        entry = QueueEntry(event, self._loop.create_future())
         self._entries.append(entry)
-        self._news.set()
+        self._changed.set()
         return entry
 
-    async def until(self, work: "asyncio.Future[None]") -> AsyncGenerator[Entry, None]:
-        """Yield what is said, in order, until the work is done and nothing is left."""
-        work.add_done_callback(lambda _: self._news.set())
+    async def until(self, work: "asyncio.Future[None]") -> AsyncGenerator[QueueEntry, None]:
+        """Yield entries in order until the work is done and the queue is empty."""
+        work.add_done_callback(lambda _: self._changed.set())
         while True:
             if self._entries:
                 yield self._entries.popleft()
             elif work.done():
                 return
             else:
-                self._news.clear()
-                await self._news.wait()
+                self._changed.clear()
+                await self._changed.wait()
 
     def is_closed(self) -> bool:
-        """Tell whether the turn is over; kept for executors that ask, as the SDK's own queue is."""
+        """Return True after the end of the turn; the SDK's own queue has this method too."""
         return self._closed
 
     def close(self) -> None:
-        """Take nothing more, and keep nobody waiting."""
+        """Drop all later events and release the waiting senders."""
         self._closed = True
         for entry in self._entries:
-            entry.settle()
+            entry.set_recorded()
         self._entries.clear()

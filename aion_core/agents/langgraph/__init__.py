@@ -1,1 +1,1 @@
-"""LangGraph graphs as agents: what goes in, how they run, what comes out."""
+"""Adapter for LangGraph graphs: input, execution, interrupts and output of a turn."""

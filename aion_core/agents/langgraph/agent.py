@@ -1,4 +1,4 @@
-"""LangGraph graph as an agent: one `astream` call is a turn, its start, its resumption, and its repeat."""
+"""LangGraph agent: one `astream` call starts a turn, resumes it, or repeats it."""
 
 import dataclasses
 import enum
@@ -7,6 +7,7 @@ import sys
 import typing
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -18,86 +19,91 @@ from langgraph.pregel import Pregel
 from langgraph.types import StateSnapshot
 from pydantic import BaseModel, ValidationError
 
-from aion_core.agents.factory import PerTurn
-from aion_core.agents.inbound import InvalidResumeInput, asked_before
-from aion_core.agents.langgraph.interrupts import breakpoint_before, question, unfit_by_schema
-from aion_core.agents.langgraph.outbound import Outbound
+from aion_core.agents.config import AgentConfig
+from aion_core.agents.frameworks import AgentDependencies
+from aion_core.agents.inbound import InvalidResumeInput, answered_question
+from aion_core.agents.langgraph.interrupts import breakpoint_before, input_required, schema_rejection
+from aion_core.agents.langgraph.outbound import LangGraphOutbound
 from aion_core.agents.langgraph.thread import (
     REDEPLOYED,
     Graph,
+    finished_values,
     has_nodes,
     messages_of,
     node_names,
     with_envelopes,
-    with_finished,
 )
-from aion_core.agents.langgraph.turn import Given, GraphTurn, Memories, Savers, config_of
-from aion_core.agents.loader import guarded_run
+from aion_core.agents.langgraph.turn import GraphSetup, GraphTurn, MemoryFactory, SaverFactory, config_of
+from aion_core.agents.loader import run_guarded
+from aion_core.agents.objects import LoadedObject, PerTurnFactory
 from aion_core.authoring.context import AionContext
 from aion_core.errors import AgentFailed, AgentLoadError, ConfigurationError
-from aion_core.ports import AgentMessage, Emission, Paused, Reply, TurnRequest
+from aion_core.ports import Agent, AgentMessage, Emission, Paused, Reply, TurnRequest
 from aion_core.protocol.types import Message
+from aion_core.stores.checkpoints import TableSaver
+from aion_core.stores.long_term_memory import TableLongTermMemory
 
 
 class LangGraphAgent:
-    """`ports.Agent` of a graph; the author's object is left as it is.
+    """`ports.Agent` of a graph. The author's graph object is never changed.
 
-    A graph without a checkpointer, or without a store, gets one of ours; one that brings its own keeps it.
+    A graph without a checkpointer or a store gets ours. A graph with its own keeps it.
     """
 
     def __init__(
         self,
-        graph: StateGraph[Any, Any, Any, Any] | Graph | PerTurn,
-        savers: Savers | None = None,
+        graph: StateGraph[Any, Any, Any, Any] | Graph | PerTurnFactory,
+        savers: SaverFactory | None = None,
         *,
-        memories: Memories | None = None,
+        memories: MemoryFactory | None = None,
         name: str = "",
         configuration: Mapping[str, Any] | None = None,
         module: ModuleType | None = None,
     ) -> None:
-        """`name` is the agent's own; `configuration` is what each turn's config holds, and a context schema is made of.
+        """Prepare the graph, unless a factory makes one for each turn.
 
-        `module` is where the graph was found: its classes may be kept too. A factory's graph is checked when it is made,
-        any other one now. Raises ConfigurationError.
+        `name` is the agent's name. `configuration` goes into each turn's config and into the context schema. `module`
+        is the module of the graph; checkpoints may hold instances of its classes. Raises ConfigurationError for a graph
+        that cannot be served; a factory's graph is checked when it is made.
         """
         self._name, self._savers, self._memories, self._module = name, savers, memories, module
         self._configuration = configuration or {}
-        self._factory = graph if isinstance(graph, PerTurn) else None
-        self._served = self._prepared(graph) if not isinstance(graph, PerTurn) else None
+        self._factory = graph if isinstance(graph, PerTurnFactory) else None
+        self._prepared = self._prepare(graph) if not isinstance(graph, PerTurnFactory) else None
 
     def load(self) -> None:
-        """See `ports.Agent.load`: whoever has a graph has imported it."""
+        """Do nothing: the graph is already imported. See `ports.Agent.load`."""
 
-    def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
-        """See `ports.Agent.run`."""
-        return guarded_run(self._run(asked))
+    def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
+        """Run one turn of the graph. See `ports.Agent.run`."""
+        return run_guarded(self._run(request))
 
-    async def _run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
+    async def _run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         failure: BaseException | None = None
-        async with self._graph_of(asked) as (graph, given):
+        async with self._graph_of(request) as (graph, setup):
             try:
-                async with aclosing(_turn(asked, graph, given)) as emissions:
+                async with aclosing(_turn(request, graph, setup)) as emissions:
                     async for emission in emissions:
                         yield emission
             except BaseException as error:
                 failure = error
                 raise
         if failure is not None:
-            # A context manager of the author's has suppressed it; the turn has failed all the same.
+            # The author's context manager suppressed the exception. The turn fails nevertheless.
             raise failure
 
     @asynccontextmanager
-    async def _graph_of(self, asked: TurnRequest) -> AsyncIterator[tuple[Graph, Given]]:
-        """Give the graph of a turn; what a factory has opened for it is open as long."""
+    async def _graph_of(self, request: TurnRequest) -> AsyncIterator[tuple[Graph, GraphSetup]]:
+        """Yield the graph of a turn and keep the resources of its factory open meanwhile."""
         if self._factory is None:
-            assert self._served is not None  # noqa: S101  # there is one or the other
-            yield self._served
+            assert self._prepared is not None  # noqa: S101  # there is one or the other
+            yield self._prepared
             return
-        async with self._factory.made(config_of(asked, self._configuration)) as made:
-            yield self._prepared(made)
+        async with self._factory.made(config_of(request, self._configuration)) as made:
+            yield self._prepare(made)
 
-    def _prepared(self, made: Any) -> tuple[Graph, Given]:
-        """Return a graph as it is run, and what its turns are given; raises ConfigurationError."""
+    def _prepare(self, made: Any) -> tuple[Graph, GraphSetup]:
+        """Return the compiled graph and the settings of its turns; raises ConfigurationError."""
         graph = made if isinstance(made, StateGraph | Pregel) else getattr(made, "bound", made)
         if not isinstance(graph, StateGraph | Pregel):
             raise ConfigurationError(
@@ -105,7 +111,7 @@ class LangGraphAgent:
             )
         compiled = graph.compile() if isinstance(graph, StateGraph) else graph
         check_saver(compiled)
-        given = Given(
+        setup = GraphSetup(
             name=self._name,
             configuration=self._configuration,
             context=own_context(compiled, self._configuration),
@@ -114,80 +120,93 @@ class LangGraphAgent:
             types=state_types(compiled) | (classes_of(self._module) if self._module is not None else frozenset()),
             nodes=node_names(compiled),
         )
-        return with_envelopes(compiled), given
+        return with_envelopes(compiled), setup
 
 
-async def _turn(asked: TurnRequest, graph: Graph, own: Given) -> AsyncGenerator[Emission, None]:
-    turn = GraphTurn(asked, graph, own)
-    check_kept(asked, turn)
-    state, answers = await turn.thread.state(), asked_before(asked)
-    await check_thread(asked, turn, graph, state, answers)
-    pending = await turn.thread.questions(state, torn=asked.turn.tries > 1)
+async def _turn(request: TurnRequest, graph: Graph, setup: GraphSetup) -> AsyncGenerator[Emission, None]:
+    turn = GraphTurn(request, graph, setup)
+    check_durable(request, turn)
+    state, question = await turn.thread.state(), answered_question(request)
+    await check_thread(request, turn, graph, state, question)
+    pending = await turn.thread.pending_interrupts(state, may_be_torn=request.turn.tries > 1)
     try:
-        given = turn.given(state, answers, pending)
-    except InvalidResumeInput as unfit:
-        yield question(pending, unfit=str(unfit))
+        graph_input = turn.graph_input(state, question, pending)
+    except InvalidResumeInput as error:
+        yield input_required(pending, rejection=str(error))
         return
-    outbound = await turn.outbound(state, answers)
+    outbound = await turn.outbound(state, question)
     try:
-        async with aclosing(turn.stream(given, outbound)) as emissions:
+        async with aclosing(turn.stream(graph_input, outbound)) as emissions:
             async for emission in emissions:
                 yield emission
     except GraphDrained:
-        for emission in outbound.silence():
+        for emission in outbound.close_streams():
             yield emission
-        await turn.streamed.keep()
+        await turn.streamed.store()
         yield Paused()
     except Exception as error:
-        if not pending or not (refused := unfit_by_schema(error)):
+        if not pending or not (rejection := schema_rejection(error)):
             raise
-        yield question(pending, unfit=refused)
+        yield input_required(pending, rejection=rejection)
     else:
-        async for emission in _ended(turn, outbound):
+        async for emission in _final_emissions(turn, outbound):
             yield emission
 
 
-async def _ended(turn: GraphTurn, outbound: Outbound) -> AsyncGenerator[Emission, None]:
-    """Yield how the turn ended that the graph has nothing more to stream of: with a question, or with its answer."""
+async def _final_emissions(turn: GraphTurn, outbound: LangGraphOutbound) -> AsyncGenerator[Emission, None]:
+    """Yield the end of the turn: an interrupt or the answer."""
     state = await turn.thread.state()
     if state is not None and (state.interrupts or state.next):
-        asked = [interrupt.id for interrupt in state.interrupts]
-        for emission in outbound.before_question(messages_of(with_finished(state, asked))):
+        pending = [interrupt.id for interrupt in state.interrupts]
+        for emission in outbound.answer_before_interrupt(messages_of(finished_values(state, pending))):
             yield emission
-        yield question(state.interrupts) if asked else breakpoint_before(state.next)
+        yield input_required(state.interrupts) if pending else breakpoint_before(state.next)
     else:
-        for emission in outbound.rest():
+        for emission in outbound.finish():
             if isinstance(emission, Reply | AgentMessage) and emission.message is not None:
                 outbound.sent.append(emission.message)
             if isinstance(emission, Reply):
-                await turn.thread.keep(outbound.sent)
+                await turn.thread.store_sent(outbound.sent)
             yield emission
+
+
+def build_agent(loaded: LoadedObject, config: AgentConfig, dependencies: AgentDependencies) -> Agent:
+    """Return the agent of a graph, with our checkpointer and our long-term memory."""
+    table, clock = dependencies.table, dependencies.clock
+    return LangGraphAgent(
+        loaded.agent,
+        partial(TableSaver, table, dependencies.blobs, clock, retention=dependencies.retention),
+        memories=partial(TableLongTermMemory, table, clock),
+        name=config.name,
+        configuration=config.configuration,
+        module=loaded.module,
+    )
 
 
 # ── Resumption ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-NOTHING_KEPT = "The server stopped in the middle of this turn, and the graph keeps no state to go on from."
-FORGOTTEN = (
-    "The graph's own checkpointer does not know this turn any more: it keeps what it is given in one process. "
-    "Compile the graph without it, or with one that lasts."
+STATE_NOT_STORED = "The server stopped in the middle of this turn, and the graph stores no state to resume from."
+STATE_LOST = (
+    "The graph's own checkpointer has lost this turn: it stores its checkpoints in one process only. "
+    "Compile the graph without it, or with a persistent one."
 )
 
 
-def check_kept(asked: TurnRequest, turn: GraphTurn) -> None:
-    """Raise AgentFailed where the turn has begun before, and the graph keeps nothing."""
-    if not turn.durable and (asked.turn.tries > 1 or asked.turn.handoffs):
-        raise AgentFailed(NOTHING_KEPT)
+def check_durable(request: TurnRequest, turn: GraphTurn) -> None:
+    """Raise AgentFailed for a resumed turn of a graph without stored state."""
+    if not turn.durable and (request.turn.tries > 1 or request.turn.handoffs):
+        raise AgentFailed(STATE_NOT_STORED)
 
 
 async def check_thread(
-    asked: TurnRequest, turn: GraphTurn, graph: Graph, state: StateSnapshot | None, answers: Message | None
+    request: TurnRequest, turn: GraphTurn, graph: Graph, state: StateSnapshot | None, question: Message | None
 ) -> None:
-    """Raise AgentFailed where the thread does not hold what the turn is to go on from, or holds another graph's."""
-    if _is_empty(state) and turn.own_saver is not None and _has_begun(asked, turn, answers):
-        raise AgentFailed(FORGOTTEN)
+    """Raise AgentFailed if the thread lacks the state to resume from, or holds a state of other nodes."""
+    if _is_empty(state) and turn.own_saver is not None and _has_started(request, turn, question):
+        raise AgentFailed(STATE_LOST)
     if not has_nodes(graph, state.metadata if state is not None else None):
-        goes_on = turn.thread.is_of_turn(state) or answers is not None
-        if goes_on and await turn.thread.has_work():
+        resumes = turn.thread.is_of_turn(state) or question is not None
+        if resumes and await turn.thread.has_pending_work():
             raise AgentFailed(REDEPLOYED)
 
 
@@ -195,35 +214,35 @@ def _is_empty(state: StateSnapshot | None) -> bool:
     return state is None or state.metadata is None
 
 
-def _has_begun(asked: TurnRequest, turn: GraphTurn, answers: Message | None) -> bool:
-    """Tell whether the thread must hold something: the graph has asked, has been handed on, or has said something.
+def _has_started(request: TurnRequest, turn: GraphTurn, question: Message | None) -> bool:
+    """Return True if the thread must hold a state of this turn.
 
-    A try that has left no trace may have died before it began. But where it was another process's, what an
-    InMemorySaver was given is gone with that.
+    It must after an interrupt, a handoff or a recorded emission. A failed attempt without any record may have died
+    before its first step. But a new process has lost everything that an earlier attempt wrote to an InMemorySaver.
     """
-    if answers is not None or asked.turn.handoffs or any(entry.key for entry in asked.recorded):
+    if question is not None or request.turn.handoffs or any(entry.key for entry in request.recorded):
         return True
-    return asked.turn.tries > 1 and isinstance(turn.own_saver, InMemorySaver)
+    return request.turn.tries > 1 and isinstance(turn.own_saver, InMemorySaver)
 
 
 # ── Context schema and checkpointer ───────────────────────────────────────────────────────────────────────────────────
 
-_AWAITED = ("aget_tuple", "aput", "aput_writes")
-"""What a turn calls of a checkpointer."""
+_ASYNC_METHODS = ("aget_tuple", "aput", "aput_writes")
+"""Checkpointer methods called during a turn."""
 
 
 class _Configuration(dict[str, Any]):
-    """Is there even where it is empty: LangGraph takes what is false for no context at all."""
+    """Configuration dict, true even if empty: LangGraph takes a false context for no context."""
 
     def __bool__(self) -> bool:
         return True
 
 
 def own_context(graph: Graph, configuration: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the context of a graph that has a schema of its own: its configuration; None where the schema is ours.
+    """Return the configuration as the context of a graph with its own context schema, else None.
 
-    LangGraph makes an object of the schema of it for each turn. Raises AgentLoadError that names what is missing, or
-    does not fit.
+    LangGraph makes an instance of the schema for each turn. Raises AgentLoadError that names a missing or invalid
+    field.
     """
     schema = graph.context_schema
     if schema in (None, AionContext):
@@ -231,7 +250,7 @@ def own_context(graph: Graph, configuration: Mapping[str, Any]) -> dict[str, Any
     missing = [name for name in _required(schema) if name not in configuration]
     if missing:
         raise AgentLoadError(
-            f"the graph's context schema {_name(schema)} requires {', '.join(missing)}",
+            f"the graph's context schema {_schema_name(schema)} requires {', '.join(missing)}",
             do="Give it under `configuration` in aion.yaml.",
         )
     if dataclasses.is_dataclass(schema) or issubclass(schema, BaseModel):
@@ -239,45 +258,47 @@ def own_context(graph: Graph, configuration: Mapping[str, Any]) -> dict[str, Any
             schema(**configuration)
         except (TypeError, ValueError) as error:
             raise AgentLoadError(
-                f"`configuration` in aion.yaml does not fit the graph's context schema {_name(schema)}: {_why(error)}",
-                do="Mend the value under `configuration`, or the schema.",
+                f"`configuration` in aion.yaml does not fit the graph's context schema {_schema_name(schema)}: {_reason(error)}",
+                do="Fix the value under `configuration`, or the schema.",
             ) from error
     return _Configuration(configuration)
 
 
 def check_saver(graph: Graph) -> None:
-    """Raise AgentLoadError where the graph brings a checkpointer that cannot be awaited."""
+    """Raise AgentLoadError for a checkpointer without async methods."""
     saver = graph.checkpointer
-    if isinstance(saver, BaseCheckpointSaver) and any(_is_missing(getattr(type(saver), name)) for name in _AWAITED):
+    if isinstance(saver, BaseCheckpointSaver) and any(
+        _is_unimplemented(getattr(type(saver), name)) for name in _ASYNC_METHODS
+    ):
         raise AgentLoadError(
             f"the graph's own checkpointer, {type(saver).__name__}, has no async methods",
-            do=f"Compile the graph without it, or with its async twin, such as Async{type(saver).__name__}.",
+            do=f"Compile the graph without it, or with its async version, such as Async{type(saver).__name__}.",
         )
 
 
 def _required(schema: Any) -> list[str]:
-    """Return the names of the fields that have no default."""
+    """Return the names of the fields without a default."""
     if dataclasses.is_dataclass(schema):
         unset = dataclasses.MISSING
         fields = (field for field in dataclasses.fields(schema) if field.init)
         return [field.name for field in fields if field.default is unset and field.default_factory is unset]
     if issubclass(schema, BaseModel):
         return [field.alias or name for name, field in schema.model_fields.items() if field.is_required()]
-    # A TypedDict has no defaults, and enforces nothing: its graph asks with `.get`.
+    # A TypedDict has no defaults and enforces nothing: its graph reads with `.get`.
     return []
 
 
-def _is_missing(method: Any) -> bool:
-    # That of the base class, or one that is there to say where the async twin is, as LangGraph's own have it.
+def _is_unimplemented(method: Any) -> bool:
+    # The base class's method, or a stub that names the async saver, as LangGraph's own savers have.
     code = getattr(inspect.unwrap(method), "__code__", None)
     return code is not None and "NotImplementedError" in code.co_names
 
 
-def _name(schema: Any) -> str:
+def _schema_name(schema: Any) -> str:
     return str(getattr(schema, "__name__", schema))
 
 
-def _why(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     if not isinstance(error, ValidationError):
         return f"{error}."
     problem = error.errors()[0]
@@ -288,34 +309,36 @@ def _why(error: Exception) -> str:
 
 
 def state_types(graph: Graph) -> frozenset[type]:
-    """Return the models, dataclasses and enums of the state's annotations, of their fields, and of the nodes' modules."""
+    """Return the models, dataclasses and enums in the state's annotations and in the modules of the nodes."""
     builder = getattr(graph, "builder", None)
     found: set[type] = set()
     for schema in getattr(builder, "schemas", {}):
         _collect(_annotations(schema), found)
-        if _is_own(schema):
+        if _is_author_class(schema):
             found.add(schema)
     for module in _modules(graph):
-        # A functional graph has no annotated state: what its tasks return is of its own module, most of the time.
-        found.update(kind for kind in vars(module).values() if _is_own(kind) and kind.__module__ == module.__name__)
+        # A functional graph has no annotated state. Its tasks mostly return classes of their own module.
+        found.update(
+            kind for kind in vars(module).values() if _is_author_class(kind) and kind.__module__ == module.__name__
+        )
     for _, nested in graph.get_subgraphs():
-        if isinstance(nested, Pregel):  # a RemoteGraph keeps its state itself
+        if isinstance(nested, Pregel):  # a RemoteGraph stores its own state
             found |= state_types(nested)
     return frozenset(found)
 
 
 def classes_of(module: ModuleType) -> frozenset[type]:
-    """Return the models, dataclasses and enums that the module names: a `response_format`, say, that no state tells."""
-    named = (kind for kind in vars(module).values() if _is_own(kind))
+    """Return the module's models, dataclasses and enums, such as a `response_format` missing from the state."""
+    named = (kind for kind in vars(module).values() if _is_author_class(kind))
     return frozenset(kind for kind in named if not kind.__module__.startswith(_FRAMEWORKS))
 
 
 _FRAMEWORKS = ("lang", "pydantic", "enum")
-"""What the modules of classes begin with that an author imports, and keeps no objects of."""
+"""Module prefixes of classes that an author imports but never stores instances of."""
 
 
 def _modules(graph: Graph) -> set[ModuleType]:
-    """Return the modules that the functions of the graph's nodes are written in."""
+    """Return the modules that define the functions of the graph's nodes."""
     functions = [getattr(node.bound, name, None) for node in graph.nodes.values() for name in ("func", "afunc")]
     names = {getattr(inspect.unwrap(function), "__module__", "") for function in functions if callable(function)}
     return {sys.modules[name] for name in names if name in sys.modules and not name.startswith("lang")}
@@ -324,12 +347,12 @@ def _modules(graph: Graph) -> set[ModuleType]:
 def _collect(annotations: Iterator[Any], found: set[type]) -> None:
     for annotation in annotations:
         _collect(iter(typing.get_args(annotation)), found)
-        if _is_own(annotation) and annotation not in found:
+        if _is_author_class(annotation) and annotation not in found:
             found.add(annotation)
             _collect(_annotations(annotation), found)
 
 
-def _is_own(annotation: Any) -> bool:
+def _is_author_class(annotation: Any) -> bool:
     return isinstance(annotation, type) and (
         issubclass(annotation, BaseModel | enum.Enum) or dataclasses.is_dataclass(annotation)
     )
@@ -339,5 +362,5 @@ def _annotations(schema: Any) -> Iterator[Any]:
     try:
         yield from typing.get_type_hints(schema).values()
     except (NameError, TypeError):
-        # A name that cannot be resolved here: what it stands for comes back as plain data.
+        # An unresolvable name: values of that class are restored as plain data.
         return

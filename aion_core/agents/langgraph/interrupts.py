@@ -1,4 +1,4 @@
-"""Interrupts of a graph: as a question to the client, and the client's answer as what the graph resumes with."""
+"""Interrupts of a graph: the InputRequired for the client, and the Command for the client's answer."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -10,14 +10,14 @@ from langgraph.errors import is_invalid_resume
 from langgraph.types import Command, Interrupt
 from pydantic import ValidationError
 
-from aion_core.agents.inbound import PAUSED, InvalidResumeInput, ids_of
+from aion_core.agents.inbound import PAUSED_BEFORE, InvalidResumeInput, interrupt_ids
 from aion_core.ports import InputRequired, TurnRequest
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.tasks.resume_input import INTERRUPT_ID, INTERRUPTS, interrupt_id_of, resume_value
 
 # ── Approvals of tool calls ───────────────────────────────────────────────────────────────────────────────────────────
 
-_WORDS = {
+_DECISION_WORDS = {
     "approve": "approve", "approved": "approve", "yes": "approve", "y": "approve", "ok": "approve", "okay": "approve",
     "reject": "reject", "rejected": "reject", "no": "reject", "n": "reject", "deny": "reject",
 }  # fmt: skip
@@ -26,19 +26,19 @@ _KINDS = ("approve", "edit", "reject", "respond")
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """Tool calls that a human has to approve (HumanInTheLoopMiddleware), each with the decisions that it allows.
+    """Tool calls for a human to approve (HumanInTheLoopMiddleware), each with its allowed decisions.
 
-    The middleware takes only decisions of a fixed shape: any other would fail the turn. A client may send that shape as
-    data, or simply the word.
+    The middleware accepts decisions of one fixed structure only; any other fails the turn. A client sends that
+    structure as data, or just the word.
     """
 
     actions: Sequence[Mapping[str, Any]]
     allowed: Sequence[Sequence[str]]
     one_by_one: bool
-    """Whether the middleware asks for each call by itself, and takes a single decision."""
+    """True if the middleware asks for one call at a time and takes a single decision."""
 
     def text(self) -> str:
-        """Return the question in words."""
+        """Return the prompt for the client."""
         calls = [_call(action) for action in self.actions]
         if len(calls) == 1:
             return f"May the agent call {calls[0]}? {_choices(self.allowed[0])}"
@@ -46,18 +46,22 @@ class Review:
         numbered = [f"{number}. {line}" for number, line in enumerate(lines, start=1)]
         return "\n".join(["May the agent make these calls? One word answers for all of them.", *numbered])
 
-    def decided(self, answer: Any) -> Any:
-        """Return the answer as the middleware takes it; raises Unfit for one that it would not."""
-        given = _from_words(answer, self.allowed) if isinstance(answer, str) else answer
-        if isinstance(given, Mapping) and "decisions" in given:
-            given = given["decisions"]
-        decisions = [given] * len(self.actions) if isinstance(answer, str) and isinstance(given, Mapping) else given
+    def decisions_of(self, answer: Any) -> Any:
+        """Return the answer as decisions for the middleware; raises InvalidResumeInput for an unusable answer."""
+        decision_data = _parse_answer(answer, self.allowed) if isinstance(answer, str) else answer
+        if isinstance(decision_data, Mapping) and "decisions" in decision_data:
+            decision_data = decision_data["decisions"]
+        decisions = (
+            [decision_data] * len(self.actions)
+            if isinstance(answer, str) and isinstance(decision_data, Mapping)
+            else decision_data
+        )
         decisions = [decisions] if isinstance(decisions, Mapping) else decisions
         if not isinstance(decisions, list) or len(decisions) != len(self.actions):
             raise InvalidResumeInput(f"{len(self.actions)} decisions are wanted, one for each call. {self._how()}")
         for decision, allowed in zip(decisions, self.allowed, strict=True):
             kind = decision.get("type") if isinstance(decision, Mapping) else None
-            if kind not in allowed or not _has_its_fields(decision):
+            if kind not in allowed or not _is_complete(decision):
                 raise InvalidResumeInput(f"That is no decision on this call. {self._how()}")
         return decisions[0] if self.one_by_one else {"decisions": decisions}
 
@@ -68,7 +72,7 @@ class Review:
 
 
 def review_of(interrupt: Interrupt) -> Review | None:
-    """Return the review that the middleware asks for, None where the question is another one."""
+    """Return the review in an interrupt of the middleware, None for any other interrupt."""
     value = interrupt.value
     if not isinstance(value, Mapping):
         return None
@@ -83,17 +87,17 @@ def review_of(interrupt: Interrupt) -> Review | None:
     return Review(actions, [by_name.get(action.get("name")) or list(_KINDS) for action in actions], one_by_one=False)
 
 
-def _from_words(answer: str, allowed: Sequence[Sequence[str]]) -> Any:
+def _parse_answer(answer: str, allowed: Sequence[Sequence[str]]) -> Any:
     try:
-        written = json.loads(answer)
+        parsed = json.loads(answer)
     except ValueError:
-        written = None
-    if isinstance(written, dict | list):
-        return written
+        parsed = None
+    if isinstance(parsed, dict | list):
+        return parsed
     if all(list(kinds) == ["respond"] for kinds in allowed):
         return {"type": "respond", "message": answer}
     word, _, reason = answer.strip().partition(":")
-    kind = _WORDS.get(word.strip().strip(".!").lower())
+    kind = _DECISION_WORDS.get(word.strip().strip(".!").lower())
     if kind is None:
         raise InvalidResumeInput(
             f"{answer[:80]!r} is no decision. {_choices([k for k in _KINDS if all(k in a for a in allowed)])}"
@@ -101,7 +105,7 @@ def _from_words(answer: str, allowed: Sequence[Sequence[str]]) -> Any:
     return {"type": kind, "message": reason.strip()} if kind == "reject" and reason.strip() else {"type": kind}
 
 
-def _has_its_fields(decision: Mapping[str, Any]) -> bool:
+def _is_complete(decision: Mapping[str, Any]) -> bool:
     match decision.get("type"):
         case "edit":
             edited = decision.get("edited_action")
@@ -130,14 +134,14 @@ def _choices(kinds: Sequence[str]) -> str:
 # ── Questions and answers ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def question(interrupts: Sequence[Interrupt], *, unfit: str = "") -> InputRequired:
-    """Return the turn's end that shows all that is asked: a text for each, and what comes with it as data.
+def input_required(interrupts: Sequence[Interrupt], *, rejection: str = "") -> InputRequired:
+    """Return the end of a turn with interrupts: a text for each, and its further values as data.
 
-    `unfit` is what was wrong with an answer: it is said first, and everything is asked again.
+    `rejection` is the reason for refusing an earlier answer. It comes first, and all interrupts are repeated.
     """
-    message = Message(role=Role.ROLE_AGENT, parts=[Part(text=unfit)] if unfit else [])
+    message = Message(role=Role.ROLE_AGENT, parts=[Part(text=rejection)] if rejection else [])
     for interrupt in interrupts:
-        text, data = _shown(interrupt)
+        text, data = _prompt_and_data(interrupt)
         message.parts.append(Part(text=text))
         if data:
             message.parts.append(ParseDict({"data": _as_json(data)}, Part()))
@@ -148,30 +152,30 @@ def question(interrupts: Sequence[Interrupt], *, unfit: str = "") -> InputRequir
 
 
 def breakpoint_before(nodes: Sequence[str]) -> InputRequired:
-    """Return the turn's end of a graph that was compiled to pause here: any answer lets it go on."""
+    """Return the end of a turn at a static breakpoint of the graph: any answer continues it."""
     text = f"Paused before {', '.join(nodes)}. Any answer lets it go on; cancel the task to stop."
-    return InputRequired(Message(role=Role.ROLE_AGENT, parts=[Part(text=text)], metadata={PAUSED: list(nodes)}))
+    return InputRequired(Message(role=Role.ROLE_AGENT, parts=[Part(text=text)], metadata={PAUSED_BEFORE: list(nodes)}))
 
 
-def resumption(asked: TurnRequest, question: Message, pending: Sequence[Interrupt]) -> Command[Any] | None:
-    """Return the answer for the interrupt that it is for; None where that is no longer asked: the graph just goes on.
+def resume_command(request: TurnRequest, question: Message, pending: Sequence[Interrupt]) -> Command[Any] | None:
+    """Return the Command that resumes the interrupt with the client's answer, None if it is no longer pending.
 
-    Which interrupt a message answers was settled before the turn began (`tasks.questions`): the one it names, or the
-    one that was asked. What is pending now may be a later question, where this turn has been begun before.
+    `tasks.resume_input` has matched the message to an interrupt before the turn began: the named one, or the only one.
+    A later attempt of this turn may find another interrupt pending; then the graph continues without an answer.
 
-    Raises Unfit where the question does not take such an answer.
+    Raises InvalidResumeInput for an answer that the interrupt does not accept.
     """
-    was_asked = ids_of(question)
-    named = interrupt_id_of(asked.message) or (was_asked[0] if len(was_asked) == 1 else "")
+    ids = interrupt_ids(question)
+    named = interrupt_id_of(request.message) or (ids[0] if len(ids) == 1 else "")
     interrupt = next((each for each in pending if each.id == named), None)
     if interrupt is None:
         return None
-    answer, review = resume_value(asked.message), review_of(interrupt)
-    return Command(resume={named: review.decided(answer) if review is not None else answer})
+    answer, review = resume_value(request.message), review_of(interrupt)
+    return Command(resume={named: review.decisions_of(answer) if review is not None else answer})
 
 
-def unfit_by_schema(error: Exception) -> str:
-    """Return why the question's own schema refuses the answer, "" where that is not what the error is about."""
+def schema_rejection(error: Exception) -> str:
+    """Return the reason why the interrupt's response schema refuses the answer, "" for any other error."""
     if not isinstance(error, ValidationError) or not is_invalid_resume(error):
         return ""
     first = error.errors()[0]
@@ -179,20 +183,23 @@ def unfit_by_schema(error: Exception) -> str:
     return f"The answer does not fit the question{f', in {where}' if where else ''}: {first['msg']}."
 
 
-def _shown(interrupt: Interrupt) -> tuple[str, Any]:
-    """Return a question as a text and, where more came with it, data: a string, `value["prompt"]`, or what it is."""
+def _prompt_and_data(interrupt: Interrupt) -> tuple[str, Any]:
+    """Return the prompt of an interrupt, and its further values as data.
+
+    The prompt is a string value, `value["prompt"]`, or the value as JSON.
+    """
     value, review = interrupt.value, review_of(interrupt)
     if review is not None:
         return review.text(), value
     if isinstance(value, str):
         return value, None
     if isinstance(value, dict) and isinstance(value.get("prompt"), str):
-        return value["prompt"], {key: kept for key, kept in value.items() if key != "prompt"}
+        return value["prompt"], {key: item for key, item in value.items() if key != "prompt"}
     if isinstance(value, dict | list):
         return json.dumps(_as_json(value), ensure_ascii=False), value
     return str(value), None
 
 
 def _as_json(data: Any) -> Any:
-    """Return the data as JSON can say it: LangGraph takes any value for a question, A2A does not."""
+    """Return the data as plain JSON: LangGraph interrupts with any value, A2A carries JSON only."""
     return json.loads(json.dumps(data, default=str), parse_constant=lambda constant: None)

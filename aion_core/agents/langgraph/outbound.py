@@ -1,4 +1,4 @@
-"""Output of a graph: what it streams, as emissions, and what its turn leaves behind (R59-R66)."""
+"""Output of a graph: its stream events as emissions, and the answer of its turn."""
 
 import logging
 import uuid
@@ -13,28 +13,28 @@ from langgraph.config import get_stream_writer
 from langgraph.constants import TAG_NOSTREAM
 from uuid_utils.compat import uuid7
 
-from aion_core.agents.langgraph.thread import OUTBOX, Past, Streamed, as_messages, messages_of
+from aion_core.agents.langgraph.thread import OUTBOX, StateHistory, StreamedText, as_messages, messages_of
 from aion_core.agents.outbound import (
     INVOKED,
     REPLY,
     TARGET,
-    BrokeOff,
-    ChunkSaid,
-    Floor,
-    IsTyping,
-    Left,
-    Reacted,
-    Replied,
-    SaidMessages,
-    history_of,
-    last_words,
-    reaction_of,
-    rest_key,
-    settled,
+    DurableReply,
+    EmittedMessages,
+    Reaction,
+    ReplyChunk,
+    StreamAborted,
+    StreamSequencer,
+    TurnOutput,
+    TypingSignal,
+    final_emissions,
+    final_key,
+    reaction_artifact,
+    thread_history,
+    with_artifact_id,
 )
 from aion_core.authoring.context import Message as ThreadMessage
 from aion_core.authoring.context import Thread
-from aion_core.authoring.emit import ArtifactEmitted, MessageEmitted, MetadataEmitted, hand, running_node
+from aion_core.authoring.emit import ArtifactEmitted, MessageEmitted, MetadataEmitted, running_node, write_emission
 from aion_core.authoring.types import A2AOutbox, outbox_of
 from aion_core.ports import AgentArtifact, AgentMessage, AgentMetadata, AgentTyping, Chunk, Emission, TurnRequest
 from aion_core.protocol.types import Message, Part, Role
@@ -44,45 +44,45 @@ logger = logging.getLogger(__name__)
 # ── Messages of the state ─────────────────────────────────────────────────────────────────────────────────────────────
 
 Identity = tuple[str | None, str, str]
-"""What tells messages apart: the id, and what is said; without an id, what is said alone."""
+"""Key of a message: id, type and content. Messages without an id are equal by type and content."""
 
 
-class Added:
-    """Sees the state's messages after each step of a turn."""
+class AddedMessages:
+    """AIMessages that a turn adds to the state, observed after each step."""
 
     def __init__(self, before: Sequence[BaseMessage]) -> None:
-        """`before` are the messages as the turn found them: none of them is ever its answer (D7)."""
-        self._held = Counter(map(_identity, before))
-        self._before = {identity for identity in self._held if identity[0]}
-        self._added: set[Identity] = set()
-        self._seen: list[AIMessage] = []
-        """All that was added, in order, and may have been removed again."""
+        """Start from the messages in the state before the turn; none of them becomes the turn's answer."""
+        self._counts = Counter(map(_identity, before))
+        self._before = {identity for identity in self._counts if identity[0]}
+        self._new_identities: set[Identity] = set()
+        self._all_added: list[AIMessage] = []
+        """All added messages in order, including those removed again."""
 
-    def see(self, messages: Sequence[BaseMessage]) -> None:
-        """Note what is new since the last step, or has been changed: an edited message is another one."""
-        held = Counter(map(_identity, messages))
-        new = {identity for identity, count in held.items() if count > self._held[identity]} - self._before
-        self._held = held
-        self._added |= new
-        self._seen += _among(messages, new)
+    def observe(self, messages: Sequence[BaseMessage]) -> None:
+        """Record the new and the edited messages since the last step."""
+        counts = Counter(map(_identity, messages))
+        new = {identity for identity, count in counts.items() if count > self._counts[identity]} - self._before
+        self._counts = counts
+        self._new_identities |= new
+        self._all_added += _among(messages, new)
 
     def answer(self, messages: Sequence[BaseMessage]) -> Message | None:
-        """Return the turn's last AIMessage with text (R80): of those that are there, else of those that were removed.
+        """Return the turn's last AIMessage with text, preferably one still in the state.
 
-        Where the last has none, what was said along with a call of a tool is not the answer: it was said on the way.
+        If the last message has no text, a message with tool calls does not count: it is an intermediate one.
         """
-        last = _answer(_among(messages, self._added)) or _answer(self._seen)
+        last = _answer(_among(messages, self._new_identities)) or _answer(self._all_added)
         return message_of(last) if last is not None else None
 
-    def so_far(self) -> Message | None:
-        """Return the last AIMessage with text that the turn has added, other than along with a call of a tool."""
-        last = _complete(self._seen)
+    def latest_answer(self) -> Message | None:
+        """Return the last added AIMessage that has text and no tool calls."""
+        last = _complete(self._all_added)
         return message_of(last) if last is not None else None
 
 
 def message_of(message: AIMessage) -> Message:
-    """Return the AIMessage as an A2A message: one text part, and its id where it has one (R79, R80)."""
-    # Half a surrogate pair cannot be kept.
+    """Return the AIMessage as an A2A message: one text part, and the same id."""
+    # UTF-8 cannot encode half a surrogate pair.
     text = str(message.text).encode("utf-8", "replace").decode()
     return Message(role=Role.ROLE_AGENT, message_id=message.id or "", parts=[Part(text=text)])
 
@@ -108,119 +108,123 @@ def _identity(message: BaseMessage) -> Identity:
 
 
 def is_internal(metadata: Mapping[str, Any]) -> bool:
-    """Tell whether a model call is some middleware's own, such as a summary of the conversation, by LangChain's marks."""
+    """Return True for a model call of a LangChain middleware, such as a summary of the conversation."""
     return "lc_internal_call" in metadata or "lc_source" in metadata
 
 
-class Speakers:
-    """Puts the chunks of a turn's model calls and replies in order, by the id of their message."""
+class ModelStreams:
+    """Chunks of a turn's model calls and replies, sequenced by message id."""
 
     def __init__(self) -> None:
-        self._floor = Floor()
-        self._within: dict[str, tuple[str, ...]] = {}
+        self._sequencer = StreamSequencer()
+        self._namespaces: dict[str, tuple[str, ...]] = {}
         self._streamed: set[str] = set()
-        self._said: dict[str, list[str]] = {}
-        """What each model call has spoken so far."""
-        self._asking: set[str] = set()
-        """The calls that ask for tools: what they say on the way is no answer."""
+        self._texts: dict[str, list[str]] = {}
+        """Streamed text of each model call."""
+        self._tool_callers: set[str] = set()
+        """Model calls with tool calls. Their text is intermediate and no answer."""
         self._latest = ""
 
-    def hear(self, message: AIMessageChunk, *, within: str = "", emitted: bool = False) -> Iterator[Chunk]:
-        """Yield what may be spoken now, this chunk among it unless another call has the word.
+    def add(self, message: AIMessageChunk, *, namespace: str = "", emitted: bool = False) -> Iterator[Chunk]:
+        """Yield the chunks to stream now: this one, unless another message is streaming.
 
-        `within` is the checkpoint_ns of the node that the call is made in.
+        `namespace` is the checkpoint_ns of the node that calls the model. `emitted` marks a chunk that a node emits
+        itself.
         """
         call = message.id or ""
-        if call not in self._within:
-            self._within[call] = tuple(within.split("|"))
+        if call not in self._namespaces:
+            self._namespaces[call] = tuple(namespace.split("|"))
         if not emitted:
             self._streamed.add(call)
         self._latest = call
         if message.tool_call_chunks or message.tool_calls:
-            self._asking.add(call)
+            self._tool_callers.add(call)
         text = str(message.text)
         if text:
-            self._said.setdefault(call, []).append(text)
-            yield from self._floor.speak(Chunk(text, call))
+            self._texts.setdefault(call, []).append(text)
+            yield from self._sequencer.add(Chunk(text, call))
         if message.chunk_position == "last":
-            yield from self._floor.end(call)
+            yield from self._sequencer.close(call)
 
-    def reply(self, text: str, message_id: str) -> Iterator[Chunk]:
-        """Yield what may be spoken now, this chunk of a reply among it unless somebody else has the word."""
-        yield from self._floor.speak(Chunk(text, message_id))
+    def add_reply(self, text: str, message_id: str) -> Iterator[Chunk]:
+        """Yield the chunks to stream now: this chunk of a reply, unless another message is streaming."""
+        yield from self._sequencer.add(Chunk(text, message_id))
 
-    def replied(self, message_id: str) -> Iterator[Chunk]:
-        """Yield what has waited for the reply, which has been said as a whole: what of it has waited need not be."""
-        yield from self._floor.leave(message_id)
+    def discard_reply(self, message_id: str) -> Iterator[Chunk]:
+        """Drop the buffered chunks of a reply that is now complete, and yield those of the next message."""
+        yield from self._sequencer.discard(message_id)
 
-    def broke_off(self, message_id: str) -> Iterator[Chunk]:
-        """Yield that no more comes of the call, or of the reply, and what has waited for it; it is nobody's answer."""
-        self._said.pop(message_id, None)
-        yield from self._floor.broke_off(message_id)
+    def abort(self, message_id: str) -> Iterator[Chunk]:
+        """Yield the abort of a model call or a reply, then the buffered chunks; drop its text as an answer."""
+        self._texts.pop(message_id, None)
+        yield from self._sequencer.abort(message_id)
 
-    def streams(self, call: str) -> bool:
-        """Tell whether the call streams by itself: a chunk of it that a node emits has been heard already."""
+    def has_streamed(self, call: str) -> bool:
+        """Return True if the call streams by itself; a node that emits its chunks again adds nothing."""
         return call in self._streamed
 
-    def end_of(self, namespace: tuple[str, ...], nodes: Collection[str]) -> Iterator[Chunk]:
-        """Yield what waits for calls that have ended since: those within these nodes of the graph at the namespace."""
+    def close_nodes(self, namespace: tuple[str, ...], nodes: Collection[str]) -> Iterator[Chunk]:
+        """Close the calls made within these nodes of the graph at `namespace`; yield the buffered chunks."""
         depth = len(namespace)
-        yield from self._floor.end(
+        yield from self._sequencer.close(
             *(
                 call
-                for call, within in self._within.items()
-                if within == ("",) or (within[:depth] == namespace and _node(within[depth:]) in nodes)
+                for call, path in self._namespaces.items()
+                if path == ("",) or (path[:depth] == namespace and _node(path[depth:]) in nodes)
             )
         )
 
-    def end_all(self) -> Iterator[Chunk]:
-        """Yield what waits, since the calls that had the word have ended."""
-        yield from self._floor.end_all()
+    def close_all(self) -> Iterator[Chunk]:
+        """Close all calls and yield the buffered chunks."""
+        yield from self._sequencer.close_all()
 
     def last_text(self) -> str:
-        """Return all that one call has spoken: the last, or, where it was silent, the last that asked for no tool."""
-        spoken = [call for call in self._said if call == self._latest or call not in self._asking]
-        last = self._latest if self._latest in self._said else spoken[-1] if spoken else ""
-        return "".join(self._said.get(last, []))
+        """Return the text of the last call; if that has no text, of the last call without tool calls."""
+        answering = [call for call in self._texts if call == self._latest or call not in self._tool_callers]
+        last = self._latest if self._latest in self._texts else answering[-1] if answering else ""
+        return "".join(self._texts.get(last, []))
 
 
-def _node(within: Sequence[str]) -> str:
-    return within[0].partition(":")[0] if within else ""
+def _node(path: Sequence[str]) -> str:
+    return path[0].partition(":")[0] if path else ""
 
 
 # ── Replies of the author's helpers ───────────────────────────────────────────────────────────────────────────────────
 
 
-class StreamSink:
-    """`authoring.context.ReplySink` of one turn of a graph.
+class GraphReplySink:
+    """`ReplySink` of one turn of a graph.
 
-    Replies go through LangGraph's own custom stream, from whichever node, so that they keep the graph's order, and a node
-    that runs again gives them the same keys.
+    Replies go through LangGraph's custom stream, from any node. So they follow the graph's order, and a repeated node
+    gives them the same keys.
     """
 
-    def __init__(self, asked: TurnRequest) -> None:
-        self._asked = asked
+    def __init__(self, request: TurnRequest) -> None:
+        self._request = request
         self._replies: Counter[str] = Counter()
 
     def next_message_id(self) -> str:
-        """See `ReplySink.next_message_id`; a node that runs again gives its replies the ids that they had."""
+        """Return a reply's id; a repeated node gets the same ids again. See `ReplySink.next_message_id`."""
         node = running_node()
         if not node:
             return str(uuid7())
         self._replies[node] += 1
-        return str(uuid.uuid5(_IDS, f"{self._asked.task.id}\0{node}\0{self._replies[node]}"))
+        return str(uuid.uuid5(_IDS, f"{self._request.task.id}\0{node}\0{self._replies[node]}"))
 
     async def chunk(self, text: str, *, message_id: str, target: str | None) -> None:
         """See `ReplySink.chunk`."""
-        get_stream_writer()(ChunkSaid(text, message_id))
+        get_stream_writer()(ReplyChunk(text, message_id))
 
-    def broke_off(self, message_id: str) -> None:
-        """See `ReplySink.broke_off`."""
-        get_stream_writer()(BrokeOff(message_id))
+    def abort(self, message_id: str) -> None:
+        """See `ReplySink.abort`."""
+        get_stream_writer()(StreamAborted(message_id))
 
     @contextmanager
     def streaming(self) -> Iterator[None]:
-        """See `ReplySink.streaming`; LangGraph does not stream a model that is called under its `nostream` tag."""
+        """Tag the model calls within as `nostream`, so that LangGraph does not stream them.
+
+        See `ReplySink.streaming`.
+        """
         config = var_child_runnable_config.get() or {}
         quiet = var_child_runnable_config.set({**config, "tags": [*(config.get("tags") or []), TAG_NOSTREAM]})
         try:
@@ -230,166 +234,168 @@ class StreamSink:
                 var_child_runnable_config.reset(quiet)
 
     async def reply(self, message: Message, *, target: str | None) -> None:
-        """See `ReplySink.reply`; where it goes is kept with it, for whoever distributes it."""
+        """Record the reply with its target in the metadata, for the distribution. See `ReplySink.reply`."""
         if target is not None:
             message.metadata.update({TARGET: target})
-        hand(get_stream_writer(), Replied(message, running_node()))
+        write_emission(get_stream_writer(), DurableReply(message, running_node()))
 
     async def react(self, key: str, *, message_id: str) -> None:
         """See `ReplySink.react`."""
-        hand(get_stream_writer(), Reacted(key, message_id, running_node()))
+        write_emission(get_stream_writer(), Reaction(key, message_id, running_node()))
 
     async def typing(self) -> None:
         """See `ReplySink.typing`."""
-        get_stream_writer()(IsTyping())
+        get_stream_writer()(TypingSignal())
 
     async def history(self, thread: Thread, *, limit: int, before: str | None) -> Sequence[ThreadMessage]:
-        """See `ReplySink.history`: what was said in the context, the turn's own message last."""
-        return await history_of(self._asked, thread, limit=limit, before=before)
+        """Return the latest messages of the context, the turn's own message last. See `ReplySink.history`."""
+        return await thread_history(self._request, thread, limit=limit, before=before)
 
 
 _IDS = uuid.UUID("0d1c3f5e-6f5b-4a39-9a40-8c4a4bd0a6c1")
-"""The namespace of the ids of replies."""
+"""Namespace of the ids of replies."""
 
 
 # ── Events of the stream ──────────────────────────────────────────────────────────────────────────────────────────────
 
-HANDED = (ArtifactEmitted, MessageEmitted, MetadataEmitted, Reacted, Replied)
-"""What a node hands over by `authoring.emit.hand`: counted, so that no checkpoint runs ahead of it."""
+NODE_EMISSIONS = (ArtifactEmitted, MessageEmitted, MetadataEmitted, Reaction, DurableReply)
+"""Emissions that nodes make through `authoring.emit.write_emission`. They are recorded before the next checkpoint."""
 
 GRAPH_RUNS = ("values", "updates", "checkpoints")
-"""The modes in which only a graph streams; what a task of a functional graph writes comes from a namespace too."""
+"""Stream modes of graphs alone. A task of a functional graph also writes custom events from a namespace."""
 
 
-class Outbound:
-    """Hears one turn of a graph, event by event."""
+class LangGraphOutbound:
+    """Translator of one turn's stream events into emissions."""
 
     def __init__(
         self,
-        asked: TurnRequest,
-        past: Past,
-        streamed: Streamed,
+        request: TurnRequest,
+        history: StateHistory,
+        streamed: StreamedText,
         *,
         earlier: str = "",
         clears_outbox: bool = False,
         functional: bool = False,
     ) -> None:
-        """`earlier` is what another process of the turn has streamed, and no state holds.
+        """Start from the state history and the earlier streamed text of the turn.
 
-        `clears_outbox`: the state's outbox is empty since the turn began. `functional`: the graph has no state at all,
-        and its values are what it returns.
+        `earlier` is text that another process streamed and no state holds. `clears_outbox` says that the turn's input
+        emptied the state's outbox. `functional` marks a graph without state, with its return value as its values.
         """
-        self._asked, self._streamed, self._earlier, self._functional = asked, streamed, earlier, functional
-        self._added = Added(messages_of(past.before))
-        for values in past.since:
-            self._added.see(messages_of(values))
-        self._stale_outbox = None if clears_outbox else past.before.get(OUTBOX)
-        self._speakers = Speakers()
-        self._said = SaidMessages(asked)
+        self._request, self._streamed, self._earlier, self._functional = request, streamed, earlier, functional
+        self._added_messages = AddedMessages(messages_of(history.before))
+        for values in history.since:
+            self._added_messages.observe(messages_of(values))
+        self._stale_outbox = None if clears_outbox else history.before.get(OUTBOX)
+        self._model_streams = ModelStreams()
+        self._emitted = EmittedMessages(request)
         self._values: Any = None
-        self._opened = {artifact.artifact_id for artifact in asked.task.artifacts}
+        self._opened = {artifact.artifact_id for artifact in request.task.artifacts}
         self._ordinals: dict[str, tuple[str, int]] = {}
         self._invoked: set[tuple[str, ...]] = {()}
 
     @property
     def sent(self) -> list[Message]:
-        """The durable replies of the turn, in order."""
-        return self._said.replies
+        """Durable replies of the turn, in order."""
+        return self._emitted.replies
 
-    def hear(self, namespace: tuple[str, ...], mode: str, payload: Any) -> Iterator[Emission]:
-        """Yield what the event has for the client; `namespace` is that of the subgraph it comes from."""
+    def translate(self, namespace: tuple[str, ...], mode: str, payload: Any) -> Iterator[Emission]:
+        """Yield the emissions of one stream event; `namespace` is the namespace of its subgraph."""
         if mode == "messages":
-            # LangGraph sends whole messages here too, tool results among them: only a model's chunk is streamed.
+            # LangGraph also sends whole messages here, such as tool results. Only a model's chunks are streamed.
             if isinstance(payload[0], AIMessageChunk) and not is_internal(payload[1]):
-                yield from self._speakers.hear(payload[0], within=payload[1].get("langgraph_checkpoint_ns", ""))
+                yield from self._model_streams.add(payload[0], namespace=payload[1].get("langgraph_checkpoint_ns", ""))
             return
         if namespace not in self._invoked and mode in GRAPH_RUNS:
             self._invoked.add(namespace)
-            # What a node calls a second time is counted, and that comes last; the name is the node's.
+            # On a repeated call LangGraph appends a counter to the namespace. The node's name is in the segment before
+            # it.
             name = next((part.partition(":")[0] for part in reversed(namespace) if ":" in part), namespace[-1])
             yield AgentMetadata({INVOKED: name}, f"{'|'.join(namespace)}/invoked")
         if mode == "custom":
             yield from self._emit(payload)
         elif mode == "values" and not namespace:
             self._values = payload
-            self._added.see(messages_of(payload))
+            self._added_messages.observe(messages_of(payload))
         elif mode == "updates":
-            # A node has ended, and its model calls with it.
-            yield from self._speakers.end_of(namespace, payload)
+            # The node has ended, and its model calls with it.
+            yield from self._model_streams.close_nodes(namespace, payload)
 
-    def silence(self) -> Iterator[Emission]:
-        """Yield what is still to be heard of the model calls, since the turn goes on in another process."""
-        yield from self._speakers.end_all()
+    def close_streams(self) -> Iterator[Emission]:
+        """Yield the buffered chunks of the model calls before a handoff to another process."""
+        yield from self._model_streams.close_all()
 
-    def before_question(self, messages: Sequence[BaseMessage]) -> Iterator[Emission]:
-        """Yield what the turn has answered before its question, the state's messages being these, unless it was said.
+    def answer_before_interrupt(self, messages: Sequence[BaseMessage]) -> Iterator[Emission]:
+        """Yield the answer added before an interrupt, unless the turn has emitted it already.
 
-        The turn that takes the client's answer has an answer of its own; this one would be lost.
+        `messages` are the messages of the state. The turn that resumes has an answer of its own, so this one would be
+        lost.
         """
-        yield from self._speakers.end_all()
-        self._added.see(messages)
-        answered = self._added.so_far()
-        if answered is not None and self._said.reply is None and not self._said.holds(answered):
-            yield from self._say(answered, rest_key(self._asked, "question"))
+        yield from self._model_streams.close_all()
+        self._added_messages.observe(messages)
+        answer = self._added_messages.latest_answer()
+        if answer is not None and self._emitted.reply is None and not self._emitted.contains(answer):
+            yield from self._message(answer, final_key(self._request, "question"))
 
-    def rest(self) -> Iterator[Emission]:
-        """Yield what is still to be said once the last event is heard, the Reply last."""
-        yield from self._speakers.end_all()
-        left = Left(
-            buffered=self._said.reply,
+    def finish(self) -> Iterator[Emission]:
+        """Yield the remaining emissions after the last stream event, the Reply last."""
+        yield from self._model_streams.close_all()
+        output = TurnOutput(
+            buffered=self._emitted.reply,
             outbox=self._outbox(),
             returned=self._returned(),
-            spoken=self._speakers.last_text() or self._earlier,
-            emitted=self._said.emitted,
+            streamed=self._model_streams.last_text() or self._earlier,
+            emitted=self._emitted.intermediate,
         )
-        yield from last_words(self._asked, left)
+        yield from final_emissions(self._request, output)
 
     def _emit(self, payload: Any) -> Iterator[Emission]:
         match payload:
             case ArtifactEmitted():
                 yield self._artifact(payload)
             case MessageEmitted(message=AIMessageChunk() as chunk):
-                # Chunks without an id are one message for each run of the node that emits them.
+                # Chunks without an id form one message for each run of their node.
                 chunk = chunk.model_copy(update={"id": chunk.id or payload.node})
-                if not self._speakers.streams(chunk.id or ""):
-                    self._streamed.emitted(chunk.id or "", str(chunk.text))
-                    yield from self._speakers.hear(chunk, within=payload.node.rpartition("#")[0], emitted=True)
+                if not self._model_streams.has_streamed(chunk.id or ""):
+                    self._streamed.add_emitted(chunk.id or "", str(chunk.text))
+                    yield from self._model_streams.add(chunk, namespace=payload.node.rpartition("#")[0], emitted=True)
             case MessageEmitted(message=message):
-                yield from self._say(message_of(message), self._key(payload.node))
+                yield from self._message(message_of(message), self._key(payload.node))
             case MetadataEmitted():
                 yield AgentMetadata(payload.metadata, self._key(payload.node))
-            case ChunkSaid():
-                yield from self._speakers.reply(payload.text, payload.message_id)
-            case BrokeOff():
-                yield from self._speakers.broke_off(payload.message_id)
-            case Replied():
-                # Recorded now, so that no crash can lose it; it is also the answer when the turn ends (D5).
-                yield from self._say(payload.message, f"{REPLY}{self._key(payload.node) or uuid7()}")
-                yield from self._speakers.replied(payload.message.message_id)
-            case Reacted():
-                yield reaction_of(self._asked, payload, self._key(payload.node), self._opened)
-            case IsTyping():
+            case ReplyChunk():
+                yield from self._model_streams.add_reply(payload.text, payload.message_id)
+            case StreamAborted():
+                yield from self._model_streams.abort(payload.message_id)
+            case DurableReply():
+                # Record the reply now, so that no crash loses it. It is also the answer at the end of the turn.
+                yield from self._message(payload.message, f"{REPLY}{self._key(payload.node) or uuid7()}")
+                yield from self._model_streams.discard_reply(payload.message.message_id)
+            case Reaction():
+                yield reaction_artifact(self._request, payload, self._key(payload.node), self._opened)
+            case TypingSignal():
                 yield AgentTyping()
             case _:
-                # A graph may write what it likes to its own stream; only what the helpers make is meant for A2A.
+                # A graph may write anything to its own stream. Only values of the helpers are for A2A.
                 logger.debug("A custom event of the graph is not for A2A.")
 
-    def _say(self, message: Message, key: str) -> Iterator[AgentMessage]:
-        if (said := self._said.say(message, key)) is not None:
-            yield said
+    def _message(self, message: Message, key: str) -> Iterator[AgentMessage]:
+        if (emission := self._emitted.emit(message, key)) is not None:
+            yield emission
 
     def _artifact(self, emitted: ArtifactEmitted) -> AgentArtifact:
-        """Return the artifact's event; an append needs an opening."""
-        artifact = settled(self._asked, emitted.artifact)
+        """Return the artifact's emission; the first chunk of an artifact never appends."""
+        artifact = with_artifact_id(self._request, emitted.artifact)
         append = emitted.append and artifact.artifact_id in self._opened
         self._opened.add(artifact.artifact_id)
         return AgentArtifact(artifact, append, emitted.last_chunk, self._key(emitted.node))
 
     def _key(self, node: str) -> str:
-        """Return what tells this emission from its repeat: the node's run, and how many it has made before."""
+        """Return the emission's idempotency key: the node's run and a counter."""
         if not node:
             return ""
-        # A node that is tried again, after an error, begins to say the same again.
+        # A retried node repeats its emissions from the first one, so the counter starts again.
         name, _, attempt = node.rpartition("#")
         tried, ordinal = self._ordinals.get(name, (attempt, 0))
         ordinal = ordinal if tried == attempt else 0
@@ -397,7 +403,7 @@ class Outbound:
         return f"{name}/{ordinal}"
 
     def _returned(self) -> Message | None:
-        return _value(self._values) if self._functional else self._added.answer(messages_of(self._values))
+        return _value(self._values) if self._functional else self._added_messages.answer(messages_of(self._values))
 
     def _outbox(self) -> A2AOutbox | None:
         given = self._values.get(OUTBOX) if isinstance(self._values, Mapping) else None
@@ -405,7 +411,7 @@ class Outbound:
 
 
 def _value(values: Any) -> Message | None:
-    """Return what a functional graph, an `@entrypoint`, returned, where that is a text, a message, or some of them."""
+    """Return the text or the last message that a functional graph (`@entrypoint`) returned, None for anything else."""
     if isinstance(values, str) and values:
         return Message(role=Role.ROLE_AGENT, parts=[Part(text=values)])
     returned = messages_of(values) if isinstance(values, Mapping) else as_messages(values)

@@ -1,4 +1,4 @@
-"""Input of a turn for its graph, and the graph's thread: what it held before the turn, and has to hold after it."""
+"""LangGraph thread of a turn: the graph's input, the stored state before the turn, and the updates after it."""
 
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -35,20 +35,20 @@ MESSAGES, INBOX, OUTBOX = "messages", "a2a_inbox", "a2a_outbox"
 # ── Nodes of the graph ────────────────────────────────────────────────────────────────────────────────────────────────
 
 NODES = "aion:nodes"
-"""The key in a checkpoint's metadata under which the names of its graph's nodes stand."""
+"""Key in a checkpoint's metadata for the names of its graph's nodes."""
 
-REDEPLOYED = "The agent was deployed anew with other steps in the middle of this turn; send the message again."
+REDEPLOYED = "The agent was deployed with other nodes in the middle of this turn; send the message again."
 
 
 def node_names(graph: Graph) -> str:
-    """Return the names of the graph's nodes, and of its subgraphs', whatever their order."""
+    """Return the sorted names of the nodes of the graph and its subgraphs."""
     return "\n".join(sorted(_names(graph)))
 
 
 def has_nodes(graph: Graph, metadata: Mapping[str, Any] | None) -> bool:
-    """Return True if the graph has all nodes of the graph that wrote the checkpoint with this metadata.
+    """Return True if the graph still has all nodes of the graph that wrote the checkpoint with this metadata.
 
-    LangGraph cannot resume a thread on a graph that has lost some: it ends the run at once, as if nothing were left to do.
+    LangGraph ends such a resumed run at once if nodes are missing, as if nothing were left to do.
     """
     written_by = (metadata or {}).get(NODES, "")
     return set(written_by.split("\n")) <= {"", *_names(graph)}
@@ -57,64 +57,64 @@ def has_nodes(graph: Graph, metadata: Mapping[str, Any] | None) -> bool:
 def _names(graph: Graph) -> Iterator[str]:
     yield from graph.nodes
     for namespace, nested in graph.get_subgraphs(recurse=True):
-        if isinstance(nested, Pregel):  # a RemoteGraph is deployed by itself
+        if isinstance(nested, Pregel):  # a RemoteGraph is deployed separately
             yield from (f"{namespace}|{name}" for name in nested.nodes)
 
 
 # ── Text that no state holds ──────────────────────────────────────────────────────────────────────────────────────────
 
-BESIDE = "aion:streamed"
-"""The checkpoint_ns of the record, one for each turn: in the thread, and out of the graph's sight."""
+STREAMED_NAMESPACE = "aion:streamed"
+"""The checkpoint_ns of the record, one for each turn: part of the thread, invisible to the graph."""
 
 
-class Streamed:
-    """Knows what the model calls of a turn have streamed, and keeps the last that no node has returned (R81).
+class StreamedText:
+    """Text streamed by a turn's model calls. The last text not returned by any node is stored.
 
-    Text that a node streams and does not return would be gone with its process: a node that has ended does not run again.
+    A finished node does not run again, so streamed but unreturned text would be lost with the process.
     """
 
     def __init__(self, saver: BaseCheckpointSaver[Any] | None, config: RunnableConfig, *, returns: bool) -> None:
-        """`returns`: whether the state has messages, and what a node returns of them is kept there."""
+        """Start without text. `returns`: the state has messages, and so stores the returned ones."""
         self._saver, self._returns = saver, returns
         self._turn = config["metadata"]["run_id"]
-        place = {"thread_id": config["configurable"]["thread_id"], "checkpoint_ns": BESIDE}
+        place = {"thread_id": config["configurable"]["thread_id"], "checkpoint_ns": STREAMED_NAMESPACE}
         self._config: RunnableConfig = {"configurable": place, "metadata": {"run_id": self._turn}}
         self._checkpoint = empty_checkpoint()
-        self._under_way: set[UUID] = set()
+        self._streaming: set[UUID] = set()
         self._unreturned: dict[str, str] = {}
-        self._kept = ""
+        self._stored = ""
 
-    def began_to_stream(self, call: UUID) -> None:
-        """Note that the client hears this model call."""
-        self._under_way.add(call)
+    def start(self, call: UUID) -> None:
+        """Mark this model call as visible to the client."""
+        self._streaming.add(call)
 
-    def ended(self, call: UUID, message: BaseMessage) -> None:
-        """Note what a model call has said as a whole."""
-        if call in self._under_way:
-            self._under_way.discard(call)
+    def complete(self, call: UUID, message: BaseMessage) -> None:
+        """Add the complete message of a model call."""
+        if call in self._streaming:
+            self._streaming.discard(call)
             if message.text:
                 self._unreturned[message.id or str(call)] = str(message.text)
 
-    def emitted(self, call: str, text: str) -> None:
-        """Note a chunk that a node has emitted."""
+    def add_emitted(self, call: str, text: str) -> None:
+        """Add a chunk that a node emitted."""
         self._unreturned[call] = self._unreturned.get(call, "") + text
 
-    def returned(self, output: Any) -> None:
-        """Note what a node has returned: the messages in there are the state's to keep."""
+    def remove_returned(self, output: Any) -> None:
+        """Remove the messages that a node returned: the state stores those."""
         if self._returns and self._unreturned:
             for message in _messages_in(output):
                 self._unreturned.pop(message.id or "", None)
 
-    async def keep(self) -> None:
-        """Keep what no node has returned, unless it is kept already."""
+    async def store(self) -> None:
+        """Store the last unreturned text, unless it is stored already."""
         text = next(reversed(self._unreturned.values()), "")
-        if self._saver is not None and text != self._kept:
+        if self._saver is not None and text != self._stored:
             metadata: Any = {"source": "update", "step": 0, "parents": {}, "text": text}
             await self._saver.aput(self._config, self._checkpoint, metadata, {})
-            self._kept = text
+            self._stored = text
 
-    async def earlier(self) -> str:
-        """Return what another process of this turn has kept."""
+    async def load_earlier(self) -> str:
+        """Return the text that another process of this turn stored."""
         found = await self._saver.aget_tuple(self._config) if self._saver is not None else None
         metadata: Mapping[str, Any] | CheckpointMetadata = found.metadata if found is not None else {}
         return str(metadata.get("text", "")) if metadata.get("run_id") == self._turn else ""
@@ -126,69 +126,71 @@ def _messages_in(output: Any) -> Iterator[BaseMessage]:
     elif isinstance(output, Command):
         yield from _messages_in(output.update)
     elif isinstance(output, Mapping):
-        for held in output.values():
-            yield from _messages_in(held)
+        for value in output.values():
+            yield from _messages_in(value)
     elif isinstance(output, list | tuple):
-        for held in output:
-            if isinstance(held, BaseMessage | Command):
-                yield from _messages_in(held)
+        for value in output:
+            if isinstance(value, BaseMessage | Command):
+                yield from _messages_in(value)
 
 
 # ── Thread ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-SENT = "aion:sent"
-"""The node that what was sent is written as; it triggers nothing, and no edge of the author's follows from it."""
+SENT_NODE = "aion:sent"
+"""Name of the node that writes the sent messages. It triggers nothing, and no edge of the author starts at it."""
 _TRIGGERS = "branch:to:"
-"""What the channels begin with that say which node runs next."""
+"""Prefix of the channels that name the next node."""
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
-    """What the thread has seen before this process took the turn up."""
+class StateHistory:
+    """Values of the state before the turn and after each of its stored steps."""
 
     before: Mapping[str, Any]
-    """The state's values as the turn found them."""
+    """Values of the state at the start of the turn."""
     since: Sequence[Mapping[str, Any]] = ()
-    """The values after each step that the turn has made so far, in order."""
+    """Values after each stored step of this turn, in order."""
 
 
-class Thread:
-    """The thread of one turn; of a graph without a checkpointer, empty."""
+class GraphThread:
+    """LangGraph thread of one turn; empty for a graph without a checkpointer."""
 
     def __init__(self, graph: Graph, config: RunnableConfig, *, durable: bool) -> None:
         self._graph, self._config, self._durable = graph, config, durable
 
     async def state(self) -> StateSnapshot | None:
-        """Return the state as it is now, None where none is kept; of what is unfinished, the subgraphs' too."""
+        """Return the current state including subgraphs, None without a checkpointer."""
         return await self._graph.aget_state(self._config, subgraphs=True) if self._durable else None
 
     def is_of_turn(self, state: StateSnapshot | None) -> bool:
-        """Tell whether the turn has written the state, and so has begun."""
+        """Return True if this turn wrote the state, and so has begun."""
         return state is not None and (state.metadata or {}).get("run_id") == self._config["metadata"]["run_id"]
 
-    async def questions(self, state: StateSnapshot | None, *, torn: bool) -> list[Interrupt]:
-        """Return what is asked, as the innermost graphs know it.
+    async def pending_interrupts(self, state: StateSnapshot | None, *, may_be_torn: bool) -> list[Interrupt]:
+        """Return the pending interrupts, those of the innermost graphs first-hand.
 
-        A subgraph's question is stored with the subgraph, then with the node that the subgraph is. A turn that is cut in
-        between, or drained within the subgraph, leaves the node with a question that has been answered, whose answer
-        LangGraph would take for the next. `torn`: the turn may have been cut; then graphs are looked for that LangGraph
-        does not see, such as one that a tool calls.
+        LangGraph stores a subgraph's interrupt before that of its parent node. A turn cut in between, or drained within
+        the subgraph, leaves the parent node with an answered interrupt, and LangGraph would use that answer for the
+        next one. `may_be_torn` says that the turn may have been cut; then this method also searches graphs invisible to
+        LangGraph, such as a graph called by a tool.
         """
         if state is None:
             return []
-        asked: list[Interrupt] = []
-        within = state.config["configurable"].get("checkpoint_ns", "")
+        pending: list[Interrupt] = []
+        namespace = state.config["configurable"].get("checkpoint_ns", "")
         for task in state.tasks:
             if isinstance(task.state, StateSnapshot) and task.state.tasks:
-                asked += await self.questions(task.state, torn=torn)
-            elif torn and task.interrupts:
+                pending += await self.pending_interrupts(task.state, may_be_torn=may_be_torn)
+            elif may_be_torn and task.interrupts:
                 task_ns = f"{task.name}:{task.id}"
-                asked += await self._asked_within(f"{within}|{task_ns}" if within else task_ns) or task.interrupts
+                pending += (
+                    await self._nested_interrupts(f"{namespace}|{task_ns}" if namespace else task_ns) or task.interrupts
+                )
             else:
-                asked += task.interrupts
-        return asked
+                pending += task.interrupts
+        return pending
 
-    async def _asked_within(self, namespace: str) -> list[Interrupt]:
+    async def _nested_interrupts(self, namespace: str) -> list[Interrupt]:
         saver, place = self._graph.checkpointer, {**self._config["configurable"], "checkpoint_ns": namespace}
         if not isinstance(saver, BaseCheckpointSaver):
             return []
@@ -196,56 +198,58 @@ class Thread:
         statuses = read_task_statuses((found.pending_writes or ()) if found is not None else ())
         return [interrupt for status in statuses.values() for interrupt in status.pending_interrupts]
 
-    async def has_work(self) -> bool:
-        """Tell whether something is left to do, whatever graph has left it."""
+    async def has_pending_work(self) -> bool:
+        """Return True if any work is pending in the thread, of this graph or another."""
         saver = self._graph.checkpointer
         found = await saver.aget_tuple(self._config) if isinstance(saver, BaseCheckpointSaver) else None
         values = found.checkpoint["channel_values"] if found is not None else {}
-        return any(value or channel.startswith(_TRIGGERS) for channel, value in values.items() if _is_work(channel))
+        return any(value or channel.startswith(_TRIGGERS) for channel, value in values.items() if _is_pending(channel))
 
-    async def past(self, state: StateSnapshot | None, asked: Collection[str]) -> Past:
-        """Return what the turn has found, and made so far; `asked` are the ids of the questions it answers one of."""
+    async def history(self, state: StateSnapshot | None, answered: Collection[str]) -> StateHistory:
+        """Return the values before the turn and after its steps; `answered` are the ids of the answered interrupts."""
         if state is None or not self.is_of_turn(state):
-            # By its checkpoint: as of the start of the step in which it was asked, that step's results beside it.
-            began = await self._graph.aget_state(state.config) if state is not None and asked else state
-            return Past(with_finished(began, asked) if began is not None else {})
+            # Read by the checkpoint: the start of the interrupted step, together with the results of that step.
+            start = await self._graph.aget_state(state.config) if state is not None and answered else state
+            return StateHistory(finished_values(start, answered) if start is not None else {})
         since: list[Mapping[str, Any]] = []
         async for snapshot in self._graph.aget_state_history(self._config):
             if not self.is_of_turn(snapshot):
-                return Past(with_finished(snapshot, asked), since[::-1])
+                return StateHistory(finished_values(snapshot, answered), since[::-1])
             since.append(values_of(snapshot))
-        return Past({}, since[::-1])
+        return StateHistory({}, since[::-1])
 
-    async def keep(self, sent: Sequence[Message]) -> None:
-        """See to it that the state holds what was sent, as AIMessages of the messages' ids (R79).
+    async def store_sent(self, sent: Sequence[Message]) -> None:
+        """Add the sent messages to the state as AIMessages with the same ids.
 
-        The client has, or will have, its answer: where this cannot be done it is logged, and no more.
+        The client has its answer, so a failure is only logged.
         """
         if not self._durable or MESSAGES not in self._graph.channels:
             return
         try:
             state = await self._graph.aget_state(self._config)
             values = values_of(state)
-            held = values.get(MESSAGES) or []
+            value = values.get(MESSAGES) or []
             known = {message.id for message in messages_of(values)}
             missing = [_ai_message(message) for message in sent if message.message_id not in known]
             if missing:
-                # A channel without a reducer holds what is written last: the messages that are there come along.
+                # A channel without a reducer holds the last write only, so the existing messages are written again.
                 whole = isinstance(self._graph.channels[MESSAGES], LastValue)
-                await self._written(missing if not whole else [*held, *missing])
+                await self._write(missing if not whole else [*value, *missing])
         except (LeaseLost, StoreError):
             raise
         except Exception:
-            logger.exception("The state does not take what was sent; the conversation goes on without it.")
+            logger.exception(
+                "The sent messages could not be added to the state; the conversation continues without them."
+            )
 
-    async def _written(self, messages: Sequence[BaseMessage]) -> None:
+    async def _write(self, messages: Sequence[BaseMessage]) -> None:
         node = PregelNode(channels=[], triggers=[], writers=[ChannelWrite([ChannelWriteEntry(MESSAGES)])])
-        graph = self._graph.copy(update={"nodes": {**self._graph.nodes, SENT: node}})
-        await graph.aupdate_state(self._config, messages, as_node=SENT)
+        graph = self._graph.copy(update={"nodes": {**self._graph.nodes, SENT_NODE: node}})
+        await graph.aupdate_state(self._config, messages, as_node=SENT_NODE)
 
 
 def values_of(state: StateSnapshot | None) -> Mapping[str, Any]:
-    """Return a state's values by their channels; of a functional graph, none."""
+    """Return a state's values by channel; empty for a functional graph."""
     values = state.values if state is not None else None
     return values if isinstance(values, dict) else {}
 
@@ -255,14 +259,14 @@ def messages_of(values: Any) -> list[BaseMessage]:
     return as_messages(values.get(MESSAGES)) if isinstance(values, Mapping) else []
 
 
-def as_messages(held: Any) -> list[BaseMessage]:
-    """Return the messages that are held, in whichever form LangChain takes them; what is none is left out."""
-    if isinstance(held, BaseMessage):
-        return [held]
-    if not isinstance(held, Sequence) or isinstance(held, str):
+def as_messages(value: Any) -> list[BaseMessage]:
+    """Return the messages in a value, in any form accepted by LangChain; skip everything else."""
+    if isinstance(value, BaseMessage):
+        return [value]
+    if not isinstance(value, Sequence) or isinstance(value, str):
         return []
     messages: list[BaseMessage] = []
-    for message in held:
+    for message in value:
         if isinstance(message, BaseMessage):
             messages.append(message)
         elif isinstance(message, dict | tuple):
@@ -271,22 +275,22 @@ def as_messages(held: Any) -> list[BaseMessage]:
     return messages
 
 
-def with_finished(snapshot: StateSnapshot, asked: Collection[str]) -> Mapping[str, Any]:
-    """Return the values of the step at which the turn took an answer, with what had ended by then in that step.
+def finished_values(snapshot: StateSnapshot, answered: Collection[str]) -> Mapping[str, Any]:
+    """Return the values of the interrupted step, with the results of its finished nodes.
 
-    A node whose question was still open, one of `asked`, has ended since, if it has.
+    A node with one of the `answered` interrupts was not finished at that time.
     """
     values = values_of(snapshot)
     ended = [
         message
         for task in snapshot.tasks
-        if isinstance(task.result, dict) and not any(interrupt.id in asked for interrupt in task.interrupts)
+        if isinstance(task.result, dict) and not any(interrupt.id in answered for interrupt in task.interrupts)
         for message in messages_of(task.result)
     ]
-    return {**values, MESSAGES: [*messages_of(values), *ended]} if asked and ended else values
+    return {**values, MESSAGES: [*messages_of(values), *ended]} if answered and ended else values
 
 
-def _is_work(channel: str) -> bool:
+def _is_pending(channel: str) -> bool:
     return channel in (START, TASKS) or channel.startswith((_TRIGGERS, "join:"))
 
 
@@ -295,33 +299,33 @@ def _ai_message(message: Message) -> AIMessage:
     return AIMessage(text, id=message.message_id)
 
 
-def graph_input(graph: Graph, asked: TurnRequest, before: Sequence[BaseMessage] = ()) -> dict[str, Any]:
-    """Return the input of the turn, for the channels that the graph's state has; all of it to a functional graph.
+def turn_input(graph: Graph, request: TurnRequest, before: Sequence[BaseMessage] = ()) -> dict[str, Any]:
+    """Return the turn's input for the channels of the graph's state; a functional graph gets all of it.
 
-    `messages`: one HumanMessage, where the message has text; its content is the text parts in order (R49, R50) and its
-    id the messageId, so that a repeat adds nothing (R52). `a2a_inbox`: the envelope (R51). `a2a_outbox`: empty, since
-    what an earlier turn put there was that turn's.
+    `messages` has one HumanMessage if the message has text: the text parts in order, with the messageId as its id, so
+    that a repeat adds nothing. `a2a_inbox` is the envelope. `a2a_outbox` is empty: an earlier outbox belongs to its own
+    turn.
 
-    `before` are the messages of the state as the turn finds it: tool calls that an earlier turn left open, because it
-    failed or was cut, are answered first, since no model takes a conversation with an open one.
+    `before` are the messages in the state. Tool calls left open by a failed or cut turn are answered first, since no
+    model accepts a conversation with open calls.
     """
-    text = text_of(asked)
-    human = [HumanMessage(content=text, id=asked.message.message_id)] if text else []
+    text = text_of(request)
+    human = [HumanMessage(content=text, id=request.message.message_id)] if text else []
     given = {
-        MESSAGES: [*answers_to_open_calls(before), *human],
-        INBOX: inbox_of(asked),
+        MESSAGES: [*cancelled_tool_calls(before), *human],
+        INBOX: inbox_of(request),
         OUTBOX: None,
     }
     if not isinstance(graph, CompiledStateGraph):
-        # A functional graph has no state: its entrypoint is handed all there is.
+        # A functional graph has no state: its entrypoint gets the whole input.
         return {MESSAGES: given[MESSAGES], INBOX: given[INBOX]}
     return {channel: value for channel, value in given.items() if channel in graph.channels}
 
 
 def with_envelopes(graph: Graph) -> Graph:
-    """Return the graph with its input let through to `a2a_inbox` and `a2a_outbox`, where its input schema has them not.
+    """Return the graph with its input also written to `a2a_inbox` and `a2a_outbox`.
 
-    LangGraph's START writes what the input schema names; what of the envelopes that leaves out is written beside it.
+    LangGraph's START writes the channels of the input schema only. The envelopes missing from it are written beside it.
     """
     if not isinstance(graph, CompiledStateGraph):
         return graph
@@ -337,18 +341,18 @@ def with_envelopes(graph: Graph) -> Graph:
     def envelopes(given: Any) -> list[tuple[str, Any]]:
         return [(channel, given[channel]) for channel in left_out if isinstance(given, dict) and channel in given]
 
-    # First: a conditional edge at START may look at them.
+    # Before the other writers: a conditional edge at START may read the envelopes.
     writers = [ChannelWrite((ChannelWriteTupleEntry(mapper=envelopes),)), *graph.nodes[START].writers]
     return graph.copy(update={"nodes": {**graph.nodes, START: graph.nodes[START].copy({"writers": writers})}})
 
 
 def clears_outbox(graph: Graph) -> bool:
-    """Tell whether the input empties the outbox of an earlier turn: a reducer may not let it through."""
+    """Return True if the input empties the outbox of an earlier turn; a reducer may not let it through."""
     return isinstance(graph.channels.get(OUTBOX), LastValue)
 
 
-def answers_to_open_calls(messages: Sequence[BaseMessage]) -> list[ToolMessage]:
-    """Return an answer for each tool call that has none: it was canceled."""
+def cancelled_tool_calls(messages: Sequence[BaseMessage]) -> list[ToolMessage]:
+    """Return a "canceled" tool message for each tool call without a result."""
     answered = {message.tool_call_id for message in messages if isinstance(message, ToolMessage)}
     return [
         ToolMessage("canceled", tool_call_id=call["id"], name=call["name"], status="error")

@@ -1,4 +1,4 @@
-"""One turn of a graph: where it is kept, what the graph is called with, and what it streams."""
+"""One turn of a graph: its persistence, its input, and its stream."""
 
 import asyncio
 import copy
@@ -23,24 +23,24 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import RunControl
 from langgraph.types import Interrupt, StateSnapshot, StreamMode
 
-from aion_core.agents.inbound import context_of, ids_of
-from aion_core.agents.langgraph.interrupts import resumption
-from aion_core.agents.langgraph.outbound import HANDED, Outbound, StreamSink, is_internal
+from aion_core.agents.inbound import context_of, interrupt_ids
+from aion_core.agents.langgraph.interrupts import resume_command
+from aion_core.agents.langgraph.outbound import NODE_EMISSIONS, GraphReplySink, LangGraphOutbound, is_internal
 from aion_core.agents.langgraph.thread import (
     MESSAGES,
     NODES,
     Graph,
-    Streamed,
-    Thread,
+    GraphThread,
+    StreamedText,
     clears_outbox,
-    graph_input,
     messages_of,
+    turn_input,
     values_of,
 )
-from aion_core.agents.outbound import BrokeOff, InternalEvents
+from aion_core.agents.outbound import InternalEvents, StreamAborted
 from aion_core.authoring.context import aion_context_set
-from aion_core.authoring.emit import handed
-from aion_core.checkpointing.persistence import BeforePut, OwnersStore
+from aion_core.authoring.emit import emission_listener
+from aion_core.checkpointing.persistence import BeforePut, OwnerStore
 from aion_core.errors import LeaseLost
 from aion_core.ports import Emission, LongTermMemory, MemoryScope, StepCompleted, TurnRequest
 from aion_core.protocol.types import Message
@@ -51,104 +51,104 @@ logger = logging.getLogger(__name__)
 
 # ── Emissions ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-IDLE_SECONDS, IDLE_TIMES = 0.1, 3
-"""How long the reader of the graph's stream may have nothing to read, and how often in a row, before an emission that
-has not reached it is given up: it went to a stream of the author's own, or to none.
+IDLE_SECONDS, IDLE_ROUNDS = 0.1, 3
+"""Seconds without a stream event, and rounds of it in a row, before an unseen emission is dropped: it went to another
+stream, or nowhere.
 
-More than once, since a node that blocks the loop delays the emission and the patience alike.
+More than one round, since a node that blocks the event loop delays the emission and this timer alike.
 """
 
 
-class Handover:
-    """Knows a turn's durable emissions: handed over by its nodes, from any thread, and recorded by its runner.
+class PendingEmissions:
+    """Durable emissions of a turn: made by its nodes in any thread, and not yet recorded by the runner.
 
-    LangGraph takes a node for finished once its writes are stored. Were they stored before the node's emissions are in the
-    log, a crash in between would lose these for good: the node does not run again.
+    LangGraph takes a node for finished once its writes are stored. If they were stored before the node's emissions are
+    in the log, a crash in between would lose the emissions for good: the node does not run again.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         # By identity: two emissions may be equal.
-        self._under_way: dict[int, object] = {}
+        self._pending: dict[int, object] = {}
         self._reading = False
         self._events = 0
-        self._cut = False
-        self._ended = False
-        self._moved = asyncio.Event()
+        self._aborted = False
+        self._closed = False
+        self._changed = asyncio.Event()
 
-    def hand(self, emission: object) -> None:
-        """Note that a node is handing over an emission."""
+    def add(self, emission: object) -> None:
+        """Add an emission that a node is about to write."""
         with self._lock:
-            self._under_way[id(emission)] = emission
-        if self._ended:
-            logger.warning("The agent went on after its turn's end: what it says is ignored.")
+            self._pending[id(emission)] = emission
+        if self._closed:
+            logger.warning("The agent emitted after the end of its turn: the emission is ignored.")
 
-    def read(self) -> None:
-        """Note that whoever reads the stream waits for what comes next."""
+    def wait_for_event(self) -> None:
+        """Note that the reader is waiting for the next stream event."""
         self._reading = True
 
-    def heard(self) -> None:
-        """Note that something has come; until `read` it is being recorded and spoken."""
+    def event_received(self) -> None:
+        """Note that an event arrived; until `wait_for_event` it is being recorded and streamed."""
         self._reading = False
         self._events += 1
 
-    def record(self, emission: object) -> None:
-        """Note that the emission is in the log."""
+    def mark_recorded(self, emission: object) -> None:
+        """Remove an emission that is in the log."""
         with self._lock:
-            self._under_way.pop(id(emission), None)
-        self._moved.set()
+            self._pending.pop(id(emission), None)
+        self._changed.set()
 
-    def cut(self) -> None:
-        """Note that the turn is cut: what is under way will not be recorded."""
-        self._cut = True
-        self._moved.set()
+    def abort(self) -> None:
+        """Note that the turn is cut: pending emissions will never be recorded."""
+        self._aborted = True
+        self._changed.set()
 
-    def end(self) -> None:
-        """Note that the turn has ended: what is handed over from here on goes nowhere."""
-        self._ended = True
+    def close(self) -> None:
+        """Note that the turn has ended: later emissions are ignored."""
+        self._closed = True
 
-    async def caught_up(self) -> None:
-        """Return when all that has been handed over by now is recorded; raises LeaseLost where it never will be."""
+    async def wait_recorded(self) -> None:
+        """Wait until all current emissions are recorded; raises LeaseLost if they never will be."""
         with self._lock:
-            awaited = dict(self._under_way)
+            awaited = dict(self._pending)
         idle = 0
-        while any(key in self._under_way for key in awaited):
-            if self._cut:
-                raise LeaseLost("The turn was cut before its last words were recorded.")
-            self._moved.clear()
+        while any(key in self._pending for key in awaited):
+            if self._aborted:
+                raise LeaseLost("The turn was cut before its last emissions were recorded.")
+            self._changed.clear()
             reading, events = self._reading, self._events
             try:
                 async with asyncio.timeout(IDLE_SECONDS):
-                    await self._moved.wait()
+                    await self._changed.wait()
                 idle = 0
             except TimeoutError:
                 idle = idle + 1 if reading and events == self._events else 0
-                if idle == IDLE_TIMES:
-                    logger.warning("An emission did not reach the turn's own stream: nobody is told of it.")
+                if idle == IDLE_ROUNDS:
+                    logger.warning("An emission did not reach the turn's own stream: it is dropped.")
                     with self._lock:
                         for key in awaited:
-                            self._under_way.pop(key, None)
+                            self._pending.pop(key, None)
 
 
 # ── Callbacks of LangChain ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Observer(BaseCallbackHandler):
-    """Hears one turn's model calls and tools, and logs them as `internal:*` events.
+class LangChainCallbacks(BaseCallbackHandler):
+    """LangChain callbacks of one turn: log `internal:*` events of its model calls and tools.
 
-    `Streamed` is told what a model has said before its node ends; the turn's own stream, that a call has broken off.
+    They also report a model's text to `StreamedText` before its node ends, and an aborted call to the turn's stream.
     """
 
-    # In the thread that calls, so that the lines stand in the order of what they tell.
+    # In the calling thread, so that log lines keep the order of the events.
     run_inline = True
 
-    def __init__(self, task_id: str, streamed: Streamed) -> None:
+    def __init__(self, task_id: str, streamed: StreamedText) -> None:
         self._internal, self._streamed = InternalEvents(task_id), streamed
         self._tools: dict[UUID, str] = {}
-        self._heard: set[UUID] = set()
+        self._visible: set[UUID] = set()
         self._nodes: set[UUID] = set()
-        self._speaking: dict[UUID, str] = {}
-        """The ids of the messages of the calls that stream."""
+        self._message_ids: dict[UUID, str] = {}
+        """Message ids of the streaming calls."""
 
     def on_chat_model_start(
         self,
@@ -160,33 +160,33 @@ class Observer(BaseCallbackHandler):
         metadata: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Log `internal:llm-call`, with which of the turn's calls it is."""
+        """Log `internal:llm-call` with the number of the call in this turn."""
         self._internal.llm_call()
         if TAG_NOSTREAM not in (tags or ()) and not is_internal(metadata or {}):
-            self._heard.add(run_id)
+            self._visible.add(run_id)
 
     def on_llm_new_token(self, token: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """Note that this call streams, and under which id."""
-        if run_id in self._heard:
-            self._heard.discard(run_id)
-            self._streamed.began_to_stream(run_id)
-            self._speaking[run_id] = getattr(getattr(kwargs.get("chunk"), "message", None), "id", None) or ""
+        """Note that this call streams, and its message id."""
+        if run_id in self._visible:
+            self._visible.discard(run_id)
+            self._streamed.start(run_id)
+            self._message_ids[run_id] = getattr(getattr(kwargs.get("chunk"), "message", None), "id", None) or ""
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
-        """Note what the call has said."""
-        self._heard.discard(run_id)
-        self._speaking.pop(run_id, None)
+        """Store the complete text of the call."""
+        self._visible.discard(run_id)
+        self._message_ids.pop(run_id, None)
         for generation in response.generations[0][:1] if response.generations else ():
             if isinstance(generation, ChatGeneration):
-                self._streamed.ended(run_id, generation.message)
+                self._streamed.complete(run_id, generation.message)
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """Let the turn's own stream know that the call has broken off, in line with what it has said."""
-        self._heard.discard(run_id)
-        if message_id := self._speaking.pop(run_id, ""):
-            # Outside of a node, or after the stream has ended, there is nobody to tell.
+        """Send the abort of a call to the turn's stream, after its chunks."""
+        self._visible.discard(run_id)
+        if message_id := self._message_ids.pop(run_id, ""):
+            # Outside of a node, or after the end of the stream, no stream takes it.
             with suppress(Exception):
-                get_stream_writer()(BrokeOff(message_id))
+                get_stream_writer()(StreamAborted(message_id))
 
     def on_chain_start(
         self,
@@ -197,18 +197,18 @@ class Observer(BaseCallbackHandler):
         metadata: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Note that a node begins, as against a chain within it."""
+        """Note the start of a node, as opposed to a chain within it."""
         if metadata and kwargs.get("name") == metadata.get("langgraph_node"):
             self._nodes.add(run_id)
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """Note what the node has returned."""
+        """Note the return value of a node."""
         if run_id in self._nodes:
             self._nodes.discard(run_id)
-            self._streamed.returned(outputs)
+            self._streamed.remove_returned(outputs)
 
     def on_llm_start(self, serialized: dict[str, Any], prompts: list[str], **kwargs: Any) -> None:
-        """See `on_chat_model_start`."""
+        """Log `internal:llm-call`. See `on_chat_model_start`."""
         self._internal.llm_call()
 
     def on_tool_start(self, serialized: dict[str, Any], input_str: str, *, run_id: UUID, **kwargs: Any) -> None:
@@ -225,7 +225,7 @@ class Observer(BaseCallbackHandler):
         """Log `internal:tool-complete`, without success."""
         self._tool_ended(run_id, success=False)
 
-    def stepped(self) -> None:
+    def step_stored(self) -> None:
         """Log `internal:checkpoint`: a step of the graph is stored."""
         self._internal.checkpoint()
 
@@ -236,180 +236,182 @@ class Observer(BaseCallbackHandler):
 # ── Turn ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 STREAM_MODES: list[StreamMode] = ["values", "messages", "custom", "updates"]
-"""R59."""
+"""Modes of `astream` for every graph."""
 WITH_CHECKPOINTS: list[StreamMode] = [*STREAM_MODES, "checkpoints"]
-"""Where there are any: the operator's log says so (R38)."""
+"""Modes for a graph with a checkpointer: the operator's log has its steps."""
 
-# A tool with `runtime: ToolRuntime` has LangChain dump its arguments, and pydantic then warns, with all that the turn was
-# asked, that the context is not None.
+# LangChain dumps the arguments of a tool with `runtime: ToolRuntime`. pydantic then warns that the context is not None,
+# and its warning contains the whole input of the turn.
 warnings.filterwarnings("ignore", r"(?s)Pydantic serializer warnings:.*input_type=AionContext", UserWarning)
 
 
-class Savers(Protocol):
+class SaverFactory(Protocol):
     """Factory of savers, one or more for each turn."""
 
     def __call__(self, *, fence: Fence, before_put: BeforePut, types: Collection[type]) -> BaseCheckpointSaver[Any]:
-        """Return a saver whose writes depend on the fence, and follow a call of `before_put`.
+        """Return a saver that checks the fence and awaits `before_put` before each write.
 
-        `types` are the author's own, which checkpoints may hold.
+        `types` are the author's classes that checkpoints may hold.
         """
         ...
 
 
-class Memories(Protocol):
+class MemoryFactory(Protocol):
     """Factory of long-term memories, at most one for each turn."""
 
     def __call__(self, *, fence: Fence) -> LongTermMemory:
-        """Return the memory, whose writes depend on the fence."""
+        """Return a memory that checks the fence before each write."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
-    """What all turns of an agent are given."""
+class GraphSetup:
+    """Settings and services of one graph, the same for all its turns."""
 
     name: str
-    """The agent's own."""
+    """Name of the agent."""
     configuration: Mapping[str, Any]
     """The author's own settings."""
     context: Mapping[str, Any] | None
-    """The graph's context, where its schema is its own; None where it is the turn's AionContext."""
-    savers: Savers | None
-    memories: Memories | None
+    """Context of a graph with its own schema; None for the turn's AionContext."""
+    savers: SaverFactory | None
+    memories: MemoryFactory | None
     types: Collection[type]
     """The author's classes that checkpoints may hold."""
     nodes: str
-    """The names of the graph's nodes."""
+    """Names of the graph's nodes, from `node_names`."""
 
 
-def config_of(asked: TurnRequest, configuration: Mapping[str, Any]) -> RunnableConfig:
-    """Return the config of a turn: the author's own settings are configurable, and the server's keys win over them."""
-    own = {key: value for key, value in configuration.items() if key not in _OURS and not key.startswith("__")}
+def config_of(request: TurnRequest, configuration: Mapping[str, Any]) -> RunnableConfig:
+    """Return the config of a turn: the author's settings are configurable, the server's keys override them."""
+    own = {key: value for key, value in configuration.items() if key not in _RESERVED_KEYS and not key.startswith("__")}
     return {
-        "configurable": {**copy.deepcopy(own), "thread_id": thread_id(asked.context)},
-        # LangGraph takes input under the run_id of the newest checkpoint for a resumption of that run (pinned by
-        # tests/unit/langgraph/test_pins.py): the same call starts a turn, resumes it, and does nothing after it.
-        "metadata": {"run_id": asked.turn.id},
+        "configurable": {**copy.deepcopy(own), "thread_id": thread_id(request.context)},
+        # LangGraph takes input under the run_id of the newest checkpoint for a resumption of that run
+        # (tests/unit/agents/langgraph/test_pins.py): the same call starts a turn, resumes it, and does nothing after
+        # its end.
+        "metadata": {"run_id": request.turn.id},
     }
 
 
-_OURS = frozenset({"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map"})
-"""The configurable keys by which LangGraph finds a turn's state; those that begin with two underscores are its own too."""
+_RESERVED_KEYS = frozenset({"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map"})
+"""Configurable keys of LangGraph's own state lookup; keys with two leading underscores are LangGraph's too."""
 
 
 class GraphTurn:
-    """A turn whose message is asked."""
+    """Execution of one turn of a graph."""
 
-    def __init__(self, asked: TurnRequest, graph: Graph, given: Given) -> None:
-        self._asked, self._given, self._handover = asked, given, Handover()
-        config = config_of(asked, given.configuration)
-        config["metadata"][NODES] = given.nodes
+    def __init__(self, request: TurnRequest, graph: Graph, setup: GraphSetup) -> None:
+        self._request, self._setup, self._pending = request, setup, PendingEmissions()
+        config = config_of(request, setup.configuration)
+        config["metadata"][NODES] = setup.nodes
         self.own_saver = graph.checkpointer if isinstance(graph.checkpointer, BaseCheckpointSaver) else None
-        """What the graph keeps its state in, where its author has chosen that."""
-        beside, fence = self.own_saver, Fence(asked.context, asked.fence)
-        if beside is None and given.savers is not None:
-            saver = given.savers(fence=fence, before_put=self._log_first, types=given.types)
+        """Checkpointer of the author; None if the graph uses ours or no checkpointer."""
+        saver, fence = self.own_saver, Fence(request.context, request.fence)
+        if saver is None and setup.savers is not None:
+            saver = setup.savers(fence=fence, before_put=self._record_emissions, types=setup.types)
             graph = graph.copy(update={"checkpointer": saver})
-            beside = given.savers(fence=fence, before_put=_at_once, types=given.types)
-        if graph.store is None and given.memories is not None:
-            scope = MemoryScope(asked.context.owner, asked.context.agent)
-            graph = graph.copy(update={"store": OwnersStore(partial(given.memories, fence=fence), scope)})
+            saver = setup.savers(fence=fence, before_put=_no_wait, types=setup.types)
+        if graph.store is None and setup.memories is not None:
+            scope = MemoryScope(request.context.owner, request.context.agent)
+            graph = graph.copy(update={"store": OwnerStore(partial(setup.memories, fence=fence), scope)})
         self._graph = graph
-        self.durable = beside is not None
-        """Whether anything of the turn is kept at all."""
-        self.thread = Thread(graph, config, durable=self.durable)
-        self.streamed = Streamed(beside, config, returns=MESSAGES in graph.channels)
-        self._observer = Observer(asked.task.id, self.streamed)
+        self.durable = saver is not None
+        """True if the turn's state is stored."""
+        self.thread = GraphThread(graph, config, durable=self.durable)
+        self.streamed = StreamedText(saver, config, returns=MESSAGES in graph.channels)
+        self._observer = LangChainCallbacks(request.task.id, self.streamed)
         self._config: RunnableConfig = {**config, "callbacks": [self._observer]}
 
-    def given(self, state: StateSnapshot | None, answers: Message | None, pending: list[Interrupt]) -> Any:
-        """Return what the graph is called with: the message, or the answer to what it has asked.
+    def graph_input(self, state: StateSnapshot | None, question: Message | None, pending: list[Interrupt]) -> Any:
+        """Return the input of the graph: the message, or the answer to an interrupt.
 
-        Raises Unfit where the message is no answer to that.
+        Raises InvalidResumeInput for a message that does not answer the interrupt.
         """
-        if answers is not None and state is not None:
-            if (resumed := resumption(self._asked, answers, pending)) is not None:
-                return resumed
+        if question is not None and state is not None:
+            if (command := resume_command(self._request, question, pending)) is not None:
+                return command
             if state.tasks or self.thread.is_of_turn(state):
-                # It had paused before a node, or the answer was taken and then the process died: it goes on.
+                # Continue without input: the graph had paused before a node, or a process died after taking the answer.
                 return None
-        return graph_input(self._graph, self._asked, messages_of(values_of(state)))
+        return turn_input(self._graph, self._request, messages_of(values_of(state)))
 
-    async def outbound(self, state: StateSnapshot | None, answers: Message | None) -> Outbound:
-        """Return what hears the turn, with all that was heard of it before."""
-        # An answer's first step may have been cut before it was closed: the state is still the asking turn's then.
-        may_have_begun = self.thread.is_of_turn(state) or answers is not None
-        return Outbound(
-            self._asked,
-            await self.thread.past(state, ids_of(answers)),
+    async def outbound(self, state: StateSnapshot | None, question: Message | None) -> LangGraphOutbound:
+        """Return the translator of the turn's stream, with the turn's earlier output."""
+        # A resuming turn may have been cut within its first step; the stored state is then still the interrupted
+        # turn's.
+        may_have_begun = self.thread.is_of_turn(state) or question is not None
+        return LangGraphOutbound(
+            self._request,
+            await self.thread.history(state, interrupt_ids(question)),
             self.streamed,
-            earlier=await self.streamed.earlier() if may_have_begun else "",
+            earlier=await self.streamed.load_earlier() if may_have_begun else "",
             clears_outbox=clears_outbox(self._graph),
             functional=not isinstance(self._graph, CompiledStateGraph),
         )
 
-    async def stream(self, given: Any, outbound: Outbound) -> AsyncGenerator[Emission, None]:
-        """Run the graph as far as it goes; raises GraphDrained where it was asked to stop before its end."""
-        graph, handover = self._graph, self._handover
-        context = context_of(self._asked, StreamSink(self._asked), name=self._given.name)
-        telling = handed.set(handover.hand)
+    async def stream(self, graph_input: Any, outbound: LangGraphOutbound) -> AsyncGenerator[Emission, None]:
+        """Run the graph to its end; raises GraphDrained if it was asked to stop before."""
+        graph, pending = self._graph, self._pending
+        context = context_of(self._request, GraphReplySink(self._request), name=self._setup.name)
+        token = emission_listener.set(pending.add)
         try:
             with aion_context_set(context):
                 stream = graph.astream(
-                    given,
+                    graph_input,
                     self._config,
-                    # A graph with a context of its own asks get_aion_context() for ours.
-                    context=context if self._given.context is None else copy.deepcopy(self._given.context),
+                    # A graph with its own context schema reads our context with get_aion_context().
+                    context=context if self._setup.context is None else copy.deepcopy(self._setup.context),
                     stream_mode=WITH_CHECKPOINTS if self.durable else STREAM_MODES,
                     subgraphs=True,
                     durability="sync" if self.durable else None,
-                    # Whoever goes on has to find where it was.
-                    control=_Drain(self._asked) if self.durable else None,
+                    # The next process resumes from the stored step.
+                    control=_Drain(self._request) if self.durable else None,
                 )
                 event: Any
-                handover.read()
+                pending.wait_for_event()
                 async for event in stream:
-                    handover.heard()
-                    for emission in outbound.hear(*event):
+                    pending.event_received()
+                    for emission in outbound.translate(*event):
                         yield emission
                     if event[1] == "checkpoints":
-                        self._observer.stepped()
+                        self._observer.step_stored()
                         if event[2]["metadata"]["source"] == "loop":
                             yield StepCompleted()
-                    # Whoever asks for what comes next has recorded what came.
-                    if isinstance(event[2], HANDED):
-                        handover.record(event[2])
-                    handover.read()
+                    # The runner records an event before it asks for the next one.
+                    if isinstance(event[2], NODE_EMISSIONS):
+                        pending.mark_recorded(event[2])
+                    pending.wait_for_event()
         except BaseException:
-            handover.cut()
+            pending.abort()
             raise
         finally:
-            handover.end()
+            pending.close()
             with suppress(ValueError):
-                handed.reset(telling)
+                emission_listener.reset(token)
 
-    async def _log_first(self) -> None:
-        await self._handover.caught_up()
-        await self.streamed.keep()
+    async def _record_emissions(self) -> None:
+        await self._pending.wait_recorded()
+        await self.streamed.store()
 
 
 class _Drain(RunControl):
-    """Stops the graph at the next step boundary once the runner's time is up, even if a node blocks the loop till then."""
+    """Drain request of the runner: stops the graph at the next step boundary, even if a node blocks the event loop."""
 
-    def __init__(self, asked: TurnRequest) -> None:
+    def __init__(self, request: TurnRequest) -> None:
         super().__init__()
-        self._drain = asked.drain
+        self._drain = request.drain
 
     @property
     def drain_requested(self) -> bool:
-        """See `RunControl.drain_requested`."""
+        """True once the runner's deadline is near. See `RunControl.drain_requested`."""
         return self._drain.is_set() or super().drain_requested
 
     @property
     def drain_reason(self) -> str | None:
-        """See `RunControl.drain_reason`."""
+        """Reason of the drain. See `RunControl.drain_reason`."""
         return "deadline" if self._drain.is_set() else super().drain_reason
 
 
-async def _at_once() -> None:
-    """Wait for nothing: what is kept beside the thread is what was said, not what came of it."""
+async def _no_wait() -> None:
+    """Wait for nothing: streamed text does not depend on recorded emissions."""

@@ -9,22 +9,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 
-from aion_core.agents.config import AgentConfig, Declared, default_agent, read_declared
+from aion_core.agents.config import DeploymentConfig, default_agent, read_deployment_config
+from aion_core.agents.config_sections import variable_name
 from aion_core.agents.discovery import discover
 from aion_core.agents.environment import read_dotenv
-from aion_core.agents.environment_config import variable_name
-from aion_core.agents.factory import PerTurn
-from aion_core.agents.finding import Found
-from aion_core.agents.loader import AdapterFactory
+from aion_core.agents.frameworks import FRAMEWORKS
 from aion_core.agents.security import declared_securities
 from aion_core.cli.checks.check import Check, failed, ok, warning
 from aion_core.cli.dev import agents_variables
 from aion_core.errors import AgentLoadError, ConfigurationError
 from aion_core.packaging.interpreters import interpreter
-from aion_core.ports import Agent
 
 OLDEST = (3, 11)
 RUNTIME = (3, 13)
@@ -35,7 +31,7 @@ _LAMBDA = ".".join(map(str, RUNTIME))
 SLOW_SECONDS = 10.0
 """An environment of Lambda has so long to start; then it starts once more, and is paid for."""
 
-Read = tuple[Declared | None, list[Check]]
+Read = tuple[DeploymentConfig | None, list[Check]]
 
 
 def machine(port: int) -> Iterator[Check]:
@@ -82,7 +78,7 @@ def _credentials() -> Check:
 def read(config: Path) -> Read:
     """Return what the file declares, or a folder without one holds, None where it cannot be read, and the checks of it."""
     try:
-        declared = read_declared(config)
+        declared = read_deployment_config(config)
         found = discover(config) if config.is_dir() else None
         agents = declared.agents
         default_agent(agents)
@@ -117,7 +113,7 @@ _MEND = {
 def environment(config: Path) -> tuple[Mapping[str, str], list[Check]]:
     """Return the variables that `aion dev` would set for the agents, and what is to be said of them and of secrets."""
     try:
-        discovered, declared = discover(config), read_declared(config)
+        discovered, declared = discover(config), read_deployment_config(config)
     except ConfigurationError:
         # `read` says it.
         return {}, []
@@ -162,25 +158,17 @@ _SECRET_NAME = re.compile(
 )
 
 
-def load(declared: Declared) -> Iterator[Check]:
+def load(declared: DeploymentConfig) -> Iterator[Check]:
     """Import each agent's code, one after the other, as its first turn would."""
     from aion_core.bootstrap.engine import build_agents
     from aion_core.bootstrap.stores import build_stores
     from aion_core.clock import SystemClock
     from aion_core.settings import Settings
 
-    kinds: list[str] = []
-
-    def noted(kind: str, make: AdapterFactory, found: Found, config: AgentConfig) -> Agent:
-        kinds.append(PER_TURN if isinstance(found.agent, PerTurn) else kind)
-        return make(found, config)
-
-    known = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock()).adapters()
-    adapters = {kind: partial(noted, kind, make) for kind, make in known.items()}
+    dependencies = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock()).agents
     agents = declared.agents
-    for agent_id, agent in build_agents(agents, declared.folder, adapters, declared.roots).items():
+    for agent_id, agent in build_agents(agents, declared.folder, dependencies, declared.roots).items():
         name, begun = f"agent {agent_id}", time.monotonic()
-        kinds.clear()
         try:
             # What an author's module prints is not what this command says.
             with contextlib.redirect_stdout(sys.stderr):
@@ -190,7 +178,7 @@ def load(declared: Declared) -> Iterator[Check]:
             yield failed(name, f"{error.what}{place}.", error.do or f"Mend {agents[agent_id].path}.")
             continue
         took = time.monotonic() - begun
-        said = f"{agents[agent_id].path} is {KINDS.get(kinds[0], kinds[0])}, loaded in {took:.1f} s."
+        said = f"{agents[agent_id].path} is {PER_TURN if agent.is_per_turn else FRAMEWORKS[agent.framework].title}, loaded in {took:.1f} s."
         if took > SLOW_SECONDS:
             do = "An environment of Lambda may start for 10 s: import less at the module's top, or raise MemorySize."
             yield warning(name, said, do)
@@ -199,18 +187,17 @@ def load(declared: Declared) -> Iterator[Check]:
 
 
 PER_TURN = "a factory, which is called for each turn and was not called here"
-KINDS = {"langgraph": "a LangGraph graph", "adk": "an ADK agent", "executor": "an AgentExecutor of the a2a-sdk"}
 
 
 def template(project: Path | None) -> Iterator[Check]:
-    """Hold the template to its gate, where the tools for that are installed."""
+    """Run the policy checks of the template, if their tools are installed."""
     if project is None:
         yield warning("template", "There is no template.yaml here.", "Run this in your project's folder.")
         return
-    if not (project / "infra" / "template_gate.py").is_file():
+    if not (project / "infra" / "policies").is_dir():
         yield ok("template", f"{project / 'template.yaml'} is there; doctor does not check it.")
         return
-    command = [sys.executable, "-m", "infra.template_gate"]
+    command = [sys.executable, "-m", "infra.policies.check"]
     ran = subprocess.run(command, cwd=project, capture_output=True, text=True)  # noqa: S603 - our own words
     if "ModuleNotFoundError" in ran.stderr:
         yield warning("template", "It was not looked at: what checks it is not installed.", "Run `make lint`.")
@@ -218,7 +205,7 @@ def template(project: Path | None) -> Iterator[Check]:
     found = [line for line in ran.stderr.splitlines() if line] if ran.returncode else []
     yield from (failed("template", problem, "Mend template.yaml; `make lint` says it too.") for problem in found)
     if not found:
-        yield ok("template", f"{project / 'template.yaml'} passes its gate.")
+        yield ok("template", f"{project / 'template.yaml'} passes its policies.")
 
 
 def package(config: Path) -> Iterator[Check]:

@@ -5,9 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from aion_core.agents.config import Declared
+from aion_core.agents.config import DeploymentConfig
+from aion_core.agents.config_sections import SECRETS_MANAGER, SecretSource
 from aion_core.agents.environment import template_parameters
-from aion_core.agents.environment_config import SECRETS_MANAGER, SecretSource
 from aion_core.cli.checks.check import Check, failed, ok, warning
 from aion_core.cli.sentences import is_forbidden, sentence
 from aion_core.errors import AionError, ConfigurationError, StoreError
@@ -129,7 +129,7 @@ async def _secret(secrets: "AwsClient", name: str, arn: str) -> Check:
     return ok(name, f"{arn} is there.")
 
 
-async def agent_secrets(declared: Declared, environ: Mapping[str, str]) -> AsyncIterator[Check]:
+async def agent_secrets(declared: DeploymentConfig, environ: Mapping[str, str]) -> AsyncIterator[Check]:
     """Look whether each secret that aion.yaml names is there, and whether the stack's roles may read it."""
     from aion_core.aws.client import AwsClient
 
@@ -139,7 +139,7 @@ async def agent_secrets(declared: Declared, environ: Mapping[str, str]) -> Async
 
 
 async def _agent_secret(
-    calls: "AwsClient", variable: str, source: SecretSource, declared: Declared, environ: Mapping[str, str]
+    calls: "AwsClient", variable: str, source: SecretSource, declared: DeploymentConfig, environ: Mapping[str, str]
 ) -> Check:
     from aion_core.aws.health import parameter_arn, secret_arn
 

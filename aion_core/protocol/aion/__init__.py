@@ -1,1 +1,1 @@
-"""The Aion extensions to A2A: what they are called, what their payloads hold, and where these stand (R51, R53, R58)."""
+"""Aion extensions to A2A: URIs, payloads, and their places in a message."""

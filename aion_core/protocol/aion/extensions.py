@@ -1,4 +1,4 @@
-"""Aion extensions: their URIs, what a request says by them, where its answer goes, and its trace context. Pure.
+"""Aion extensions: URIs, payloads of a request, target of its answer, and trace context. Pure.
 
 request metadata   distribution, traceability
 message metadata   event: its type, its source, its id
@@ -23,9 +23,9 @@ from aion_core.protocol.aion.payloads import (
     Distribution,
     EventEnvelope,
     EventPayload,
+    ExtensionPayload,
     MessageAction,
     MessageEvent,
-    Payload,
     ReactionAction,
     ReactionEvent,
     SourceEvent,
@@ -36,7 +36,7 @@ from aion_core.protocol.types import Artifact, Message, Part
 # ── URIs ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 EventKind = Literal["message", "reaction", "command", "card_action"]
-"""What a turn can be about (REQUIREMENTS section 3, AionContext)."""
+"""Kind of event that starts a turn."""
 
 _AION = "https://docs.aion.to/a2a/extensions/aion"
 
@@ -52,7 +52,7 @@ EVENT_KINDS: dict[str, EventKind] = {
     "to.aion.distribution.command.1.0.0": "command",
     "to.aion.distribution.card-action.1.0.0": "card_action",
 }
-"""What an event is about, by its `type`."""
+"""Kind of an event by its `type`."""
 
 PAYLOAD_SCHEMAS: dict[EventKind, str] = {
     "message": f"{MESSAGING}#MessageEventPayload",
@@ -60,14 +60,14 @@ PAYLOAD_SCHEMAS: dict[EventKind, str] = {
     "command": f"{MESSAGING}#CommandEventPayload",
     "card_action": f"{CARDS}#CardActionEventPayload",
 }
-"""The schema that the data part with the event's payload names."""
+"""Schema in the data part with the event's payload."""
 
 SOURCE_SCHEMA = f"{MESSAGING}#SourceSystemEventPayload"
-"""That of the data part with the event as the source network had it."""
+"""Schema of the data part with the original event of the source network."""
 
 MESSAGE_ACTION_SCHEMA = f"{MESSAGING}#MessageActionPayload"
 REACTION_ACTION_SCHEMA = f"{MESSAGING}#ReactionActionPayload"
-"""Those of what a distribution is to do: send a message somewhere, react to one."""
+"""Schemas of actions for a distribution: send a message, react to a message."""
 
 AION_EXTENSIONS = (
     AgentExtension(uri=DISTRIBUTION, description="Reads through which distribution, and from whom, a request comes."),
@@ -76,17 +76,17 @@ AION_EXTENSIONS = (
     AgentExtension(uri=CARDS, description="Takes the actions of cards."),
     AgentExtension(uri=TRACEABILITY, description="Reads a W3C trace context."),
 )
-"""What a card says of them: each is optional, and there for every agent."""
+"""Extensions in the card of every agent; each is optional."""
 
 
 def older(uri: str) -> str:
-    """Return how the first clients wrote the URI; it is only read."""
+    """Return the URI's older form in requests of the first clients."""
     return uri.replace("/a2a/extensions/", "/extensions/")
 
 
 # ── Request ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-P = TypeVar("P", bound=Payload)
+P = TypeVar("P", bound=ExtensionPayload)
 
 _PAYLOADS: dict[EventKind, type[EventPayload]] = {
     "message": MessageEvent,
@@ -98,42 +98,42 @@ _EVENT_SCHEMAS = (*PAYLOAD_SCHEMAS.values(), SOURCE_SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)
-class Happened:
-    """An event of one of the kinds that are known."""
+class InboundEvent:
+    """Event of a known kind."""
 
     kind: EventKind
     envelope: EventEnvelope
     payload: EventPayload | None
-    """None only for a message: that speaks for itself."""
+    """Only a message event may lack a payload."""
     source: SourceEvent | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Inbound:
-    """The payloads of the extensions of a request; None for each that has none."""
+    """Payloads of a request's extensions, if present."""
 
     distribution: Distribution | None = None
-    event: Happened | None = None
+    event: InboundEvent | None = None
     trace: Traceability | None = None
 
     @property
     def sender_id(self) -> str | None:
-        """The actor of the request in the source network."""
+        """Id of the sender in the source network."""
         if self.event is not None and self.event.payload is not None:
             return self.event.payload.user_id
         return self.distribution.sender_id if self.distribution is not None else None
 
     @property
     def network(self) -> str | None:
-        """The network that the request comes from."""
+        """Source network of the request."""
         return self.distribution.distribution.endpoint_type or None if self.distribution is not None else None
 
 
 def read(message: Message, request: Mapping[str, Any]) -> Inbound:
-    """Return what the extensions say; `request` is the request's metadata. No payload, or null, is none.
+    """Return the payloads in the message and in the request's metadata; null is the same as a missing payload.
 
-    An event of a type that is not known is none: the message is then just a message. Raises InvalidMessage, which names
-    the field and no value, where a payload is not as its schema has it: an event that is left aside would be lost.
+    An event of an unknown type is ignored: its message is a plain one. Raises InvalidMessage for an invalid payload, with
+    the field and without the value: an ignored event would be lost.
     """
     return Inbound(
         distribution=_on_request(Distribution, DISTRIBUTION, message, request),
@@ -143,26 +143,26 @@ def read(message: Message, request: Mapping[str, Any]) -> Inbound:
 
 
 def schemas_of(part: Part) -> list[Any]:
-    """Return what the part's metadata say of its schema, under the event's URI, or that of who defines the schema."""
-    given = (_under(part.metadata, uri) for uri in (EVENT, MESSAGING, CARDS))
-    return [held.get("schema") for held in given if isinstance(held, dict)]
+    """Return the schemas in the part's metadata: under the event's URI, or under that of their extension."""
+    payloads = (_under(part.metadata, uri) for uri in (EVENT, MESSAGING, CARDS))
+    return [payload.get("schema") for payload in payloads if isinstance(payload, dict)]
 
 
 def is_payload(part: Part) -> bool:
-    """Tell whether the part carries an event, rather than what the agent is to read."""
+    """Tell whether the part is an event's payload and not content for the agent."""
     return part.WhichOneof("content") == "data" and any(schema in _EVENT_SCHEMAS for schema in schemas_of(part))
 
 
 def _on_request(model: type[P], uri: str, message: Message, request: Mapping[str, Any]) -> P | None:
-    for spelled in (uri, older(uri)):
-        if request.get(spelled) is not None:
-            return _parsed(model, request[spelled], f"metadata.{spelled}")
-        if (held := _under(message.metadata, spelled)) is not None:
-            return _parsed(model, held, f"message.metadata.{spelled}")
+    for key in (uri, older(uri)):
+        if request.get(key) is not None:
+            return _parsed(model, request[key], f"metadata.{key}")
+        if (payload := _under(message.metadata, key)) is not None:
+            return _parsed(model, payload, f"message.metadata.{key}")
     return None
 
 
-def _event(message: Message) -> Happened | None:
+def _event(message: Message) -> InboundEvent | None:
     field = f"message.metadata.{EVENT}"
     given = _under(message.metadata, EVENT)
     if given is None:
@@ -179,7 +179,7 @@ def _event(message: Message) -> Happened | None:
             f'send one with the metadata {{"{EVENT}": {{"schema": "{schema}"}}}}.',
             field="message.parts",
         )
-    return Happened(kind, envelope, payload, next(_with_schema(message, SOURCE_SCHEMA, SourceEvent), None))
+    return InboundEvent(kind, envelope, payload, next(_with_schema(message, SOURCE_SCHEMA, SourceEvent), None))
 
 
 def _with_schema(message: Message, schema: str, model: type[P]) -> Iterator[P]:
@@ -203,7 +203,7 @@ def _refuse(error: ValidationError, field: str) -> NoReturn:
     first = error.errors(include_input=False, include_url=False, include_context=False)[0]
     path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in first["loc"])
     why = first["msg"].lower() if first["type"] == "missing" else f"{first['msg'][:1].lower()}{first['msg'][1:]}"
-    # The values stay out of it, and of the log: among them are the secrets of an environment.
+    # Without the values: they may be secrets, and the error is logged.
     raise InvalidMessage(f"{field}{path} cannot be used: {why}.", field=f"{field}{path}") from None
 
 
@@ -211,9 +211,9 @@ def _refuse(error: ValidationError, field: str) -> NoReturn:
 
 
 def answer_to(inbound: Inbound) -> MessageAction | None:
-    """Return where an answer goes by itself: to where the event was, a direct message to its sender.
+    """Return the default target of an answer: the conversation of the event, or its sender for a direct message.
 
-    None where the request brought no event of a source network: the client knows where its answer goes.
+    Returns `None` for a request without an event of a source network.
     """
     payload = inbound.event.payload if inbound.event is not None else None
     if payload is None:
@@ -229,12 +229,12 @@ def answer_to(inbound: Inbound) -> MessageAction | None:
 
 
 def conversation_at(context_id: str) -> MessageAction:
-    """Return where a message goes that is to stand in the conversation of this id in the source network."""
+    """Return the target for a message in this conversation of the source network."""
     return MessageAction(trajectory="conversation", context_id=context_id)
 
 
 def send(message: Message, action: MessageAction) -> None:
-    """Have the message say where it goes, unless its author has it say so."""
+    """Add the target to the message, unless its author has set one."""
     if any(MESSAGE_ACTION_SCHEMA in schemas_of(part) for part in message.parts):
         return
     message.parts.append(_data(action, MESSAGE_ACTION_SCHEMA))
@@ -243,7 +243,7 @@ def send(message: Message, action: MessageAction) -> None:
 
 
 def react(inbound: Inbound, key: str) -> Artifact | None:
-    """Return the reaction to the message that came in; None where that is not of a source network."""
+    """Return a reaction to the received message, or `None` for a message without a source network."""
     payload = inbound.event.payload if inbound.event is not None else None
     if not isinstance(payload, MessageEvent):
         return None
@@ -256,11 +256,11 @@ def react(inbound: Inbound, key: str) -> Artifact | None:
 
 
 def schema_named(schema: str) -> dict[str, Any]:
-    """Return the metadata that name a schema of the messaging extension."""
+    """Return metadata with a schema of the messaging extension."""
     return {MESSAGING: {"schema": schema}}
 
 
-def _data(payload: Payload, schema: str) -> Part:
+def _data(payload: ExtensionPayload, schema: str) -> Part:
     return ParseDict({"data": payload.as_json(), "metadata": schema_named(schema)}, Part())
 
 
@@ -272,10 +272,10 @@ _MAX_STATE, _MAX_STATES = 512, 32
 
 
 def from_headers(headers: Mapping[str, str]) -> dict[str, Any]:
-    """Return the headers' W3C trace context and baggage as the traceability extension's payload; empty without any.
+    """Return the headers' W3C trace context and baggage as the traceability extension's payload, possibly empty.
 
-    The names of the headers are in lower case, as ASGI has them. What is not well-formed is left aside, and is never a
-    reason to refuse a request. https://www.w3.org/TR/trace-context/, https://www.w3.org/TR/baggage/
+    The names of the headers are in lower case. Malformed headers are ignored and do not refuse a request.
+    https://www.w3.org/TR/trace-context/, https://www.w3.org/TR/baggage/
     """
     traceparent = headers.get("traceparent", "").strip()
     if not _TRACEPARENT.fullmatch(traceparent):
@@ -284,14 +284,14 @@ def from_headers(headers: Mapping[str, str]) -> dict[str, Any]:
     state, baggage = headers.get("tracestate", ""), headers.get("baggage", "")
     if (states := _pairs(state)) and len(state) <= _MAX_STATE and len(states) <= _MAX_STATES:
         trace["tracestate"] = [{"key": key, "value": value} for key, value in states]
-    if (carried := _pairs(baggage)) and len(baggage) <= _MAX_BAGGAGE and len(carried) <= _MAX_ENTRIES:
-        # What follows a semicolon are an entry's properties.
-        trace["baggage"] = {key: unquote(value.partition(";")[0].strip()) for key, value in carried}
+    if (entries := _pairs(baggage)) and len(baggage) <= _MAX_BAGGAGE and len(entries) <= _MAX_ENTRIES:
+        # The properties of an entry follow a semicolon.
+        trace["baggage"] = {key: unquote(value.partition(";")[0].strip()) for key, value in entries}
     return trace
 
 
 def traceparent_of(request: Mapping[str, Any]) -> str:
-    """Return the `traceparent` in a request's metadata; "" where it has none that is well-formed."""
+    """Return the well-formed `traceparent` in a request's metadata, or ""."""
     for uri in (TRACEABILITY, older(TRACEABILITY)):
         payload = request.get(uri)
         given = payload.get("traceparent") if isinstance(payload, Mapping) else None

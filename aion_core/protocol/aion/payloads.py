@@ -1,7 +1,7 @@
-"""The payloads of the Aion extensions, as their schemas have them. Pure.
+"""Payloads of the Aion extensions. Pure.
 
-Names are camelCase on the wire; snake_case is read too. What a payload has beyond its schema is left aside. Of the
-distribution's payload, which differs between clients, only the types are insisted on.
+JSON has camelCase names; snake_case is also accepted. Unknown fields are ignored. In the distribution's payload every
+field is optional, since clients differ.
 """
 
 from collections.abc import Mapping
@@ -12,24 +12,24 @@ from pydantic.alias_generators import to_camel
 
 Id = Annotated[str, Field(min_length=1)]
 Trajectory = Literal["direct-message", "reply", "conversation", "timeline"]
-"""How a message reaches, or is to reach, its readers."""
+"""Path of a message to its readers."""
 
 
-class Payload(BaseModel):
-    """Whatever stands under an extension's URI."""
+class ExtensionPayload(BaseModel):
+    """Base of the payloads."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the payload in the wire's names, without what was not given."""
+        """Return the payload's JSON, without missing fields."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-# ── Who, and through what: the distribution, on the request ──────────────────────────────────────────────────────────
+# ── Distribution, in the request's metadata ──────────────────────────────────────────────────────────────────────────
 
 
-class Identity(Payload):
-    """Who the agent is in a network: `principal` in Aion's, `service` in that of the distribution."""
+class Identity(ExtensionPayload):
+    """Identity of the agent in a network: `principal` in Aion, `service` in the distribution's network."""
 
     kind: str = ""
     id: str = ""
@@ -38,56 +38,56 @@ class Identity(Payload):
     user_name: str | None = None
 
 
-class Channel(Payload):
-    """The distribution itself."""
+class Channel(ExtensionPayload):
+    """Distribution channel."""
 
     id: str | None = None
     endpoint_type: str | None = None
-    """The network that the request comes from, such as Slack or Telegram."""
+    """Source network of the request, such as Slack or Telegram."""
     identities: tuple[Identity, ...] = ()
 
 
-class Distribution(Payload):
-    """The distribution extension's payload."""
+class Distribution(ExtensionPayload):
+    """Payload of the distribution extension."""
 
     sender_id: str | None = None
-    """Who wrote, in the source network."""
+    """Id of the author in the source network."""
     caller_id: str | None = None
-    """Who calls, in Aion."""
+    """Id of the caller in Aion."""
     distribution: Channel = Channel()
 
     def identity(self) -> Identity | None:
-        """Return the agent's own identity: the principal, else the service, else whichever there is."""
+        """Return the agent's own identity: the principal, else the service, else any other one."""
         ranks = ("principal", "agent", "service", "external")
         given = [identity for identity in self.distribution.identities if identity.id]
         known = sorted((each for each in given if each.kind in ranks), key=lambda each: ranks.index(each.kind))
         return next(iter([*known, *given]), None)
 
 
-# ── What happened: events, on the message ────────────────────────────────────────────────────────────────────────────
+# ── Events, in the message ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-class EventEnvelope(Payload):
-    """What the message's metadata say of an event, in CloudEvents' names."""
+class EventEnvelope(ExtensionPayload):
+    """Description of an event in the message's metadata, with CloudEvents' names."""
 
     type: Id
     source: str = ""
     id: str = ""
 
 
-class EventPayload(Payload):
-    """What every event in a source network has."""
+class EventPayload(ExtensionPayload):
+    """Common fields of the events of a source network."""
 
     user_id: Id
-    """Who did it."""
+    """Id of the actor."""
     context_id: Id
-    """Where: a room, a channel, a thread."""
+    """Room, channel or thread."""
     parent_context_id: str | None = None
-    """What that is part of, such as a thread's channel."""
+    """Parent of the context, such as a thread's channel."""
 
 
 class MessageEvent(EventPayload):
-    """Somebody wrote."""
+    """New message."""
 
     message_id: Id
     trajectory: Trajectory
@@ -95,7 +95,7 @@ class MessageEvent(EventPayload):
 
 
 class ReactionEvent(EventPayload):
-    """Somebody reacted to a message, or no longer does."""
+    """Added or removed reaction to a message."""
 
     message_id: Id
     reaction_key: Id
@@ -106,7 +106,7 @@ class ReactionEvent(EventPayload):
 
 
 class CommandEvent(EventPayload):
-    """Somebody gave a command."""
+    """Command from a user."""
 
     command: Id
     arguments: str | None = None
@@ -114,53 +114,53 @@ class CommandEvent(EventPayload):
 
 
 class CardActionEvent(EventPayload):
-    """Somebody used a card that the agent had sent."""
+    """Action on a card from the agent."""
 
     action_id: Id
 
 
-class SourceEvent(Payload):
-    """The event as its network had it."""
+class SourceEvent(ExtensionPayload):
+    """Original event of the source network."""
 
     provider: Id
     event: Mapping[str, Any]
 
 
-# ── Which trace it belongs to: traceability, on the request ──────────────────────────────────────────────────────────
+# ── Traceability, in the request's metadata ──────────────────────────────────────────────────────────────────────────
 
 
-class TraceStateEntry(Payload):
-    """One vendor's entry."""
+class TraceStateEntry(ExtensionPayload):
+    """Entry of one vendor in `tracestate`."""
 
     key: Id
     value: str
 
 
-class Traceability(Payload):
-    """A W3C trace context, https://www.w3.org/TR/trace-context/."""
+class Traceability(ExtensionPayload):
+    """W3C trace context, https://www.w3.org/TR/trace-context/."""
 
     traceparent: str | None = None
     tracestate: tuple[TraceStateEntry, ...] | None = None
     baggage: Mapping[str, str] | None = None
 
 
-# ── What a distribution is to do: actions, in what the agent says ────────────────────────────────────────────────────
+# ── Actions for a distribution, in the agent's messages ──────────────────────────────────────────────────────────────
 
 
-class MessageAction(Payload):
-    """Where a message goes."""
+class MessageAction(ExtensionPayload):
+    """Target of a message."""
 
     trajectory: Trajectory
     context_id: Id
     parent_context_id: str | None = None
     user_id: str | None = None
-    """Required where the trajectory is `direct-message`."""
+    """Required for the trajectory `direct-message`."""
     reply_to_message_id: str | None = None
-    """Required where it is `reply`."""
+    """Required for the trajectory `reply`."""
 
 
-class ReactionAction(Payload):
-    """A reaction to a message of the source network."""
+class ReactionAction(ExtensionPayload):
+    """Reaction to a message of the source network."""
 
     context_id: Id
     message_id: Id

@@ -1,19 +1,19 @@
-"""The agents of the transcripts, one for each: `plain_answer()` is served by `plain_answer.v1.sse` and its v0.3 twin.
+"""Agents of the transcripts: `plain_answer()` belongs to `plain_answer.v1.sse` and `plain_answer.v03.sse`.
 
-Plain ADK; no network, no time, no chance. What an author imports from `aion` is imported where it is used.
-"""
+They use ADK alone, without network, time or randomness. Imports from `aion` are inside the functions that use them."""
 
 from typing import Any
 
 from a2a.types import Artifact, Message, Part, Role, Task
-from fastapi.openapi.models import APIKey, APIKeyIn
+from fastapi.openapi.models import APIKey
 from google.adk.agents import BaseAgent, LlmAgent, SequentialAgent
 from google.adk.auth import AuthConfig
-from google.adk.tools import FunctionTool, LongRunningFunctionTool, ToolContext
+from google.adk.tools.function_tool import FunctionTool
+from google.adk.tools.long_running_tool import LongRunningFunctionTool
+from google.adk.tools.tool_context import ToolContext
 from google.genai import types as genai
 
-from tests.support.adk import call, saying
-from tests.support.adk_http import agent, says
+from tests.support.adk import call, scripted_model, text_event, yielding_agent
 
 
 def look() -> str:
@@ -22,21 +22,21 @@ def look() -> str:
 
 
 def plain_answer() -> BaseAgent:
-    return LlmAgent(name="root", model=saying(["Hello", " there", "."]))
+    return LlmAgent(name="root", model=scripted_model(["Hello", " there", "."]))
 
 
 def partial_only() -> BaseAgent:
-    """Nothing closes the stream."""
-    return agent(says("One."), says("Tw", partial=True), says("o.", partial=True))
+    """Return an agent without a closing event for its stream."""
+    return yielding_agent(text_event("One."), text_event("Tw", partial=True), text_event("o.", partial=True))
 
 
 def tool_call_with_words() -> BaseAgent:
-    return LlmAgent(name="root", model=saying(["Let me look.", call("look")], ["A file."]), tools=[look])
+    return LlmAgent(name="root", model=scripted_model(["Let me look.", call("look")], ["A file."]), tools=[look])
 
 
 def sub_agents() -> BaseAgent:
     names = ("first", "second")
-    subs = [LlmAgent(name=name, model=saying([f"The {name} says."])) for name in names]
+    subs: list[BaseAgent] = [LlmAgent(name=name, model=scripted_model([f"The {name} says."])) for name in names]
     return SequentialAgent(name="root", sub_agents=subs)
 
 
@@ -44,7 +44,7 @@ def outbox_message() -> BaseAgent:
     from aion.shared.types import A2AOutbox
 
     done = Message(role=Role.ROLE_AGENT, parts=[Part(text="Done!")])
-    return agent(says("Working on it."), says(state_delta={"a2a_outbox": A2AOutbox(message=done)}))
+    return yielding_agent(text_event("Working on it."), text_event(state_delta={"a2a_outbox": A2AOutbox(message=done)}))
 
 
 def outbox_task() -> BaseAgent:
@@ -55,7 +55,7 @@ def outbox_task() -> BaseAgent:
         artifacts=[Artifact(artifact_id="my-report", name="report", parts=[Part(text="All is well.")])],
         metadata={"my_key": "my_value", "aion:network": "forged"},
     )
-    return agent(says(state_delta={"a2a_outbox": A2AOutbox(task=patch)}))
+    return yielding_agent(text_event(state_delta={"a2a_outbox": A2AOutbox(task=patch)}))
 
 
 def saved_artifact() -> BaseAgent:
@@ -64,7 +64,7 @@ def saved_artifact() -> BaseAgent:
         await tool_context.save_artifact("notes.txt", genai.Part.from_bytes(data=text.encode(), mime_type="text/plain"))
         return "saved"
 
-    model = saying([call("save", text="one")], [call("save", text="two")], ["Saved."])
+    model = scripted_model([call("save", text="one")], [call("save", text="two")], ["Saved."])
     return LlmAgent(name="root", model=model, tools=[save])
 
 
@@ -76,14 +76,14 @@ def reply_from_a_tool() -> BaseAgent:
         await get_aion_context().thread.reply("From the tool.")
         return "answered"
 
-    return LlmAgent(name="root", model=saying([call("answer")], ["The model's words."]), tools=[answer])
+    return LlmAgent(name="root", model=scripted_model([call("answer")], ["The model's words."]), tools=[answer])
 
 
 def long_running_tool() -> BaseAgent:
     def approve(amount: int) -> None:
         """Ask a manager."""
 
-    model = saying(["I ask.", call("approve", "my-call", amount=5)], ["Paid."])
+    model = scripted_model(["I ask.", call("approve", "my-call", amount=5)], ["Paid."])
     return LlmAgent(name="root", model=model, tools=[LongRunningFunctionTool(func=approve)])
 
 
@@ -92,7 +92,7 @@ def confirmation() -> BaseAgent:
         """Pay."""
         return "paid"
 
-    model = saying([call("pay", "my-call", amount=5)], ["Paid."])
+    model = scripted_model([call("pay", "my-call", amount=5)], ["Paid."])
     return LlmAgent(name="root", model=model, tools=[FunctionTool(pay, require_confirmation=True)])
 
 
@@ -100,14 +100,16 @@ def credential() -> BaseAgent:
     def meetings(tool_context: ToolContext) -> str:
         """List the meetings."""
         config = AuthConfig(
-            auth_scheme=APIKey(**{"in": APIKeyIn.header, "name": "x-key"}), credential_key="my-credential"
+            auth_scheme=APIKey.model_validate({"in": "header", "name": "x-key"}), credential_key="my-credential"
         )
         if tool_context.get_auth_response(config) is None:
             tool_context.request_credential(config)
             return "waiting"
         return "none"
 
-    return LlmAgent(name="root", model=saying([call("meetings", "my-call")], ["No meetings."]), tools=[meetings])
+    return LlmAgent(
+        name="root", model=scripted_model([call("meetings", "my-call")], ["No meetings."]), tools=[meetings]
+    )
 
 
 def failure() -> BaseAgent:
@@ -115,4 +117,4 @@ def failure() -> BaseAgent:
         """Fail."""
         raise ValueError("the secret")
 
-    return LlmAgent(name="root", model=saying(["Let me see.", call("fail")]), tools=[fail])
+    return LlmAgent(name="root", model=scripted_model(["Let me see.", call("fail")]), tools=[fail])

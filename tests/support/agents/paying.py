@@ -14,7 +14,7 @@ from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
 from google.genai import types as genai
 
-from tests.support.adk import Script, call, content, saying, texts
+from tests.support.adk import Script, call, content, scripted_model, texts
 
 WORDS = {"payer": ["It ", "is ", "paid ", "now."], "teller": ["All ", "of ", "it ", "is done."]}
 AGAIN = "What was said?"
@@ -53,7 +53,7 @@ class Speaker(BaseLlm):
                 for word in words[:2]:
                     yield LlmResponse(content=content(genai.Part(text=word)), partial=True)
                 await asyncio.sleep(300)
-        async for response in saying(script).generate_content_async(llm_request, stream):
+        async for response in scripted_model(script).generate_content_async(llm_request, stream):
             yield response
 
 

@@ -13,7 +13,7 @@ def says(text: str) -> Message:
     return Message(message_id=f"said-{text}", parts=[Part(text=text)])
 
 
-class LeaseHeld:
+class GatedAgent:
     """Speaks a word, waits to be let go, and answers with what it was asked."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class LeaseHeld:
         yield Reply(says(f"answer to {text}"))
 
 
-class Stubborn(LeaseHeld):
+class Stubborn(GatedAgent):
     """Does not stop when it is told to."""
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
@@ -52,7 +52,7 @@ class Stubborn(LeaseHeld):
         yield Reply(says("and answering"))
 
 
-class Sour(LeaseHeld):
+class Sour(GatedAgent):
     """Fails when it is told to stop, as a model's client does that knows no difference."""
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:

@@ -1,4 +1,4 @@
-"""Discovery: what is found without an aion.yaml, in which order, and what is said where nothing can be chosen."""
+"""Discovery of agents without an aion.yaml: the order of the search, and the errors of an ambiguous folder."""
 
 import json
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.agents.config import read_declared
+from aion_core.agents.config import read_deployment_config
 from aion_core.agents.discovery import Discovered, as_yaml, discover
 from aion_core.errors import ConfigurationError
 from tests.support.isolated import isolated_imports
@@ -38,7 +38,7 @@ def paths(found: Discovered) -> dict[str, str]:
     return {agent_id: agent.path for agent_id, agent in found.agents.items()}
 
 
-def test_aion_yaml_goes_before_all(tmp_path: Path) -> None:
+def test_aion_yaml_has_precedence(tmp_path: Path) -> None:
     put(tmp_path, "aion.yaml", "aion: {limits: {requests_per_minute: 5}, agents: {a: {path: a.py}}}")
     put(tmp_path, "langgraph.json", '{"graphs": {"b": "./b.py:graph"}}')
     put(tmp_path, "agent.py", ROOT_AGENT)
@@ -52,13 +52,13 @@ def test_aion_yaml_goes_before_all(tmp_path: Path) -> None:
     assert found.limits.requests_per_minute == 5
 
 
-def test_langgraph_json_goes_before_agents(tmp_path: Path) -> None:
+def test_langgraph_json_precedes_agents(tmp_path: Path) -> None:
     put(tmp_path, "langgraph.json", '{"graphs": {"b": "./b.py:graph"}}')
     put(tmp_path, "agent.py", ROOT_AGENT)
     assert paths(discover(tmp_path)) == {"b": "b.py:graph"}
 
 
-def test_adk_folder_goes_before_files(tmp_path: Path) -> None:
+def test_adk_folder_precedes_files(tmp_path: Path) -> None:
     put(tmp_path, "agent.py", ROOT_AGENT)
     put(tmp_path, "graph.py", GRAPH)
     found = discover(tmp_path)
@@ -113,13 +113,13 @@ def test_roots_let_imports_start_there(tmp_path: Path) -> None:
     put(tmp_path, "libs/one/src/shared_of_discovery.py", "VALUE = 7\n")
     put(tmp_path, "agent.py", f"from shared_of_discovery import VALUE\nassert VALUE == 7\n{GRAPH}")
     put(tmp_path, "langgraph.json", '{"graphs": {"a": "./agent.py:graph"}, "dependencies": ["./libs/one"]}')
-    from aion_core.agents.finding import find
+    from aion_core.agents.objects import load_object
 
-    declared = read_declared(tmp_path / "langgraph.json")
-    assert find("agent.py:graph", declared.folder, declared.roots).name == "graph"
+    declared = read_deployment_config(tmp_path / "langgraph.json")
+    assert load_object("agent.py:graph", declared.folder, declared.roots).name == "graph"
     found = discover(tmp_path)
     file = put(tmp_path, "aion.yaml", as_yaml(found))
-    assert list(read_declared(file).roots) == list(declared.roots)
+    assert list(read_deployment_config(file).roots) == list(declared.roots)
 
 
 @pytest.mark.parametrize("code", ["from . import agent\n", "from .agent import root_agent\n"])
@@ -133,7 +133,7 @@ def test_adk_package_is_imported_by_its_name(code: str, tmp_path: Path) -> None:
     assert discover(tmp_path / "weather").env_files == (nearer,)
 
 
-def test_adk_app_goes_before_root_agent(tmp_path: Path) -> None:
+def test_adk_app_precedes_root_agent(tmp_path: Path) -> None:
     put(
         tmp_path, "agent.py", f"{ROOT_AGENT}from google.adk.apps import App\napp = App(name='a', root_agent=root_agent)"
     )
@@ -197,7 +197,7 @@ def test_agents_below_are_searched_last(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("statement", ["from sub import graph as sub", "import sub", "from .sub import graph as other"])
-def test_file_that_another_imports_is_its_part(statement: str, tmp_path: Path) -> None:
+def test_imported_file_is_part_of_importer(statement: str, tmp_path: Path) -> None:
     put(tmp_path, "sub.py", GRAPH)
     put(tmp_path, "mine.py", f"{statement}\n{GRAPH}")
     assert paths(discover(tmp_path)) == {"mine": "mine.py"}
@@ -214,7 +214,7 @@ def test_several_agents_are_listed(tmp_path: Path) -> None:
     )
 
 
-def test_no_agent_says_what_was_looked_for(tmp_path: Path) -> None:
+def test_missing_agent_lists_searched_places(tmp_path: Path) -> None:
     for number, code in enumerate(NO_AGENTS.values()):
         put(tmp_path, f"other{number}.py", code)
     with pytest.raises(ConfigurationError) as failed:
@@ -256,13 +256,13 @@ def test_file_elsewhere_is_relative_to_its_folder(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("path", ["nowhere", "nowhere.py", "nowhere/at/all", "notes.txt"])
-def test_path_that_is_none_is_named(path: str, tmp_path: Path) -> None:
+def test_unknown_path_is_named(path: str, tmp_path: Path) -> None:
     put(tmp_path, "notes.txt")
     with pytest.raises(ConfigurationError, match=path):
         discover(Path(path))
 
 
-def test_as_yaml_says_only_what_was_found(tmp_path: Path) -> None:
+def test_as_yaml_contains_discovered_agents_only(tmp_path: Path) -> None:
     (tmp_path / "libs").mkdir()
     put(tmp_path, "libs/pyproject.toml")
     graphs = {"a": "./a.py:graph", "b": {"path": "./b.py:graph", "description": "Größer: ja"}}
@@ -274,8 +274,8 @@ def test_as_yaml_says_only_what_was_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "langgraph.json", "mine.py", "mine.py:graph"])
-def test_declared_takes_what_discovery_takes(name: str, tmp_path: Path) -> None:
+def test_deployment_config_accepts_discovered_projects(name: str, tmp_path: Path) -> None:
     put(tmp_path, "langgraph.json", '{"graphs": {"mine": "./mine.py:graph"}}')
     put(tmp_path, "mine.py", GRAPH)
-    declared = read_declared(tmp_path / name)
+    declared = read_deployment_config(tmp_path / name)
     assert (list(declared.agents), declared.folder) == (["mine"], tmp_path)

@@ -1,4 +1,4 @@
-"""Project layouts of LangGraph's templates and of ADK's quickstart, served unchanged; their models are scripted."""
+"""Project layouts of LangGraph's templates and of ADK's quickstart, served unchanged with scripted models."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ import pytest
 from aion_core.agents.discovery import as_yaml, discover
 from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
-from tests.support.adk_http import deltas, stream
+from tests.support.adk import deltas, stream
 from tests.support.isolated import isolated_imports
 from tests.support.service import http
 
@@ -390,7 +390,7 @@ def written(folder: Path, files: Files) -> None:
 
 
 async def streamed(config: Path) -> str:
-    """The text of the deltas that the agent of the root answers with."""
+    """Return the streamed text of the agent at the root."""
     app = build_app(Settings.from_environ({"AION_STORE": "memory", "AION_CONFIG": str(config)}))
     async with http(app) as client:
         frames = await stream(client)

@@ -12,7 +12,7 @@ from aion_core.auth.verifiers import build_guards
 from aion_core.memory.table import MemoryTable
 from aion_core.ports import Clock
 from aion_core.stores.api_keys import TableApiKeys
-from aion_core.web.middleware import Authentication
+from aion_core.web.middleware import AuthenticationMiddleware
 from aion_core.web.request_context import CALLER
 from tests.support.asgi import ask
 
@@ -33,7 +33,7 @@ class Door:
         security = Security(schemes, asked)
         read = users if callable(users) else lambda: dict(users or {})
         guards = build_guards({"one": security, "two": security}, clock=clock, api_keys=lambda: self.keys, users=read)
-        self.app: ASGIApp = Authentication(_tells_who, guards, at_root="one", public=())
+        self.app: ASGIApp = AuthenticationMiddleware(_tells_who, guards, at_root="one", public=())
 
     async def ask(
         self, *headers: tuple[str, str], path: str = "/", event: Mapping[str, Any] | None = None

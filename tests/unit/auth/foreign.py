@@ -11,12 +11,9 @@ from typing import Any
 
 from google.protobuf.descriptor import Descriptor
 
-from aion_core.web.request_handler import OPERATIONS
-from aion_core.web.rest import RestV1
-from aion_core.web.rpc import context_methods
-from aion_core.web.v03 import RestV03, V03Adapter
-from tests.unit.wire.dialects import RPC_V03, Rest, RpcV03
-from tests.unit.wire.dialects import RestV03 as RestV03Dialect
+from aion_core.web.operations import OPERATIONS
+from aion_core.web.rest import RestV03, RestV1
+from tests.protocol.dialects import RPC_V03, RestDialect, RestV03Dialect, RpcV03Dialect
 
 NEVER_WAS = "00000000-0000-4000-8000-000000000000"
 HOOK = "https://hooks.example.org/a"
@@ -56,21 +53,6 @@ WHATEVER = {
 ABOUT_CONTEXTS = {"GetContext": {"contextId": "context"}, "GetContexts": {}}
 """What the methods beside the protocol's are asked with, which have no type in it."""
 
-AT_PATHS = {
-    "send": "SendMessage",
-    "stream": "SendStreamingMessage",
-    "list_tasks": "ListTasks",
-    "get_task": "GetTask",
-    "cancel": "CancelTask",
-    "subscribe": "SubscribeToTask",
-    "create_config": "CreateTaskPushNotificationConfig",
-    "get_config": "GetTaskPushNotificationConfig",
-    "list_configs": "ListTaskPushNotificationConfigs",
-    "delete_config": "DeleteTaskPushNotificationConfig",
-    "card": "GetExtendedAgentCard",
-}
-"""The operations of v0.3's REST binding by v1.0's names."""
-
 
 @dataclass(frozen=True)
 class Request:
@@ -108,7 +90,7 @@ class Request:
         params = _filled(self.fields, ids)
         if self.binding == "JSON-RPC":
             if self.old:
-                sent = RpcV03().request(self.operation, params)
+                sent = RpcV03Dialect().request(self.operation, params)
                 assert sent is not None
                 return "POST", "/", sent.body
             asked = {**params, **({"tenant": tenant} if tenant else {})}
@@ -127,7 +109,7 @@ class Request:
         assert "{" not in path, path
         left = {name: value for name, value in params.items() if name not in used}
         if self.method == "POST" and "ubscribe" not in path:
-            dialect = RestV03Dialect() if self.old else Rest()
+            dialect = RestV03Dialect() if self.old else RestDialect()
             return self.method, path, json.dumps(dialect.body(self.operation, left)).encode()
         query = "&".join(f"{name}={value}" for name, value in left.items())
         return self.method, f"{path}?{query}" if query else path, b""
@@ -135,20 +117,20 @@ class Request:
 
 def requests() -> Iterator[Request]:
     """Every operation, on every path of each version and binding."""
-    fields = {name: _fields(operation.request.DESCRIPTOR) for name, operation in OPERATIONS.items()} | {
-        name: {field: f"<{what}>" for field, what in asked.items()} for name, asked in ABOUT_CONTEXTS.items()
-    }
-    older = {method: name for name, method in RPC_V03.items()}
-    for method in [*OPERATIONS, *V03Adapter.METHOD_TO_MODEL, *context_methods(None)]:  # type: ignore[arg-type]
-        name = older.get(method, method)
-        yield Request(name, "JSON-RPC", "POST", "/", fields[name], old=method in older)
-    for path, by_method in RestV1.paths.items():
-        for method, name in by_method.items():
-            yield Request(name, "REST", method, path, fields[name])
-    for path, by_method in RestV03.paths.items():
-        for method, older_name in by_method.items():
-            name = AT_PATHS[older_name]
-            yield Request(name, "REST", method, path, fields[name], old=True)
+    fields = {
+        operation.name: _fields(operation.request.DESCRIPTOR) for operation in OPERATIONS if operation.request
+    } | {name: {field: f"<{what}>" for field, what in asked.items()} for name, asked in ABOUT_CONTEXTS.items()}
+    for operation in OPERATIONS:
+        name = operation.name
+        yield Request(name, "JSON-RPC", "POST", "/", fields[name])
+        if operation.v03 and operation.v03.method:
+            assert operation.v03.method == RPC_V03[name]
+            yield Request(name, "JSON-RPC", "POST", "/", fields[name], old=True)
+    for binding in (RestV1, RestV03):
+        for path, by_method in binding.endpoints(OPERATIONS).items():
+            for method, (operation, _) in by_method.items():
+                name = operation.name
+                yield Request(name, "REST", method, path, fields[name], old=binding is RestV03)
 
 
 def _fields(of: Descriptor) -> dict[str, Any]:

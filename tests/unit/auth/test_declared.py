@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.agents.config import read_config
+from aion_core.agents.config import read_agent_configs
 from aion_core.agents.security import declared_securities
 from aion_core.auth.declaration import ApiKey, AwsIam, Basic, IamOwner, Jwt, Security
 from aion_core.errors import ConfigurationError
@@ -23,7 +23,7 @@ def declared(folder: Path, schemes: str, require: str = "", *, a: str = "", b: s
         f"    b: {{path: b.py{b and ', '}{b}}}",
     ]
     file.write_text("\n".join(lines) + "\n")
-    return declared_securities(read_config(file))
+    return declared_securities(read_agent_configs(file))
 
 
 def test_each_scheme_by_itself_is_enough_where_nothing_is_said(tmp_path: Path) -> None:
@@ -93,12 +93,12 @@ SCHEMES = f"{{jwt: {TOKENS}, k: {{type: api-key}}, b: {{type: basic}}}}"
 @pytest.mark.parametrize(
     ("schemes", "require", "a", "sentence"),
     [
-        (SCHEMES, "[]", "", "aion.agents.a: `require` is empty, which would let nobody in."),
+        (SCHEMES, "[]", "", "aion.agents.a: `require` is empty, so no caller could authenticate."),
         (SCHEMES, "[{}]", "", "aion.security.require.0 is empty."),
         (SCHEMES, "[nope]", "", "aion.agents.a requires 'nope', and the schemes are jwt, k, b."),
         (SCHEMES, "[{jwt: ['a b']}]", "", "aion.security.require.0.jwt.0 is 'a b': a scope is a word"),
         (SCHEMES, "[{jwt: [], b: []}]", "", "requires jwt and b together, and a request has one Authorization header."),
-        (SCHEMES, "[{b: [x]}]", "", "requires scopes of 'b', a scheme that gives none."),
+        (SCHEMES, "[{b: [x]}]", "", "requires scopes of 'b', a scheme without scopes."),
         ("{k: {type: api-key}, l: {type: api-key, header: X-L}}", "", "", "k and l are of one type; one such scheme"),
         (f"{{i: {TOKENS}, j: {TOKENS}}}", "", "", "two schemes are of the issuer https://i.test"),
         (SCHEMES, "", "skills: [{id: s, name: s, description: d, require: [nope]}]", "a.skills: s requires 'nope'"),

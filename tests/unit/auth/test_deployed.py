@@ -227,10 +227,10 @@ async def test_the_card_says_what_is_asked_for_in_both_versions(tmp_path: Path, 
 
 
 async def test_a_card_with_schemes_is_signed_for_both_versions(tmp_path: Path, issuer: Issuer, users: str) -> None:
-    from aion_core.protocol.keys import Key
+    from aion_core.protocol.keys import CardKey
     from aion_core.protocol.signing import verify_card
 
-    key, pem = Key.generate()
+    key, pem = CardKey.generate()
     (tmp_path / "key.pem").write_text(pem)
     given = {"AION_BASIC_USERS_FILE": users, "AION_CARD_KEY_FILE": str(tmp_path / "key.pem")}
     async with http(guarded(tmp_path, four_schemes(issuer), REQUIRE, **given)) as client:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from aion_core.web.cards import server_routes
-from aion_core.web.middleware import LoopbackOnly
+from aion_core.web.middleware import LoopbackOnlyMiddleware
 from tests.support.asgi import ask
 from tests.support.guarded import guarded, jwt_scheme
 from tests.support.issuer import Issuer
@@ -188,7 +188,7 @@ async def test_nothing_of_a_body_is_read_before_it_is_known_who_calls(app: FastA
 @pytest.mark.parametrize("on_loopback", [False, True])
 async def test_a_web_socket_is_not_served(app: FastAPI, on_loopback: bool) -> None:
     sent: list[object] = []
-    served = LoopbackOnly(app) if on_loopback else app
+    served = LoopbackOnlyMiddleware(app) if on_loopback else app
 
     async def receive() -> dict[str, object]:
         return {"type": "websocket.connect"}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from aion_core.agents.config import read_config
+from aion_core.agents.config import read_agent_configs
 from aion_core.agents.security import declared_securities
 from aion_core.cli.main import aion
 
@@ -17,7 +17,7 @@ def test_the_guides_agents_ask_for_what_the_guide_says(tmp_path: Path) -> None:
     """R8, R96."""
     file = tmp_path / "aion.yaml"
     file.write_text(re.findall(r"^```yaml\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)[0])
-    found = declared_securities(read_config(file))
+    found = declared_securities(read_agent_configs(file))
     assert found["helper"].require == ({"login": frozenset({"agents.chat"})}, {"key": frozenset()})
     assert found["backoffice"].require == ({"login": frozenset({"agents.admin"}), "key": frozenset()},)
 

@@ -9,10 +9,10 @@ import pytest
 
 from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
+from tests.protocol.dialects import Dialect, RestDialect, RestV03Dialect, RpcDialect, RpcV03Dialect
 from tests.support.guarded import jwt_scheme
 from tests.support.issuer import Issuer
 from tests.support.service import http
-from tests.unit.wire.dialects import Dialect, Rest, RestV03, Rpc, RpcV03
 
 AION_YAML = """
 aion:
@@ -69,7 +69,9 @@ def lies(depth: int = 4) -> dict[str, Any]:
     return {**{name: ["refund"] for name in READ_LIKE_OURS}, ANOTHER: "kept", "own": "kept", **below}
 
 
-@pytest.mark.parametrize("dialect", [Rpc(), RpcV03(), Rest(), RestV03()], ids=lambda dialect: dialect.name)
+@pytest.mark.parametrize(
+    "dialect", [RpcDialect(), RpcV03Dialect(), RestDialect(), RestV03Dialect()], ids=lambda dialect: dialect.name
+)
 async def test_what_reads_like_the_servers_names_is_dropped_wherever_a_client_writes_it(
     tmp_path: Path, issuer: Issuer, dialect: Dialect
 ) -> None:

@@ -161,10 +161,10 @@ async def test_the_extended_card_shows_the_skills_that_its_caller_may_use_and_is
     tmp_path: Path, issuer: Issuer
 ) -> None:
     """R7, R97: by every one of its names; the public card, which says what they require, shows them all."""
-    from aion_core.protocol.keys import Key
+    from aion_core.protocol.keys import CardKey
     from aion_core.protocol.signing import verify_card
 
-    key, pem = Key.generate()
+    key, pem = CardKey.generate()
     (tmp_path / "key.pem").write_text(pem)
     async with http(served(tmp_path, issuer, AION_CARD_KEY_FILE=str(tmp_path / "key.pem"))) as client:
         for at, scopes, skills in (

@@ -1,4 +1,4 @@
-"""A ReplySink that remembers what it was told, in order."""
+"""ReplySink that records its calls in order."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -18,7 +18,7 @@ from aion_core.protocol import types as a2a
 
 
 class RecordingSink:
-    """`told` holds (method, what it was given), in order; `kept` is the thread's history, oldest first."""
+    """Recording sink: `told` has the method and arguments of each call, `kept` the thread's history, oldest first."""
 
     def __init__(self, kept: Sequence[a2a.Message] = ()) -> None:
         self.told: list[tuple[str, Any]] = []
@@ -32,8 +32,8 @@ class RecordingSink:
     async def chunk(self, text: str, *, message_id: str, target: str | None) -> None:
         self.told.append(("chunk", (text, message_id, target)))
 
-    def broke_off(self, message_id: str) -> None:
-        self.told.append(("broke_off", message_id))
+    def abort(self, message_id: str) -> None:
+        self.told.append(("abort", message_id))
 
     def streaming(self) -> AbstractContextManager[None]:
         return nullcontext()
@@ -68,7 +68,7 @@ class RecordingSink:
 
 
 def a_turn(sink: RecordingSink, text: str | None = "hello", kind: EventKind = "message") -> AionContext:
-    """The context of a turn, as the server makes it; without a text nothing was said."""
+    """Return the context of a turn; without a text it has no message."""
     raw = a2a.Message(message_id="m-1", role=a2a.Role.ROLE_USER, parts=[a2a.Part(text=text or "")])
     thread = Thread(id="c-1", sink=sink, network="slack", default_reply_target="dm-7")
     return AionContext(

@@ -1,4 +1,4 @@
-"""A2A messages and tasks as an author may write them."""
+"""Hypothesis strategies for A2A messages and tasks of an author."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What an author imports: where it is defined, what it loads, and who may live beside it."""
+"""Imports of an author: their definitions, their cost, and other distributions in the same namespace."""
 
 import ast
 import importlib
@@ -13,7 +13,7 @@ SURFACE = ["aion.adk", "aion.langgraph", "aion.langgraph.stream", "aion.shared.t
 
 
 def run(program: str, *path: Path) -> str:
-    """Run the program in a process of its own, with these folders first on its path."""
+    """Run the program in a separate process, with these folders first on its path."""
     environ = {"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(map(str, path))}
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environ)
     assert ran.returncode == 0, ran.stderr
@@ -21,8 +21,8 @@ def run(program: str, *path: Path) -> str:
 
 
 @pytest.mark.parametrize("module", SURFACE)
-def test_a_graph_pays_for_no_server_and_no_framework_that_it_does_not_use(module: str) -> None:
-    """The SDK's types load starlette.datastructures where it is installed: no more than that."""
+def test_graph_imports_no_server_or_other_framework(module: str) -> None:
+    """The SDK's types load starlette.datastructures if it is installed, and no more of it."""
     never = {
         "fastapi",
         "boto3",
@@ -50,8 +50,7 @@ def test_it_needs_no_web_framework_to_be_installed(module: str) -> None:
     run(f"import sys; sys.modules.update(starlette=None, fastapi=None, sse_starlette=None); import {module}")
 
 
-def test_an_older_model_is_looked_for_only_where_one_is_given() -> None:
-    """D16."""
+def test_v03_models_are_loaded_on_demand() -> None:
     program = (
         "import sys\n"
         "from aion_core.authoring.types import outbox_of\n"
@@ -63,7 +62,7 @@ def test_an_older_model_is_looked_for_only_where_one_is_given() -> None:
 
 @pytest.mark.parametrize("module", SURFACE)
 def test_every_name_is_defined_in_aion_core(module: str) -> None:
-    """D20: a checkpoint stores the defining module."""
+    """A checkpoint stores the defining module."""
     exported = importlib.import_module(module)
     assert exported.__all__ == sorted(exported.__all__)
     for name in exported.__all__:
@@ -71,7 +70,7 @@ def test_every_name_is_defined_in_aion_core(module: str) -> None:
 
 
 def test_the_tree_only_gives_names() -> None:
-    """D20: no `aion/__init__.py`, no `aion/shared/__init__.py`, and nothing but imports in the rest."""
+    """No `aion/__init__.py`, no `aion/shared/__init__.py`, and only imports in the other files."""
     found = [path.relative_to(ROOT / "aion") for path in (ROOT / "aion").rglob("*") if path.is_file()]
     files = {str(path) for path in found if path.suffix != ".pyc"}
     assert files == {
@@ -89,7 +88,7 @@ def test_the_tree_only_gives_names() -> None:
 
 
 def test_another_distribution_may_live_in_the_same_namespace(tmp_path: Path) -> None:
-    """D20: `aion.other`, `aion.shared.other` and `aion.langgraph.other` of a neighbour, before and behind ours."""
+    """`aion.other`, `aion.shared.other` and `aion.langgraph.other` of another distribution, before and after ours."""
     for folder in ("other", "shared", "langgraph", "adk"):
         (tmp_path / "aion" / folder).mkdir(parents=True)
     (tmp_path / "aion/other/__init__.py").write_text("name = 'a package'")

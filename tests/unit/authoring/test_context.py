@@ -1,4 +1,4 @@
-"""What an author says through the turn's context, and what reaches the server."""
+"""Replies of an author through the turn's context, as received by the server."""
 
 import asyncio
 import contextvars
@@ -35,8 +35,7 @@ def answer(text: str, message_id: str = "r-1") -> a2a.Message:
     return a2a.Message(message_id=message_id, role=a2a.Role.ROLE_AGENT, parts=[a2a.Part(text=text)])
 
 
-async def test_a_text_is_a_durable_reply_to_where_the_message_came_from(turn: AionContext, sink: RecordingSink) -> None:
-    """R55, R58, D6."""
+async def test_text_is_durable_reply_to_origin(turn: AionContext, sink: RecordingSink) -> None:
     _: ReplySink = sink
     await turn.thread.reply("Here is what I can do.")
     assert turn.message is not None
@@ -47,17 +46,15 @@ async def test_a_text_is_a_durable_reply_to_where_the_message_came_from(turn: Ai
     ]
 
 
-async def test_a_post_goes_where_its_author_says(turn: AionContext, sink: RecordingSink) -> None:
-    """R58: an override is explicit."""
+async def test_post_goes_to_its_target(turn: AionContext, sink: RecordingSink) -> None:
+    """An explicit target overrides the inherited one."""
     await turn.thread.post("here")
     await turn.thread.post("there", target="channel-1")
     assert [given[1] for _, given in sink.told] == ["dm-7", "channel-1"]
 
 
-async def test_chunks_are_spoken_as_they_come_and_their_whole_is_the_reply(
-    turn: AionContext, sink: RecordingSink
-) -> None:
-    """D6: an iterator streams and adds up."""
+async def test_chunks_are_streamed_and_form_the_reply(turn: AionContext, sink: RecordingSink) -> None:
+    """The streamed chunks of an iterator form the reply."""
     heard: list[int] = []
 
     async def speaking() -> AsyncIterator[str]:
@@ -74,8 +71,8 @@ async def test_chunks_are_spoken_as_they_come_and_their_whole_is_the_reply(
     assert heard == [0, 1, 1]
 
 
-async def test_an_iterator_that_raises_leaves_no_reply(turn: AionContext, sink: RecordingSink) -> None:
-    """Section 3: what came before is not passed off as complete."""
+async def test_raising_iterator_leaves_no_reply(turn: AionContext, sink: RecordingSink) -> None:
+    """The earlier chunks do not pass for a complete reply."""
 
     async def breaking() -> AsyncIterator[str]:
         yield "Hel"
@@ -87,7 +84,7 @@ async def test_an_iterator_that_raises_leaves_no_reply(turn: AionContext, sink: 
     assert sink.replies == []
 
 
-async def test_an_iterator_is_closed_when_the_turn_is_cancelled(turn: AionContext, sink: RecordingSink) -> None:
+async def test_iterator_is_closed_on_cancellation(turn: AionContext, sink: RecordingSink) -> None:
     closed = asyncio.Event()
     spoken = asyncio.Event()
 
@@ -108,7 +105,7 @@ async def test_an_iterator_is_closed_when_the_turn_is_cancelled(turn: AionContex
     assert sink.replies == []
 
 
-async def test_an_iterator_that_yields_no_text_is_refused_and_closed(turn: AionContext, sink: RecordingSink) -> None:
+async def test_iterator_without_text_is_refused(turn: AionContext, sink: RecordingSink) -> None:
     chunks = words("Hel", AIMessageChunk(content="lo"))
     with pytest.raises(TypeError, match="yields AIMessageChunk"):
         await turn.thread.reply(chunks)
@@ -116,15 +113,15 @@ async def test_an_iterator_that_yields_no_text_is_refused_and_closed(turn: AionC
     assert sink.replies == []
 
 
-async def test_nothing_is_said_with_nothing(turn: AionContext, sink: RecordingSink) -> None:
+async def test_empty_reply_sends_nothing(turn: AionContext, sink: RecordingSink) -> None:
     await turn.thread.reply("")
     await turn.thread.reply(words())
     await turn.thread.reply(words("", ""))
     assert sink.told == []
 
 
-async def test_a_whole_message_is_the_agents_with_the_servers_ids(turn: AionContext, sink: RecordingSink) -> None:
-    """R75, R76: taskId, contextId and `aion:` keys are the server's."""
+async def test_message_gets_server_ids(turn: AionContext, sink: RecordingSink) -> None:
+    """taskId, contextId and `aion:` keys are set by the server."""
     message = a2a.Message(
         task_id="mine",
         context_id="mine",
@@ -150,10 +147,9 @@ async def test_a_whole_message_is_the_agents_with_the_servers_ids(turn: AionCont
         {"kind": "message", "messageId": "own", "role": "agent", "parts": [{"kind": "text", "text": "hi"}]},
     ],
 )
-async def test_a_message_may_be_json_of_either_version_and_keeps_its_id(
+async def test_message_json_of_either_version_is_accepted(
     turn: AionContext, sink: RecordingSink, content: dict[str, Any]
 ) -> None:
-    """D16, D18."""
     await turn.thread.reply(content, metadata={"a": 1})
     assert sink.replies == [
         a2a.Message(message_id="own", role=a2a.Role.ROLE_AGENT, parts=[a2a.Part(text="hi")], metadata={"a": 1})
@@ -175,7 +171,7 @@ async def test_a_message_may_be_json_of_either_version_and_keeps_its_id(
         ("hi", [("x", 1)], TypeError),
     ],
 )
-async def test_what_cannot_be_said_is_refused_before_anything_is_said(
+async def test_invalid_content_is_refused_before_streaming(
     turn: AionContext, sink: RecordingSink, content: Any, metadata: Any, error: type[Exception]
 ) -> None:
     with pytest.raises(error, match=r"^(reply|The message given to reply) .*\.$|reply's metadata"):
@@ -183,8 +179,7 @@ async def test_what_cannot_be_said_is_refused_before_anything_is_said(
     assert sink.told == []
 
 
-async def test_a_message_is_read_by_its_text_and_reacted_to_by_its_id(turn: AionContext, sink: RecordingSink) -> None:
-    """R54."""
+async def test_message_has_text_and_reaction_by_id(turn: AionContext, sink: RecordingSink) -> None:
     message = turn.message
     assert message is not None
     assert (message.id, message.text, message.user.id, message.thread) == ("m-1", "hello", "u-1", turn.thread)
@@ -195,8 +190,7 @@ async def test_a_message_is_read_by_its_text_and_reacted_to_by_its_id(turn: Aion
         await message.react("")
 
 
-def test_a_messages_text_is_its_text_parts_in_order(turn: AionContext) -> None:
-    """R50."""
+def test_message_text_joins_text_parts(turn: AionContext) -> None:
     assert turn.message is not None
     turn.message.raw.ClearField("parts")
     assert turn.message.text == ""
@@ -205,7 +199,6 @@ def test_a_messages_text_is_its_text_parts_in_order(turn: AionContext) -> None:
 
 
 async def test_the_history_is_the_newest_messages_oldest_first() -> None:
-    """D19."""
     sink = RecordingSink([answer(f"text {n}", f"m-{n}") for n in range(30)])
     thread = a_turn(sink).thread
     assert [message.id for message in await thread.history()] == [f"m-{n}" for n in range(10, 30)]
@@ -216,8 +209,8 @@ async def test_the_history_is_the_newest_messages_oldest_first() -> None:
         await thread.history(-1)
 
 
-def test_the_turn_says_who_and_where(turn: AionContext) -> None:
-    """S2: a dataclass with these five."""
+def test_context_has_identity_and_thread(turn: AionContext) -> None:
+    """A dataclass with five fields."""
     assert list(AionContext.__dataclass_fields__) == ["inbox", "thread", "message", "event", "self"]
     assert (turn.self.id, turn.self.name) == ("agent-1", "Ada")
     assert (turn.event.kind, turn.event.payload) == ("message", {"name": "message"})
@@ -226,10 +219,10 @@ def test_the_turn_says_who_and_where(turn: AionContext) -> None:
     assert turn.inbox.task.id == "t-1"
 
 
-# ── get_aion_context ─────────────────────────────────────────────────────────────────────────────────────────────────
+# ── get_aion_context ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_the_running_turn_is_found_in_tasks_and_threads_that_began_in_it(turn: AionContext) -> None:
+async def test_running_turn_reaches_tasks_and_threads(turn: AionContext) -> None:
     with aion_context_set(turn):
         assert get_aion_context() is turn
         assert await asyncio.to_thread(get_aion_context) is turn
@@ -242,7 +235,7 @@ async def test_the_running_turn_is_found_in_tasks_and_threads_that_began_in_it(t
         get_aion_context()
 
 
-async def test_two_turns_at_once_do_not_see_each_other() -> None:
+async def test_concurrent_turns_are_separate() -> None:
     async def run(turn: AionContext) -> bool:
         with aion_context_set(turn):
             await asyncio.sleep(0)
@@ -251,7 +244,7 @@ async def test_two_turns_at_once_do_not_see_each_other() -> None:
     assert await asyncio.gather(*(run(a_turn(RecordingSink())) for _ in range(5))) == [True] * 5
 
 
-async def test_a_stream_may_be_closed_by_another_task_than_it_began_in(turn: AionContext) -> None:
+async def test_stream_may_be_closed_by_another_task(turn: AionContext) -> None:
     async def agent() -> AsyncGenerator[int, None]:
         with aion_context_set(turn):
             yield 1

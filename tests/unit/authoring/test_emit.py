@@ -1,4 +1,4 @@
-"""What a node may emit, and what the writer is handed."""
+"""Emissions of a node, as received by the writer."""
 
 import inspect
 import math
@@ -24,7 +24,6 @@ def emitted(emit: Callable[..., None], *given: Any, **named: Any) -> list[Any]:
 
 
 def test_a_file_by_its_url() -> None:
-    """R68."""
     assert emitted(emit_file, url="https://example.com/report.pdf", mime_type="application/pdf") == [
         ArtifactEmitted(
             Artifact(
@@ -39,14 +38,14 @@ def test_a_file_by_its_url() -> None:
 
 @pytest.mark.parametrize("encode", [b64encode, encodebytes, urlsafe_b64encode])
 def test_a_file_by_its_content(encode: Callable[[bytes], bytes]) -> None:
-    """R68: base64 as Python's own functions write it."""
+    """base64 in the form of Python's own functions."""
     content = bytes(range(256))
     [event] = emitted(emit_file, base64=encode(content).decode(), mime_type="image/png", name="a.png")
     assert event.artifact == Artifact(name="a.png", parts=[Part(raw=content, media_type="image/png", filename="a.png")])
 
 
 def test_a_file_in_chunks() -> None:
-    """R68; the identity is (task, name) unless the author gives an id."""
+    """Task and name identify the artifact unless the author gives an id."""
     first = emitted(emit_file, base64="AAA=", mime_type="a/b", name="f", is_last_chunk=False)
     last = emitted(emit_file, base64="", mime_type="a/b", name="f", append=True, artifact_id="mine")
     assert [(event.artifact.artifact_id, event.append, event.last_chunk) for event in first + last] == [
@@ -70,7 +69,7 @@ def test_a_file_in_chunks() -> None:
         ({"mime_type": "a/b", "url": "https://x", "artifact_id": "aion:stream-delta"}, "begins with aion:"),
     ],
 )
-def test_a_file_that_cannot_be_sent_is_refused_with_a_sentence(named: dict[str, Any], says: str) -> None:
+def test_invalid_file_is_refused(named: dict[str, Any], says: str) -> None:
     written: list[Any] = []
     with pytest.raises(ValueError, match=says):
         emit_file(written.append, **named)
@@ -79,13 +78,12 @@ def test_a_file_that_cannot_be_sent_is_refused_with_a_sentence(named: dict[str, 
 
 @pytest.mark.parametrize("data", [{"status": "success", "results": []}, [1, {"a": None}], "text", 7, 2.5, True, None])
 def test_data_is_any_json_value(data: Any) -> None:
-    """R69."""
     [event] = emitted(emit_data, data)
     assert (event.artifact.name, event.append, event.last_chunk) == ("data", False, True)
     assert MessageToDict(event.artifact.parts[0]) == {"data": data}
 
 
-def test_data_keeps_its_name_its_chunking_and_what_it_was_when_it_was_emitted() -> None:
+def test_data_is_copied_with_name_and_chunking() -> None:
     data = {"rows": [1]}
     [event] = emitted(emit_data, data, "analysis", True, False, artifact_id="a-1")
     data["rows"].append(2)
@@ -105,46 +103,43 @@ def nested(levels: int) -> Any:
 @pytest.mark.parametrize(
     "data", [object(), {1, 2}, math.nan, {"x": math.inf}, b"raw", 10**400, "\ud800", nested(40), nested(5000)]
 )
-def test_data_that_is_no_json_is_refused(data: Any) -> None:
+def test_data_outside_json_is_refused(data: Any) -> None:
     with pytest.raises(ValueError, match=r"emit_data's data .*\.$"):
         emitted(emit_data, data)
 
 
 def test_a_message_whole_or_in_chunks() -> None:
-    """R70."""
     whole, chunk = AIMessage(content="Processing complete"), AIMessageChunk(content="Proc")
     assert emitted(emit_message, whole) == [MessageEmitted(whole)]
     assert emitted(emit_message, chunk) == [MessageEmitted(chunk)]
 
 
-def test_a_message_without_text_says_nothing_and_a_chunk_without_one_may_close_its_call() -> None:
-    """R70."""
+def test_empty_message_is_dropped_but_chunk_closes() -> None:
     assert emitted(emit_message, AIMessage("")) == []
     last = AIMessageChunk(content="", id="call", chunk_position="last")
     assert emitted(emit_message, last) == [MessageEmitted(last)]
 
 
 @pytest.mark.parametrize("message", ["text", HumanMessage("x"), None])
-def test_a_message_that_is_not_the_agents_is_refused(message: Any) -> None:
+def test_foreign_message_is_refused(message: Any) -> None:
     with pytest.raises(TypeError, match="takes an AIMessage or an AIMessageChunk, not"):
         emitted(emit_message, message)
 
 
-def test_metadata_goes_without_the_servers_keys() -> None:
-    """R71."""
+def test_metadata_loses_reserved_keys() -> None:
     given = {"progress": 100, "aion:network": "x", "own": {"AION:id": 1, "kept": [1]}}
     assert emitted(emit_task_metadata, given) == [MetadataEmitted({"progress": 100, "own": {"kept": [1]}})]
     assert emitted(emit_task_metadata, {"aion:network": "x"}) == []
 
 
 @pytest.mark.parametrize(("metadata", "error"), [(["x"], TypeError), ({"x": object()}, ValueError), ("x", TypeError)])
-def test_metadata_that_is_no_json_object_is_refused(metadata: Any, error: type[Exception]) -> None:
+def test_metadata_outside_json_is_refused(metadata: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match="emit_task_metadata"):
         emitted(emit_task_metadata, metadata)
 
 
 def test_the_signatures_are_those_of_the_seeds() -> None:
-    """R68-R71, and the optional artifact_id."""
+    """Including the optional artifact_id."""
     assert [
         ", ".join(re_annotated(parameter) for parameter in inspect.signature(emit).parameters.values())
         for emit in (emit_file, emit_data, emit_message, emit_task_metadata)

@@ -1,4 +1,4 @@
-"""A2AInbox and A2AOutbox: what they take, and what they survive."""
+"""A2AInbox and A2AOutbox: accepted values, and copies that preserve them."""
 
 import copy
 import math
@@ -64,7 +64,7 @@ class TestAnEnvelope:
         assert type(kept).model_validate_json(kept.model_dump_json()) == kept
         assert type(kept).model_validate(kept.model_dump()) == kept
 
-    def test_survives_copies_that_share_nothing(self, kept: BaseModel) -> None:
+    def test_copies_share_nothing(self, kept: BaseModel) -> None:
         for other in (copy.deepcopy(kept), kept.model_copy(deep=True), pickle.loads(pickle.dumps(kept))):  # noqa: S301
             assert other == kept
         deep = copy.deepcopy(INBOX)
@@ -77,15 +77,15 @@ class TestAnEnvelope:
             kept.message = Message()  # type: ignore[attr-defined]
 
     def test_has_a_json_schema(self, kept: BaseModel) -> None:
-        """What LangGraph asks of a state's types when it describes a graph."""
+        """LangGraph needs it to describe a graph."""
         assert type(kept).model_json_schema()["type"] == "object"
 
 
-def test_an_inbox_written_by_a_newer_version_can_be_read() -> None:
+def test_inbox_of_newer_version_is_readable() -> None:
     assert A2AInbox.model_validate({**INBOX.model_dump(), "later": 1}) == INBOX
 
 
-async def test_envelopes_live_in_a_pydantic_state_between_the_turns_of_a_real_graph() -> None:
+async def test_envelopes_survive_in_pydantic_state() -> None:
     class State(BaseModel):
         a2a_inbox: A2AInbox | None = None
         a2a_outbox: A2AOutbox | None = None
@@ -121,13 +121,13 @@ def test_every_outbox_task_survives_checkpoint_and_json(task: Task) -> None:
     assert A2AOutbox.model_validate_json(outbox.model_dump_json()) == outbox
 
 
-# ── D16: the forms an author may give ────────────────────────────────────────────────────────────────────────────────
+# ── Accepted forms ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @settings(max_examples=60, deadline=None)
 @given(message=messages)
-def test_a_message_in_the_older_dialect_is_read_as_the_sdk_reads_it(message: Message) -> None:
-    """D16: the SDK's own conversion to v0.3, as its model and as its JSON, comes back as what it was."""
+def test_v03_message_is_read_as_by_sdk(message: Message) -> None:
+    """The SDK's own conversion to v0.3, as a model and as JSON, is reversed."""
     older = conversions.to_compat_message(message)
     wanted = conversions.to_core_message(older)
     assert outbox_of(older).message == wanted
@@ -137,7 +137,7 @@ def test_a_message_in_the_older_dialect_is_read_as_the_sdk_reads_it(message: Mes
 
 @settings(max_examples=60, deadline=None)
 @given(task=tasks)
-def test_a_task_in_the_older_dialect_is_read_as_the_sdk_reads_it(task: Task) -> None:
+def test_v03_task_is_read_as_by_sdk(task: Task) -> None:
     older = conversions.to_compat_task(task)
     wanted = conversions.to_core_task(older)
     assert outbox_of(older).task == wanted
@@ -194,7 +194,7 @@ NEWER_TASK = {
     ],
 )
 def test_an_outbox_takes_a_message_in_every_form(value: Any, message: dict[str, Any] | None) -> None:
-    """D16; S1: a Message without messageId."""
+    """Including a Message without messageId."""
     outbox = outbox_of(value)
     assert outbox.task is None
     assert outbox.message is not None
@@ -214,7 +214,7 @@ def test_an_outbox_takes_a_message_in_every_form(value: Any, message: dict[str, 
     ],
 )
 def test_an_outbox_takes_a_task_in_every_form(value: Any, task: dict[str, Any]) -> None:
-    """D16; S1: a Task without id."""
+    """Including a Task without id."""
     outbox = outbox_of(value)
     assert outbox.message is None
     assert outbox.task is not None
@@ -241,7 +241,7 @@ def deep(levels: int) -> dict[str, Any]:
         ({"message": MESSAGE, "task": TASK}, "exactly one"),
         ({"message": TASK}, "A2A Message is wanted, and a Task is given"),
         ({"task": OLDER_MESSAGE}, "A2A Task is wanted, and a message is given"),
-        ({"parts": "text"}, "no A2A Message"),
+        ({"parts": "text"}, "not an A2A Message"),
         ({"parts": [{"texx": "x"}]}, '"texx"'),
         ({"parts": [{"text": "x", "url": "y"}]}, "oneof"),
         ({"parts": [{"raw": "no base64!"}]}, "not base64"),
@@ -249,14 +249,14 @@ def deep(levels: int) -> dict[str, Any]:
         ({"role": "assistant", "parts": []}, "assistant"),
         ({"parts": [], "metadata": {"at": object()}}, "plain JSON"),
         ({"parts": [], "metadata": {"x": math.nan}}, "plain JSON"),
-        ({"parts": [], "metadata": {"x": 10**400}}, "no A2A Message"),
+        ({"parts": [], "metadata": {"x": 10**400}}, "not an A2A Message"),
         (Message(metadata={"x": math.nan}), "cannot be written as JSON"),
         (Message(metadata=deep(MAX_DEPTH)), "levels deep"),
-        ({"parts": [], "metadata": deep(200)}, "no A2A Message"),
-        ({"parts": [{"text": "\ud800"}]}, "no A2A Message"),
+        ({"parts": [], "metadata": deep(200)}, "not an A2A Message"),
+        ({"parts": [{"text": "\ud800"}]}, "not an A2A Message"),
     ],
 )
-def test_whatever_else_stands_in_an_outbox_is_refused_with_a_sentence(value: Any, says: str) -> None:
+def test_other_outbox_values_are_refused(value: Any, says: str) -> None:
     with pytest.raises(AgentFailed, match=r"^a2a_outbox .*[.…)]$") as refused:
         outbox_of(value)
     assert says in str(refused.value)
@@ -264,13 +264,13 @@ def test_whatever_else_stands_in_an_outbox_is_refused_with_a_sentence(value: Any
 
 
 @pytest.mark.parametrize("fields", [{}, {"message": MESSAGE, "task": TASK}, {"mesage": MESSAGE}, {"message": "x"}])
-def test_an_outbox_is_made_of_exactly_one_message_or_task(fields: dict[str, Any]) -> None:
+def test_outbox_needs_exactly_one_field(fields: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         A2AOutbox(**fields)
 
 
-def test_the_deepest_outbox_can_be_read_back_from_the_log() -> None:
-    """protobuf writes what it cannot read again; an outbox never holds such a thing."""
+def test_deepest_outbox_is_readable_from_log() -> None:
+    """protobuf writes deeper values than it reads; an outbox never contains one."""
     deepest = Message(metadata=deep(MAX_DEPTH - 1), parts=[Part(data=deep_value(MAX_DEPTH - 3))])
     outbox = outbox_of(deepest)
     assert outbox.message is not None

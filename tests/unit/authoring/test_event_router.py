@@ -1,4 +1,4 @@
-"""The router calls the handler of the event's kind, with what it declares and nothing else."""
+"""Event router: it calls the handler of the event's kind with its declared parameters."""
 
 import functools
 import threading
@@ -40,7 +40,7 @@ async def test_each_kind_has_its_handler(kind: EventKind) -> None:
     assert await routed(kind, **handlers) == {"said": f"{kind} {kind}"}
 
 
-async def test_an_event_without_a_handler_goes_to_the_default_or_changes_nothing() -> None:
+async def test_unhandled_event_goes_to_default() -> None:
     def on_message() -> dict[str, str]:
         return {"said": "message"}
 
@@ -91,8 +91,8 @@ async def test_a_handler_is_given_everything_it_may_declare() -> None:
     assert given["own"] == 7
 
 
-async def test_langgraph_gives_its_own_by_name_and_annotation_as_to_any_node() -> None:
-    """A string annotation, as `from __future__ import annotations` makes it, is LangGraph's to read."""
+async def test_langgraph_parameters_are_passed() -> None:
+    """LangGraph reads a string annotation, as `from __future__ import annotations` makes it."""
     written: list[Any] = []
 
     def on_message(writer: "StreamWriter", config: "RunnableConfig") -> dict[str, str]:
@@ -111,7 +111,7 @@ async def test_langgraph_gives_its_own_by_name_and_annotation_as_to_any_node() -
     assert written[-1] == ("values", {"said": "t-1"})
 
 
-async def test_sync_handlers_leave_the_event_loop_free_and_async_ones_use_it() -> None:
+async def test_handlers_run_in_thread_or_loop() -> None:
     def on_message(context: AionContext) -> dict[str, str]:
         return {"said": threading.current_thread().name}
 
@@ -141,7 +141,7 @@ async def test_a_handler_is_any_callable() -> None:
     assert sink.texts == ["called", "partial", "lambda"]
 
 
-async def test_a_handler_may_return_whatever_a_node_may() -> None:
+async def test_handler_returns_any_node_output() -> None:
     graph = StateGraph(State, context_schema=AionContext)
     graph.add_node("router", create_event_router(on_message=lambda: Command(goto="next", update={"said": "routed"})))
     graph.add_node("next", lambda state: {"said": state["said"] + " on"})
@@ -150,7 +150,7 @@ async def test_a_handler_may_return_whatever_a_node_may() -> None:
 
 
 async def test_a_sync_handler_may_ask_the_user() -> None:
-    """`interrupt` finds its run from the handler's thread, and its answer comes back to it."""
+    """`interrupt` works in the handler's thread, and its answer returns there."""
     graph = StateGraph(State, context_schema=AionContext)
     graph.add_node("router", create_event_router(on_message=lambda: {"said": interrupt("Which one?")}))
     graph.add_edge(START, "router")
@@ -162,8 +162,8 @@ async def test_a_sync_handler_may_ask_the_user() -> None:
     assert answered == {"said": "this one"}
 
 
-async def test_a_graph_with_a_context_of_its_own_is_routed_by_the_running_turn() -> None:
-    """Section 3: such a graph keeps its context, and ours comes from the contextvar."""
+async def test_own_context_graph_is_routed() -> None:
+    """Such a graph has its own context; ours comes from the context variable."""
 
     class Own(TypedDict):
         tenant: str
@@ -181,7 +181,7 @@ async def test_a_graph_with_a_context_of_its_own_is_routed_by_the_running_turn()
         await compiled.ainvoke({}, context={"tenant": "acme"})
 
 
-def test_a_handler_that_wants_what_nobody_gives_is_refused_when_the_router_is_made() -> None:
+def test_handler_with_unknown_parameter_is_refused() -> None:
     def on_message(mesage: Message) -> None: ...
 
     def on_command(state: State, /) -> None: ...

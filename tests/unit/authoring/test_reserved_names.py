@@ -1,4 +1,4 @@
-"""What begins with `aion:` is the server's, however it is written and wherever it stands."""
+"""Keys with the prefix `aion:` are reserved for the server, in any spelling and at any depth."""
 
 import string
 from typing import Any
@@ -43,7 +43,7 @@ ITALIC = str.maketrans({char: chr(0x1D44E + ord(char) - ord("a")) for char in "a
         "\N{ZERO WIDTH SPACE}" * 9 + "aion:x".translate(WIDE),
     ],
 )
-def test_a_name_is_the_servers_however_it_is_written(name: str) -> None:
+def test_reserved_name_is_recognised_in_any_spelling(name: str) -> None:
     assert is_reserved(name)
     assert without_reserved_keys({name: 1, "own": {"list": [{name: 2, "kept": 3}]}}) == {"own": {"list": [{"kept": 3}]}}
 
@@ -73,7 +73,7 @@ def keys_of(value: Any) -> list[str]:
 
 @settings(deadline=None)
 @given(value=mixed)
-def test_no_such_key_is_left_at_any_depth_and_every_other_is(value: Any) -> None:
+def test_reserved_keys_are_removed_at_any_depth(value: Any) -> None:
     before = repr(value)
     cleaned = without_reserved_keys(value)
     assert not any(map(is_reserved, keys_of(cleaned)))
@@ -83,12 +83,11 @@ def test_no_such_key_is_left_at_any_depth_and_every_other_is(value: Any) -> None
 
 @settings(deadline=None)
 @given(value=objects)
-def test_what_holds_no_such_key_stays_as_it_is(value: dict[str, Any]) -> None:
+def test_value_without_reserved_keys_is_unchanged(value: dict[str, Any]) -> None:
     assert without_reserved_keys(value) == value
 
 
-def test_metadata_is_cleaned_wherever_a_task_holds_it_and_data_is_left_whole() -> None:
-    """R76."""
+def test_metadata_is_cleaned_and_data_unchanged() -> None:
     sent = {"aion:network": "x", "own": [{"AION:y": 1, "kept": {"aion:z": 2}}]}
     kept = {"own": [{"kept": {}}]}
     part = {"data": sent, "metadata": sent}
@@ -116,7 +115,7 @@ def test_metadata_is_cleaned_wherever_a_task_holds_it_and_data_is_left_whole() -
 
 @settings(deadline=None)
 @given(task=tasks)
-def test_what_has_no_such_metadata_stays_as_it_is(task: Task) -> None:
+def test_metadata_without_reserved_keys_is_unchanged(task: Task) -> None:
     assert without_reserved_metadata(task) == task
 
 

@@ -1,6 +1,6 @@
-"""For each code block of the LangGraph seeds, a program with the same imports, calls, signatures and outcome (D21).
+"""Programs for each code block of the LangGraph seed documents: same imports, calls, signatures and results.
 
-S0 is section 3.4, the emit functions; S2 is Runtime Context vs Graph State, its two blocks.
+The blocks are those of the emit functions, and of runtime context versus graph state.
 """
 
 from typing import Annotated, Any, Optional, TypedDict
@@ -46,8 +46,7 @@ async def helper(state: State, runtime: Runtime[AionContext]) -> dict:  # type: 
     return {}
 
 
-async def test_s0_a_sync_node_emits_a_file_data_a_message_and_metadata_and_returns_its_state() -> None:
-    """R64, R67-R72."""
+async def test_seed_sync_node_emits_everything() -> None:
     graph = StateGraph(State).add_node("report", report).add_edge(START, "report").compile()
     given = {"messages": [HumanMessage("write it up", id="m-1")]}
     streamed = [event async for event in graph.astream(given, stream_mode=["custom", "values"])]
@@ -72,7 +71,7 @@ async def test_s0_a_sync_node_emits_a_file_data_a_message_and_metadata_and_retur
     ("text", "replies"), [("/help", ["Here is what I can do."]), ("something else", []), (None, [])]
 )
 async def test_s2_a_node_answers_through_the_turns_thread(text: str | None, replies: list[str]) -> None:
-    """R53-R55: `runtime.context` has a message, which may be None, and a thread; the node returns `{}`."""
+    """`runtime.context` has a thread and a message, perhaps None; the node returns `{}`."""
     graph = StateGraph(State, context_schema=AionContext).add_node("helper", helper).add_edge(START, "helper").compile()
     sink = RecordingSink()
     final = await graph.ainvoke({"messages": [HumanMessage(text or "")]}, context=a_turn(sink, text))
@@ -80,7 +79,7 @@ async def test_s2_a_node_answers_through_the_turns_thread(text: str | None, repl
     assert len(final["messages"]) == 1
 
 
-async def test_s2_a_graph_that_declares_no_context_is_given_the_same() -> None:
+async def test_seed_graph_without_context_gets_context() -> None:
     async def helper(state: State, runtime: Runtime[AionContext]) -> dict:  # type: ignore[type-arg]
         await runtime.context.thread.reply("Here is what I can do.")
         return {}
@@ -92,8 +91,7 @@ async def test_s2_a_graph_that_declares_no_context_is_given_the_same() -> None:
     assert sink.texts == ["Here is what I can do."]
 
 
-async def test_s2_a_state_may_hold_the_raw_envelope_beside_its_messages() -> None:
-    """R57."""
+async def test_seed_state_holds_raw_envelope() -> None:
 
     class Hybrid(TypedDict):
         messages: Annotated[list[AnyMessage], add_messages]
@@ -117,11 +115,11 @@ async def test_s2_a_state_may_hold_the_raw_envelope_beside_its_messages() -> Non
     assert seen == [inbox, None]
 
 
-# ── The same, as a client sees it ─────────────────────────────────────────────────────────────────────────────────────
+# ── Programs over HTTP ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def served(graph: Any, version: str, text: str = "hi", **more: Any) -> a2a.Task:
-    """The task that the graph's answer is, in the dialect of that version, read as the SDK reads it."""
+    """Return the task of the graph's answer in this version, read by the SDK."""
     old = version == "v0.3"
     request = send(text, method="message/send" if old else "SendMessage")
     request["params"]["message"]["parts"] += more.get("old_parts" if old else "parts", [])
@@ -136,8 +134,7 @@ versions = pytest.mark.parametrize("version", ["v1", "v0.3"])
 
 
 @versions
-async def test_s0_what_a_node_emits_is_the_clients_task(version: str) -> None:
-    """R64, R67-R72."""
+async def test_seed_emissions_reach_the_task(version: str) -> None:
     graph = StateGraph(State).add_node("report", report).add_edge(START, "report")
     task = await served(graph, version)
     file, data = task.artifacts
@@ -155,10 +152,7 @@ async def test_s0_what_a_node_emits_is_the_clients_task(version: str) -> None:
 @versions
 @pytest.mark.parametrize(("text", "reply"), [("/help", "Here is what I can do."), ("something else", "")])
 @pytest.mark.parametrize("schema", [AionContext, None])
-async def test_s2_a_reply_through_the_turns_thread_is_the_tasks_answer(
-    schema: Any, text: str, reply: str, version: str
-) -> None:
-    """R53-R55, R73."""
+async def test_seed_thread_reply_is_the_answer(schema: Any, text: str, reply: str, version: str) -> None:
     graph = StateGraph(State, context_schema=schema).add_node("helper", helper).add_edge(START, "helper")
     task = await served(graph, version, text)
     assert task.status.state == a2a.TaskState.TASK_STATE_COMPLETED
@@ -166,8 +160,7 @@ async def test_s2_a_reply_through_the_turns_thread_is_the_tasks_answer(
 
 
 @versions
-async def test_s2_the_raw_envelope_stands_in_the_state_beside_the_messages(version: str) -> None:
-    """R51, R57."""
+async def test_seed_raw_envelope_is_beside_messages(version: str) -> None:
 
     class Hybrid(TypedDict):
         messages: Annotated[list[AnyMessage], add_messages]

@@ -1,6 +1,6 @@
-"""For each code block of the ADK seed, a program with the same imports, calls, signatures and outcome (D21).
+"""Programs for each code block of the ADK seed document: same imports, calls, signatures and results.
 
-S1 has two: 1.3, an agent that reads its inbox, and 2 (1), one that fills its outbox; each is served through HTTP.
+One block reads the agent's inbox, the other fills its outbox. Each program is served over HTTP.
 """
 
 from typing import Any
@@ -11,8 +11,7 @@ from google.adk.agents import BaseAgent
 from google.adk.events import Event, EventActions
 
 from aion.shared.types import A2AInbox, A2AOutbox
-from tests.support.adk import served
-from tests.support.adk_http import DIALECTS, ask, ask_parts, history, said
+from tests.support.adk import DIALECTS, answer_text, ask, ask_parts, history, served
 from tests.support.service import http, parts
 
 read: list[Any] = []
@@ -59,7 +58,7 @@ def dialect(request: pytest.FixtureRequest) -> str:
 
 
 async def test_s1_an_agent_reads_its_inbox(dialect: str) -> None:
-    """R86, and the table that follows the block: task, message with its non-text parts, the request's metadata."""
+    """Task, message with its non-text parts, and the request's metadata."""
     read.clear()
     async with http(parts(served(Reader(name="reader"))).app()) as client:
         file = {"url": "https://example.com/minutes.pdf", "mediaType": "application/pdf"}
@@ -72,11 +71,11 @@ async def test_s1_an_agent_reads_its_inbox(dialect: str) -> None:
     assert [part.WhichOneof("content") for part in message.parts] == ["text", "url"]
     assert (message.role, message.parts[0].text) == (Role.ROLE_USER, "Read this.")
     assert metadata == {}
-    assert (task["status"]["state"], said(task)) == ("TASK_STATE_COMPLETED", None)
+    assert (task["status"]["state"], answer_text(task)) == ("TASK_STATE_COMPLETED", None)
 
 
 async def test_s1_the_requests_metadata_reaches_the_inbox() -> None:
-    """R86: distribution, network, trace; what begins with `aion:` only the server says."""
+    """Distribution, network and trace; the server alone sets keys with the prefix `aion:`."""
     read.clear()
     async with http(parts(served(Reader(name="reader"))).app()) as client:
         request = {
@@ -92,11 +91,15 @@ async def test_s1_the_requests_metadata_reaches_the_inbox() -> None:
     assert read[-1] == {"traceId": "t-1", "hops": 2}
 
 
-async def test_s1_an_agent_fills_its_outbox_with_a_message_and_a_patch(dialect: str) -> None:
-    """R87, R88, R77, R78: both are heard; a message without an id gets one, a patch without one is of this task."""
+async def test_seed_agent_fills_outbox_with_both(dialect: str) -> None:
+    """Both reach the client; a message without an id gets one, a patch without an id belongs to this task."""
     async with http(parts(served(Announcer(name="announcer"))).app()) as client:
         task = await ask(client, dialect)
-    assert (task["status"]["state"], said(task), history(task)) == ("TASK_STATE_COMPLETED", "It is done.", ["hi"])
+    assert (task["status"]["state"], answer_text(task), history(task)) == (
+        "TASK_STATE_COMPLETED",
+        "It is done.",
+        ["hi"],
+    )
     assert task["metadata"] == {"progress": "all of it"}
     answer = task["status"]["message"]
     assert answer["messageId"]

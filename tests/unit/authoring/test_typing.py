@@ -1,4 +1,4 @@
-"""What an author's type checker says, without this repository's settings."""
+"""Type checks of an author's code, without this repository's settings."""
 
 import re
 import subprocess
@@ -9,12 +9,12 @@ import pytest
 
 HERE = Path(__file__).parent
 CACHE = HERE.parents[2] / ".mypy_cache"
-"""This repository's: what its checks have found in what we all import holds for an author, and they come first."""
+"""Cache of this repository's own mypy run, which comes first and has checked the common imports."""
 
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[int, str]]]:
-    """What mypy finds in each file: (line, code)."""
+    """Return mypy's errors in each file: (line, code)."""
     folder = tmp_path_factory.mktemp("author")
     for path in (HERE / "author").glob("*.py"):
         (folder / path.name).write_text(path.read_text(encoding="utf-8"), encoding="utf-8")

@@ -127,14 +127,14 @@ def test_a_card_on_the_web_is_verified_by_a_set_of_keys(config: Path, private: P
     (tmp_path / "jwks.json").write_text(json.dumps({"keys": [{**public, "kid": "another"}]}), encoding="utf-8")
     assert "does not verify" in refusal("verify", web, "--jwks", f"{web}/jwks.json")
     (tmp_path / "jwks.json").write_text(json.dumps({"keys": [other]}), encoding="utf-8")
-    assert "holds no key that signs cards" in refusal("verify", web, "--jwks", f"{web}/jwks.json")
+    assert "has no key for the signatures of cards" in refusal("verify", web, "--jwks", f"{web}/jwks.json")
     refused = refusal("verify", web, "--jwks", f"{web}/nothing.json")
     assert refused == f"{web}/nothing.json cannot be read: the server answers 404 File not found."
 
 
 @pytest.mark.parametrize(
     ("content", "told"),
-    [("{", "is no JSON"), ("[]", "is no agent card"), ("{}", "is no agent card"), ("[" * 100_000, "is no JSON")],
+    [("{", "is no JSON"), ("[]", "is no agent card"), ("{}", "is not an agent card"), ("[" * 100_000, "is no JSON")],
 )
 def test_what_is_no_card_is_said_to_be_none(private: Path, tmp_path: Path, content: str, told: str) -> None:
     card = tmp_path / "card.json"
@@ -143,7 +143,7 @@ def test_what_is_no_card_is_said_to_be_none(private: Path, tmp_path: Path, conte
 
 
 def test_signing_needs_a_card_and_a_private_key(config: Path, private: Path, tmp_path: Path) -> None:
-    assert "signs nothing" in refusal("sign", "-", "--key", tmp_path / "public.jwk", stdin=shown(config))
+    assert "cannot sign" in refusal("sign", "-", "--key", tmp_path / "public.jwk", stdin=shown(config))
     assert "cannot be read" in refusal("sign", "-", "--key", tmp_path / "nowhere.pem", stdin=shown(config))
     assert "no agent card" in refusal("sign", "-", "--key", private, stdin='{"skills": 1}')
     assert "no agent card" in refusal("sign", "-", "--key", private, stdin="{}")

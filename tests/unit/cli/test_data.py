@@ -37,6 +37,9 @@ from tests.support.stores import dynamodb_store, dynamodb_table
 ALICE = "alice@example.com"
 
 
+pytestmark = pytest.mark.usefixtures("empty_table")
+
+
 @pytest.fixture
 def run(stack: LocalStack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> EventBroadcast:
     environ = stack.environment("ApiFunction")

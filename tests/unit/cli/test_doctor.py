@@ -432,7 +432,7 @@ def test_here_an_unreadable_dotenv_fails(run: EventBroadcast, tmp_path: Path) ->
     (tmp_path / ".env").write_bytes(b"KEY=\xff\n")
     code, said = looked(run, "--config", config, "--no-template")
     assert code == 1
-    assert "cannot be read: it is no UTF-8" in said["environment"]["said"]
+    assert "cannot be read: it is not UTF-8" in said["environment"]["said"]
 
 
 def test_secrets_of_a_stacks_agents_are_looked_at(tmp_path: Path) -> None:

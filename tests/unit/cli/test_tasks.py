@@ -20,6 +20,8 @@ from tests.support.operating import EventBroadcast, refusal
 from tests.support.pushes import a_config
 from tests.support.stores import dynamodb_store, dynamodb_table
 
+pytestmark = pytest.mark.usefixtures("empty_table")
+
 
 @pytest.fixture
 def run(moto: LocalStack) -> EventBroadcast:

@@ -6,11 +6,11 @@ import pytest
 from aws_lambda_powertools.logging.lambda_context import build_lambda_context_model
 
 from aion_core.lambda_runtime.invocation import EventReader, HttpRequest, Invocation, InvocationContext, NotAnHttpEvent
-from aion_core.lambda_runtime.settings import Settings
+from aion_core.lambda_runtime.settings import RuntimeSettings
 from tests.support import lambda_apps
 from tests.support.recorded import function_url_event, recorded_event
 
-SETTINGS = Settings.from_environ(
+SETTINGS = RuntimeSettings.from_environ(
     {
         "AWS_LAMBDA_RUNTIME_API": "127.0.0.1:9001",
         "AWS_LAMBDA_FUNCTION_NAME": "agent-api",
@@ -25,14 +25,14 @@ HEADERS = {
     "lambda-runtime-deadline-ms": "4102444800000",
     "lambda-runtime-invoked-function-arn": "arn:aws:lambda:eu-west-1:123456789012:function:agent-api:live",
 }
-CONTEXT = InvocationContext.of(Invocation.from_answer(HEADERS, b""), SETTINGS)
+CONTEXT = InvocationContext.of(Invocation.from_response(HEADERS, b""), SETTINGS)
 
 
 async def read(event: Any) -> HttpRequest:
     return EventReader(lambda_apps.app).read(json.dumps(event).encode(), CONTEXT)  # type: ignore[arg-type]
 
 
-async def test_a_rest_api_event_becomes_this_scope() -> None:
+async def test_rest_api_event_converts_to_scope() -> None:
     event = recorded_event("rest_api_v1")
     scope, body = await read(event)
     assert scope == {
@@ -41,7 +41,7 @@ async def test_a_rest_api_event_becomes_this_scope() -> None:
         "http_version": "1.1",
         "method": "POST",
         "scheme": "https",
-        # The stage is the front's: it is in requestContext.path, not here.
+        # The stage is only in requestContext.path.
         "path": "/agents/weather/message:send",
         "raw_path": None,
         "root_path": "",
@@ -69,7 +69,7 @@ async def test_a_rest_api_event_becomes_this_scope() -> None:
     assert body == '{"message":{"messageId":"m-1","role":"ROLE_USER","parts":[{"text":"Grüße"}]}}'.encode()
 
 
-async def test_a_function_url_event_becomes_this_scope() -> None:
+async def test_function_url_event_converts_to_scope() -> None:
     event = recorded_event("function_url_v2")
     scope, body = await read(event)
     assert scope == {
@@ -105,7 +105,7 @@ async def test_a_function_url_event_becomes_this_scope() -> None:
 
 
 @pytest.mark.parametrize("missing", [{"body": None}, {"body": ""}])
-async def test_a_request_without_a_body_has_an_empty_one(missing: dict[str, Any]) -> None:
+async def test_missing_body_is_empty(missing: dict[str, Any]) -> None:
     assert (await read(recorded_event("rest_api_v1", **missing))).body == b""
 
 
@@ -119,7 +119,7 @@ async def test_a_request_without_a_body_has_an_empty_one(missing: dict[str, Any]
         "requestContext",
         42,
         None,
-        # Each of these resembles an HTTP event until one looks closer.
+        # Each of these resembles an HTTP event.
         {"requestContext": {"routeKey": "$connect", "eventType": "CONNECT"}, "isBase64Encoded": False},
         {"resource": "/", "requestContext": None},
         {"version": "2.0", "requestContext": {"http": {}}},
@@ -132,12 +132,12 @@ async def test_a_request_without_a_body_has_an_empty_one(missing: dict[str, Any]
         recorded_event("rest_api_v1", multiValueHeaders={"cookie": [1]}),
     ],
 )
-async def test_what_is_no_http_event_is_refused(event: Any) -> None:
+async def test_other_event_is_refused(event: Any) -> None:
     with pytest.raises(NotAnHttpEvent):
         await read(event)
 
 
-def test_the_context_answers_to_the_names_powertools_knows() -> None:
+def test_context_has_names_of_powertools() -> None:
     model = build_lambda_context_model(CONTEXT)
     assert model.__dict__ == {
         "function_name": "agent-api",
@@ -147,8 +147,8 @@ def test_the_context_answers_to_the_names_powertools_knows() -> None:
     }
 
 
-def test_the_remaining_time_is_never_negative() -> None:
-    over = Invocation.from_answer(HEADERS | {"lambda-runtime-deadline-ms": "1"}, b"")
+def test_remaining_time_is_never_negative() -> None:
+    over = Invocation.from_response(HEADERS | {"lambda-runtime-deadline-ms": "1"}, b"")
     assert InvocationContext.of(over, SETTINGS).get_remaining_time_in_millis() == 0
     assert over.seconds_left() < 0
     assert 0 < CONTEXT.get_remaining_time_in_millis() < math.inf
@@ -162,6 +162,6 @@ def test_the_remaining_time_is_never_negative() -> None:
         {"lambda-runtime-aws-request-id": "r", "lambda-runtime-deadline-ms": "soon"},
     ],
 )
-def test_an_invocation_without_id_or_deadline_is_none(headers: dict[str, str]) -> None:
+def test_invocation_needs_id_and_deadline(headers: dict[str, str]) -> None:
     with pytest.raises((KeyError, ValueError)):
-        Invocation.from_answer(headers, b"{}")
+        Invocation.from_response(headers, b"{}")

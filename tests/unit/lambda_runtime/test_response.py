@@ -8,8 +8,8 @@ import pytest
 from mangum.exceptions import UnexpectedMessage
 
 from aion_core.lambda_runtime.invocation import Invocation
-from aion_core.lambda_runtime.response import APP_FAILED, OUT_OF_TIME, Response, Stage, prelude
-from aion_core.lambda_runtime.runtime_api import Exchange, RuntimeApi
+from aion_core.lambda_runtime.response import APP_FAILED, OUT_OF_TIME, Stage, StreamedResponse, prelude
+from aion_core.lambda_runtime.runtime_api import RuntimeApi, RuntimeApiCall
 from tests.support.fake_runtime_api import FakeRuntimeApi
 
 NUL = bytes(8)
@@ -17,7 +17,7 @@ INVOCATION = Invocation("r-1", deadline_ms=4102444800000, payload=b"", invocatio
 
 
 class Wire:
-    """A server that keeps, byte by byte, what it is sent, and answers 202."""
+    """Server that stores the received bytes and answers 202."""
 
     def __init__(self) -> None:
         self.sent = bytearray()
@@ -84,7 +84,7 @@ def chunk(data: bytes) -> bytes:
             + b"0\r\n\r\n",
         ),
         ([start(204), body()], chunk(b'{"statusCode":204,"headers":{},"cookies":[]}' + NUL) + b"0\r\n\r\n"),
-        # Fields that ASGI lets an app leave out.
+        # Optional fields in ASGI.
         (
             [{"type": "http.response.start", "status": 200}, {"type": "http.response.body"}],
             chunk(b'{"statusCode":200,"headers":{},"cookies":[]}' + NUL) + b"0\r\n\r\n",
@@ -95,24 +95,24 @@ def chunk(data: bytes) -> bytes:
         ),
     ],
 )
-async def test_messages_become_these_bytes(messages: list[dict[str, object]], expected: bytes) -> None:
+async def test_messages_convert_to_bytes(messages: list[dict[str, object]], expected: bytes) -> None:
     async with wired() as (wire, api, address):
-        response = Response(lambda: api.begin_response(INVOCATION))
+        response = StreamedResponse(lambda: api.begin_response(INVOCATION))
         for message in messages:
             await response.send(message)
         assert response.stage is Stage.ENDED
         assert response.over.is_set()
-        await response.receipt()
+        await response.acknowledged()
         assert bytes(wire.sent) == head(address) + expected
 
 
-async def test_a_response_cut_off_ends_with_these_bytes() -> None:
+async def test_interrupted_response_ends_with_trailers() -> None:
     async with wired() as (wire, api, address):
-        response = Response(lambda: api.begin_response(INVOCATION))
+        response = StreamedResponse(lambda: api.begin_response(INVOCATION))
         await response.send(start())
         await response.send(body(b"a", more=True))
-        await response.finish_for_the_app(OUT_OF_TIME)
-        await response.receipt()
+        await response.finish(OUT_OF_TIME)
+        await response.acknowledged()
         error = (
             b'{"errorType": "Runtime.OutOfTime", '
             b'"errorMessage": "The application was stopped; the response is not complete."}'
@@ -129,13 +129,13 @@ async def test_a_response_cut_off_ends_with_these_bytes() -> None:
         )
 
 
-async def test_nothing_leaves_before_the_first_body_message() -> None:
+async def test_prelude_waits_for_first_body_message() -> None:
     async with wired() as (wire, api, _):
-        response = Response(lambda: api.begin_response(INVOCATION))
+        response = StreamedResponse(lambda: api.begin_response(INVOCATION))
         await response.send(start(200, [(b"set-cookie", b"session=abc")]))
-        assert response.stage is Stage.ANNOUNCED
-        await response.finish_for_the_app(APP_FAILED)
-        await response.receipt()
+        assert response.stage is Stage.HEADERS_BUFFERED
+        await response.finish(APP_FAILED)
+        await response.acknowledged()
         assert b"session" not in wire.sent
         assert chunk(b'{"message": "Internal Server Error"}') in wire.sent
 
@@ -143,19 +143,19 @@ async def test_nothing_leaves_before_the_first_body_message() -> None:
 @pytest.mark.parametrize(
     ("before", "message", "stage"),
     [
-        ([], body(), Stage.SILENT),
-        ([start()], start(), Stage.ANNOUNCED),
+        ([], body(), Stage.NOT_STARTED),
+        ([start()], start(), Stage.HEADERS_BUFFERED),
         ([start(), body(b"a", True)], start(), Stage.STREAMING),
         ([start(), body()], body(), Stage.ENDED),
         ([start(), body()], start(), Stage.ENDED),
-        ([start()], {"type": "http.response.trailers"}, Stage.ANNOUNCED),
+        ([start()], {"type": "http.response.trailers"}, Stage.HEADERS_BUFFERED),
     ],
 )
-async def test_a_message_out_of_turn_is_the_apps_error_and_changes_nothing(
+async def test_message_out_of_order_is_an_error(
     before: list[dict[str, object]], message: dict[str, object], stage: Stage
 ) -> None:
     async with wired() as (_, api, _):
-        response = Response(lambda: api.begin_response(INVOCATION))
+        response = StreamedResponse(lambda: api.begin_response(INVOCATION))
         for earlier in before:
             await response.send(earlier)
         with pytest.raises(UnexpectedMessage):
@@ -164,35 +164,35 @@ async def test_a_message_out_of_turn_is_the_apps_error_and_changes_nothing(
         response.close()
 
 
-async def test_messages_from_two_tasks_share_one_connection() -> None:
+async def test_two_tasks_share_one_connection() -> None:
     async with FakeRuntimeApi() as fake:
         invoked = fake.invoke({})
         api = RuntimeApi(fake.address)
         invocation = await api.next()
-        response = Response(lambda: api.begin_response(invocation))
+        response = StreamedResponse(lambda: api.begin_response(invocation))
         await response.send(start())
         await asyncio.gather(*(response.send(body(b"%d" % number, more=True)) for number in range(10)))
         await response.send(body())
-        await response.receipt()
+        await response.acknowledged()
         assert "invocation-1 response rejected" not in fake.journal
         assert (await invoked.answered()).body == b"0123456789"
 
 
-async def test_a_runtime_api_that_takes_no_response_lets_the_app_go_on() -> None:
-    response = Response(lambda: RuntimeApi("127.0.0.1:1").begin_response(INVOCATION))
+async def test_app_continues_after_lost_connection() -> None:
+    response = StreamedResponse(lambda: RuntimeApi("127.0.0.1:1").begin_response(INVOCATION))
     await response.send(start())
     await response.send(body(b"a", more=True))
-    assert response.stage is Stage.UNHEARD
+    assert response.stage is Stage.DISCONNECTED
     assert not response.over.is_set()
     await response.send(body(b"b"))
     assert response.over.is_set()
-    await response.finish_for_the_app(APP_FAILED)
-    await response.receipt()
+    await response.finish(APP_FAILED)
+    await response.acknowledged()
 
 
-async def test_a_closed_response_is_over_and_drops_what_is_said() -> None:
+async def test_closed_response_drops_messages() -> None:
     async with wired() as (wire, api, _):
-        response = Response(lambda: api.begin_response(INVOCATION))
+        response = StreamedResponse(lambda: api.begin_response(INVOCATION))
         await response.send(start())
         await response.send(body(b"a", more=True))
         response.close()
@@ -202,8 +202,8 @@ async def test_a_closed_response_is_over_and_drops_what_is_said() -> None:
         assert chunk(b"b") not in wire.sent
 
 
-async def ran_while_sending(response: Response) -> list[str]:
-    """Return in which order an app that does nothing but send, and somebody else, come to an end."""
+async def ran_while_sending(response: StreamedResponse) -> list[str]:
+    """Return the order of completion of a sending app and another task."""
     order = []
 
     async def somebody_else() -> None:
@@ -225,8 +225,8 @@ async def ran_while_sending(response: Response) -> list[str]:
     return order
 
 
-async def test_an_app_that_only_sends_lets_others_run_when_its_reader_keeps_up() -> None:
-    # A process of its own, and one that does nothing but read: it is faster than any sender.
+async def test_sending_app_yields_with_fast_reader() -> None:
+    # A separate process that only reads: it is faster than any sender.
     code = (
         "import socket\n"
         "server = socket.create_server(('127.0.0.1', 0))\n"
@@ -237,26 +237,29 @@ async def test_an_app_that_only_sends_lets_others_run_when_its_reader_keeps_up()
     reader = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
     assert reader.stdout is not None
     api = RuntimeApi(f"127.0.0.1:{int(await reader.stdout.readline())}")
-    assert await ran_while_sending(Response(lambda: api.begin_response(INVOCATION))) == ["somebody else", "sender"]
+    assert await ran_while_sending(StreamedResponse(lambda: api.begin_response(INVOCATION))) == [
+        "somebody else",
+        "sender",
+    ]
     await reader.communicate()
 
 
-async def test_an_app_that_only_sends_lets_others_run_when_its_reader_is_gone() -> None:
-    response = Response(lambda: RuntimeApi("127.0.0.1:1").begin_response(INVOCATION))
+async def test_sending_app_yields_without_reader() -> None:
+    response = StreamedResponse(lambda: RuntimeApi("127.0.0.1:1").begin_response(INVOCATION))
     assert await ran_while_sending(response) == ["somebody else", "sender"]
 
 
-async def test_an_app_waits_for_a_slow_reader() -> None:
+async def test_app_waits_for_slow_reader() -> None:
     async with wired() as (wire, api, _):
         wire.reading.clear()
         exchange = await api.begin_response(INVOCATION)
         transport = exchange._writer.transport
         _, high_water = transport.get_write_buffer_limits()
 
-        async def begin() -> Exchange:
+        async def begin() -> RuntimeApiCall:
             return exchange
 
-        response = Response(begin)
+        response = StreamedResponse(begin)
         await response.send(start())
         piled_up: list[int] = []
 
@@ -267,12 +270,12 @@ async def test_an_app_waits_for_a_slow_reader() -> None:
             await response.send(body())
 
         sending = asyncio.create_task(send())
-        # Until the buffers of both ends are full, and longer: it would fill ours, if it did not wait.
+        # Longer than the buffers of both ends: without waiting, the sender would fill ours.
         while transport.get_write_buffer_size() <= high_water and not sending.done():
             await asyncio.sleep(0)
         wire.reading.set()
         await sending
-        await response.receipt()
+        await response.acknowledged()
         assert max(piled_up) <= high_water
         assert len(wire.sent) > 1000 * high_water
 
@@ -290,15 +293,15 @@ async def test_an_app_waits_for_a_slow_reader() -> None:
             b'{"statusCode":200,"headers":{},"cookies":["a=1; Path=/","b=2; Expires=Wed, 21 Oct 2026 07:28:00 GMT"]}',
         ),
         ([(b"x", b"caf\xe9")], b'{"statusCode":200,"headers":{"x":"caf\\u00e9"},"cookies":[]}'),
-        # Eight NULs of the app's are not the delimiter.
+        # Eight NUL bytes in the app's body are not the delimiter.
         ([(b"x", NUL)], b'{"statusCode":200,"headers":{"x":"' + b"\\u0000" * 8 + b'"},"cookies":[]}'),
     ],
 )
-def test_status_and_headers_become_this_prelude(headers: list[tuple[bytes, bytes]], expected: bytes) -> None:
+def test_status_and_headers_convert_to_prelude(headers: list[tuple[bytes, bytes]], expected: bytes) -> None:
     assert prelude(200, headers) == expected + NUL
 
 
-def test_a_prelude_longer_than_the_front_reads_is_an_error() -> None:
+def test_long_prelude_is_an_error() -> None:
     room = 16 * 1024 - len(prelude(200, [(b"x", b"")]))
     assert len(prelude(200, [(b"x", b"y" * room)])) == 16 * 1024
     with pytest.raises(ValueError, match="16384"):

@@ -13,7 +13,7 @@ async def fake() -> AsyncIterator[FakeRuntimeApi]:
         yield fake
 
 
-async def test_next_gives_the_invocation(fake: FakeRuntimeApi) -> None:
+async def test_next_returns_invocation(fake: FakeRuntimeApi) -> None:
     fake.invoke(
         {"key": "Grüße"},
         headers={"Lambda-Runtime-Invocation-Id": "attempt-1", "Lambda-Runtime-Aws-Tenant-Id": "tenant-1"},
@@ -28,13 +28,13 @@ async def test_next_gives_the_invocation(fake: FakeRuntimeApi) -> None:
     assert 890 < invocation.seconds_left() <= 900
 
 
-async def test_an_event_of_six_megabytes_comes_through(fake: FakeRuntimeApi) -> None:
+async def test_event_of_six_megabytes_is_read(fake: FakeRuntimeApi) -> None:
     payload = b'"' + b"x" * 6 * 1024 * 1024 + b'"'
     fake.invoke(None, payload=payload)
     assert (await RuntimeApi(fake.address).next()).payload == payload
 
 
-async def test_an_error_is_posted_with_its_type(fake: FakeRuntimeApi) -> None:
+async def test_error_is_posted_with_type(fake: FakeRuntimeApi) -> None:
     invoked = fake.invoke({})
     api = RuntimeApi(fake.address)
     await api.refuse(await api.next(), ErrorReport("Runtime.NotAnHttpEvent", "refused"))
@@ -43,7 +43,7 @@ async def test_an_error_is_posted_with_its_type(fake: FakeRuntimeApi) -> None:
     assert answer.headers["lambda-runtime-function-error-type"] == "Runtime.NotAnHttpEvent"
 
 
-async def test_a_report_that_is_not_accepted_is_an_error(fake: FakeRuntimeApi) -> None:
+async def test_unaccepted_report_is_an_error(fake: FakeRuntimeApi) -> None:
     fake.invoke({})
     api = RuntimeApi(fake.address)
     invocation = await api.next()
@@ -52,7 +52,7 @@ async def test_a_report_that_is_not_accepted_is_an_error(fake: FakeRuntimeApi) -
         await api.refuse(invocation, ErrorReport("Runtime.NotAnHttpEvent", "refused"))
 
 
-async def test_an_id_cannot_change_the_path(fake: FakeRuntimeApi) -> None:
+async def test_request_id_is_escaped_in_path(fake: FakeRuntimeApi) -> None:
     fake.invoke({}, headers={"Lambda-Runtime-Aws-Request-Id": "a/../b c"})
     api = RuntimeApi(fake.address)
     with pytest.raises(RuntimeApiError):
@@ -71,7 +71,7 @@ async def test_an_id_cannot_change_the_path(fake: FakeRuntimeApi) -> None:
         b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n",
     ],
 )
-async def test_an_answer_that_is_none_is_an_error(answer: bytes) -> None:
+async def test_invalid_response_is_an_error(answer: bytes) -> None:
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(answer)

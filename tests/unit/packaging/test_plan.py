@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.agents.config import read_config
+from aion_core.agents.config import read_agent_configs
 from aion_core.packaging.plan import Plan, plan
 from aion_core.packaging.run import BuildError
 
@@ -117,7 +117,7 @@ def test_langgraph_json_becomes_a_config(tmp_path: Path) -> None:
     assert [(agent.id, agent.path) for agent in made.agents] == [("mine", "src/agent/graph.py:graph")]
     assert "cowsay==6.0" in made.requirements
     (config,) = [file for place, file in made.files if place == "aion.yaml"]
-    assert read_config(config)["mine"].path == "src/agent/graph.py:graph"
+    assert read_agent_configs(config)["mine"].path == "src/agent/graph.py:graph"
 
 
 def test_adk_package_is_built_from_above(tmp_path: Path) -> None:

@@ -246,3 +246,12 @@ def test_page_ends_at_its_limits() -> None:
     assert semantics.first_page(last * 2, 2) == (last * 2, True)
     assert semantics.first_page([{"a": "x" * 2**21}]) == ([{"a": "x" * 2**21}], False)
     assert semantics.first_page([]) == ([], False)
+
+
+def test_stored_value_copy_is_deep() -> None:
+    stored = {"texts": ["one", {"two": [b"2", 2, True]}], "set": frozenset({"a"})}
+    copy = semantics.copy_stored(stored)
+    assert copy == stored
+    copy["texts"][1]["two"].append("changed")
+    copy["texts"].append("changed")
+    assert stored == {"texts": ["one", {"two": [b"2", 2, True]}], "set": frozenset({"a"})}

@@ -61,7 +61,7 @@ def test_new_says_where_aion_comes_from(run: EventBroadcast) -> None:
 
 def test_new_takes_a_path(run: EventBroadcast, tmp_path: Path) -> None:
     run("new", tmp_path / "agents" / "My Agent's" / "one", "--framework", "executor")
-    assert "executor = Agent()" in (tmp_path / "agents" / "My Agent's" / "one" / "agent.py").read_text()
+    assert "executor = WordCounter()" in (tmp_path / "agents" / "My Agent's" / "one" / "agent.py").read_text()
     assert 'name = "one"' in (tmp_path / "agents" / "My Agent's" / "one" / "pyproject.toml").read_text()
 
 
@@ -82,7 +82,7 @@ def test_new_on_terminal_asks_for_framework(tmp_path: Path) -> None:
         while b"Next:" not in shown:
             shown += terminal.read(1024)
         process.wait()
-    assert b"a Google ADK agent" in shown
+    assert b"an ADK agent" in shown
     assert "LlmAgent" in (tmp_path / "my-agent" / "agent.py").read_text()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from aion_core.agents.config import read_config, read_declared
+from aion_core.agents.config import read_agent_configs, read_deployment_config
 from aion_core.project.files import CONTENTS, Project, rendered
 from aion_core.project.frameworks import OBJECTS
 from aion_core.project.makefile import block_of
@@ -37,7 +37,7 @@ KEYS = ("name", "title", "object", "requirement", "sources", "build_rule", "mode
 @pytest.mark.parametrize("name", ["my-agent", "yes", "null", "Agent_2"])
 def test_aion_yaml_declares_one_agent(framework: str, name: str, tmp_path: Path) -> None:
     (tmp_path / "aion.yaml").write_text(files(name, framework)["aion.yaml"])
-    [agent] = read_config(tmp_path / "aion.yaml").values()
+    [agent] = read_agent_configs(tmp_path / "aion.yaml").values()
     assert agent.path == f"agent.py:{OBJECTS[framework]}"
     assert agent.name
     assert agent.name.lower() == name.replace("-", " ").replace("_", " ").lower()
@@ -125,7 +125,7 @@ def test_commented_keys_of_aion_yaml_are_valid(tmp_path: Path) -> None:
     text = files()["aion.yaml"]
     opened = re.sub(r"^( *)# (configuration:|environment:|secrets:|  \w+:)", r"\1\2", text, flags=re.MULTILINE)
     (tmp_path / "aion.yaml").write_text(opened)
-    declared = read_declared(tmp_path / "aion.yaml")
+    declared = read_deployment_config(tmp_path / "aion.yaml")
     assert declared.agents["agent"].configuration == {"language": "en"}
     assert dict(declared.environment) == {"MODEL": "gpt-5-mini"}
     assert list(declared.secrets) == ["OPENAI_API_KEY"]

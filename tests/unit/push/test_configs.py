@@ -12,7 +12,7 @@ from aion_core.ports import PushConfig, PushEvents, PushVersion
 from aion_core.push import signing
 from aion_core.push.registration import stored_config
 from aion_core.push.ssrf import WebhookPolicy
-from aion_core.web.app import Served, build_app
+from aion_core.web.app import ServedAgent, build_app
 from tests.support import entrypoints
 from tests.support.receiver import Post, answers, receiving
 from tests.support.service import http
@@ -179,7 +179,7 @@ async def test_configs_of_other_agents_task_are_unknown() -> None:
     """Both agents belong to the caller, and one store has their tasks."""
     made = Pushing().parts
     assert made.push is not None
-    served = {name: Served(made.agent, made.card) for name in ("test", "other")}
+    served = {name: ServedAgent(made.agent, made.card) for name in ("test", "other")}
     app = build_app(made.service, made.lister, made.conversations, served, registry=made.push.registry)
     async with http(app) as client:
 

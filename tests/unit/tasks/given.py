@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 from aion_core.ports import ContextKey, Head, Lease, TaskKey, Turn
 from aion_core.ports.table import Both, Change, Condition, Either, Item, Key
@@ -26,7 +26,7 @@ AT = datetime(2026, 1, 2, 3, 4, 5, 678000, UTC)
 KEY = Key("p", "s")
 KEY_ATTRIBUTES = {"pk": KEY.partition, "sk": KEY.sort}
 
-STATES = {name.removeprefix("TASK_STATE_"): TaskState.Value(name) for name in TaskState.keys()}  # noqa: SIM118  # no dict
+STATES = {name.removeprefix("TASK_STATE_"): cast("TaskState", value) for name, value in TaskState.items()}
 
 Items = Mapping[str, Item | None]
 """Items by the name of their state; None is an absent item."""
@@ -85,7 +85,7 @@ def _without(condition: Condition) -> Iterator[tuple[Condition, Condition]]:
 
 def status(state: str = "WORKING", *, seconds: int = 1) -> TaskStatusUpdateEvent:
     """Return a status update of the task, these seconds after its head's."""
-    at = lifecycle.status_at(TaskState.Value(f"TASK_STATE_{state}"), AT + timedelta(seconds=seconds))
+    at = lifecycle.status_at(STATES[state], AT + timedelta(seconds=seconds))
     return TaskStatusUpdateEvent(task_id="t-1", context_id="c", status=at)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aion_core.errors import StoreCorrupt
-from aion_core.ports import LeaseHeld
+from aion_core.ports import LeaseHeld, TaskKey
 from aion_core.ports.table import Change, Equals, Item
 from aion_core.tasks import contexts
 from aion_core.tasks.contexts import ContextRecord, record_of, turn_value
@@ -310,7 +310,7 @@ def test_record_tells_its_holder() -> None:
 
 
 def test_task_of_turn_has_owner_of_context() -> None:
-    assert contexts.task_of(CONTEXT, turn(7)) == contexts.TaskKey("owner", "t-7")
+    assert contexts.task_of(CONTEXT, turn(7)) == TaskKey("owner", "t-7")
 
 
 def test_time_has_whole_milliseconds() -> None:

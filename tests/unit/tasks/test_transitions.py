@@ -19,7 +19,7 @@ HELD = ContextRecord(fence=3, queue_version=2, holder="me", until=TIMES.now + 1,
 """The context of a turn that runs."""
 WAITS = ContextRecord(fence=3, queue_version=2, waiting=(turn(), turn(2)), exists=True)
 """A context in which two turns wait."""
-HEARD = head(push_epoch=1, push_events=PushEvents.ALL)
+SUBSCRIBED = head(push_epoch=1, push_events=PushEvents.ALL)
 """The head of a task with a subscriber."""
 SECOND = TaskKey("owner", "t-2")
 SECOND_HEAD = head(key=SECOND, generation=5, fence=1)
@@ -73,16 +73,16 @@ def test_waiting_message_is_taken_in_as_turn_begins(queued: QueuedMessage | None
     """Its event has the next number and the time of the attempt; it notifies subscribers."""
     event = status()
     event.status.CopyFrom(lifecycle.status_at(TaskState.TASK_STATE_WORKING, contexts.moment(TIMES.now)))
-    after = replace(lifecycle.advance(HEARD, event), fence=4)
+    after = replace(lifecycle.advance(SUBSCRIBED, event), fence=4)
     mine = lease(fence=4, tries=3, message_generation=3)
     begun = transitions.begun(
-        CONTEXT, turn(tries=2, message_generation=0), WAITS, HEARD, queued, holder="me", times=TIMES
+        CONTEXT, turn(tries=2, message_generation=0), WAITS, SUBSCRIBED, queued, holder="me", times=TIMES
     )
     message = queued or QueuedMessage()
     assert begun == Transition(
         TurnStarted(mine, after),
         contexts.acquired_next(mine, WAITS, TIMES),
-        (moves(HEARD, after),),
+        (moves(SUBSCRIBED, after),),
         (NewEvent(TASK, 3, event, message.message, message.request, notifies=True),),
         recorded_message=(TASK, "u-1"),
     )
@@ -93,9 +93,12 @@ def test_waiting_message_is_taken_in_as_turn_begins(queued: QueuedMessage | None
 
 def test_event_is_appended_with_token_of_its_call() -> None:
     event = status()
-    after = lifecycle.advance(HEARD, event)
-    assert transitions.appended(lease(), HEARD, event, key="k") == Transition(
-        after, None, (moves(HEARD, after),), (NewEvent(TASK, 3, event, key="k", token=token(event), notifies=True),)
+    after = lifecycle.advance(SUBSCRIBED, event)
+    assert transitions.appended(lease(), SUBSCRIBED, event, key="k") == Transition(
+        after,
+        None,
+        (moves(SUBSCRIBED, after),),
+        (NewEvent(TASK, 3, event, key="k", token=token(event), notifies=True),),
     )
     assert not transitions.appended(lease(), head(), event, key="k").events[0].notifies
 
@@ -114,8 +117,8 @@ def test_token_differs_by_holder_fence_number_and_event() -> None:
 
 
 def test_retry_knows_new_subscribers() -> None:
-    now = replace(HEARD, state=TaskState.TASK_STATE_COMPLETED)
-    assert transitions.still_mine(head(), now) == HEARD
+    now = replace(SUBSCRIBED, state=TaskState.TASK_STATE_COMPLETED)
+    assert transitions.still_mine(head(), now) == SUBSCRIBED
 
 
 @pytest.mark.parametrize("now", [None, head(generation=3), head(fence=4)], ids=["gone", "event", "fence"])
@@ -159,12 +162,12 @@ def test_ending_knows_its_state(state: str, requires_input: bool, stops_task: bo
 
 @pytest.mark.parametrize("state", ["INPUT_REQUIRED", "COMPLETED"])
 def test_turn_that_ends_alone_frees_its_context(state: str) -> None:
-    end = ending(state, before=HEARD)
+    end = ending(state, before=SUBSCRIBED)
     release = contexts.released_for_input if state == "INPUT_REQUIRED" else contexts.released
     assert transitions.finished_alone(end) == Transition(
         TurnFinished(end.after),
         release(lease()),
-        (moves(HEARD, end.after),),
+        (moves(SUBSCRIBED, end.after),),
         (NewEvent(TASK, 3, end.event, token=token(end.event), notifies=True),),
     )
 
@@ -200,12 +203,12 @@ BEFORE_SECOND = replace(HELD, waiting=(turn(2),))
     ("run_next", "next_head"), [(False, SECOND_HEAD), (True, None)], ids=["asked to", "task is gone"]
 )
 def test_next_turn_is_left_to_others(run_next: bool, next_head: Head | None) -> None:
-    end = ending(run_next=run_next, before=HEARD)
+    end = ending(run_next=run_next, before=SUBSCRIBED)
     finished = transitions.finished(end, BEFORE_SECOND, turn(2), next_head, None, times=TIMES)
     assert finished == Transition(
         TurnFinished(end.after, waiting=True),
         contexts.released_for_next(BEFORE_SECOND, TIMES),
-        (moves(HEARD, end.after),),
+        (moves(SUBSCRIBED, end.after),),
         (NewEvent(TASK, 3, end.event, token=token(end.event), notifies=True),),
     )
 
@@ -299,12 +302,12 @@ def test_next_turn_without_task_is_nobodys() -> None:
 def test_cancellation_removes_turns_of_its_task(record: ContextRecord, fence: int, waiting: bool) -> None:
     """The fence grows unless another task's turn runs."""
     event = status("CANCELED")
-    canceled = transitions.canceled(HEARD, event, record, token="t", times=TIMES)
-    after = replace(lifecycle.advance(HEARD, event), fence=fence)
+    canceled = transitions.canceled(SUBSCRIBED, event, record, token="t", times=TIMES)
+    after = replace(lifecycle.advance(SUBSCRIBED, event), fence=fence)
     assert canceled == Transition(
         TurnFinished(after, waiting=waiting),
         contexts.removed("t-1", record, fence, TIMES),
-        (moves(HEARD, after),),
+        (moves(SUBSCRIBED, after),),
         (NewEvent(TASK, 3, event, token="t", notifies=True),),
     )
 

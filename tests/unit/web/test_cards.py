@@ -1,4 +1,4 @@
-"""What is read before anything is said: cards, their caching, extended cards, the manifest, health."""
+"""Cards and their caching, extended cards, manifest and health check."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -45,8 +45,7 @@ async def call(app: FastAPI, method: str, path: str = "/") -> Any:
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("prefix", ["", "/agents/helper"])
-async def test_the_card_says_all_that_aion_yaml_does(app: FastAPI, prefix: str, path: str) -> None:
-    """R1, R2, R3, R4, R5, R6, D3."""
+async def test_card_has_declarations_of_aion_yaml(app: FastAPI, prefix: str, path: str) -> None:
     answer = await read(app, f"{prefix}{path}")
     card = answer.json()
     assert answer.headers["content-type"] == "application/json"
@@ -75,14 +74,14 @@ async def test_the_card_says_all_that_aion_yaml_does(app: FastAPI, prefix: str, 
     capabilities = card["capabilities"]
     assert (capabilities["streaming"], capabilities["pushNotifications"]) == (True, True)
     assert capabilities["extendedAgentCard"] is card["supportsAuthenticatedExtendedCard"] is True
-    # After those that aion itself declares.
+    # After Aion's own extensions.
     assert capabilities["extensions"][-1] == {
         "uri": EXTENSION,
         "description": "More.",
         "required": True,
         "params": {"n": 1, "deep": {"empty": "", "x": [1.5]}},
     }
-    # JSON has one kind of number; an author's 1 does not become 1.0 on its way through protobuf.
+    # An author's 1 stays 1: protobuf would change it to 1.0.
     assert b'"n":1}' in answer.content
 
 
@@ -93,10 +92,8 @@ async def test_the_card_says_all_that_aion_yaml_does(app: FastAPI, prefix: str, 
         ("/agents/quiet", f"{BASE_URL}/agents/quiet/", f"{BASE_URL}/agents/quiet"),
     ],
 )
-async def test_the_urls_are_the_configured_ones_whatever_host_is_asked(
-    app: FastAPI, agent: str, rpc: str, rest: str
-) -> None:
-    """R4: never from the Host header. Both bindings in both versions, the newer and JSON-RPC preferred."""
+async def test_card_urls_ignore_host_header(app: FastAPI, agent: str, rpc: str, rest: str) -> None:
+    """The URLs never follow the Host header. v1.0 and JSON-RPC are preferred."""
     headers = {"host": "evil.test", "x-forwarded-host": "evil.test", "x-forwarded-proto": "ftp"}
     answer = await read(app, f"{agent}{PATHS[0]}", **headers)
     card = answer.json()
@@ -107,7 +104,7 @@ async def test_the_urls_are_the_configured_ones_whatever_host_is_asked(
         ("JSONRPC", "0.3", rpc),
         ("HTTP+JSON", "0.3", rest),
     ]
-    # As v0.3 has it: the preferred one, which is among the additional ones too, and a version of three numbers.
+    # In v0.3: the preferred interface is also an additional one, and the version has three numbers.
     assert (card["url"], card["preferredTransport"], card["protocolVersion"]) == (rpc, "JSONRPC", "0.3.0")
     assert card["additionalInterfaces"] == [
         {"transport": "JSONRPC", "url": rpc},
@@ -115,8 +112,7 @@ async def test_the_urls_are_the_configured_ones_whatever_host_is_asked(
     ]
 
 
-async def test_what_is_off_is_not_offered(app: FastAPI) -> None:
-    """R3, R5."""
+async def test_card_omits_disabled_capabilities(app: FastAPI) -> None:
     card = (await read(app, f"/agents/quiet{PATHS[0]}")).json()
     switches = {name: value for name, value in card["capabilities"].items() if name != "extensions"}
     assert switches == {"streaming": False, "pushNotifications": False, "extendedAgentCard": False}
@@ -128,8 +124,7 @@ async def test_what_is_off_is_not_offered(app: FastAPI) -> None:
     assert not {"documentationUrl", "iconUrl", "provider"} & set(card)
 
 
-async def test_the_official_client_reads_the_same_card_from_either_document(app: FastAPI) -> None:
-    """R107."""
+async def test_sdk_reads_same_card_from_both_documents(app: FastAPI) -> None:
     cards: list[AgentCard] = []
     for headers in ({}, {"A2A-Version": "1.0"}):
         async with at(app, "http://test") as client:
@@ -139,7 +134,7 @@ async def test_the_official_client_reads_the_same_card_from_either_document(app:
 
 
 @pytest.mark.parametrize("version", ["1.0", "1.0.3"])
-async def test_a_client_that_says_it_speaks_v1_gets_no_field_of_another_version(app: FastAPI, version: str) -> None:
+async def test_v1_client_gets_v1_fields_only(app: FastAPI, version: str) -> None:
     by_header = await read(app, **{"A2A-Version": version})
     by_query = await read(app, f"{PATHS[0]}?A2A-Version={version}")
     assert by_header.content == by_query.content
@@ -153,12 +148,12 @@ async def test_a_client_that_says_it_speaks_v1_gets_no_field_of_another_version(
 
 
 @pytest.mark.parametrize("version", ["", "0.3", "9.9", "abc"])
-async def test_any_other_client_gets_the_card_of_both_versions(app: FastAPI, version: str) -> None:
+async def test_other_clients_get_card_of_both_versions(app: FastAPI, version: str) -> None:
     assert (await read(app, **{"A2A-Version": version})).content == (await read(app)).content
 
 
 @pytest.mark.parametrize("transport", [RestTransport, CompatRestTransport])
-async def test_the_rest_url_is_what_the_official_clients_append_their_paths_to(
+async def test_sdk_appends_paths_to_rest_url(
     app: FastAPI, transport: type[RestTransport] | type[CompatRestTransport]
 ) -> None:
     asked: list[str] = []
@@ -181,7 +176,7 @@ async def test_the_rest_url_is_what_the_official_clients_append_their_paths_to(
 # --- Caching ---
 
 
-async def test_a_card_may_be_kept_and_is_known_again(app: FastAPI) -> None:
+async def test_card_is_cacheable(app: FastAPI) -> None:
     answer = await read(app)
     assert answer.headers["cache-control"] == "public, max-age=300"
     etag = answer.headers["etag"]
@@ -194,14 +189,14 @@ async def test_a_card_may_be_kept_and_is_known_again(app: FastAPI) -> None:
     assert (await read(app, **{"If-None-Match": '"other"'})).status_code == 200
 
 
-async def test_the_bytes_are_the_same_from_every_process(app: FastAPI, tmp_path: Path) -> None:
+async def test_card_bytes_are_equal_across_processes(app: FastAPI, tmp_path: Path) -> None:
     other = deployed(tmp_path, AION_YAML)
     assert (await read(app)).content == (await read(other)).content
     moved = deployed(tmp_path, AION_YAML, AION_BASE_URL="https://moved.example.com")
     assert (await read(moved)).headers["etag"] != (await read(app)).headers["etag"]
 
 
-async def test_a_card_is_as_old_as_the_process_that_serves_it(app: FastAPI) -> None:
+async def test_card_last_modified_is_process_start(app: FastAPI) -> None:
     modified = (await read(app)).headers["last-modified"]
     since = parsedate_to_datetime(modified)
     assert datetime.now(UTC) - timedelta(minutes=5) < since <= datetime.now(UTC)
@@ -214,11 +209,11 @@ async def test_a_card_is_as_old_as_the_process_that_serves_it(app: FastAPI) -> N
     assert await status(format_datetime(since - timedelta(seconds=1), usegmt=True)) == 200
     for odd in ("yesterday", "", "Fri, 31 Feb 2025 00:00:00 GMT", format_datetime(since.replace(tzinfo=None))):
         assert await status(odd) == 200
-    # The tag is the better witness (RFC 9110, 13.1.3).
+    # The tag has precedence (RFC 9110 13.1.3).
     assert await status(modified, **{"If-None-Match": '"other"'}) == 200
 
 
-async def test_head_says_what_get_would(app: FastAPI) -> None:
+async def test_head_has_headers_of_get(app: FastAPI) -> None:
     async with at(app) as client:
         got, head = await client.get(PATHS[0]), await client.head(PATHS[0])
         assert (head.status_code, head.content) == (200, b"")
@@ -234,8 +229,8 @@ RPC_NAMES = ["GetExtendedAgentCard", "agent/getAuthenticatedExtendedCard", "agen
 
 @pytest.mark.parametrize("method", RPC_NAMES)
 @pytest.mark.parametrize("path", ["/", "/agents/helper/"])
-async def test_the_extended_card_has_what_the_public_one_has_and_more(app: FastAPI, method: str, path: str) -> None:
-    """R7, D4: by all its names, in the dialect of each."""
+async def test_extended_card_extends_public_card(app: FastAPI, method: str, path: str) -> None:
+    """At each path and method, in the version of each."""
     card = (await call(app, method, path))["result"]
     assert card["description"] == "Answers more questions."
     assert [skill["id"] for skill in card["skills"]] == ["find", "plain", "secret"]
@@ -249,8 +244,7 @@ async def test_the_extended_card_has_what_the_public_one_has_and_more(app: FastA
 
 
 @pytest.mark.parametrize("path", ["/extendedAgentCard", "/agents/helper/extendedAgentCard", "/v1/card"])
-async def test_the_extended_card_is_there_over_rest(app: FastAPI, path: str) -> None:
-    """R7, D4."""
+async def test_extended_card_is_served_over_rest(app: FastAPI, path: str) -> None:
     answer = await read(app, path)
     card = answer.json()
     assert [skill["id"] for skill in card["skills"]] == ["find", "plain", "secret"]
@@ -259,13 +253,11 @@ async def test_the_extended_card_is_there_over_rest(app: FastAPI, path: str) -> 
 
 
 @pytest.mark.parametrize(("version", "binding"), [(v, b) for v in ("1.0", "0.3") for b in ("JSONRPC", "HTTP+JSON")])
-async def test_the_official_client_finds_each_interface_where_the_card_says(
-    tmp_path: Path, version: str, binding: str
-) -> None:
-    """R107: it resolves the card, and calls by what it read there."""
+async def test_sdk_calls_each_interface_of_card(tmp_path: Path, version: str, binding: str) -> None:
+    """The SDK resolves the card and calls the interfaces in it."""
     app = deployed(tmp_path, AION_YAML, AION_BASE_URL="http://test")
     async with at(app, "http://test") as http:
-        # The agent requires it, by either version's name.
+        # The agent requires the extension; either version's header declares it.
         http.headers.update({"A2A-Extensions": EXTENSION, "X-A2A-Extensions": EXTENSION})
         card = await A2ACardResolver(http, "http://test/agents/helper").get_agent_card()
         only = [
@@ -283,8 +275,7 @@ async def test_the_official_client_finds_each_interface_where_the_card_says(
 
 
 @pytest.mark.parametrize("prefix", ["", "/agents/helper"])
-async def test_the_extended_card_by_its_oldest_name_is_nobody_elses_to_keep(app: FastAPI, prefix: str) -> None:
-    """R7, D4."""
+async def test_extended_card_at_oldest_path_is_private(app: FastAPI, prefix: str) -> None:
     answer = await read(app, f"{prefix}/agent/authenticatedExtendedCard")
     card = answer.json()
     assert [skill["id"] for skill in card["skills"]] == ["find", "plain", "secret"]
@@ -301,7 +292,7 @@ async def test_the_extended_card_by_its_oldest_name_is_nobody_elses_to_keep(app:
         ("unready", -32007, "EXTENDED_AGENT_CARD_NOT_CONFIGURED", "not configured"),
     ],
 )
-async def test_an_extended_card_that_is_not_there_is_refused_by_its_reason(
+async def test_missing_extended_card_error_has_reason(
     app: FastAPI, agent: str, code: int, reason: str, told: str
 ) -> None:
     for method in RPC_NAMES:
@@ -318,7 +309,7 @@ async def test_an_extended_card_that_is_not_there_is_refused_by_its_reason(
 # --- The server ---
 
 
-async def test_the_manifest_names_the_agents_and_where_they_are(app: FastAPI) -> None:
+async def test_manifest_lists_agents_and_paths(app: FastAPI) -> None:
     answer = await read(app, "/.well-known/manifest.json")
     assert answer.json() == {
         "apiVersion": "1.0",
@@ -332,12 +323,12 @@ async def test_the_manifest_names_the_agents_and_where_they_are(app: FastAPI) ->
 
 
 @pytest.mark.parametrize("path", ["/health", "/health/"])
-async def test_health_says_that_the_process_answers(app: FastAPI, path: str) -> None:
+async def test_health_returns_status_and_version(app: FastAPI, path: str) -> None:
     answer = await read(app, path)
     assert (answer.status_code, answer.json()) == (200, {"status": "ok", "version": __version__})
     assert answer.headers["cache-control"] == "no-store"
 
 
-async def test_a_server_that_signs_nothing_shows_no_keys(app: FastAPI) -> None:
+async def test_server_without_key_has_no_jwks(app: FastAPI) -> None:
     assert (await read(app, "/.well-known/jwks.json")).status_code == 404
     assert "signatures" not in (await read(app)).json()

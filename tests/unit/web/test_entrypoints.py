@@ -1,4 +1,4 @@
-"""Where a card says that its server is which was not told: at the address at which AWS's front says it was asked."""
+"""Base URL of a card without a configured one: the HTTP entry point in AWS's event."""
 
 import base64
 import json
@@ -19,7 +19,7 @@ from starlette.types import ASGIApp
 from aion_core.bootstrap.app import build_app
 from aion_core.bootstrap.operations import Operations
 from aion_core.ports import NoopTraces, NullMetrics
-from aion_core.protocol.keys import Key, keys_in
+from aion_core.protocol.keys import CardKey, keys_in
 from aion_core.protocol.signing import verify_card
 from aion_core.settings import Settings
 from tests.support import entrypoints
@@ -43,7 +43,7 @@ each_entrypoint = pytest.mark.parametrize(("behind", "address"), ENTRYPOINTS.val
 
 
 def as_sam_has_it(request: Request, body: bytes) -> dict[str, Any]:
-    """Its requestContext.path is the route's, its domain the Host with the port (samcli 1.170, construct_v1_event)."""
+    """requestContext.path is the route's; the domain is the Host with its port (samcli 1.170, construct_v1_event)."""
     event = rest_api_event(request, body, domain="127.0.0.1:3000")
     route = "/" if event["path"] == "/" else "/{proxy+}"
     event["requestContext"] |= {"path": route, "stage": "dev"}
@@ -51,7 +51,7 @@ def as_sam_has_it(request: Request, body: bytes) -> dict[str, Any]:
 
 
 def function(folder: Path, **environ: str) -> FastAPI:
-    """The app of a deployed function that was told nothing."""
+    """Return the app of a deployed function without a base URL."""
     config = folder / "aion.yaml"
     config.write_text(AION_YAML, encoding="utf-8")
     given = {"AION_STORE": "memory", "AION_CONFIG": str(config), "AWS_LAMBDA_FUNCTION_NAME": "api", **environ}
@@ -60,7 +60,7 @@ def function(folder: Path, **environ: str) -> FastAPI:
 
 def signing(folder: Path, algorithm: str = "ES256") -> dict[str, str]:
     file = folder / "key.pem"
-    file.write_text(Key.generate(algorithm)[1])
+    file.write_text(CardKey.generate(algorithm)[1])
     return {"AION_CARD_KEY_FILE": str(file)}
 
 
@@ -69,7 +69,7 @@ def at(app: ASGIApp, address: str) -> httpx.AsyncClient:
 
 
 def urls(card: dict[str, Any]) -> set[str]:
-    """All that a client of either version may go to."""
+    """Return all URLs in a card for clients of either version."""
     named = [its["url"] for name in ("supportedInterfaces", "additionalInterfaces") for its in card.get(name, ())]
     return {*named, *([card["url"]] if "url" in card else [])}
 
@@ -78,8 +78,8 @@ def urls(card: dict[str, Any]) -> set[str]:
 
 
 @each_entrypoint
-async def test_the_card_names_the_address_at_which_it_was_read(behind: Behind, address: str, tmp_path: Path) -> None:
-    """R4: in the fields of both versions, at the root and below an agent's own path."""
+async def test_card_has_url_of_entry_point(behind: Behind, address: str, tmp_path: Path) -> None:
+    """The fields of both versions have it, at the root and below an agent's path."""
     async with at(behind(function(tmp_path)), address) as client:
         card = (await client.get(CARD)).json()
         assert urls(card) == {f"{address}/", address}
@@ -93,10 +93,8 @@ async def test_the_card_names_the_address_at_which_it_was_read(behind: Behind, a
 
 
 @each_entrypoint
-async def test_the_official_client_finds_the_agent_where_the_card_leads(
-    behind: Behind, address: str, tmp_path: Path
-) -> None:
-    """R107: what the card names is what the front answers at, without a second deployment."""
+async def test_sdk_reaches_agent_at_card_url(behind: Behind, address: str, tmp_path: Path) -> None:
+    """The first deployment already serves the URLs of the card."""
     async with at(behind(function(tmp_path)), address) as client:
         card = await A2ACardResolver(client, address).get_agent_card()
         body = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "nobodys"}}
@@ -105,8 +103,8 @@ async def test_the_official_client_finds_the_agent_where_the_card_leads(
 
 
 @each_entrypoint
-async def test_no_header_says_where_it_is(behind: Behind, address: str, tmp_path: Path) -> None:
-    """R4: not Host, nor what a proxy might forward."""
+async def test_card_url_ignores_headers(behind: Behind, address: str, tmp_path: Path) -> None:
+    """Neither Host nor the headers of a proxy count."""
     spoofed = {
         "host": "evil.example",
         "x-forwarded-host": "evil.example",
@@ -123,15 +121,15 @@ async def test_no_header_says_where_it_is(behind: Behind, address: str, tmp_path
 
 
 @each_entrypoint
-async def test_a_base_url_that_was_said_goes_before_what_aws_says(behind: Behind, address: str, tmp_path: Path) -> None:
+async def test_configured_base_url_overrides_entry_point(behind: Behind, address: str, tmp_path: Path) -> None:
     said = "https://cdn.example.com/a2a"
     async with at(behind(function(tmp_path, AION_BASE_URL=said)), address) as client:
         assert urls((await client.get(CARD)).json()) == {f"{said}/", said}
         assert urls((await client.get("/extendedAgentCard")).json()) == {f"{said}/", said}
 
 
-async def test_two_fronts_of_one_process_have_each_its_own_card(tmp_path: Path) -> None:
-    """Each with its own tag, by which nobody takes the one for the other; signed, with the key where it is read."""
+async def test_each_entry_point_has_own_card(tmp_path: Path) -> None:
+    """Each card has its own ETag and a signature with the URL of its key."""
     app = function(tmp_path, **signing(tmp_path))
     both = {address: behind(app) for behind, address in (ENTRYPOINTS["a stage"], ENTRYPOINTS["a Function URL"])}
     tags = {}
@@ -150,7 +148,7 @@ async def test_two_fronts_of_one_process_have_each_its_own_card(tmp_path: Path) 
         assert (await client.get(CARD, headers={"If-None-Match": tags[first]})).status_code == 200
 
 
-async def test_a_card_is_right_at_more_addresses_than_are_kept(tmp_path: Path) -> None:
+async def test_card_is_correct_beyond_cache_size(tmp_path: Path) -> None:
     app = function(tmp_path)
     for number in [*range(20), 0]:
         address = f"https://a{number}.example.com"
@@ -162,10 +160,8 @@ async def test_a_card_is_right_at_more_addresses_than_are_kept(tmp_path: Path) -
 
 
 @each_entrypoint
-async def test_a_signature_holds_and_leads_to_the_key_at_the_address_of_the_card(
-    behind: Behind, address: str, tmp_path: Path
-) -> None:
-    """R6: by the official client too; the extended card is signed as the public one is."""
+async def test_card_signature_verifies_at_each_entry_point(behind: Behind, address: str, tmp_path: Path) -> None:
+    """The SDK verifies it too; the extended card has the same signatures."""
     app = behind(function(tmp_path, **signing(tmp_path)))
     async with at(app, address) as client:
         (jwk,) = (await client.get(KEYS)).json()["keys"]
@@ -183,11 +179,11 @@ async def test_a_signature_holds_and_leads_to_the_key_at_the_address_of_the_card
         for path in (CARD, f"/agents/quiet{CARD}", "/agent/authenticatedExtendedCard"):
             card = (await client.get(path)).json()
             assert verify_card(card, lambda _: [key]) == {"v1.0": key.id, "v0.3": key.id}
-        # The URL where the card says the key is leads to it.
+        # The key is at the URL in the card.
         assert (await client.get(seen[0] or "")).json()["keys"] == [jwk]
 
 
-async def test_a_key_that_lies_elsewhere_is_named_there_at_every_front(tmp_path: Path) -> None:
+async def test_external_key_url_is_kept_at_entry_points(tmp_path: Path) -> None:
     elsewhere = "https://keys.example.com/jwks.json"
     app = function(tmp_path, **signing(tmp_path), AION_CARD_KEY_URL=elsewhere)
     for behind, address in ENTRYPOINTS.values():
@@ -205,8 +201,7 @@ def unpadded(text: str) -> bytes:
 
 
 @each_entrypoint
-async def test_the_extended_card_names_it_too_by_all_its_names(behind: Behind, address: str, tmp_path: Path) -> None:
-    """R7, D4."""
+async def test_extended_card_has_url_of_entry_point(behind: Behind, address: str, tmp_path: Path) -> None:
     app = behind(function(tmp_path))
     async with at(app, address) as client:
         for path in ("/", "/agents/helper/", ""):
@@ -221,7 +216,7 @@ async def test_the_extended_card_names_it_too_by_all_its_names(behind: Behind, a
             assert "secret" in {skill["id"] for skill in answer.json()["skills"]}
 
 
-# --- What is no address ---
+# --- Invalid domains ---
 
 
 ODD: list[Any] = [
@@ -235,7 +230,7 @@ ODD: list[Any] = [
 
 
 @pytest.mark.parametrize("domain", ODD, ids=repr)
-async def test_a_domain_that_is_none_is_not_taken_and_the_operator_is_told(
+async def test_invalid_domain_is_ignored_and_logged(
     domain: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = function(tmp_path)
@@ -265,9 +260,7 @@ async def test_a_domain_that_is_none_is_not_taken_and_the_operator_is_told(
     ],
     ids=repr,
 )
-async def test_an_event_that_does_not_say_where_it_was_asked_says_nothing(
-    changes: dict[str, Any], tmp_path: Path
-) -> None:
+async def test_event_without_domain_has_no_url(changes: dict[str, Any], tmp_path: Path) -> None:
     def odd(request: Request, body: bytes) -> dict[str, Any]:
         event = rest_api_event(request, body, domain=API)
         return {**event, **changes}
@@ -276,16 +269,14 @@ async def test_an_event_that_does_not_say_where_it_was_asked_says_nothing(
         assert urls((await client.get(CARD)).json()) == {f"{NOWHERE}/", NOWHERE}
 
 
-async def test_a_server_of_ones_own_has_no_front_and_warns_of_nothing(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_own_server_logs_no_entry_point_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with at(function(tmp_path, AWS_LAMBDA_FUNCTION_NAME=""), "http://agents.internal") as client:
         assert urls((await client.get(CARD)).json()) == {f"{NOWHERE}/", NOWHERE}
     assert "AION_BASE_URL" not in caplog.text
 
 
-def test_the_buffered_twin_names_it_too(tmp_path: Path) -> None:
-    """By mangum, as `sam local` runs it: the recorded events, asked for the card."""
+def test_buffered_handler_has_url_of_entry_point(tmp_path: Path) -> None:
+    """`sam local` uses mangum: recorded events request the card."""
     handler = Mangum(function(tmp_path), lifespan="off")
     rest = recorded_event("rest_api_v1", path=CARD, httpMethod="GET", body=None)
     rest["requestContext"] |= {"path": f"/prod{CARD}", "httpMethod": "GET"}

@@ -1,4 +1,4 @@
-"""Extensions: which a client declares, which are active, and which it must not leave out."""
+"""Negotiation of extensions: declared, active and required ones."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -9,7 +9,7 @@ from a2a.types.a2a_pb2 import AgentExtension
 
 from tests.support.agents.counting import talking
 from tests.support.service import http, parts, send
-from tests.unit.web.rest import body, old_body, refused
+from tests.unit.web.rest_requests import body, old_body, refused
 
 MUST, MAY, UNKNOWN = "https://x.test/must/v1", "https://x.test/may/v1", "https://x.test/unknown/v1"
 
@@ -48,8 +48,8 @@ REQUESTS: dict[str, tuple[str, dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("header", [V1, V03])
 @pytest.mark.parametrize("name", REQUESTS)
-async def test_the_answer_names_the_active_ones(optional: httpx.AsyncClient, name: str, header: str) -> None:
-    """Spec 3.6.2: those that both know, under the name of the version that is spoken; either name is read."""
+async def test_response_lists_active_extensions(optional: httpx.AsyncClient, name: str, header: str) -> None:
+    """A2A 3.6.2: the response has the header of the request's version; either header is read."""
     path, given, answered = REQUESTS[name]
     declared = [(header, f" {UNKNOWN},{MUST} ,,"), (header, MAY), (header, MUST)]
     answer = await optional.post(path, json=given, headers=declared)
@@ -58,7 +58,7 @@ async def test_the_answer_names_the_active_ones(optional: httpx.AsyncClient, nam
 
 
 @pytest.mark.parametrize("declared", [None, "", UNKNOWN, MAY.upper(), ","])
-async def test_none_active_is_no_header(optional: httpx.AsyncClient, declared: str | None) -> None:
+async def test_no_active_extension_sends_no_header(optional: httpx.AsyncClient, declared: str | None) -> None:
     headers = {} if declared is None else {V1: declared}
     answer = await optional.post("/message:send", json=body(), headers=headers)
     assert answer.status_code == 200
@@ -78,10 +78,10 @@ OPERATIONS = [
 
 
 @pytest.mark.parametrize(("method", "path", "given"), OPERATIONS, ids=[path for _, path, _ in OPERATIONS])
-async def test_a_required_one_must_be_declared(
+async def test_required_extension_must_be_declared(
     required: httpx.AsyncClient, method: str, path: str, given: dict[str, Any] | None
 ) -> None:
-    """R99: ExtensionSupportRequired names it, and what else is active is named too."""
+    """The error names the missing extension, and the header lists the active ones."""
     answer = await required.request(method, path, json=given, headers={V1: MAY})
     error = refused(answer, 400, "EXTENSION_SUPPORT_REQUIRED", MUST, V1)
     assert error["details"][0]["metadata"] == {"extensions": MUST}
@@ -91,7 +91,7 @@ async def test_a_required_one_must_be_declared(
 
 
 @pytest.mark.parametrize("method", ["SendMessage", "SendStreamingMessage", "message/send", "message/stream"])
-async def test_it_must_be_declared_on_json_rpc_too(required: httpx.AsyncClient, method: str) -> None:
+async def test_required_extension_applies_to_json_rpc(required: httpx.AsyncClient, method: str) -> None:
     answer = await required.post("/", json=send(method=method))
     error = answer.json()["error"]
     assert (answer.status_code, error["code"]) == (200, -32008)
@@ -102,13 +102,13 @@ async def test_it_must_be_declared_on_json_rpc_too(required: httpx.AsyncClient, 
 
 
 @pytest.mark.parametrize("method", ["GetContext", "GetContexts", "ListTasks"])
-async def test_it_must_be_declared_whatever_is_asked(required: httpx.AsyncClient, method: str) -> None:
+async def test_required_extension_applies_to_each_method(required: httpx.AsyncClient, method: str) -> None:
     answer = await required.post("/", json={"jsonrpc": "2.0", "id": 1, "method": method, "params": {}})
     assert answer.json()["error"]["code"] == -32008
 
 
-async def test_nothing_is_required_to_read_the_card(required: httpx.AsyncClient) -> None:
-    """It is how a client learns what is."""
+async def test_card_requires_no_extension(required: httpx.AsyncClient) -> None:
+    """The card lists the required extensions."""
     card = await required.get("/.well-known/agent-card.json")
     assert card.status_code == 200
     assert {extension["uri"] for extension in card.json()["capabilities"]["extensions"]} >= {MAY, MUST}
@@ -119,7 +119,7 @@ async def test_nothing_is_required_to_read_the_card(required: httpx.AsyncClient)
         assert answer.json()["error"]["code"] == -32004
 
 
-async def test_a_thousand_of_them_are_no_harm(optional: httpx.AsyncClient) -> None:
+async def test_many_declared_extensions_are_accepted(optional: httpx.AsyncClient) -> None:
     many = ",".join(f"https://x.test/{number}" for number in range(1000))
     answer = await optional.post("/message:send", json=body(), headers=[(V1, MAY), (V1, many)])
     assert answer.headers[V1] == MAY

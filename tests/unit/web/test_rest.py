@@ -1,4 +1,4 @@
-"""The HTTP+JSON binding of v1.0: what a client sends over it, and what it gets."""
+"""HTTP+JSON binding of v1.0."""
 
 import json
 from collections.abc import AsyncIterator
@@ -17,14 +17,14 @@ from starlette.types import Message
 from aion_core.errors import StoreCorrupt, StoreUnavailable
 from aion_core.web.middleware import AwaitBackgroundTurnsMiddleware
 from aion_core.web.request_context import CallContextBuilder
-from aion_core.web.request_handler import AionRequestHandler
 from tests.support.agents.counting import talking
-from tests.support.agents.scripted import Asking, LeaseHeld
+from tests.support.agents.scripted import Asking, GatedAgent
 from tests.support.asgi import ask
 from tests.support.clock import ManualClock
+from tests.support.sdk_handler import SdkHandler
 from tests.support.service import http, parts, send
 from tests.support.stores import MemoryTaskStore
-from tests.unit.web.rest import A2A_JSON, body, fields, refused
+from tests.unit.web.rest_requests import A2A_JSON, body, fields, refused
 
 
 @pytest.fixture
@@ -44,8 +44,8 @@ async def rpc(client: httpx.AsyncClient, method: str, **params: Any) -> Any:
 
 
 @pytest.mark.parametrize("where", ["", "/agents/test"])
-async def test_an_operation_answers_what_it_answers_on_json_rpc(client: httpx.AsyncClient, where: str) -> None:
-    """R10, R12, R20: at the agent's own path and at the root."""
+async def test_rest_result_equals_json_rpc_result(client: httpx.AsyncClient, where: str) -> None:
+    """At the agent's path and at the root."""
     sent = await client.post(f"{where}/message:send", json=body(contextId="c-1"))
     assert sent.headers["content-type"] == A2A_JSON
     task = sent.json()["task"]
@@ -59,8 +59,7 @@ async def test_an_operation_answers_what_it_answers_on_json_rpc(client: httpx.As
     assert [entry["id"] for entry in listed.json()["tasks"]] == [task["id"]]
 
 
-async def test_a_task_is_canceled_with_a_body_or_without() -> None:
-    """R13."""
+async def test_cancel_body_is_optional() -> None:
     async with http(parts(Asking()).app()) as client:
         for number, given in enumerate([{}, {"json": {}}, {"json": {"metadata": {"why": "late"}}}]):
             task = (await client.post("/message:send", json=body(message_id=f"m-{number}"))).json()["task"]
@@ -71,11 +70,11 @@ async def test_a_task_is_canceled_with_a_body_or_without() -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["whole", "cut"])
-async def test_frames_say_what_the_sdk_says(fails: bool) -> None:
-    """R22, R25, R28: a StreamResponse each, without an envelope; and a stream that is cut says why in the same words."""
+async def test_frames_equal_frames_of_sdk(fails: bool) -> None:
+    """Each frame is a StreamResponse; an interrupted stream ends with the same error."""
     store = Breaking(ManualClock())
-    made = parts(LeaseHeld() if fails else talking(3), store)
-    handler = AionRequestHandler(made.service, made.lister, made.card)
+    made = parts(GatedAgent() if fails else talking(3), store)
+    handler = SdkHandler(made)
     sdk = AwaitBackgroundTurnsMiddleware(Starlette(routes=create_rest_routes(handler, CallContextBuilder("test"))))
     headers = {"A2A-Version": "1.0"}
     async with http(made.app()) as ours, http(sdk) as theirs:  # type: ignore[arg-type]
@@ -85,7 +84,7 @@ async def test_frames_say_what_the_sdk_says(fails: bool) -> None:
             store.breaks_after = 1
             mine = await ours.get(f"/tasks/{task['id']}:subscribe")
             their = await theirs.get(f"/tasks/{task['id']}:subscribe", headers=headers)
-            assert isinstance(made.agent, LeaseHeld)
+            assert isinstance(made.agent, GatedAgent)
             made.agent.go.set()
         else:
             mine = await ours.post("/message:stream", json=body(contextId="c-1"))
@@ -101,7 +100,7 @@ async def test_frames_say_what_the_sdk_says(fails: bool) -> None:
 
 
 class Breaking(MemoryTaskStore):
-    """A store that can be told to lose the rest of a log."""
+    """Store that can lose the rest of a log."""
 
     breaks_after: int | None = None
 
@@ -112,7 +111,7 @@ class Breaking(MemoryTaskStore):
 
 
 def frames(answer: httpx.Response, *names: str) -> list[dict[str, Any]]:
-    """These fields of each frame."""
+    """Return these fields of each frame."""
     found = []
     for frame in answer.content.decode().replace("\r\n", "\n").strip("\n").split("\n\n"):
         lines = [line.partition(": ") for line in frame.split("\n") if not line.startswith(":")]
@@ -122,8 +121,7 @@ def frames(answer: httpx.Response, *names: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_a_task_is_subscribed_to_by_get_and_by_post_whatever_the_body(method: str) -> None:
-    """R14."""
+async def test_subscribe_accepts_get_and_post(method: str) -> None:
     made = parts(Asking())
     app = made.app()
     async with http(app) as client:
@@ -133,8 +131,8 @@ async def test_a_task_is_subscribed_to_by_get_and_by_post_whatever_the_body(meth
     assert frames(answer, "data")[0]["data"]["task"]["id"] == task["id"]
 
 
-async def test_a_client_that_comes_back_hears_what_followed(client: httpx.AsyncClient) -> None:
-    """R14: Last-Event-ID is the binding's business as little as it is JSON-RPC's."""
+async def test_reconnected_client_receives_following_events(client: httpx.AsyncClient) -> None:
+    """Last-Event-ID works in HTTP+JSON as in JSON-RPC."""
     task = (await client.post("/message:send", json=body())).json()["task"]
     answer = await client.get(f"/tasks/{task['id']}:subscribe", headers={"Last-Event-ID": "2"})
     assert frames(answer, "id")[-1] == {"id": "3"}
@@ -145,7 +143,7 @@ async def test_a_client_that_comes_back_hears_what_followed(client: httpx.AsyncC
     "content_type",
     ["application/json", "application/a2a+json", "Application/A2A+JSON; charset=utf-8", "application/json;v=1"],
 )
-async def test_a_body_of_either_media_type_is_taken(client: httpx.AsyncClient, content_type: str) -> None:
+async def test_both_media_types_are_accepted(client: httpx.AsyncClient, content_type: str) -> None:
     sent = await client.post("/message:send", content=json.dumps(body()), headers={"Content-Type": content_type})
     assert sent.status_code == 200
 
@@ -160,7 +158,7 @@ async def test_another_media_type_is_refused(client: httpx.AsyncClient, content_
 @pytest.mark.parametrize(
     ("method", "path"), [("GET", "/tasks"), ("GET", "/tasks/x"), ("DELETE", "/tasks/x/pushNotificationConfigs/y")]
 )
-async def test_a_body_that_is_not_asked_for_is_not_looked_at(app: FastAPI, method: str, path: str) -> None:
+async def test_unexpected_body_is_ignored(app: FastAPI, method: str, path: str) -> None:
     headers = {"Content-Type": "text/plain", "Content-Encoding": "gzip"}
     with_body = await ask(app, method, path, headers, b"\xff")
     without = await ask(app, method, path)
@@ -188,16 +186,16 @@ async def test_a_body_that_is_not_asked_for_is_not_looked_at(app: FastAPI, metho
     ids=lambda value: str(value[:30]),
 )
 @pytest.mark.parametrize("path", ["/message:send", "/message:stream"])
-async def test_a_body_that_cannot_be_used(
+async def test_invalid_body_is_refused(
     client: httpx.AsyncClient, path: str, given: bytes, reason: str, word: str
 ) -> None:
-    """R9, R98: as on JSON-RPC."""
+    """The codes are those of JSON-RPC."""
     answer = await client.post(path, content=given, headers={"Content-Type": A2A_JSON})
     refused(answer, 400, reason, word)
 
 
 @pytest.mark.parametrize("path", ["/message:send", "/"])
-async def test_a_body_too_large_or_compressed_has_a_status_of_its_own(client: httpx.AsyncClient, path: str) -> None:
+async def test_large_or_compressed_body_has_own_status(client: httpx.AsyncClient, path: str) -> None:
     json_type = {"Content-Type": "application/json"}
     large = await client.post(path, content=b" " * (5 * 1024 * 1024 + 1), headers=json_type)
     packed = await client.post(path, content=b"\x1f\x8b", headers={**json_type, "Content-Encoding": "gzip"})
@@ -209,14 +207,14 @@ async def test_a_body_too_large_or_compressed_has_a_status_of_its_own(client: ht
 
 
 @pytest.mark.parametrize("path", ["/message:send", "/"])
-async def test_a_client_that_leaves_within_the_body_is_no_fault_of_the_server(
+async def test_disconnection_within_body_logs_no_error(
     app: FastAPI, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def receive() -> Message:
         return unread.pop()
 
     async def send(message: Message) -> None:
-        """Nobody hears it."""
+        """The client does not receive the response."""
 
     unread: list[Message] = [{"type": "http.disconnect"}, {"type": "http.request", "body": b"{", "more_body": True}]
     scope = {
@@ -244,10 +242,10 @@ PARTS: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("message", "field"), PARTS, ids=[str(bad)[:40] for bad, _ in PARTS])
-async def test_the_field_that_is_wrong_is_named_in_both_bindings(
+async def test_invalid_field_is_named_in_both_bindings(
     client: httpx.AsyncClient, message: dict[str, Any], field: str
 ) -> None:
-    """R98, R99: by its path in the client's own words."""
+    """The error has the path of the field in the client's spelling."""
     params = body(**message)
     error = refused(await client.post("/message:send", json=params), 400, "INVALID_PARAMS", field)
     assert fields(error) == [field]
@@ -282,14 +280,14 @@ async def test_the_field_that_is_wrong_is_named_in_both_bindings(
         ("tenant=a%20b", "tenant"),
     ],
 )
-async def test_a_query_parameter_that_cannot_be_used(client: httpx.AsyncClient, query: str, field: str) -> None:
-    """R98: a parameter given twice too, of which only one could be meant."""
+async def test_invalid_query_parameter_is_refused(client: httpx.AsyncClient, query: str, field: str) -> None:
+    """A repeated parameter is also refused."""
     error = refused(await client.get(f"/tasks?{query}"), 400, "INVALID_PARAMS", field)
     assert fields(error) == [field]
 
 
-async def test_query_parameters_are_what_the_fields_are(client: httpx.AsyncClient) -> None:
-    """R12: those that nobody knows are ignored, and so is their number."""
+async def test_query_parameters_equal_request_fields(client: httpx.AsyncClient) -> None:
+    """Unknown and repeated unknown parameters are ignored."""
     for number in range(3):
         await client.post("/message:send", json=body(message_id=f"m-{number}", contextId=f"c-{number}"))
     query = (
@@ -337,14 +335,14 @@ async def test_query_parameters_are_what_the_fields_are(client: httpx.AsyncClien
     ],
 )
 @pytest.mark.parametrize("method", ["GET", "POST", "BREW"])
-async def test_a_path_that_is_none(app: FastAPI, method: str, target: str) -> None:
+async def test_unknown_path_is_not_found(app: FastAPI, method: str, target: str) -> None:
     refused(await ask(app, method, target), 404, "METHOD_NOT_FOUND", "/.well-known/agent-card.json")
 
 
 @pytest.mark.parametrize(
     "target", ["/tasks/%2e%2e", "/tasks/%FF", "/tasks/%00", "/tasks/a%3Fb", "/tasks/" + "x" * 5000]
 )
-async def test_an_id_that_is_none_is_a_task_that_is_not_there(app: FastAPI, target: str) -> None:
+async def test_invalid_id_is_task_not_found(app: FastAPI, target: str) -> None:
     refused(await ask(app, "GET", target), 404, "TASK_NOT_FOUND", "no task")
 
 
@@ -368,13 +366,13 @@ async def test_an_id_that_is_none_is_a_task_that_is_not_there(app: FastAPI, targ
         ("POST", "/.well-known/agent-card.json", "GET, HEAD"),
     ],
 )
-async def test_a_method_that_the_path_does_not_have(app: FastAPI, method: str, target: str, allowed: str) -> None:
+async def test_other_method_of_path_is_refused(app: FastAPI, method: str, target: str, allowed: str) -> None:
     answer = await ask(app, method, target)
     refused(answer, 405, "METHOD_NOT_FOUND", allowed.partition(",")[0])
     assert sorted(answer.headers["allow"].split(", ")) == sorted(allowed.split(", "))
 
 
-async def test_what_the_path_says_is_not_said_otherwise(client: httpx.AsyncClient) -> None:
+async def test_body_must_not_contradict_path(client: httpx.AsyncClient) -> None:
     answer = await client.post("/tasks/t-1:cancel", json={"id": "t-2"})
     assert fields(refused(answer, 400, "INVALID_PARAMS", "path")) == ["id"]
     refused(await client.post("/tasks/t-1:cancel", json={"id": "t-1"}), 404, "TASK_NOT_FOUND")
@@ -382,8 +380,7 @@ async def test_what_the_path_says_is_not_said_otherwise(client: httpx.AsyncClien
     assert fields(refused(answer, 400, "INVALID_PARAMS", "path")) == ["taskId"]
 
 
-async def test_a_store_that_is_busy_is_503_and_says_when_to_come_back() -> None:
-    """R99."""
+async def test_busy_store_is_503_with_retry_after() -> None:
 
     class Busy(MemoryTaskStore):
         async def log(self, key: Any, *, after: int = 0) -> Any:
@@ -400,8 +397,7 @@ async def test_a_store_that_is_busy_is_503_and_says_when_to_come_back() -> None:
 
 
 @pytest.mark.parametrize("path", ["/tasks/t-1", "/v1/tasks/t-1", "/tasks/t-1:subscribe"])
-async def test_what_nobody_expected_says_nothing_but_that_it_happened(path: str) -> None:
-    """R99."""
+async def test_unexpected_error_has_generic_message(path: str) -> None:
 
     class Broken(MemoryTaskStore):
         async def log(self, key: Any, *, after: int = 0) -> Any:
@@ -414,8 +410,7 @@ async def test_what_nobody_expected_says_nothing_but_that_it_happened(path: str)
     assert "secret" not in answer.text
 
 
-async def test_the_official_client_is_understood(client: httpx.AsyncClient) -> None:
-    """R10-R14, R107."""
+async def test_sdk_client_completes_calls(client: httpx.AsyncClient) -> None:
     sdk = RestTransport(client, pb.AgentCard(), "http://test/agents/test/")
     request = pb.SendMessageRequest(
         message=pb.Message(message_id="m-1", role=pb.ROLE_USER, parts=[pb.Part(text="hi"), pb.Part(raw=b"\0\xff")])
@@ -434,14 +429,13 @@ async def test_the_official_client_is_understood(client: httpx.AsyncClient) -> N
         await sdk.get_task(pb.GetTaskRequest(id="nope"))
 
 
-async def test_a_stream_that_is_refused_is_no_stream(client: httpx.AsyncClient) -> None:
+async def test_refused_stream_is_plain_error(client: httpx.AsyncClient) -> None:
     answer = await client.post("/message:stream", json={**body(), "message": {**body()["message"], "parts": []}})
     refused(answer, 400, "INVALID_PARAMS", "message.parts")
     refused(await client.get("/tasks/nope:subscribe"), 404, "TASK_NOT_FOUND")
 
 
-async def test_the_same_message_is_the_same_in_both_bindings(client: httpx.AsyncClient) -> None:
-    """D17."""
+async def test_repeated_message_is_recognised_across_bindings(client: httpx.AsyncClient) -> None:
     task = (await client.post("/message:send", json=body(contextId="c-1"))).json()["task"]
     again = (await client.post("/", json=send(contextId="c-1"))).json()["result"]["task"]
     assert again == task

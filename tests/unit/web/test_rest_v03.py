@@ -1,8 +1,9 @@
-"""The HTTP+JSON binding of v0.3: the shape that its SDKs read and send."""
+"""HTTP+JSON binding of v0.3, in the form of its SDKs."""
 
 import base64
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -21,13 +22,15 @@ from google.protobuf.json_format import ParseDict
 from starlette.applications import Starlette
 
 from aion_core.web.middleware import AwaitBackgroundTurnsMiddleware
+from aion_core.web.operations.operation import Operation
 from aion_core.web.request_context import CallContextBuilder
-from aion_core.web.request_handler import AionRequestHandler
+from aion_core.web.rest import RestV03
 from tests.support.agents.counting import talking
 from tests.support.agents.scripted import Asking
 from tests.support.asgi import ask
+from tests.support.sdk_handler import BY_NAME, SdkHandler, services_of
 from tests.support.service import http, parts
-from tests.unit.web.rest import body, old_body
+from tests.unit.web.rest_requests import body, old_body
 from tests.unit.web.test_rest import frames
 
 
@@ -50,8 +53,8 @@ def refused(answer: httpx.Response, http: int, code: int, *words: str) -> dict[s
 
 
 @pytest.mark.parametrize("where", ["", "/agents/test"])
-async def test_a_message_and_its_task(client: httpx.AsyncClient, where: str) -> None:
-    """R10, R12, R18: parsed as strictly as v0.3's own client does, which takes no field that it does not know."""
+async def test_message_returns_task(client: httpx.AsyncClient, where: str) -> None:
+    """The parser is strict like v0.3's client: it refuses unknown fields."""
     sent = await client.post(f"{where}/v1/message:send", json=old_body(contextId="c-1"))
     assert sent.headers["content-type"] == "application/json"
     task = ParseDict(sent.json(), pb03.SendMessageResponse()).task
@@ -64,10 +67,10 @@ async def test_a_message_and_its_task(client: httpx.AsyncClient, where: str) -> 
 
 
 @pytest.mark.parametrize("how", ["proto", "types"])
-async def test_frames_say_what_the_sdk_says(how: str) -> None:
-    """R22, R29-R31, R35: and the last one is final."""
+async def test_frames_equal_frames_of_sdk(how: str) -> None:
+    """The last status update is final."""
     made = parts(talking(3))
-    handler = AionRequestHandler(made.service, made.lister, made.card)
+    handler = SdkHandler(made)
     routes = create_rest_routes(handler, CallContextBuilder("test"), enable_v0_3_compat=True)
     kinds: dict[str, Any] = {"kind": "message", "role": "user", "parts": [{"kind": "text", "text": "hi"}]}
     given = old_body(contextId="c-1") if how == "proto" else body(contextId="c-1", **kinds)
@@ -81,8 +84,7 @@ async def test_frames_say_what_the_sdk_says(how: str) -> None:
     assert [update.get("final") for update in updates] == [None, True]
 
 
-async def test_a_question_ends_a_stream_too() -> None:
-    """R35."""
+async def test_input_required_ends_stream() -> None:
     async with http(parts(Asking()).app()) as client:
         heard = frames(await client.post("/v1/message:stream", json=old_body()), "data")
         last = heard[-1]["data"]["statusUpdate"]
@@ -90,7 +92,7 @@ async def test_a_question_ends_a_stream_too() -> None:
         subscribed = await client.post(f"/v1/tasks/{last['taskId']}:subscribe")
         assert frames(subscribed, "data")[0]["data"]["task"]["id"] == last["taskId"]
         canceled = await client.post(f"/v1/tasks/{last['taskId']}:cancel", json={"name": f"tasks/{last['taskId']}"})
-        # v0.3's proto file spells it so.
+        # The spelling of v0.3's proto file.
         assert canceled.json()["status"]["state"] == "TASK_STATE_CANCELLED"
 
 
@@ -102,8 +104,8 @@ async def test_a_question_ends_a_stream_too() -> None:
         ("TASK_STATE_INPUT_REQUIRED", 0),
     ],
 )
-async def test_tasks_are_listed_by_the_state_that_they_are_shown_in(status: str, found: int) -> None:
-    """R18, R44: v0.3 spells one of them otherwise than v1.0."""
+async def test_list_filters_by_v03_state_name(status: str, found: int) -> None:
+    """One state has another spelling in v0.3."""
     async with http(parts(Asking()).app()) as client:
         task = (await client.post("/v1/message:send", json=old_body())).json()["task"]
         await client.post(f"/v1/tasks/{task['id']}:cancel")
@@ -132,16 +134,15 @@ async def test_tasks_are_listed_by_the_state_that_they_are_shown_in(status: str,
     ids=lambda value: str(value)[:60],
 )
 @pytest.mark.parametrize("path", ["/v1/message:send", "/v1/message:stream"])
-async def test_a_message_that_cannot_be_used(
+async def test_invalid_message_is_refused(
     client: httpx.AsyncClient, path: str, given: dict[str, Any], word: str
 ) -> None:
-    """R98, R99."""
     refused(await client.post(path, json=given), 400, -32602, word)
 
 
 @pytest.mark.parametrize("once_more", [True, False], ids=["python", "javascript"])
-async def test_a_files_bytes_are_read_as_either_sdk_sends_them(client: httpx.AsyncClient, once_more: bool) -> None:
-    """R40: the one encodes them twice."""
+async def test_file_bytes_of_both_sdks_are_read(client: httpx.AsyncClient, once_more: bool) -> None:
+    """One SDK encodes them twice."""
     content = b"\0\xff no base64"
     sent = base64.b64encode(base64.b64encode(content) if once_more else content).decode()
     file = {"fileWithBytes": sent, "mimeType": "application/octet-stream", "name": "f"}
@@ -150,7 +151,7 @@ async def test_a_files_bytes_are_read_as_either_sdk_sends_them(client: httpx.Asy
     assert base64.b64decode(part["raw"]) == content
 
 
-async def test_the_deepest_data_that_is_taken_can_be_read_back(client: httpx.AsyncClient) -> None:
+async def test_deepest_data_can_be_read_again(client: httpx.AsyncClient) -> None:
     taken = 0
     for depth in range(20, 34):
         data: dict[str, Any] = {"leaf": True}
@@ -167,8 +168,7 @@ async def test_the_deepest_data_that_is_taken_can_be_read_back(client: httpx.Asy
     assert 20 < taken < 33
 
 
-async def test_refusals_have_the_shape_that_both_sdks_read(client: httpx.AsyncClient) -> None:
-    """R99."""
+async def test_refusal_is_readable_by_both_sdks(client: httpx.AsyncClient) -> None:
     refused(await client.get("/v1/tasks/nope"), 404, -32001, "no task")
     refused(
         await client.post("/v1/message:send", content=b"{", headers={"Content-Type": "application/json"}), 400, -32700
@@ -194,30 +194,37 @@ async def test_refusals_have_the_shape_that_both_sdks_read(client: httpx.AsyncCl
     ],
 )
 async def test_push_notifications_are_not_offered(client: httpx.AsyncClient, method: str, path: str) -> None:
-    """R95."""
     given = {"json": {"config": {"pushNotificationConfig": {"url": "https://x.test"}}}} if method == "POST" else {}
     answer = await client.request(method, f"/v1/tasks/t-1/pushNotificationConfigs{path}", **given)
     refused(answer, 400, -32003, "push")
 
 
-class KeepsConfigs(AionRequestHandler):
-    """Takes push configs, so that what arrives can be seen: sending them is another part's work."""
+class StoresConfigs:
+    """Operations on push configs that store them as they arrive."""
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self) -> None:
         self.configs: dict[str, pb.TaskPushNotificationConfig] = {}
 
-    async def on_create_task_push_notification_config(self, params: Any, context: Any) -> Any:
+    @property
+    def operations(self) -> list[Operation]:
+        run = {"Create": self.create, "Get": self.get, "List": self.list_all, "Delete": self.delete}
+        return [
+            replace(operation, run=run[name.partition("Task")[0]])
+            for name, operation in BY_NAME.items()
+            if "PushNotificationConfig" in name
+        ]
+
+    async def create(self, services: Any, params: Any, context: Any) -> Any:
         self.configs[params.id] = params
         return params
 
-    async def on_get_task_push_notification_config(self, params: Any, context: Any) -> Any:
+    async def get(self, services: Any, params: Any, context: Any) -> Any:
         return self.configs[params.id or "p-1"]
 
-    async def on_list_task_push_notification_configs(self, params: Any, context: Any) -> Any:
+    async def list_all(self, services: Any, params: Any, context: Any) -> Any:
         return pb.ListTaskPushNotificationConfigsResponse(configs=self.configs.values())
 
-    async def on_delete_task_push_notification_config(self, params: Any, context: Any) -> None:
+    async def delete(self, services: Any, params: Any, context: Any) -> None:
         self.configs.pop(params.id, None)
 
 
@@ -238,13 +245,10 @@ CONFIG = {
     ],
     ids=["python", "snake case", "javascript"],
 )
-async def test_push_configs_are_read_as_either_sdk_sends_them(given: dict[str, Any]) -> None:
-    """R92."""
-    from aion_core.web.v03 import RestV03
-
-    made = parts(talking(1))
-    handler = KeepsConfigs(made.service, made.lister, made.card)
-    app: Any = AwaitBackgroundTurnsMiddleware(Starlette(routes=RestV03(handler, "test", made.card).routes("")))
+async def test_push_configs_of_both_sdks_are_read(given: dict[str, Any]) -> None:
+    handler = StoresConfigs()
+    binding = RestV03(services_of(parts(talking(1))), "test", handler.operations)
+    app: Any = AwaitBackgroundTurnsMiddleware(Starlette(routes=binding.routes("")))
     configs = "/v1/tasks/t-1/pushNotificationConfigs"
     async with http(app) as client:
         created = await client.post(configs, json=given)
@@ -257,8 +261,7 @@ async def test_push_configs_are_read_as_either_sdk_sends_them(given: dict[str, A
         assert (deleted.status_code, deleted.json(), handler.configs) == (200, {}, {})
 
 
-async def test_the_official_client_is_understood(client: httpx.AsyncClient) -> None:
-    """R10-R14, R18, R107."""
+async def test_sdk_client_completes_calls(client: httpx.AsyncClient) -> None:
     sdk = CompatRestTransport(client, pb.AgentCard(), "http://test/")
     request = pb.SendMessageRequest(
         message=pb.Message(
@@ -297,15 +300,15 @@ async def test_the_official_client_is_understood(client: httpx.AsyncClient) -> N
         ({}, "TASK_STATE_WORKING"),
     ],
 )
-async def test_blocking_is_what_the_proto_file_says(
+async def test_missing_blocking_follows_proto_file(
     client: httpx.AsyncClient, configuration: dict[str, Any] | None, state: str
 ) -> None:
-    """R20, R21: v0.3's own client leaves `blocking` out where it means false."""
+    """v0.3's client omits `blocking` for false."""
     given = old_body() if configuration is None else {**old_body(), "configuration": configuration}
     assert (await client.post("/v1/message:send", json=given)).json()["task"]["status"]["state"] == state
 
 
-async def test_paths_of_v03_that_are_none() -> None:
+async def test_unknown_v03_path_is_not_found() -> None:
     app = parts(talking(1)).app()
     for target in ("/v1/", "/v1/nope", "/v1/tasks/", "/V1/tasks", "/v1//tasks", "/v1/ten/tasks"):
         answer = await ask(app, "GET", target)

@@ -1,5 +1,6 @@
-"""JSON-RPC, where the SDK's dispatchers would have answered otherwise, or not at all."""
+"""JSON-RPC binding: differences from the SDK's dispatchers."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,35 +8,36 @@ from a2a.types import a2a_pb2 as pb
 from starlette.applications import Starlette
 
 from aion_core.web.middleware import AwaitBackgroundTurnsMiddleware
-from aion_core.web.request_handler import AionRequestHandler
-from aion_core.web.rpc import Dispatcher
+from aion_core.web.operations.operation import Operation
+from aion_core.web.rpc import JsonRpcBinding
 from tests.support.agents.counting import talking
 from tests.support.agents.scripted import Asking
+from tests.support.sdk_handler import BY_NAME, services_of
 from tests.support.service import http, parts, send
 from tests.unit.web.test_rest import frames
 
 
-class NotesConfigs(AionRequestHandler):
-    """Notes what it is asked about push configs: sending notifications is another part's work."""
+class RecordsRequests:
+    """Operations on push configs that record their requests."""
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self.asked: list[Any] = []
+    def __init__(self) -> None:
+        self.requests: list[Any] = []
 
-    async def on_create_task_push_notification_config(self, params: Any, context: Any) -> Any:
-        self.asked.append(params)
-        return params
+    @property
+    def operations(self) -> list[Operation]:
+        return [replace(operation, run=self.run) for name, operation in BY_NAME.items() if "PushNotification" in name]
 
-    async def on_get_task_push_notification_config(self, params: Any, context: Any) -> Any:
-        self.asked.append(params)
-        return pb.TaskPushNotificationConfig(task_id=params.task_id, id=params.id or "first", url="https://x.test")
-
-    async def on_list_task_push_notification_configs(self, params: Any, context: Any) -> Any:
-        self.asked.append(params)
-        return pb.ListTaskPushNotificationConfigsResponse()
-
-    async def on_delete_task_push_notification_config(self, params: Any, context: Any) -> None:
-        self.asked.append(params)
+    async def run(self, services: Any, params: Any, context: Any) -> Any:
+        self.requests.append(params)
+        match params:
+            case pb.TaskPushNotificationConfig():
+                return params
+            case pb.GetTaskPushNotificationConfigRequest():
+                config_id = params.id or "first"
+                return pb.TaskPushNotificationConfig(task_id=params.task_id, id=config_id, url="https://x.test")
+            case pb.ListTaskPushNotificationConfigsRequest():
+                return pb.ListTaskPushNotificationConfigsResponse()
+        return None
 
 
 V1_CONFIG = {"taskId": "t-1", "id": "p-1", "url": "https://x.test", "authentication": {"scheme": "Bearer"}}
@@ -85,31 +87,29 @@ CONFIG = pb.TaskPushNotificationConfig(
         ),
     ],
 )
-async def test_push_configs_arrive_and_their_answers_are_whole(
+async def test_push_config_requests_and_results_convert(
     method: str, params: dict[str, Any], asked: Any, result: Any
 ) -> None:
-    """R15, R16, R92: v0.3's get needs no config id, and its delete answers with a result, which is null."""
-    made = parts(talking(1))
-    handler = NotesConfigs(made.service, made.lister, made.card)
-    app: Any = AwaitBackgroundTurnsMiddleware(Starlette(routes=Dispatcher(handler, "test", made.card).routes("")))
+    """v0.3's get needs no config id, and its delete has the result null."""
+    handler = RecordsRequests()
+    binding = JsonRpcBinding(services_of(parts(talking(1))), "test", handler.operations)
+    app: Any = AwaitBackgroundTurnsMiddleware(Starlette(routes=binding.routes("")))
     async with http(app) as client:
         body = {"jsonrpc": "2.0", "id": "r-1", "method": method, "params": params}
         answer = (await client.post("/", json=body)).json()
-    assert handler.asked == [asked]
+    assert handler.requests == [asked]
     assert answer == {"jsonrpc": "2.0", "id": "r-1", "result": result}
 
 
 @pytest.mark.parametrize("method", ["agent/authenticatedExtendedCard", "agent/getAuthenticatedExtendedCard"])
-async def test_the_extended_card_has_an_older_name(method: str) -> None:
-    """R7, D4."""
+async def test_extended_card_method_has_alias(method: str) -> None:
     async with http(parts(talking(1)).app()) as client:
         answer = await client.post("/", json={"jsonrpc": "2.0", "id": 1, "method": method})
     assert answer.json()["error"]["code"] == -32004
 
 
 @pytest.mark.parametrize("method", ["SendMessage", "message/send", "Nope", "GetTask"])
-async def test_each_refusal_has_its_reason(method: str) -> None:
-    """R99."""
+async def test_refusal_has_reason(method: str) -> None:
     async with http(parts(talking(1)).app()) as client:
         answer = await client.post("/", json={**send(), "method": method, "params": {"id": "nope"}})
     [info, *_] = answer.json()["error"]["data"]
@@ -130,8 +130,8 @@ async def test_each_refusal_has_its_reason(method: str) -> None:
         ("message/stream", "configuration.historyLength"),
     ],
 )
-async def test_a_history_cannot_be_so_long(method: str, where: str, length: Any) -> None:
-    """R98: never an internal error, and the field is named."""
+async def test_invalid_history_length_is_refused(method: str, where: str, length: Any) -> None:
+    """The error names the field; it is not an internal error."""
     given = send(method=method) if where.startswith("configuration") else {**send(), "params": {"id": "t-1"}}
     (given["params"].setdefault("configuration", {}) if "." in where else given["params"])["historyLength"] = length
     async with http(parts(talking(1)).app()) as client:
@@ -142,11 +142,11 @@ async def test_a_history_cannot_be_so_long(method: str, where: str, length: Any)
 
 @pytest.mark.parametrize("path", ["/", "/message:stream", "/v1/message:stream", "message/stream"])
 @pytest.mark.parametrize(("length", "kept"), [(0, 0), (1, 1), (2, 2), (None, 3)])
-async def test_a_stream_begins_with_as_much_history_as_is_asked_for(path: str, length: int | None, kept: int) -> None:
-    """R24: spec 3.2.2, no more than asked for, in whichever version and binding."""
+async def test_stream_begins_with_requested_history(path: str, length: int | None, kept: int) -> None:
+    """A2A 3.2.2: at most the requested length, in each version and binding."""
     old = "v1" in path or path == "message/stream"
     if old and length == 0:
-        kept = 3  # in v0.3 it is no limit
+        kept = 3  # no limit in v0.3
     async with http(parts(Asking()).app()) as client:
         task = (await client.post("/", json=send())).json()["result"]["task"]
         asked = send(method="message/stream" if old else "SendStreamingMessage", message_id="m-2", taskId=task["id"])
@@ -170,8 +170,8 @@ async def test_a_stream_begins_with_as_much_history_as_is_asked_for(path: str, l
         ("tasks/resubscribe", {"id": "t"}, "Ask for the task until it has ended."),
     ],
 )
-async def test_an_agent_that_does_not_stream_says_what_to_do_instead(method: str, params: Any, mend: str) -> None:
-    """R3: -32004, for each operation that streams."""
+async def test_refused_stream_names_alternative(method: str, params: Any, mend: str) -> None:
+    """The code is -32004 for each streaming operation."""
     made = parts(talking(1))
     made.described = {"streaming": False}
     async with http(made.app()) as client:

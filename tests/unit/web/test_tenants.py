@@ -1,4 +1,4 @@
-"""Tenants: what is one's own in one of them is unknown in another, by whichever binding one asks."""
+"""Tenants: tasks of one tenant do not exist in another, in each binding."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from aion_core.web.request_context import owner_in
 from tests.support.agents.scripted import Asking
 from tests.support.service import http, parts, send
-from tests.unit.web.rest import body, fields, refused
+from tests.unit.web.rest_requests import body, fields, refused
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ async def rpc(client: httpx.AsyncClient, method: str, **params: Any) -> dict[str
 
 
 async def task_in(client: httpx.AsyncClient, tenant: str, **message: Any) -> dict[str, Any]:
-    """A task that a message makes in the tenant."""
+    """Send a message in the tenant and return its task."""
     path = f"/{tenant}/message:send" if tenant else "/message:send"
     task: dict[str, Any] = (await client.post(path, json=body(**message))).json()["task"]
     return task
@@ -35,10 +35,8 @@ async def task_in(client: httpx.AsyncClient, tenant: str, **message: Any) -> dic
 
 @pytest.mark.parametrize("own", ["", "red"])
 @pytest.mark.parametrize("other", ["blue", "", "RED", "red."])
-async def test_a_task_of_another_tenant_is_as_unknown_as_one_that_never_was(
-    client: httpx.AsyncClient, own: str, other: str
-) -> None:
-    """R9 of security: the same bytes."""
+async def test_task_of_other_tenant_is_not_found(client: httpx.AsyncClient, own: str, other: str) -> None:
+    """The response has the same bytes as for a missing task."""
     if own == other:
         return
     task = await task_in(client, own)
@@ -56,21 +54,21 @@ async def test_a_task_of_another_tenant_is_as_unknown_as_one_that_never_was(
     refused(await client.post("/message:send", json=answer), 404, "TASK_NOT_FOUND")
     assert (await client.get(f"{there}/tasks")).json()["totalSize"] == 0
     assert (await client.get(f"{there}/tasks?contextId={task['contextId']}")).json()["tasks"] == []
-    # And it is none the worse for it.
+    # The task is unchanged.
     own_path = f"/{own}/tasks" if own else "/tasks"
     assert (await client.get(f"{own_path}/{task['id']}")).json() == task
     assert (await rpc(client, "GetTask", id=task["id"], tenant=own))["result"] == task
 
 
-async def test_the_same_context_and_message_are_others_in_another_tenant(client: httpx.AsyncClient) -> None:
-    """D17: neither is a repeat of the other, nor an answer to its question."""
+async def test_context_and_message_ids_are_per_tenant(client: httpx.AsyncClient) -> None:
+    """Neither message is a repeat of the other, or an answer to its question."""
     tasks = [await task_in(client, tenant, contextId="c-1") for tenant in ("", "red", "blue")]
     assert len({task["id"] for task in tasks}) == 3
     again = await rpc(client, "SendMessage", **body(contextId="c-1"), tenant="red")
     assert again["result"]["task"]["id"] == tasks[1]["id"]
 
 
-async def test_a_page_token_is_of_its_tenant(client: httpx.AsyncClient) -> None:
+async def test_page_token_is_bound_to_tenant(client: httpx.AsyncClient) -> None:
     for number in range(2):
         await task_in(client, "red", message_id=f"m-{number}", contextId=f"c-{number}")
         await task_in(client, "blue", message_id=f"m-{number}", contextId=f"c-{number}")
@@ -78,13 +76,13 @@ async def test_a_page_token_is_of_its_tenant(client: httpx.AsyncClient) -> None:
     refused(await client.get(f"/blue/tasks?pageSize=1&pageToken={token}"), 400, "INVALID_PARAMS", "pageToken")
 
 
-async def test_a_tenant_is_said_by_the_path_or_by_the_request(client: httpx.AsyncClient) -> None:
+async def test_tenant_is_in_path_or_params(client: httpx.AsyncClient) -> None:
     task = await task_in(client, "red")
     for path in ("/red/tasks", "/tasks?tenant=red", "/red/tasks?tenant=red", "/agents/test/red/tasks"):
         assert [listed["id"] for listed in (await client.get(path)).json()["tasks"]] == [task["id"]], path
 
 
-async def test_path_and_request_do_not_contradict_each_other(client: httpx.AsyncClient) -> None:
+async def test_contradicting_tenants_are_refused(client: httpx.AsyncClient) -> None:
     for answer in (
         await client.post("/red/message:send", json={**body(), "tenant": "blue"}),
         await client.get("/red/tasks?tenant=blue"),
@@ -96,8 +94,8 @@ async def test_path_and_request_do_not_contradict_each_other(client: httpx.Async
 @pytest.mark.parametrize(
     "tenant", ["a b", "-a", "a/b", "x" * 129, "\u00e9", "v1", "agents", ".", "..", "a\0", 5, [], {}]
 )
-async def test_what_can_be_no_tenant(client: httpx.AsyncClient, tenant: Any) -> None:
-    """Where a path of that name would mean something else, it is none in JSON-RPC either."""
+async def test_invalid_tenant_is_refused(client: httpx.AsyncClient, tenant: Any) -> None:
+    """A tenant with the name of another path is invalid, also in JSON-RPC."""
     error = (await rpc(client, "ListTasks", tenant=tenant))["error"] if tenant not in ([], {}) else None
     if error is None:
         error = (await rpc(client, "GetTask", id="t-1", tenant=tenant))["error"]
@@ -105,7 +103,7 @@ async def test_what_can_be_no_tenant(client: httpx.AsyncClient, tenant: Any) -> 
     assert error["data"][1]["fieldViolations"][0]["field"] == "tenant"
 
 
-async def test_v03_knows_no_tenants(client: httpx.AsyncClient) -> None:
+async def test_v03_has_no_tenants(client: httpx.AsyncClient) -> None:
     asked = send(method="message/send")
     asked["params"]["tenant"] = "red"
     task = (await client.post("/", json=asked)).json()["result"]
@@ -117,7 +115,7 @@ TEXTS = st.text(max_size=8)
 
 
 @given(TEXTS, TEXTS, TEXTS, TEXTS)
-def test_no_choice_of_names_makes_two_owners_one(one: str, in_one: str, other: str, in_other: str) -> None:
+def test_owners_of_tenants_are_distinct(one: str, in_one: str, other: str, in_other: str) -> None:
     if (one, in_one) != (other, in_other):
         assert owner_in(one, in_one) != owner_in(other, in_other)
     assert owner_in(one, "") == one

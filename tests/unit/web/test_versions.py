@@ -1,4 +1,4 @@
-"""Which version a request speaks, and what happens where it says another; the same in both bindings."""
+"""Stated versions of requests, in both bindings."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.agents.counting import talking
 from tests.support.service import http, parts, send
-from tests.unit.web.rest import body, old_body, refused
+from tests.unit.web.rest_requests import body, old_body, refused
 
 
 @pytest.fixture
@@ -36,8 +36,8 @@ def stated(version: str, place: str) -> dict[str, Any]:
 @pytest.mark.parametrize("place", ["header", "query"])
 @pytest.mark.parametrize("version", ["", "{}", "{}.7", " {} "])
 @pytest.mark.parametrize("name", REQUESTS)
-async def test_the_version_that_it_speaks(client: httpx.AsyncClient, name: str, version: str, place: str) -> None:
-    """D1: a missing version is the one that is spoken; a patch says nothing."""
+async def test_matching_version_is_accepted(client: httpx.AsyncClient, name: str, version: str, place: str) -> None:
+    """A missing version is that of the method; a patch version is ignored."""
     path, given, spoken = REQUESTS[name]
     answer = await client.post(path, json=given, **stated(version.format(spoken), place))
     assert answer.status_code == 200
@@ -53,8 +53,8 @@ async def test_the_version_that_it_speaks(client: httpx.AsyncClient, name: str, 
     ],
 )
 @pytest.mark.parametrize("name", REQUESTS)
-async def test_another_version(client: httpx.AsyncClient, name: str, version: str, place: str) -> None:
-    """D1, R99: VersionNotSupported, and nothing runs."""
+async def test_other_version_is_refused(client: httpx.AsyncClient, name: str, version: str, place: str) -> None:
+    """The error is VersionNotSupported, and no task is created."""
     path, given, spoken = REQUESTS[name]
     if version == "other":
         version = "0.3" if spoken == "1.0" else "1.0"
@@ -74,7 +74,7 @@ async def test_another_version(client: httpx.AsyncClient, name: str, version: st
     assert (await client.get("/tasks")).json()["totalSize"] == 0
 
 
-async def test_the_header_goes_before_the_query(client: httpx.AsyncClient) -> None:
+async def test_version_header_precedes_query(client: httpx.AsyncClient) -> None:
     answer = await client.post(
         "/message:send", json=body(), headers={"A2A-Version": "1.0"}, params={"A2A-Version": "9.9"}
     )

@@ -1,4 +1,4 @@
-"""An ADK agent with one tool. Its model is scripted, so that it answers without a key; `model` is yours to replace."""
+"""An ADK agent with one tool. The scripted `model` needs no API key; replace it by a real one."""
 
 import re
 from collections.abc import AsyncGenerator
@@ -15,15 +15,15 @@ def count_words(text: str) -> dict[str, int]:
     return {"words": len(text.split())}
 
 
-class ScriptedModel(BaseLlm):
-    """Stand-in for a model: it calls `count_words` on the last message, then streams the result word by word."""
+class StandInModel(BaseLlm):
+    """Stand-in for a real model: it calls `count_words` on the last message, then streams the result word by word."""
 
     model: str = "scripted"
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
-        """Yield the call of the tool, or the answer that follows from its result."""
+        """Yield the tool call, or the answer after the tool's result."""
         parts = llm_request.contents[-1].parts or []
         result = next((part.function_response for part in parts if part.function_response), None)
         if result is None:
@@ -37,20 +37,20 @@ class ScriptedModel(BaseLlm):
         yield LlmResponse(content=types.ModelContent(answer))
 
 
-# A real model: GOOGLE_API_KEY in .env, and its name.
+# For Gemini, put GOOGLE_API_KEY into .env and replace the next line by:
 #
 #   model = "gemini-2.5-flash"
 #
-# Models of others come by LiteLLM: `uv run aion add litellm`, then
+# For models of other providers, run `uv run aion add litellm` and use LiteLLM:
 #
 #   from google.adk.models.lite_llm import LiteLlm
 #   model = LiteLlm("openai/gpt-5-mini")
-model = ScriptedModel()
+model = StandInModel()
 
 root_agent = LlmAgent(
     name="agent",
     description="Counts the words of a message.",
-    instruction="Count the words of the user's message by the tool, and say how many there are.",
+    instruction="Count the words of the user's message with the tool, and answer with their number.",
     model=model,
     tools=[count_words],
 )

@@ -1,4 +1,4 @@
-"""The agent's answers, as a client of the A2A protocol gets them: served in this process, kept in memory."""
+"""Tests of the agent through the A2A protocol; the server runs in this process and stores tasks in memory."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""An agent as an AgentExecutor of the a2a-sdk: any Python code that answers a message. It needs no key."""
+"""An agent as an `AgentExecutor` of the a2a-sdk. `answer` may be any Python code; this one needs no API key."""
 
 import re
 from collections.abc import AsyncIterator
@@ -10,20 +10,20 @@ from a2a.types import Part
 
 
 async def answer(text: str) -> AsyncIterator[str]:
-    """Yield the answer to a text, a word at a time.
+    """Yield the answer to a text, word by word.
 
-    A real model goes here: `uv run aion add openai`, OPENAI_API_KEY in .env, and what its stream yields.
+    Call a real model here: run `uv run aion add openai`, put OPENAI_API_KEY into .env, and yield the text of its stream.
     """
     for word in re.findall(r"\s*\S+", f"Your message has {len(text.split())} words."):
         yield word
 
 
-class Agent(AgentExecutor):
-    """Streams each answer as an artifact while it is written, and ends its task with the whole as a message."""
+class WordCounter(AgentExecutor):
+    """Streams each answer as an artifact, then completes the task with the whole answer as its message."""
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
-        """Answer the message of the request; the task is completed, or asks for a text."""
-        # The server gives every request both ids.
+        """Answer the message; for an empty message, ask for a text."""
+        # The server sets both ids in every request.
         updater = TaskUpdater(event_queue, context.task_id or "", context.context_id or "")
         text = context.get_user_input()
         if not text:
@@ -37,7 +37,7 @@ class Agent(AgentExecutor):
         await updater.complete(updater.new_agent_message([Part(text=written)]))
 
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
-        """Release what the turn holds elsewhere: nothing here."""
+        """Stop the work on a canceled task; the server cancels `execute` by itself."""
 
 
-executor = Agent()
+executor = WordCounter()

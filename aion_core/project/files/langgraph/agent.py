@@ -1,4 +1,4 @@
-"""A LangGraph agent with one tool. Its model is scripted, so that it answers without a key; `model` is yours to replace."""
+"""A LangGraph agent with one tool. The scripted `model` needs no API key; replace it by a real one."""
 
 import re
 from collections.abc import Iterator
@@ -18,15 +18,15 @@ def count_words(text: str) -> int:
     return len(text.split())
 
 
-class ScriptedModel(BaseChatModel):
-    """Stand-in for a chat model: it calls `count_words` on the last message, then streams the result word by word."""
+class StandInChatModel(BaseChatModel):
+    """Stand-in for a real chat model: it calls `count_words` on the last message, then streams the result word by word."""
 
     @property
     def _llm_type(self) -> str:
         return "scripted"
 
     def bind_tools(self, tools: Any, **kwargs: Any) -> Self:
-        """Return the model: its script knows its tool."""
+        """Return this model; its script already contains the tool."""
         return self
 
     def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
@@ -46,19 +46,19 @@ class ScriptedModel(BaseChatModel):
             yield ChatGenerationChunk(message=AIMessageChunk(content=word))
 
 
-# A real model: `uv run aion add langchain-openai`, OPENAI_API_KEY in .env, and
+# For OpenAI, run `uv run aion add langchain-openai`, put OPENAI_API_KEY into .env, and replace the next line by:
 #
 #   from langchain_openai import ChatOpenAI
 #   model = ChatOpenAI(model="gpt-5-mini")
 #
-# langchain-anthropic, langchain-google-genai and langchain-aws (Bedrock) are used in the same way.
-model = ScriptedModel()
+# Use langchain-anthropic, langchain-google-genai or langchain-aws (Bedrock) in the same way.
+model = StandInChatModel()
 
 tools = [count_words]
 
 
 def answer(state: MessagesState) -> dict[str, Any]:
-    """Let the model answer, or call a tool; what it says is streamed."""
+    """Call the model; its answer is streamed."""
     return {"messages": [model.bind_tools(tools).invoke(state["messages"])]}
 
 

@@ -1,4 +1,4 @@
-"""An author's mistakes; each line says what a type checker is to find in it."""
+"""Mistakes of an author; each line names the expected error of the type checker."""
 
 from a2a.types import Message, Task
 from langgraph.runtime import Runtime

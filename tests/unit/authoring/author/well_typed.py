@@ -1,4 +1,4 @@
-"""An author's code, with nothing for a type checker to say. The first graph is S2's first block."""
+"""Code of an author without type errors. The first graph is from the seed document."""
 
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, TypedDict

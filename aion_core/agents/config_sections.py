@@ -1,0 +1,321 @@
+"""Sections of aion.yaml: the card, the environment and the security of agents."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, StringConstraints
+
+from aion_core.auth.declaration import ALGORITHMS, IamOwner
+
+# ── Card ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+MEDIA_TYPE = r"^[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+*-]+( *; *[^;\s]+)*$"
+"""Pattern of `type/subtype` (RFC 6838), including ranges such as `image/*`."""
+WEB_ADDRESS = r"^https?://[^\s/]+\S*$"
+SCOPE = r"^[!#-\[\]-~]+$"
+"""Pattern of a scope (RFC 6749, 3.3)."""
+LISTABLE = r"^[^\s,]+$"
+"""Pattern of a text usable in a comma-separated header."""
+MAX_PARAMS_DEPTH = 32
+
+# An unknown key is an error, never ignored: a typing mistake must not turn a setting off.
+STRICT = ConfigDict(extra="forbid", frozen=True)
+
+MediaType = Annotated[str, StringConstraints(pattern=MEDIA_TYPE)]
+WebAddress = Annotated[str, StringConstraints(pattern=WEB_ADDRESS)]
+AgentMessage = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+"""Text of a card; the specification requires it to be non-empty."""
+
+
+def _as_requirement(require: object) -> object:
+    """Return a scheme's name as that scheme without scopes."""
+    return {require: []} if isinstance(require, str) else require
+
+
+Scope = Annotated[str, StringConstraints(pattern=SCOPE)]
+SchemeName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
+RequirementConfig = Annotated[dict[SchemeName, list[Scope]], BeforeValidator(_as_requirement), Field(min_length=1)]
+"""Schemes required together, each with its scopes. A name alone means no scopes."""
+
+
+def with_unique_ids(skills: list["Skill"]) -> list["Skill"]:
+    """Return the skills; raises ValueError for a repeated id, since clients identify skills by id."""
+    ids = [skill.id for skill in skills]
+    if twice := sorted({id_ for id_ in ids if ids.count(id_) > 1}):
+        raise ValueError(f"two skills have the id {twice[0]!r}")
+    return skills
+
+
+def _as_json_object(params: dict[str, Any]) -> dict[str, Any]:
+    """Return the params; raises ValueError for values outside JSON, such as dates, infinities and numeric keys."""
+    _check_json(params, 1)
+    try:
+        json.dumps(params, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"this cannot be written as JSON ({error}); put it in quotes") from error
+    return params
+
+
+def _check_json(value: Any, depth: int) -> None:
+    if depth > MAX_PARAMS_DEPTH:
+        raise ValueError(f"this is nested more than {MAX_PARAMS_DEPTH} levels deep")
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if not isinstance(key, str):
+                raise ValueError(f"the key {key!r} is not text; put it in quotes")
+            _check_json(inner, depth + 1)
+    elif isinstance(value, list):
+        for inner in value:
+            _check_json(inner, depth + 1)
+
+
+class StrictModel(BaseModel):
+    """Model that refuses unknown keys."""
+
+    model_config = STRICT
+
+
+class Skill(StrictModel):
+    """Skill of an agent in its card (A2A 4.4.5)."""
+
+    id: AgentMessage
+    name: AgentMessage
+    description: AgentMessage
+    tags: list[AgentMessage] = []
+    """Tags; without any, the card has the skill's id as its tag, as A2A requires one."""
+    examples: list[AgentMessage] = []
+    input_modes: list[MediaType] = []
+    """Accepted media types, if different from the agent's."""
+    output_modes: list[MediaType] = []
+    require: list[RequirementConfig] = []
+    """Requirements for callers beyond those of the agent; one of them suffices."""
+
+
+Skills = Annotated[list[Skill], AfterValidator(with_unique_ids)]
+
+
+class Provider(StrictModel):
+    """Provider of the agent in its card (A2A 4.4.2)."""
+
+    organization: AgentMessage
+    url: WebAddress
+
+
+class Extension(StrictModel):
+    """A2A extension supported by the agent, in its card (A2A 4.4.4)."""
+
+    uri: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, pattern=LISTABLE)]
+    description: str = ""
+    required: bool = False
+    """True to refuse a client (-32008) without this extension in its `A2A-Extensions` header."""
+    params: Annotated[dict[str, Any], AfterValidator(_as_json_object)] = {}
+
+    def as_declared(self) -> dict[str, Any]:
+        """Return the fields for the card, without empty ones."""
+        return {field: value for field, value in self.model_dump().items() if value}
+
+
+def _with_unique_uris(extensions: list[Extension]) -> list[Extension]:
+    uris = [extension.uri for extension in extensions]
+    if twice := sorted({uri for uri in uris if uris.count(uri) > 1}):
+        raise ValueError(f"two extensions have the uri {twice[0]!r}")
+    return extensions
+
+
+Extensions = Annotated[list[Extension], AfterValidator(_with_unique_uris)]
+
+
+class ExtendedCardConfig(StrictModel):
+    """Fields of the extended card; they replace those of the public card."""
+
+    name: str = ""
+    description: str = ""
+    version: str = ""
+    skills: Skills = []
+    """Further skills, after those of the public card."""
+
+
+# ── Environment ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+Service = Literal["secretsmanager", "ssm"]
+SECRETS_MANAGER: Service = "secretsmanager"
+PARAMETER_STORE: Service = "ssm"
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LAMBDA_VARIABLES = re.compile(r"AWS_\w*|LAMBDA_\w*|_HANDLER|_X_AMZN_TRACE_ID")
+"""Variables set and reserved by Lambda: https://docs.aws.amazon.com/lambda/latest/dg/configuration-envvars.html"""
+_INTERPRETER_VARIABLES = re.compile(r"PYTHON\w*|LD_\w*")
+"""Variables that the interpreter and the linker read once, before aion.yaml is read."""
+
+_SECRET_NAME = re.compile(
+    r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:[\w/+=.@-]+|[\w/+=.@-]{1,512}", re.A
+)
+_PARAMETER_NAME = re.compile(
+    r"(arn:aws[a-z-]*:ssm:[a-z0-9-]+:[0-9]{12}:parameter/[\w./-]+|/?[\w.-][\w./-]*)(:[\w.-]+)?", re.A
+)
+_PARAMETER_ARN = re.compile(r"arn:aws[a-z-]*:ssm:")
+_KEY_PREFIXES = re.compile(
+    r"-----BEGIN|(sk-|sk_|AIza|ya29\.|gh[pousr]_|github_pat_|glpat-|xox[a-z]-|AKIA|ASIA|tvly-|lsv2_|hf_|gsk_|pplx-).{16}"
+)
+"""Prefixes of keys of well-known services, followed by more characters than a secret's name would have."""
+
+
+@dataclass(frozen=True, slots=True)
+class SecretSource:
+    """Source of a secret's value: an AWS service, a name or ARN, and an optional key of a JSON object."""
+
+    service: Service
+    name: str
+    """Name or ARN of the secret or parameter."""
+    key: str = ""
+    """Key of the JSON object; empty for the whole text."""
+
+    def __str__(self) -> str:
+        """Return the source in the form of aion.yaml, without the key."""
+        return self.name if self.service == SECRETS_MANAGER else f"ssm:{self.name}"
+
+
+def variable_name(name: str) -> str:
+    """Return the name; raises ValueError for a variable unavailable to agents' code."""
+    if not _VARIABLE.fullmatch(name):
+        raise ValueError("a variable's name has letters, digits and _, and does not begin with a digit")
+    if name.startswith("AION_"):
+        raise ValueError("names that begin with AION_ are aion's own: the template's parameters set them")
+    if _LAMBDA_VARIABLES.fullmatch(name):
+        raise ValueError("Lambda sets this variable and reserves its name")
+    if _INTERPRETER_VARIABLES.fullmatch(name):
+        raise ValueError("this variable is read when the process starts, before aion.yaml is: it would change nothing")
+    return name
+
+
+def secret_source(value: Any) -> SecretSource:
+    """Return the source in a line of `secrets`; raises ValueError, which never repeats the value."""
+    if isinstance(value, SecretSource):
+        return value
+    if not isinstance(value, str):
+        raise ValueError("YAML does not read this as text: put it in quotes")
+    if _KEY_PREFIXES.match(value):
+        raise ValueError(
+            "this looks like the key itself. Put the key into Secrets Manager, and its name there into this line; "
+            "on this machine, put the key into .env"
+        )
+    place, hash_, key = value.partition("#")
+    service, name = SECRETS_MANAGER, place
+    if place.startswith("ssm:") or _PARAMETER_ARN.match(place):
+        service, name = PARAMETER_STORE, place.removeprefix("ssm:")
+    known = _SECRET_NAME if service == SECRETS_MANAGER else _PARAMETER_NAME
+    if not known.fullmatch(name) or bool(hash_) != bool(key):
+        raise ValueError(
+            "this is neither the name or ARN of a Secrets Manager secret (openai-key), nor ssm: and the name or ARN of "
+            "a parameter (ssm:/my-agent/openai). A key of a JSON secret follows after # (prod/db#password)"
+        )
+    return SecretSource(service, name, key)
+
+
+def _without_nul(value: str) -> str:
+    if "\0" in value:
+        raise ValueError("an environment variable cannot hold a NUL character")
+    return value
+
+
+Variable = Annotated[str, AfterValidator(variable_name)]
+Value = Annotated[str, AfterValidator(_without_nul)]
+Secret = Annotated[SecretSource, PlainValidator(secret_source)]
+
+
+# ── Security ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+HEADER = r"^[A-Za-z][A-Za-z0-9-]{0,63}$"
+_LOOPBACK = r"http://(127\.0\.0\.1|localhost|\[::1\])(:[0-9]+)?(/\S*)?"
+_NOT_FOR_KEYS = frozenset(
+    {"authorization", "cookie", "host", "content-type", "content-length", "accept", "user-agent", "a2a-version"}
+)
+
+
+def _trusted_url(url: str) -> str:
+    if not re.fullmatch(rf"https://[^\s/?#@]+(/[^\s?#]*)?|{_LOOPBACK}", url):
+        raise ValueError(f"{url!r} has to be an https URL without a query (http on loopback only)")
+    return url
+
+
+def _key_header(name: str) -> str:
+    if name.lower() in _NOT_FOR_KEYS or name.lower().startswith(("x-amz", "x-forwarded", "a2a-", "x-a2a-")):
+        raise ValueError(f"{name} has another meaning; X-API-Key is usual")
+    return name
+
+
+def _as_list(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+TrustedUrl = Annotated[str, AfterValidator(_trusted_url)]
+Algorithm = Literal["RS256", "ES256", "EdDSA"]
+
+
+class _Scheme(BaseModel):
+    model_config = STRICT
+    description: str = ""
+    """Description of the scheme in the card."""
+
+
+class _Tokens(_Scheme):
+    issuer: TrustedUrl
+    audience: Annotated[list[AgentMessage], BeforeValidator(_as_list), Field(min_length=1)]
+    algorithms: Annotated[list[Algorithm], Field(min_length=1)] = [*ALGORITHMS]  # type: ignore[list-item]
+    tenant_claim: str = ""
+    scope_claim: str = ""
+
+
+class BearerJwtConfig(_Tokens):
+    """Signed tokens of an issuer, with its keys at `jwks_url`."""
+
+    type: Literal["bearer-jwt"]
+    jwks_url: TrustedUrl
+
+
+class OidcConfig(_Tokens):
+    """Signed tokens of an OpenID provider, with its keys named by its discovery document."""
+
+    type: Literal["oidc"]
+    jwks_url: TrustedUrl | None = None
+
+
+class ApiKeyConfig(_Scheme):
+    """API keys of this deployment, made by `aion key create`."""
+
+    type: Literal["api-key"]
+    header: Annotated[str, StringConstraints(pattern=HEADER), AfterValidator(_key_header)] = "X-API-Key"
+
+
+class BasicConfig(_Scheme):
+    """Names and passwords, with their hashes in a secret."""
+
+    type: Literal["basic"]
+
+
+class AwsIamConfig(_Scheme):
+    """Requests signed with AWS credentials, verified by API Gateway or a Function URL."""
+
+    type: Literal["aws-iam"]
+    owner: IamOwner = IamOwner.ROLE
+    """Owner of the tasks of a role's session: the `role`, or the `session` alone."""
+
+
+SchemeConfig = Annotated[
+    BearerJwtConfig | OidcConfig | ApiKeyConfig | BasicConfig | AwsIamConfig, Field(discriminator="type")
+]
+
+SCHEME_TYPES = ("bearer-jwt", "oidc", "api-key", "basic", "aws-iam")
+
+
+class SecurityConfig(BaseModel):
+    """Auth policy of the deployment, or of one agent, with precedence for the agent's."""
+
+    model_config = STRICT
+
+    schemes: Mapping[SchemeName, SchemeConfig] = {}
+    require: list[RequirementConfig] | None = None
+    """Alternative requirements: one suffices. Without any, each scheme alone suffices."""

@@ -1,0 +1,305 @@
+"""Agent objects: import the object at `path` of aion.yaml, or search its module for the agent."""
+
+import ast
+import asyncio
+import inspect
+import typing
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from aion_core.agents.frameworks import framework_of, framework_of_factories, framework_of_file
+from aion_core.agents.importing import YAML_AGENT, agent_files, import_file, import_name, import_roots, put_on_path
+from aion_core.agents.load_errors import assignment_line, did_you_mean, display_path, explain_error, source_location
+from aion_core.errors import AgentLoadError, ConfigurationError
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedObject:
+    """Agent object with its module."""
+
+    agent: Any
+    module: ModuleType | None
+    """None for an agent in a configuration file of ADK."""
+    name: str = ""
+    """Name of the object in the module; may be empty."""
+
+
+def load_object(path: str, folder: Path, roots: Sequence[Path] = ()) -> LoadedObject:
+    """Return the object at `path`; without a name, the only agent of the module or folder.
+
+    A class, or a function without arguments, is called. A function with the run's config as its parameter, or a context
+    manager, becomes a `PerTurnFactory`. A configuration file of ADK is returned as a Path. Raises AgentLoadError.
+    """
+    place, _, name = path.partition(":")
+    starts = import_roots(folder, roots)
+    files = agent_files(place, starts)
+    of_folder = not place.endswith(".py") and (
+        (folder / place).is_dir() or any(file.name == "__init__.py" for file in files)
+    )
+    modules: list[ModuleType] = []
+    for file in files:
+        if file.name == YAML_AGENT and not name:
+            put_on_path([*starts, file.parent.parent])
+            return LoadedObject(file, None)
+        modules.append(module := _imported_module(place, file, starts))
+        found = getattr(module, name, None) if name else _search(module, path, folder, of_folder=of_folder)
+        if found is not None:
+            return _as_loaded(found, module, name, path, folder)
+    if not files:
+        modules.append(module := _imported_module(place, None, starts))
+        found = getattr(module, name, None) if name else _search(module, path, folder)
+        if found is not None:
+            return _as_loaded(found, module, name, path, folder)
+    raise _not_found_error(place, name, modules, folder)
+
+
+def _as_loaded(found: Any, module: ModuleType, name: str, path: str, folder: Path) -> LoadedObject:
+    if inspect.isfunction(found) or inspect.isclass(found):
+        found = _instantiate(found, path, folder)
+    return LoadedObject(found, module, name or _name_of(module, found))
+
+
+def _name_of(module: ModuleType, found: Any) -> str:
+    return next((name for name, value in vars(module).items() if value is found), "")
+
+
+def _not_found_error(place: str, name: str, modules: Sequence[ModuleType], folder: Path) -> AgentLoadError:
+    """Return the error for a module or folder without an agent."""
+    file = next((module.__file__ for module in reversed(modules) if getattr(module, "__file__", None)), None)
+    where = source_location(file, [], folder)
+    path = f"{place}:{name}" if name else place
+    if name:
+        known = {
+            known: value for module in modules for known, value in vars(module).items() if not known.startswith("_")
+        }
+        agents = [
+            known_name for known_name, value in known.items() if framework_of(value) and not isinstance(value, type)
+        ]
+        do = did_you_mean(name, agents) or did_you_mean(name, known)
+        do = do or (f"It has {', '.join(agents)}." if agents else f"Define {name!r} there, or fix `path`.")
+        return AgentLoadError(f"{path}: there is no {name!r} in {place}", do=do, **where)
+    if (folder / place).is_dir():
+        do = f"Define root_agent in {place}/agent.py, or name what you mean, as in {place}/agent.py:name."
+        return AgentLoadError(f"{path}: there is no root_agent in the folder {place}", do=do, **where)
+    return AgentLoadError(f"{path}: there is no agent in {place}", do=f"Name it, as in {place}:graph.", **where)
+
+
+def _imported_module(place: str, file: Path | None, roots: Sequence[Path]) -> ModuleType:
+    """Import the file, or the module by its name; raises AgentLoadError."""
+    folder = roots[-1]
+    if file is not None and not file.is_file():
+        near = did_you_mean(file.name, [path.name for path in file.parent.glob("*.py")] if file.parent.is_dir() else [])
+        raise AgentLoadError(
+            f"{place} does not exist",
+            where=str(file),
+            do=f"{near} `path` is relative to aion.yaml's folder, {folder}.".strip(),
+        )
+    subject = display_path(file, folder) if file is not None else place
+    try:
+        return import_file(file, roots) if file is not None else import_name(place, roots)
+    except ConfigurationError:
+        raise
+    except (Exception, SystemExit) as error:  # the author's module may raise anything
+        if isinstance(error, ModuleNotFoundError) and f"{place}.".startswith(f"{error.name}."):
+            looked = ", ".join(str(root) for root in roots)
+            raise AgentLoadError(
+                f"there is no module {place}",
+                where=f"not in {looked}, and not installed",
+                do="Fix `path`: file.py:name, relative to aion.yaml's folder, or package.module:name.",
+            ) from error
+        raise explain_error(error, subject, folder, file=file) from error
+
+
+def framework_of_loaded(agent: object) -> str | None:
+    """Return the name of the framework for a loaded object, None for other objects."""
+    if isinstance(agent, PerTurnFactory):
+        return framework_of_factories()
+    return framework_of_file(agent.name) if isinstance(agent, Path) else framework_of(agent)
+
+
+def object_location(found: LoadedObject, folder: Path) -> dict[str, str]:
+    """Return `where` and `source` of a loaded object."""
+    if found.module is None:
+        return source_location(found.agent, [], folder) if isinstance(found.agent, Path) else {}
+    return source_location(found.module.__file__, [assignment_line(found.module, found.name)], folder)
+
+
+def _search(module: ModuleType, path: str, folder: Path, *, of_folder: bool = False) -> Any:
+    """Return the only agent among the module's instances, else among its classes; None without one.
+
+    An imported agent counts only if the module defines none. With `of_folder` the folder is the agent, as for `adk
+    web`, and its `app`, else its `root_agent`, is returned. Raises AgentLoadError for several agents.
+    """
+    if of_folder:
+        known = (getattr(module, name, None) for name in ("app", "root_agent"))
+        if (named := next((agent for agent in known if framework_of(agent) == "adk"), None)) is not None:
+            return named
+    imported = _imported_names(module)
+    agents = {name: value for name, value in vars(module).items() if framework_of(value)}
+    instances = {name: value for name, value in agents.items() if not isinstance(value, type)}
+    classes = {name: value for name, value in agents.items() if getattr(value, "__module__", "") == module.__name__}
+    own = {name: value for name, value in instances.items() if name not in imported}
+    found = _without_parts(own) or _without_parts(instances) or _without_parts(classes)
+    if len(found) > 1:
+        raise AgentLoadError(
+            f"{path} holds several agents: {', '.join(found)}",
+            do=f"Name one, as in {path}:{next(iter(found))}.",
+            **source_location(module.__file__, [assignment_line(module, name) for name in found], folder),
+        )
+    return next(iter(found.values()), None)
+
+
+def _without_parts(agents: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the agents by their first names, without parts of another one."""
+    seen = {id(part) for agent in agents.values() for part in _parts(agent)}
+    once: dict[str, Any] = {}
+    for name, agent in agents.items():
+        if id(agent) not in seen:
+            seen.add(id(agent))
+            once[name] = agent
+    return once
+
+
+def _parts(agent: Any) -> Iterator[Any]:
+    """Yield the agents within an agent: a graph's builder, an App's root agent, sub-agents."""
+    yield getattr(agent, "builder", None)
+    # For an App only: the `root_agent` of an agent is the one above it.
+    root = getattr(agent, "root_agent", None) if not hasattr(agent, "sub_agents") else None
+    nodes = getattr(getattr(agent, "graph", None), "nodes", ())
+    tools = [getattr(tool, "agent", None) for tool in getattr(agent, "tools", None) or ()]
+    inner = [each for each in (root, *getattr(agent, "sub_agents", ()), *nodes, *tools) if framework_of(each)]
+    for each in inner:
+        yield each
+        yield from _parts(each)
+
+
+def _imported_names(module: ModuleType) -> set[str]:
+    """Return the names bound by the module's own import statements."""
+    try:
+        source = ast.parse(inspect.getsource(module))
+    except (OSError, TypeError, SyntaxError):
+        # The source is not available.
+        return set()
+    statements = (node for node in ast.walk(source) if isinstance(node, ast.Import | ast.ImportFrom))
+    return {alias.asname or alias.name for statement in statements for alias in statement.names}
+
+
+def _instantiate(factory: Callable[..., Any], path: str, folder: Path) -> Any:
+    """Call a class or a function and return the result; return a per-turn factory uncalled."""
+    if not inspect.isclass(factory):
+        try:
+            made_per_turn = per_turn_factory(factory, path)
+        except AgentLoadError as error:
+            raise AgentLoadError(error.what, do=error.do, **_definition_location(factory, folder)) from None
+        if made_per_turn is not None:
+            return made_per_turn
+    named = getattr(factory, "model_fields", {}).get("name") if inspect.isclass(factory) else None
+    call = factory
+    if named is not None and named.is_required():
+        # An ADK class requires a name.
+        call = partial(factory, name=getattr(factory, "__name__", ""))
+    try:
+        made = call()
+        # The agent is loaded in a thread without an event loop.
+        made = asyncio.run(_await_value(made)) if inspect.isawaitable(made) else made
+    except (Exception, SystemExit) as error:  # the author's function may raise anything
+        explained = explain_error(error, path, folder, "raised")
+        if not explained.where:
+            explained = AgentLoadError(explained.what, do=explained.do, **_definition_location(factory, folder))
+        raise explained from error
+    # Its open resources belong to one turn, so each turn calls the factory again.
+    return PerTurnFactory(factory, None) if is_opened(made) and not framework_of(made) else made
+
+
+async def _await_value(made: Awaitable[Any]) -> Any:
+    return await made
+
+
+def _definition_location(made_by: Any, folder: Path) -> dict[str, str]:
+    """Return `where` and `source` of a function or a class, {} if unknown."""
+    try:
+        file, line = inspect.getsourcefile(made_by), inspect.getsourcelines(made_by)[1]
+    except (OSError, TypeError):
+        return {}
+    return source_location(file, [line], folder)
+
+
+# ── Graph factories ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+_CONFIG = "config"
+"""Parameter that LangGraph's server also fills in."""
+
+
+@dataclass(frozen=True, slots=True)
+class PerTurnFactory:
+    """Factory called for each turn: it takes the turn's config, or returns a context manager."""
+
+    make: Callable[..., Any]
+    parameter: str | None
+    """Name of the parameter for the config; None without one."""
+
+    @asynccontextmanager
+    async def made(self, config: Any) -> AsyncIterator[Any]:
+        """Yield the made object; its context manager exits in the same asyncio task, with the turn's exception."""
+        made = self.make(**{self.parameter: config}) if self.parameter else self.make()
+        if inspect.isawaitable(made):
+            made = await made
+        if inspect.isasyncgen(made):
+            made = asynccontextmanager(lambda: made)()
+        elif inspect.isgenerator(made):
+            made = contextmanager(lambda: made)()
+        if hasattr(made, "__aenter__"):
+            async with made as entered:
+                yield entered
+        elif hasattr(made, "__enter__"):
+            with made as entered:
+                yield entered
+        else:
+            yield made
+
+
+def per_turn_factory(function: Callable[..., Any], path: str) -> PerTurnFactory | None:
+    """Return the per-turn factory, None for a function called once at load.
+
+    Raises AgentLoadError for an unknown required parameter.
+    """
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    config = next((parameter.name for parameter in parameters if _takes_config(parameter, function)), None)
+    for parameter in parameters:
+        if parameter.name != config and parameter.default is parameter.empty and parameter.kind not in _VARIADIC:
+            raise AgentLoadError(
+                f"{path} requires an argument {parameter.name!r}",
+                do="A factory takes no argument, or the run's config: `def make(config: RunnableConfig)`.",
+            )
+    own = inspect.unwrap(function)
+    opens = inspect.isgeneratorfunction(own) or inspect.isasyncgenfunction(own)
+    return PerTurnFactory(function, config) if config is not None or opens else None
+
+
+def is_opened(made: object) -> bool:
+    """Return True for a context manager, plain or async."""
+    return hasattr(made, "__aenter__") or hasattr(made, "__enter__")
+
+
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def _takes_config(parameter: inspect.Parameter, function: Callable[..., Any]) -> bool:
+    if parameter.kind in (*_VARIADIC, inspect.Parameter.POSITIONAL_ONLY):
+        return False
+    if parameter.name == _CONFIG:
+        return True
+    try:
+        annotation = typing.get_type_hints(inspect.unwrap(function)).get(parameter.name)
+    except (NameError, TypeError, AttributeError):
+        annotation = parameter.annotation
+    names = {getattr(each, "__name__", str(each)) for each in (annotation, *typing.get_args(annotation))}
+    return "RunnableConfig" in names

@@ -1,0 +1,79 @@
+"""Serialization of ADK events and state, complete enough to resume a run. Pure."""
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any, cast
+
+from google.adk.events.event import Event
+from pydantic_core import to_jsonable_python
+
+from aion_core.errors import AgentFailed, StoreCorrupt
+
+logger = logging.getLogger(__name__)
+
+
+class UnserializableSession(AgentFailed):
+    """Error for an event or a state value without a serialized form."""
+
+
+def event_bytes(event: Event) -> bytes:
+    """Return the event as bytes; raises UnserializableSession."""
+    try:
+        # By alias: a credential's scheme has a field `type_`, readable only by its alias. Through Python's json module
+        # and as ASCII: a model may cut a surrogate pair in half, and half a pair has no UTF-8 form.
+        plain = event.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return json.dumps(plain, separators=(",", ":")).encode("ascii")
+    except (ValueError, TypeError) as error:
+        raise UnserializableSession(
+            f"An event of {event.author!r} has a value that cannot be stored in the session. Use plain data or pydantic "
+            "models in its output, metadata and state."
+        ) from error
+
+
+def event_of(content: bytes) -> Event:
+    """Return the event from its bytes; raises StoreCorrupt."""
+    try:
+        return Event.model_validate(json.loads(content))
+    except ValueError as error:
+        raise StoreCorrupt("An event of the session cannot be read.") from error
+
+
+def state_value(key: str, value: Any) -> Any:
+    """Return the value as plain data; like ADK's stores, use the `repr` of a value without a JSON form.
+
+    Raises UnserializableSession.
+    """
+    try:
+        return to_jsonable_python(value)
+    except ValueError:
+        logger.warning("The state's %r has a value without a JSON form: its repr is stored.", key)
+    try:
+        return to_jsonable_python(value, serialize_unknown=True)
+    except ValueError as error:
+        raise UnserializableSession(
+            f"The state's {key!r} has a value that cannot be stored. Use plain data."
+        ) from error
+
+
+def plain_state(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of the state as plain data; raises UnserializableSession."""
+    return {key: state_value(key, value) for key, value in state.items()}
+
+
+def value_bytes(value: Any) -> bytes:
+    """Return plain data as bytes."""
+    return json.dumps(value, separators=(",", ":")).encode("ascii")
+
+
+def value_of(content: bytes) -> Any:
+    """Return plain data from its bytes; raises StoreCorrupt."""
+    try:
+        return json.loads(content)
+    except ValueError as error:
+        raise StoreCorrupt("A part of the session's state cannot be read.") from error
+
+
+def mapping_of(content: bytes) -> dict[str, Any]:
+    """Return state from its bytes; raises StoreCorrupt."""
+    return cast("dict[str, Any]", value_of(content))

@@ -1,0 +1,32 @@
+"""Operations table: the JSON-RPC and HTTP+JSON bindings of v1.0 and v0.3 and docs/openapi.yaml are built from it.
+
+A new operation is one file with an `Operation` and one entry here.
+"""
+
+from aion_core.web.operations.contexts import GET_CONTEXT, GET_CONTEXTS
+from aion_core.web.operations.discovery import GET_EXTENDED_AGENT_CARD
+from aion_core.web.operations.messages import SEND_MESSAGE, SEND_STREAMING_MESSAGE
+from aion_core.web.operations.operation import Operation
+from aion_core.web.operations.push_configs import (
+    CREATE_PUSH_CONFIG,
+    DELETE_PUSH_CONFIG,
+    GET_PUSH_CONFIG,
+    LIST_PUSH_CONFIGS,
+)
+from aion_core.web.operations.tasks import CANCEL_TASK, GET_TASK, LIST_TASKS, SUBSCRIBE_TO_TASK
+
+OPERATIONS: tuple[Operation, ...] = (
+    SEND_MESSAGE,
+    SEND_STREAMING_MESSAGE,
+    GET_TASK,
+    LIST_TASKS,
+    CANCEL_TASK,
+    SUBSCRIBE_TO_TASK,
+    CREATE_PUSH_CONFIG,
+    GET_PUSH_CONFIG,
+    LIST_PUSH_CONFIGS,
+    DELETE_PUSH_CONFIG,
+    GET_EXTENDED_AGENT_CARD,
+    GET_CONTEXT,
+    GET_CONTEXTS,
+)

@@ -1,0 +1,83 @@
+"""GetContext and GetContexts: Aion's methods for conversations, in JSON-RPC only.
+
+The older names answer in v0.3's types. Params have camelCase or snake_case names, as on Aion's own servers.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from a2a.compat.v0_3 import conversions
+from a2a.server.context import ServerCallContext
+from google.protobuf.json_format import MessageToDict
+
+from aion_core.errors import InvalidMessage
+from aion_core.protocol.message_rules import ID_RULE, is_id
+from aion_core.tasks.conversations import Conversation
+from aion_core.web.operations.operation import AgentServices, Operation, V03Form, call_of
+from aion_core.web.v03 import dump
+
+DEFAULT_CONTEXTS, MAX_CONTEXTS = 50, 100
+"""Number of listed contexts: default, and maximum."""
+
+
+async def _get(services: AgentServices, params: Mapping[str, Any], context: ServerCallContext) -> Conversation:
+    context_id = _param(params, "contextId", "context_id")
+    if not isinstance(context_id, str) or not is_id(context_id):
+        raise InvalidMessage(f"contextId names the context, and has to be {ID_RULE}.", field="contextId")
+    length, offset = _window(params)
+    return await services.conversations.get(call_of(context), context_id, length=length, offset=offset)
+
+
+async def _list(services: AgentServices, params: Mapping[str, Any], context: ServerCallContext) -> list[str]:
+    length, offset = _window(params)
+    if length is not None and length > MAX_CONTEXTS:
+        raise InvalidMessage(
+            f"historyLength is {length}: give at most {MAX_CONTEXTS}, and read on by historyOffset.",
+            field="historyLength",
+        )
+    length = DEFAULT_CONTEXTS if length is None else length
+    return list(await services.conversations.ids(call_of(context), length=length, offset=offset))
+
+
+def _window(params: Mapping[str, Any]) -> tuple[int | None, int]:
+    """Return the requested number of entries, if given, and the number of newest entries to skip."""
+    return (
+        _number(params, "historyLength", "history_length"),
+        _number(params, "historyOffset", "history_offset") or 0,
+    )
+
+
+def _param(params: Mapping[str, Any], name: str, snake_case: str) -> Any:
+    return params.get(name, params.get(snake_case))
+
+
+def _number(params: Mapping[str, Any], name: str, snake_case: str) -> int | None:
+    value = _param(params, name, snake_case)
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise InvalidMessage(f"{name} has to be a whole number, 0 or more.", field=name)
+    return value
+
+
+def _write(conversation: Conversation, params: Any) -> dict[str, Any]:
+    return {
+        "contextId": conversation.context_id,
+        "history": [MessageToDict(message) for message in conversation.history],
+        "artifacts": [MessageToDict(artifact) for artifact in conversation.artifacts],
+        "status": MessageToDict(conversation.status),
+    }
+
+
+def _write_v03(conversation: Conversation) -> dict[str, Any]:
+    status = conversions.to_compat_task_status(conversation.status)
+    return {
+        "contextId": conversation.context_id,
+        "history": [dump(conversions.to_compat_message(message)) for message in conversation.history],
+        "artifacts": [dump(conversions.to_compat_artifact(artifact)) for artifact in conversation.artifacts],
+        "status": dump(status),
+    }
+
+
+GET_CONTEXT = Operation("GetContext", run=_get, write=_write, v03=V03Form("context/get", write=_write_v03))
+GET_CONTEXTS = Operation("GetContexts", run=_list, write=lambda ids, params: ids, v03=V03Form("contexts/get"))

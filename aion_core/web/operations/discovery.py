@@ -1,0 +1,60 @@
+"""GetExtendedAgentCard (A2A 3.1.11)."""
+
+from typing import Any
+
+from a2a.compat.v0_3 import conversions
+from a2a.compat.v0_3 import types as v03
+from a2a.server.context import ServerCallContext
+from a2a.types import a2a_pb2 as pb
+
+from aion_core.errors import NoExtendedCard, NotSupported
+from aion_core.protocol.card import card_v03
+from aion_core.protocol.message_rules import ALLOWED_SKILLS
+from aion_core.protocol.types import AgentCard
+from aion_core.web.operations.operation import AgentServices, Doc, HttpRoute, Operation, V03Form, call_of
+from aion_core.web.request_body import StrictRequest
+from aion_core.web.v03 import dump
+
+
+async def extended_card(
+    services: AgentServices, request: pb.GetExtendedAgentCardRequest, context: ServerCallContext
+) -> AgentCard:
+    """Return the extended card for the caller; raises NotSupported or NoExtendedCard for an agent without one.
+
+    The authentication middleware has admitted the caller (A2A 3.1.11), as for any other operation.
+    """
+    if not services.card.capabilities.extended_agent_card:
+        raise NotSupported("This agent does not offer an extended card; see its public card.")
+    if services.extended_card is None:
+        raise NoExtendedCard("This agent's extended card is not configured; see its public card.")
+    return services.extended_card.for_caller(context.state.get(ALLOWED_SKILLS), call_of(context).entrypoint_url)
+
+
+async def _read_v03(request: StrictRequest) -> pb.GetExtendedAgentCardRequest:
+    return pb.GetExtendedAgentCardRequest()
+
+
+def _write_v03(card: AgentCard) -> Any:
+    return dump(card_v03(card))
+
+
+GET_EXTENDED_AGENT_CARD = Operation(
+    "GetExtendedAgentCard",
+    pb.GetExtendedAgentCardRequest,
+    extended_card,
+    response=AgentCard,
+    routes=(HttpRoute("GET", "/extendedAgentCard"),),
+    v03=V03Form(
+        "agent/getAuthenticatedExtendedCard",
+        v03.GetAuthenticatedExtendedCardRequest,
+        conversions.to_core_get_extended_agent_card_request,
+        _write_v03,
+        aliases=("agent/authenticatedExtendedCard",),
+        # The second path is in an older text of the specification.
+        routes=tuple(HttpRoute("GET", f"/v1/{path}") for path in ("card", "agent/authenticatedExtendedCard")),
+        read_http=_read_v03,
+        write_http=_write_v03,
+    ),
+    before_extensions=True,
+    doc=Doc("Get the agent's extended card, if its public card offers one.", "card", result="The card."),
+)

@@ -1,0 +1,148 @@
+"""SendMessage and SendStreamingMessage (A2A 3.1.1, 3.1.2)."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
+
+from a2a.compat.v0_3 import conversions
+from a2a.compat.v0_3 import types as v03
+from a2a.compat.v0_3.proto_utils import ToProto
+from a2a.server.context import ServerCallContext
+from a2a.types import a2a_pb2 as pb
+from a2a.utils.task import apply_history_length
+from google.protobuf.json_format import MessageToDict
+
+from aion_core.protocol.aion.extensions import TRACEABILITY, from_headers, older
+from aion_core.protocol.aion.extensions import read as read_extensions
+from aion_core.protocol.message_rules import ALLOWED_SKILLS, check_request, negotiate, without_reserved_metadata
+from aion_core.protocol.types import Message, SendMessageRequest, StreamResponse, Task
+from aion_core.tasks.broadcast import StreamItem
+from aion_core.tasks.call import CallContext
+from aion_core.web.operations.operation import (
+    AgentServices,
+    Body,
+    Doc,
+    HttpRoute,
+    Operation,
+    TaskStream,
+    V03Form,
+    call_of,
+    push_version_of,
+)
+from aion_core.web.v03 import core_request, read_message
+
+
+async def _send(services: AgentServices, request: SendMessageRequest, context: ServerCallContext) -> Task | Message:
+    prepared = _prepared(services, request, context)
+    call = await _with_push_config(services, prepared, context)
+    answer = await services.tasks.send(call, prepared)
+    return apply_history_length(answer, request.configuration) if isinstance(answer, Task) else answer
+
+
+async def _stream(services: AgentServices, request: SendMessageRequest, context: ServerCallContext) -> TaskStream:
+    services.require_streaming("Send the message without streaming")
+    prepared = _prepared(services, request, context)
+    call = await _with_push_config(services, prepared, context)
+    batches = services.tasks.stream(call, prepared)
+    if request.configuration.HasField("history_length"):
+        batches = _with_short_history(batches, request.configuration)
+    return TaskStream(call, request.message.task_id, batches)
+
+
+def _prepared(services: AgentServices, request: SendMessageRequest, context: ServerCallContext) -> SendMessageRequest:
+    """Return the request for storage: without reserved metadata, with the trace context of its headers.
+
+    Raises ClientError for an invalid message, such as an invalid payload of an Aion extension.
+    """
+    check_request(request, call_of(context).idempotency_key)
+    prepared = without_reserved_metadata(request)
+    trace = from_headers(context.state.get("headers", {}))
+    if trace and not {TRACEABILITY, older(TRACEABILITY)} & prepared.metadata.fields.keys():
+        prepared.metadata.update({TRACEABILITY: trace})
+    if (allowed := context.state.get(ALLOWED_SKILLS)) is not None:
+        prepared.metadata.update({ALLOWED_SKILLS: allowed})
+    read_extensions(prepared.message, MessageToDict(prepared.metadata))
+    negotiate(prepared, services.modes, context.requested_extensions)
+    return prepared
+
+
+async def _with_push_config(
+    services: AgentServices, request: SendMessageRequest, context: ServerCallContext
+) -> CallContext:
+    """Return the call with the push config of its message, if the message has one."""
+    if not request.configuration.HasField("task_push_notification_config"):
+        return call_of(context)
+    return await services.push.with_message(call_of(context), request, push_version_of(context))
+
+
+async def _with_short_history(
+    batches: AsyncGenerator[list[StreamItem], None], configuration: pb.SendMessageConfiguration
+) -> AsyncGenerator[list[StreamItem], None]:
+    """Yield the batches; shorten the history of each task to the requested length (A2A 3.2.4)."""
+    async with aclosing(batches):
+        async for batch in batches:
+            yield [
+                replace(item, payload=apply_history_length(item.payload, configuration))
+                if isinstance(item.payload, Task)
+                else item
+                for item in batch
+            ]
+
+
+def _write(answer: Task | Message, request: SendMessageRequest) -> Any:
+    is_task = isinstance(answer, Task)
+    return MessageToDict(
+        pb.SendMessageResponse(task=answer) if is_task else pb.SendMessageResponse(message=answer)  # type: ignore[arg-type]
+    )
+
+
+def _write_v03(answer: Task | Message) -> v03.Task | v03.Message:
+    return conversions.to_compat_task(answer) if isinstance(answer, Task) else conversions.to_compat_message(answer)
+
+
+_PARAMETERS = ("IdempotencyKey",)
+_EXAMPLE = {"message": {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": "Hello, who are you?"}]}}
+
+SEND_MESSAGE = Operation(
+    "SendMessage",
+    SendMessageRequest,
+    _send,
+    response=pb.SendMessageResponse,
+    write=_write,
+    routes=(HttpRoute("POST", "/message:send", Body.REQUIRED),),
+    v03=V03Form(
+        "message/send",
+        v03.SendMessageRequest,
+        core_request,
+        _write_v03,
+        routes=(HttpRoute("POST", "/v1/message:send"),),
+        read_http=read_message,
+        write_http=lambda answer: MessageToDict(ToProto.task_or_message(_write_v03(answer))),
+    ),
+    doc=Doc(
+        "Send a message and return its task or the agent's answer.",
+        "messages",
+        "The response follows when the task ends or requires input; with `configuration.returnImmediately` it follows at "
+        "once. A repeated message, with the same messageId in the same context, returns the same task; the agent runs once.",
+        "The task, or a message from an agent without tasks.",
+        _PARAMETERS,
+        _EXAMPLE,
+    ),
+)
+
+SEND_STREAMING_MESSAGE = Operation(
+    "SendStreamingMessage",
+    SendMessageRequest,
+    stream=_stream,
+    response=StreamResponse,
+    routes=(HttpRoute("POST", "/message:stream", Body.REQUIRED),),
+    v03=V03Form(
+        "message/stream",
+        v03.SendStreamingMessageRequest,
+        core_request,
+        routes=(HttpRoute("POST", "/v1/message:stream"),),
+        read_http=read_message,
+    ),
+    doc=Doc("Send a message and stream the answer.", "messages", parameters=_PARAMETERS, example=_EXAMPLE),
+)

@@ -1,0 +1,167 @@
+"""`make lint`: checks template.yaml and its nested stacks, as deployed by default and with every option.
+
+SAM's own transform and cfn-lint find invalid CloudFormation. JSON Schema finds wrong values (`values.yaml`). `rules` compares
+the template with aion's code and its parts with each other.
+"""
+
+import json
+import logging
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import yaml
+from jsonschema import Draft202012Validator
+from samtranslator.model.exceptions import InvalidDocumentException
+from samtranslator.translator.transform import transform
+
+from aion_core.template.file import TemplateError, parsed
+from aion_core.template.reader import FUNCTION
+from infra.policies import rules
+from infra.policies.deployment import PLACE, Deployment
+
+VALUES = yaml.safe_load((Path(__file__).parent / "values.yaml").read_text(encoding="utf-8"))
+CODE = "s3://packaged/function.zip"
+"""Package of a function, as `sam package` uploads it."""
+
+EVERY_OPTION = {
+    "ApiAuthorizer": "NONE",
+    "FunctionUrlAuth": "NONE",
+    "AgentSecrets": "arn:aws:secretsmanager:us-east-1:123456789012:secret:openai-??????,arn:aws:ssm:us-east-1:123456789012:parameter/a",
+    "AgentSecretsKey": "arn:aws:kms:us-east-1:123456789012:key/a-key",
+    "AgentPolicyArns": "arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess,arn:aws:iam::123456789012:policy/agents/orders",
+    "BedrockModels": "arn:aws:bedrock:us-east-1::foundation-model/amazon.nova-lite-v1:0,"
+    "arn:aws:bedrock:us-east-1:123456789012:inference-profile/us.amazon.nova-lite-v1:0",
+    "SubnetIds": "subnet-0a1b,subnet-0c2d",
+    "SecurityGroupIds": "sg-0e3f",
+    "Architecture": "x86_64",
+    "AlarmEmail": "operator@example.com",
+    "AlarmTopic": "arn:aws:sns:us-east-1:123456789012:alarms",
+    "ApiConcurrency": "100",
+    "AwsEndpointUrl": "http://127.0.0.1:4566",
+    "BasicUsersSecret": "arn:aws:secretsmanager:us-east-1:123456789012:secret:users-AbCdEf",
+    "CardKeySecret": "arn:aws:secretsmanager:us-east-1:123456789012:secret:card-key-AbCdEf",
+    "CertificateArn": "arn:aws:acm:us-east-1:123456789012:certificate/c",
+    "CredentialsKey": "arn:aws:kms:us-east-1:123456789012:key/a-key",
+    "Deployment": "AllAtOnce",
+    "DomainName": "agents.example.com",
+    "LogRetentionDays": "7",
+    "OtlpEndpoint": "http://127.0.0.1:4318",
+}
+VARIANTS: Sequence[Mapping[str, str]] = (
+    {},
+    EVERY_OPTION,
+    {"FunctionUrlAuth": "AWS_IAM", "AlarmEmail": "operator@example.com"},
+)
+
+
+def problems(path: Path, variants: Sequence[Mapping[str, str]] = VARIANTS, *, lint: bool = True) -> Iterator[str]:
+    """Yield the problems of the template with each of these sets of parameters; `lint` runs cfn-lint, too."""
+    found: dict[str, None] = {}
+    try:
+        transformed(path)
+        for parameters in variants:
+            deployment = Deployment(path, parameters)
+            found |= dict.fromkeys([*wrong_values(deployment), *rules.problems(deployment)])
+        if lint:
+            found |= dict.fromkeys(linted(path))
+    except TemplateError as error:
+        found[str(error)] = None
+    except InvalidDocumentException as error:
+        found |= {cause.message: None for cause in error.causes}
+    yield from found
+
+
+def wrong_values(deployment: Deployment) -> Iterator[str]:
+    """Yield the values that `values.yaml` does not allow."""
+    resources = document(deployment)
+    for start, policies in VALUES.items():
+        for end, schema in policies.items():
+            for name, value in values_at(resources, f"{start}/{end}"):
+                for error in schema_errors(schema, value):
+                    yield f"{name}: {error}"
+
+
+def document(deployment: Deployment) -> dict[str, Any]:
+    """Return everything that `values.yaml` has paths to."""
+    parameters = deployment.template.document["Parameters"]
+    return {**deployment.resources, "Parameters": parameters, "Outputs": deployment.outputs()}
+
+
+def schema_errors(schema: dict[str, Any], value: Any) -> Iterator[str]:
+    """Yield the differences of a value from its schema."""
+    for error in Draft202012Validator(schema).iter_errors(value):
+        found = f" Found: {value!r}." if error.validator == "const" else ""
+        yield f"{error.message}.{found} {schema.get('description', '')}".rstrip()
+
+
+def values_at(node: Any, path: str, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values at a path with their names; None for an absent one."""
+    part, _, rest = path.removesuffix("/.").partition("/")
+    members = node if isinstance(node, dict) else {}
+    if isinstance(node, list):
+        # Statements of a policy are found by their ids.
+        ids = (each.get("Sid", str(n)) if isinstance(each, dict) else str(n) for n, each in enumerate(node))
+        members = dict(zip(ids, node, strict=True))
+    keys = [key for key in members if fnmatchcase(key, part)] if re.search(r"[*[]", part) else [part]
+    for key in keys:
+        if rest:
+            yield from values_at(members.get(key), rest, f"{name}/{key}")
+        else:
+            # Without the type.
+            yield f"{name}/{key}".split("/", 2)[2], members.get(key)
+
+
+def transformed(path: Path, parameters: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return the CloudFormation template that SAM makes of this file; raises InvalidDocumentException."""
+    return deepcopy(_transformed(path.read_text(encoding="utf-8"), tuple((parameters or {}).items())))
+
+
+@lru_cache(maxsize=8)
+def _transformed(text: str, parameters: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+    template = deepcopy(parsed(text))
+    functions = [each.get("Properties") or {} for each in template["Resources"].values() if each["Type"] == FUNCTION]
+    for holder in (template.get("Globals", {}).get("Function", {}), *functions):
+        if "CodeUri" in holder:
+            holder["CodeUri"] = CODE
+    os.environ.setdefault("AWS_DEFAULT_REGION", PLACE.region)
+    # The transform warns of feature toggles that only AWS has.
+    logging.getLogger("samtranslator").setLevel(logging.CRITICAL)
+    # The transform calls IAM for the names of managed policies otherwise.
+    no_policies = SimpleNamespace(load=dict, get_managed_policy=lambda name: None)
+    plain: dict[str, Any] = transform(template, dict(parameters), no_policies)
+    return plain
+
+
+def linted(path: Path) -> Iterator[str]:
+    """Yield the findings of cfn-lint: of each file, and of the first one after the transform, which cfn-lint has not."""
+    # The import takes a second.
+    import cfnlint.api  # type: ignore[import-untyped]
+    from cfnlint.config import ManualArgs  # type: ignore[import-untyped]
+
+    for file in (path, *sorted((path.parent / "infra").glob("*.yaml"))):
+        # W3002: `sam package` uploads the local nested template.
+        for match in cfnlint.api.lint_file(file, ManualArgs(regions=[PLACE.region], ignore_checks=["W3002"])):
+            yield f"{file.name}:{match.linenumber}: {match.rule.id} {match.message}"
+    # W2001: the transform has used up some parameters; rules.py finds unused ones.
+    config = ManualArgs(regions=[PLACE.region], ignore_checks=["W2001", "W3002"])
+    for match in cfnlint.api.lint(json.dumps(transformed(path), default=str), config=config):
+        yield f"{path.name}, transformed: {match.rule.id} {match.message}"
+
+
+def main() -> int:
+    """Print the problems of template.yaml."""
+    found = list(problems(Path("template.yaml")))
+    print("\n".join(found), file=sys.stderr)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

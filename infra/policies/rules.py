@@ -1,0 +1,274 @@
+"""Values that have to agree with aion's code, with parameters or with each other. `values.yaml` has the constant ones."""
+
+import json
+import math
+import re
+from collections.abc import Iterator, Set
+from typing import Any
+
+from aion_core.cli.checks.here import RUNTIME
+from aion_core.errors import ConfigurationError
+from aion_core.ports import Metric, schema
+from aion_core.ports.table import Index
+from aion_core.ports.webhooks import POST_SECONDS
+from aion_core.push.delivery import EXIT_SECONDS, SHARE_SECONDS
+from aion_core.settings import Settings
+from aion_core.template.reader import ALARM, BUCKET, QUEUE, ROLE, TABLE, Template
+from infra.policies.deployment import ROOT, Deployment
+
+LONGEST_FILE = 600
+# A resource without wildcards, the random end of a secret's ARN, or a part of this stack.
+NARROW = re.compile(r"[^*?]+|arn:[^*?]+:secret:[^*?]+-[?]{6}|[^*?]*\bstack-[^*?]*[*]")
+# Statements with a wide resource: `values.yaml` has each of them in full.
+WIDE = {"BedrockProfiles", "Network", "NetworkLists", "NetworkIsLambdas", "Alarms"}
+# Statements and managed policies by the parameter that adds them.
+ADDED = {
+    "AgentSecrets": {"AgentSecrets"},
+    "AgentSecretsKey": {"AgentSecretsKey"},
+    "BedrockModels": {"BedrockModels", "BedrockProfiles"},
+    "SubnetIds": {"Network", "NetworkLists", "NetworkIsLambdas"},
+}
+AWS_METRICS = {
+    "AWS/Lambda": "Invocations Errors Throttles ConcurrentExecutions",
+    "AWS/SQS": "ApproximateNumberOfMessagesVisible ApproximateAgeOfOldestMessage",
+    "AWS/ApiGateway": "Count 4XXError 5XXError",
+    "AWS/DynamoDB": "ConsumedReadCapacityUnits ConsumedWriteCapacityUnits ReadThrottleEvents WriteThrottleEvents",
+}
+# Variables in settings.py without a function, and the reason.
+NOT_DEPLOYED = {
+    "AION_STORE": "the default, dynamodb, is for AWS",
+    "AION_PUSH_HTTP": "development: webhooks on the developer's machine",
+    "AION_PUSH_NETWORKS": "projects with PushFunction in a VPC",
+    "AION_CARD_KEY_FILE": "development: on AWS, Secrets Manager has the key",
+    "AION_BASIC_USERS_FILE": "development: on AWS, Secrets Manager has the passwords",
+    "AION_SECRETS": "development: on AWS, functions read the secrets of aion.yaml",
+    "AION_REVEAL_ERRORS": "development: clients do not get the text of an agent's error",
+    "AWS_LAMBDA_FUNCTION_NAME": "Lambda sets it",
+    "AWS_SAM_LOCAL": "`sam local` sets it",
+    "AWS_LAMBDA_LOG_LEVEL": "Lambda sets it from LoggingConfig",
+    "POWERTOOLS_LOG_LEVEL": "LoggingConfig sets the level on Lambda",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "OTEL_EXPORTER_OTLP_ENDPOINT is set, and aion sends only traces",
+    "AION_SQLITE_FOLDER": "`aion dev`",
+    "AION_TURNS_AT_ONCE": "`aion dev`",
+    "AION_STORE_CALLS": "`aion dev`",
+    "AION_STORE_TIMEOUT": "`aion dev`",
+}
+
+Compared = tuple[str, Any, Any]
+"""Name, value and expected value."""
+
+
+def problems(deployment: Deployment) -> Iterator[str]:
+    """Yield the values that differ from the expected ones."""
+    for rule in (_files, _environments, _options, _rights, _table, _bucket, _metrics):
+        for name, value, expected in rule(deployment):
+            if isinstance(expected, Set) and value != expected:
+                yield f"{name}: unexpected {sorted(value - expected)}, missing {sorted(expected - value)}"
+            elif value != expected:
+                yield f"{name}: {value!r}; expected {expected!r}"
+
+
+def _files(deployment: Deployment) -> Iterator[Compared]:
+    configuration = json.dumps(deployment.template.properties("State")["Parameters"].get("Configuration"))
+    for each in deployment.template.all:
+        name, text = each.path.name, each.path.read_text(encoding="utf-8")
+        is_nested = each is not deployment.template
+        yield (
+            f"more than {LONGEST_FILE} lines in {name}",
+            not is_nested and len(text.splitlines()) > LONGEST_FILE,
+            False,
+        )
+        yield f"a line without a reason in {name}", re.findall(r"^[^#\n]*ignore_checks[^#\n]*$", text, re.M), []
+        yield f"the random name of the nested stack in {name}", is_nested and "AWS::StackName" in text, False
+        used = json.dumps({**each.document, "Parameters": {}}, default=str).replace(configuration, "")
+        unused = [parameter for parameter in each.document.get("Parameters") or {} if not _refers(used, parameter)]
+        yield f"unused parameters in {name}", unused, []
+
+
+def _environments(deployment: Deployment) -> Iterator[Compared]:
+    settings, *others = ROOT / "aion_core/settings.py", *(ROOT / "aion_core/lambda_runtime").glob("*.py")
+    of_settings, *read = (
+        set(re.findall(r'"([A-Z]+_[A-Z_]+)"', each.read_text(encoding="utf-8"))) for each in (settings, *others)
+    )
+    declared, everywhere = deployment.template.document["Parameters"], set[str]()
+    counted = json.dumps(deployment.template.properties("State")["Parameters"]["Configuration"])
+    for function in deployment.functions:
+        environment, written = deployment.environment(function), deployment.template.properties(function)
+        everywhere |= environment.keys()
+        try:
+            Settings.from_environ(environment)
+        except ConfigurationError as error:
+            yield f"start of {function}", str(error), "no error"
+        unread = {name for name in environment if name.startswith("AION_")} - of_settings.union(*read)
+        yield f"variables of {function} that no code reads", unread, set()
+        configured = json.dumps(
+            [written.get(part) for part in ("Environment", "MemorySize", "Architectures", "VpcConfig")]
+        )
+        for parameter in declared:
+            if _refers(configured, parameter):
+                # The number of the configuration publishes a new version.
+                yield f"{parameter} in Configuration of State", _refers(counted, parameter), True
+            variable = "AION_" + re.sub(r"(?<!^)(?=[A-Z])", "_", parameter).upper()
+            if variable in environment and variable != "AION_BASE_URL":
+                yield f"{variable} of {function}", environment[variable], deployment.given(parameter)
+    yield "variables of settings.py without a function", of_settings - everywhere - {"AWS_IAM"}, {*NOT_DEPLOYED}
+
+
+def _options(deployment: Deployment) -> Iterator[Compared]:
+    given, resources, attribute = deployment.given, deployment.resources, deployment.template.attribute
+    environment = deployment.environment("ApiFunction")
+    yield (
+        "AION_HTTP_ENTRYPOINTS",
+        environment.get("AION_HTTP_ENTRYPOINTS"),
+        f"{given('ApiAuthorizer')},{given('FunctionUrlAuth')}",
+    )
+    yield "AION_KMS_KEY", environment.get("AION_KMS_KEY"), given("CredentialsKey") or attribute("Key", "Arn", "Key")
+    concurrency = deployment.functions["ApiFunction"].get("ReservedConcurrentExecutions", 0)
+    yield "ApiFunction.ReservedConcurrentExecutions", int(concurrency), int(given("ApiConcurrency"))
+    push = deployment.functions["PushFunction"].get("Timeout", 3)
+    yield (
+        "posts for one message within PushFunction.Timeout",
+        push >= SHARE_SECONDS + POST_SECONDS + EXIT_SECONDS,
+        True,
+    )
+    network = (
+        {name: given(name).split(",") for name in ("SubnetIds", "SecurityGroupIds")} if given("SubnetIds") else None
+    )
+    for name, function in deployment.functions.items():
+        yield f"{name}.Runtime", function.get("Runtime"), "python{}.{}".format(*RUNTIME)
+        yield (
+            f"{name}.VpcConfig",
+            function.get("VpcConfig"),
+            network if name in ("ApiFunction", "TaskFunction") else None,
+        )
+    for name, api in resources["AWS::Serverless::Api"].items():
+        yield f"{name}.DefaultAuthorizer", api["Auth"].get("DefaultAuthorizer"), given("ApiAuthorizer")
+    for name, url in resources["AWS::Lambda::Url"].items():
+        yield f"{name}.AuthType", url.get("AuthType"), given("FunctionUrlAuth")
+    is_open = given("FunctionUrlAuth") == "NONE"
+    yield "permissions", list(resources["AWS::Lambda::Permission"]), ["OpenUrl", "OpenInvoke"] if is_open else []
+    for name, alarm in resources[ALARM].items():
+        topic = given("AlarmTopic") or attribute("Topic", None, name)
+        yield f"{name}.AlarmActions", alarm.get("AlarmActions"), [topic]
+    for name, group in resources["AWS::Logs::LogGroup"].items():
+        yield f"{name}.RetentionInDays", str(group.get("RetentionInDays")), given("LogRetentionDays")
+
+
+def _rights(deployment: Deployment) -> Iterator[Compared]:
+    """Compare roles with those of a deployment without options."""
+    plain = Deployment(deployment.template.path, {"CredentialsKey": deployment.given("CredentialsKey")})
+    before = {role: _statements(properties) for role, properties in plain.resources[ROLE].items()}
+    for role, properties in deployment.resources[ROLE].items():
+        statements, has_agents = _statements(properties), role in ("ApiRole", "TaskRole")
+        added = [sids for parameter, sids in ADDED.items() if has_agents and deployment.given(parameter)]
+        own = {name for name in ("BasicUsers", "CardKey") if role == "ApiRole" and deployment.given(f"{name}Secret")}
+        yield f"statements of {role}", {*statements}, before[role].keys() | own.union(*added)
+        for name in ("AgentSecrets", "AgentSecretsKey", "BedrockModels", "BasicUsersSecret", "CardKeySecret"):
+            if statement := statements.get(name.replace("UsersSecret", "Users").replace("CardKeySecret", "CardKey")):
+                yield f"{name} of {role}", ",".join(_listed(statement["Resource"])), deployment.given(name)
+        if profiles := statements.get("BedrockProfiles"):
+            models = {"StringEquals": {"bedrock:InferenceProfileArn": deployment.given("BedrockModels").split(",")}}
+            yield f"BedrockProfiles of {role}, condition", profiles.get("Condition"), models
+        policies = deployment.given("AgentPolicyArns") if has_agents else ""
+        yield f"managed policies of {role}", ",".join(properties.get("ManagedPolicyArns", [])), policies
+        for sid, statement in statements.items():
+            if sid in before[role]:
+                yield f"{sid} of {role}, with options", statement, before[role][sid]
+            wide = [each for each in _listed(statement.get("Resource", [])) if not NARROW.fullmatch(each)]
+            yield f"wide resources of {sid} of {role}", [] if sid in WIDE else wide, []
+
+
+def _table(deployment: Deployment) -> Iterator[Compared]:
+    """Compare the table with the schema in the code."""
+    indexes = {each.name: each for each in vars(schema).values() if isinstance(each, Index)}
+    for name, table in deployment.resources[TABLE].items():
+        made = {"": table, **{each["IndexName"]: each for each in table.get("GlobalSecondaryIndexes", [])}}
+        keys = {index: [each["AttributeName"] for each in each["KeySchema"]] for index, each in made.items()}
+        yield f"keys of {name}", keys, {index: [each.partition, each.sort] for index, each in indexes.items()}
+        types = {each["AttributeName"]: each["AttributeType"] for each in table["AttributeDefinitions"]}
+        written = {each.partition: "S" for each in indexes.values()} | {e.sort: e.sort_type for e in indexes.values()}
+        yield f"attributes of {name}", types, written
+        projected = {index: made.get(index, {}).get("Projection", {}).get("NonKeyAttributes", []) for index in indexes}
+        yield f"projections of {name}", projected, {index: [*each.copied] for index, each in indexes.items()}
+        yield (
+            f"TTL of {name}",
+            table.get("TimeToLiveSpecification"),
+            {"AttributeName": schema.TTL_ATTRIBUTE, "Enabled": True},
+        )
+
+
+def _bucket(deployment: Deployment) -> Iterator[Compared]:
+    """Compare the expiry of objects with that of items that refer to them, which DynamoDB deletes up to 15 days late."""
+    for days in deployment.template.document["Parameters"]["RetentionDays"]["AllowedValues"]:
+        template = Template(deployment.template.path, deployment.template.place, {"RetentionDays": str(days)})
+        expected = {f"{folder}/": math.ceil(days * times) + 15 for folder, times in schema.RETENTIONS.items()}
+        for name in template.resources(BUCKET):
+            rules = template.resolved(name, "LifecycleConfiguration")["LifecycleConfiguration"]["Rules"]
+            expiring = [
+                each
+                for each in rules
+                if each["Status"] == "Enabled" and re.search("Expiration(InDays|Date)", str(each))
+            ]
+            found = {each.get("Prefix"): each.get("ExpirationInDays") for each in expiring}
+            yield f"expiry in {name} at RetentionDays={days}", found, expected
+
+
+def _metrics(deployment: Deployment) -> Iterator[Compared]:
+    """Compare the metrics of alarms and graphs with the emitted ones, and alarms with the runbook."""
+    resources, used = deployment.resources, list[tuple[str, str, str, dict[str, str]]]()
+    runbook = (ROOT / "docs/runbook.md").read_text(encoding="utf-8")
+    yield "alarms in docs/runbook.md", set(re.findall(r"^#+ +`?(\w+Alarm)\b", runbook, re.M)), {*resources[ALARM]}
+    for name, alarm in resources[ALARM].items():
+        yield (
+            f"end of {name}.AlarmDescription",
+            alarm["AlarmDescription"].split()[-1],
+            f"docs/runbook.md#{name.lower()}",
+        )
+        yield f"{name}.AlarmName", alarm.get("AlarmName"), f"stack-{name}"
+        queries = [each["MetricStat"]["Metric"] for each in alarm.get("Metrics", []) if "MetricStat" in each]
+        for each in queries or [alarm]:
+            dimensions = {pair["Name"]: pair["Value"] for pair in each.get("Dimensions", [])}
+            used.append((name, each["Namespace"], each["MetricName"], dimensions))
+    for board in resources["AWS::CloudWatch::Dashboard"].values():
+        body = board["DashboardBody"]
+        for widget in json.loads(body)["widgets"] if isinstance(body, str) else ():
+            above: list[str] = []
+            for row in widget["properties"]["metrics"]:
+                # "." repeats a word of the row above, "..." all but its last ones.
+                words = [word for word in row if isinstance(word, str)]
+                if words[0] == "...":
+                    words = above[: len(above) - len(words) + 1] + words[1:]
+                above = [above[n] if word == "." else word for n, word in enumerate(words)]
+                used.append(
+                    (widget["properties"]["title"], *above[:2], dict(zip(above[2::2], above[3::2], strict=True)))
+                )
+    (table,), (api,) = resources[TABLE].values(), resources["AWS::Serverless::Api"].values()
+    values = {
+        "FunctionName": [f"stack-{name}" for name in deployment.functions],
+        "QueueName": [f"stack-State-{name}" for name in resources[QUEUE]],
+        "TableName": [f"stack-State-{name}" for name in resources[TABLE]],
+        "GlobalSecondaryIndexName": [each["IndexName"] for each in table["GlobalSecondaryIndexes"]],
+        "ApiName": [api.get("Name")],
+        "Stage": [api.get("StageName")],
+        "service": ["stack"],
+    }
+    filters = [each["MetricTransformations"][0] for each in resources["AWS::Logs::MetricFilter"].values()]
+    filtered = [(each["MetricNamespace"], each["MetricName"]) for each in filters]
+    for user, namespace, metric, dimensions in used:
+        is_aws = bool(dimensions) and metric in AWS_METRICS.get(namespace, "").split()
+        is_aion = namespace == "aion" and metric in {*Metric} and dimensions.keys() == {"service"}
+        exists = is_aws or is_aion or ((namespace, metric) in filtered and not dimensions)
+        exists = exists and all(value in values[name] for name, value in dimensions.items())
+        yield f"{user}: {namespace} {metric} of {dimensions}", "exists" if exists else "does not exist", "exists"
+
+
+def _statements(role: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {each["Sid"]: each for policy in role.get("Policies", []) for each in policy["PolicyDocument"]["Statement"]}
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _refers(document: str, parameter: str) -> bool:
+    return f'{{"Ref": "{parameter}"}}' in document or f"${{{parameter}}}" in document

@@ -1,0 +1,69 @@
+"""Docstrings of the files, and the modules that each part may import and load."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted(
+    path for folder in ("aion", "aion_core", "handlers", "infra", "examples") for path in (ROOT / folder).rglob("*.py")
+)
+
+
+def test_each_file_says_first_what_it_owns() -> None:
+    for path in SOURCES:
+        docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+        assert docstring, f"{path.relative_to(ROOT)} does not say what it owns"
+
+
+# The store's adapter; what stands in for AWS, asks a deployment and makes one; the repository's own tools.
+KNOW_BOTO = ("aion_core/aws", "aion_core/local", "aion_core/smoke", "aion_core/deploy", "infra")
+
+
+def test_boto_is_imported_by_its_adapters_only() -> None:
+    for path in SOURCES:
+        if any(path.is_relative_to(ROOT / folder) for folder in KNOW_BOTO):
+            continue
+        names = {
+            name.split(".")[0]
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            for name in (
+                [alias.name for alias in node.names]
+                if isinstance(node, ast.Import)
+                else [node.module or ""]
+                if isinstance(node, ast.ImportFrom)
+                else []
+            )
+        }
+        assert not names & {"boto3", "botocore"}, path.relative_to(ROOT)
+
+
+@pytest.mark.parametrize(
+    ("module", "never"),
+    [
+        # A card is served, and a task stored, without a framework; a graph's author pays for no database driver.
+        ("aion_core.bootstrap", {"langgraph", "google.adk", "fastapi", "sqlalchemy", "moto", "uvicorn"}),
+        ("handlers.api", {"langgraph", "google.adk", "sqlalchemy", "moto", "grpc"}),
+        ("handlers.run_task", {"langgraph", "google.adk", "fastapi", "mangum", "sqlalchemy", "moto", "grpc"}),
+        ("handlers.sweep", {"langgraph", "google.adk", "fastapi", "mangum", "aws_lambda_powertools", "moto", "grpc"}),
+        ("aion_core.lambda_runtime", {"aion_core.web", "boto3", "fastapi", "httpx", "a2a"}),
+        ("aion_core.tasks.service", {"boto3", "fastapi", "langgraph", "a2a.server"}),
+        ("aion_core.stores.task_store", {"fastapi", "langgraph", "a2a.server"}),
+        ("aion_core.stores.checkpoints", {"google.adk"}),
+        ("aion_core.stores.sessions", {"langgraph", "langchain_core"}),
+        ("aion_core.cli.main", {"boto3", "fastapi", "langgraph", "moto", "uvicorn", "cryptography"}),
+        # What `aion card` does needs no agent; cards that are not signed need no cryptography.
+        ("aion_core.agents.cards", {"boto3", "fastapi", "langgraph", "google.adk", "a2a.server", "cryptography"}),
+        ("aion_core.protocol.signing", {"boto3", "fastapi", "langgraph", "google.adk", "a2a.server"}),
+    ],
+)
+def test_a_module_loads_only_what_it_needs(module: str, never: set[str]) -> None:
+    """A function imports only what it serves."""
+    program = f"import {module}, sys; print(*[name for name in {sorted(never)!r} if name in sys.modules])"
+    environ = {"AION_STORE": "memory", "PATH": "/usr/bin:/bin"}
+    ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, env=environ)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.split() == []

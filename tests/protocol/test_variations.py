@@ -1,0 +1,72 @@
+"""Thousands of random requests: each invalid one has its code, each valid one its result, and no one a 5xx."""
+
+import json
+import os
+import re
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.protocol.answers import check_refusal, events_of, result_of
+from tests.protocol.dialects import DIALECTS, Dialect
+from tests.protocol.equals import equals
+from tests.protocol.served import ServedTasks
+from tests.protocol.variations import Variation, bad
+from tests.support.asgi import Answer
+
+pytestmark = pytest.mark.timeout(900)  # many examples are one test
+
+MANY = 20_000 if os.environ.get("SIMULATION_DEEP") else 2_000
+"""Total number of examples."""
+
+each_dialect = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+
+
+def tried(share: float) -> settings:
+    """Number of examples for each dialect. They share one app: each example has its own context."""
+    return settings(
+        max_examples=int(MANY * share / len(DIALECTS)),
+        deadline=None,
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+
+
+@pytest.fixture
+async def served() -> ServedTasks:
+    return ServedTasks()
+
+
+@each_dialect
+@tried(0.7)
+@given(data=st.data())
+async def test_invalid_request_has_expected_code(served: ServedTasks, dialect: Dialect, data: st.DataObject) -> None:
+    variation = data.draw(bad(dialect))
+    answer = await served.ask(dialect, variation.sent)
+    check_refusal(dialect, answer, variation.gives)
+
+
+@each_dialect
+@tried(0.3)
+@given(data=st.data())
+async def test_valid_request_has_result_in_any_spelling(
+    served: ServedTasks, dialect: Dialect, data: st.DataObject
+) -> None:
+    variation = data.draw(equals(dialect))
+    assert variation.plain is not None
+    plain = await served.ask(dialect, variation.plain)
+    assert said(dialect, variation, await served.ask(dialect, variation.sent)) == said(dialect, variation, plain)
+
+
+def said(dialect: Dialect, variation: Variation, answer: Answer) -> object:
+    """Return the response without ids and times."""
+    if variation.operation == "SendStreamingMessage":
+        result = events_of(dialect, answer)
+        assert len(result) == 3
+    else:
+        result = result_of(dialect, answer)
+    text = json.dumps(result)
+    for name in ("contextId", "timestamp", "taskId", "id"):
+        text = re.sub(f'"{name}": "[^"]+"', f'"{name}": "…"', text)
+    assert "completed" in text.lower()
+    return json.loads(text)

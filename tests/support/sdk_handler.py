@@ -1,0 +1,84 @@
+"""SDK request handler over the operations table, to compare our bindings with the SDK's dispatchers."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+from a2a.server.context import ServerCallContext
+from a2a.server.request_handlers.request_handler import RequestHandler
+
+from aion_core.ports import Delta
+from aion_core.protocol.types import Event, Task
+from aion_core.tasks.broadcast import Resumed
+from aion_core.web.operations import OPERATIONS
+from aion_core.web.operations.operation import AgentServices
+from aion_core.web.sse import as_event
+from tests.support.service import Parts
+
+BY_NAME = {operation.name: operation for operation in OPERATIONS}
+
+
+def services_of(made: Parts) -> AgentServices:
+    """Return the services of the agent."""
+    return AgentServices(made.service, made.lister, made.conversations, made.card)
+
+
+class SdkHandler(RequestHandler):
+    """Runs the operation with the name of each method."""
+
+    def __init__(self, made: Parts) -> None:
+        self._services = services_of(made)
+
+    async def _run(self, name: str, params: Any, context: ServerCallContext) -> Any:
+        return await BY_NAME[name].answer(self._services, params, context)
+
+    async def _events(self, name: str, params: Any, context: ServerCallContext) -> AsyncGenerator[Event, None]:
+        first, rest = await BY_NAME[name].open(self._services, params, context)
+        task: Task | Resumed | None = None
+        async with aclosing(rest):
+            batch: Any = first
+            while batch is not None:
+                for item in batch:
+                    if isinstance(item.payload, Task | Resumed):
+                        task = item.payload
+                    if isinstance(item.payload, Delta):
+                        assert task is not None
+                        yield as_event(item.payload, task)
+                    elif not isinstance(item.payload, Resumed):
+                        yield item.payload
+                batch = await anext(rest, None)
+
+    async def on_message_send(self, params: Any, context: ServerCallContext) -> Any:
+        return await self._run("SendMessage", params, context)
+
+    async def on_message_send_stream(self, params: Any, context: ServerCallContext) -> Any:
+        async for event in self._events("SendStreamingMessage", params, context):
+            yield event
+
+    async def on_subscribe_to_task(self, params: Any, context: ServerCallContext) -> Any:
+        async for event in self._events("SubscribeToTask", params, context):
+            yield event
+
+    async def on_get_task(self, params: Any, context: ServerCallContext) -> Any:
+        return await self._run("GetTask", params, context)
+
+    async def on_list_tasks(self, params: Any, context: ServerCallContext) -> Any:
+        return await self._run("ListTasks", params, context)
+
+    async def on_cancel_task(self, params: Any, context: ServerCallContext) -> Any:
+        return await self._run("CancelTask", params, context)
+
+    async def on_create_task_push_notification_config(self, params: Any, context: ServerCallContext) -> Any:
+        return await self._run("CreateTaskPushNotificationConfig", params, context)
+
+    async def on_get_task_push_notification_config(self, params: Any, context: ServerCallContext) -> Any:
+        return await self._run("GetTaskPushNotificationConfig", params, context)
+
+    async def on_list_task_push_notification_configs(self, params: Any, context: ServerCallContext) -> Any:
+        return await self._run("ListTaskPushNotificationConfigs", params, context)
+
+    async def on_delete_task_push_notification_config(self, params: Any, context: ServerCallContext) -> None:
+        await self._run("DeleteTaskPushNotificationConfig", params, context)
+
+    async def on_get_extended_agent_card(self, params: Any, context: ServerCallContext) -> Any:
+        return await self._run("GetExtendedAgentCard", params, context)

@@ -1,0 +1,10 @@
+"""Fixtures of the ADK tests."""
+
+import pytest
+
+from tests.support.adk import DIALECTS
+
+
+@pytest.fixture(params=DIALECTS, ids=["v1", "v0.3"])
+def dialect(request: pytest.FixtureRequest) -> str:
+    return str(request.param)

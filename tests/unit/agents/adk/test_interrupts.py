@@ -1,0 +1,349 @@
+"""Interrupts of ADK agents through HTTP: long-running tools, confirmations and credentials."""
+
+import logging
+from typing import Any
+
+import httpx
+import pytest
+from fastapi.openapi.models import APIKey, HTTPBearer, OAuth2, OAuthFlowAuthorizationCode, OAuthFlows
+from google.adk.agents import BaseAgent, LlmAgent, ParallelAgent, SequentialAgent
+from google.adk.apps import App, ResumabilityConfig
+from google.adk.auth import AuthConfig, AuthCredential, AuthCredentialTypes, OAuth2Auth
+from google.adk.tools.authenticated_function_tool import AuthenticatedFunctionTool
+from google.adk.tools.function_tool import FunctionTool
+from google.adk.tools.long_running_tool import LongRunningFunctionTool
+from google.adk.tools.tool_context import ToolContext
+
+from tests.support.adk import answer_text, ask, ask_parts, call, history, scripted_model, served, texts
+from tests.support.service import http, parts, send
+
+
+def state(task: dict[str, Any]) -> str:
+    return str(task["status"]["state"]).removeprefix("TASK_STATE_")
+
+
+def data(task: dict[str, Any]) -> list[Any]:
+    return [part["data"] for part in task["status"]["message"]["parts"] if "data" in part]
+
+
+async def answer(client: httpx.AsyncClient, dialect: str, task: dict[str, Any], text: Any, **message: Any) -> Any:
+    """Return the task after an answer with text or data."""
+    given = {"text": text} if isinstance(text, str) else {"data": text}
+    message = {"message_id": "m-2", "taskId": task["id"], "contextId": task["contextId"], **message}
+    return await ask_parts(client, dialect, given, **message)
+
+
+# ── A long-running tool ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def approve(amount: int) -> dict[str, Any] | None:
+    """Ask a manager."""
+    return {"status": "pending"} if amount > 100 else None
+
+
+def expenses(amount: int, *scripts: list[Any]) -> tuple[LlmAgent, Any]:
+    waiting: list[list[Any]] = [["Your manager is asked."]] if amount > 100 else []
+    model = scripted_model([call("approve", "call-1", amount=amount)], *waiting, *scripts)
+    return LlmAgent(name="root", model=model, tools=[LongRunningFunctionTool(func=approve)]), model
+
+
+async def test_text_result_resumes_a_long_running_tool(dialect: str) -> None:
+    root, model = expenses(50, ["Paid."])
+    async with http(parts(served(root)).app()) as client:
+        question = await ask(client, dialect)
+        assert state(question) == "INPUT_REQUIRED"
+        assert question["status"]["message"]["metadata"] == {"interruptId": "call-1"}
+        assert answer_text(question) == "approve(amount=50) waits for its result."
+        assert data(question) == [{"name": "approve", "args": {"amount": 50}}]
+        done = await answer(client, dialect, question, "approved")
+    assert (state(done), answer_text(done), done["id"]) == ("COMPLETED", "Paid.", question["id"])
+    assert texts(model.seen[-1])[-1] == "user: approve -> {'result': 'approved'}"
+
+
+async def test_data_result_resumes_a_long_running_tool(dialect: str) -> None:
+    """The message of the model before the question stays in the history."""
+    root, model = expenses(500, ["Paid."])
+    async with http(parts(served(root)).app()) as client:
+        question = await ask(client, dialect)
+        assert (state(question), history(question)) == ("INPUT_REQUIRED", ["hi", "Your manager is asked."])
+        done = await answer(client, dialect, question, {"approved": True})
+    assert (state(done), answer_text(done)) == ("COMPLETED", "Paid.")
+    assert texts(model.seen[-1])[-1] == "user: approve -> {'approved': True}"
+
+
+async def test_message_without_task_answers_the_context(dialect: str) -> None:
+    root, _ = expenses(50, ["Paid."])
+    async with http(parts(served(root)).app()) as client:
+        question = await ask(client, dialect)
+        done = await ask(client, dialect, "yes", message_id="m-2", contextId=question["contextId"])
+    assert (done["id"], state(done)) == (question["id"], "COMPLETED")
+
+
+async def test_duplicate_answer_runs_once(dialect: str) -> None:
+    root, model = expenses(50, ["Paid."])
+    async with http(parts(served(root)).app()) as client:
+        question = await ask(client, dialect)
+        first = await answer(client, dialect, question, "yes")
+        again = await answer(client, dialect, question, "yes")
+    assert first == again
+    assert len(model.seen) == 2
+
+
+async def test_restarted_process_accepts_the_answer(dialect: str) -> None:
+    """The session stores the pending call."""
+    root, model = expenses(50, ["Paid."])
+    from google.adk.sessions import InMemorySessionService
+
+    sessions = InMemorySessionService()
+    service = parts(served(root, sessions))
+    async with http(service.app()) as client:
+        question = await ask(client, dialect)
+    later = parts(served(LlmAgent(name="root", model=model, tools=root.tools), sessions), service.store)
+    async with http(later.app()) as client:
+        assert answer_text(await answer(client, dialect, question, "yes")) == "Paid."
+
+
+@pytest.mark.parametrize("resumable", [True, False])
+async def test_answer_names_one_of_several_questions(dialect: str, resumable: bool) -> None:
+    """An ambiguous answer and an answer to an unknown question are refused before anything runs."""
+    calls = [call("approve", "call-1", amount=1), call("approve", "call-2", amount=2)]
+    model = scripted_model(calls, ["One to go."], ["Both paid."])
+    root = LlmAgent(name="root", model=model, tools=[LongRunningFunctionTool(func=approve)])
+    app = App(name="app", root_agent=root, resumability_config=ResumabilityConfig(is_resumable=resumable))
+    async with http(parts(served(app)).app()) as client:
+        question = await ask(client, dialect)
+        assert question["status"]["message"]["metadata"]["interrupts"] == [{"id": "call-1"}, {"id": "call-2"}]
+        for wrong in ({}, {"metadata": {"interruptId": "call-9"}}):
+            request = send("yes", method=dialect, message_id="m-9", taskId=question["id"], **wrong)
+            assert (await client.post("/", json=request)).json()["error"]["code"] == -32602
+        assert len(model.seen) == 1
+        half = await answer(client, dialect, question, "yes", metadata={"interruptId": "call-2"})
+        assert (state(half), half["status"]["message"]["metadata"]) == ("INPUT_REQUIRED", {"interruptId": "call-1"})
+        done = await answer(client, dialect, question, "yes", message_id="m-3")
+    assert state(done) == "COMPLETED"
+
+
+async def test_answer_resumes_the_asking_sub_agent(dialect: str) -> None:
+    """The sub-agent before it does not run again; the one after it runs."""
+    asks = LlmAgent(
+        name="asks",
+        model=scripted_model([call("approve", "call-1", amount=1)], ["Approved."]),
+        tools=[LongRunningFunctionTool(func=approve)],
+    )
+    root = SequentialAgent(
+        name="root",
+        sub_agents=[
+            LlmAgent(name="first", model=scripted_model(["First."])),
+            asks,
+            LlmAgent(name="last", model=scripted_model(["Last."])),
+        ],
+    )
+    async with http(parts(served(root)).app()) as client:
+        question = await ask(client, dialect)
+        assert (state(question), history(question)) == ("INPUT_REQUIRED", ["hi", "First."])
+        done = await answer(client, dialect, question, "yes")
+    assert (state(done), answer_text(done), history(done)[-1]) == ("COMPLETED", "Last.", "Approved.")
+
+
+async def test_canceled_question_leaves_no_open_call(dialect: str) -> None:
+    """The next turn's model receives the result "canceled"."""
+    root, model = expenses(50, ["What else?"])
+    async with http(parts(served(root)).app()) as client:
+        question = await ask(client, dialect)
+        cancel = {"jsonrpc": "2.0", "id": 1, "method": "CancelTask", "params": {"id": question["id"]}}
+        assert "result" in (await client.post("/", json=cancel)).json()
+        other = await ask(client, dialect, "and?", message_id="m-2", contextId=question["contextId"])
+    assert (state(other), answer_text(other)) == ("COMPLETED", "What else?")
+    assert texts(model.seen[-1])[1:] == [
+        "model: approve({'amount': 50})",
+        "user: approve -> {'error': 'canceled'}",
+        "user: and?",
+    ]
+
+
+# ── A confirmation ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+paid: list[int] = []
+
+
+@pytest.fixture(autouse=True)
+def reset_paid() -> None:
+    paid.clear()
+
+
+def pay(amount: int) -> str:
+    """Pay."""
+    paid.append(amount)
+    return "paid"
+
+
+def pay_after_confirmation(tool_context: ToolContext, amount: int) -> dict[str, Any]:
+    """Pay after a confirmation."""
+    confirmation = tool_context.tool_confirmation
+    if confirmation is None:
+        tool_context.request_confirmation(hint="That is a lot.", payload={"amount": amount})
+        return {"status": "waiting"}
+    if not confirmation.confirmed:
+        return {"status": "refused"}
+    paid.append(int((confirmation.payload or {})["amount"]))
+    return {"status": "paid"}
+
+
+TOOLS: dict[str, Any] = {
+    "pay": FunctionTool(pay, require_confirmation=True),
+    "pay_after_confirmation": pay_after_confirmation,
+}
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+async def test_tool_runs_once_after_confirmation(dialect: str, tool: str) -> None:
+    model = scripted_model([call(tool, amount=5)], ["Done."])
+    root = LlmAgent(name="root", model=model, tools=[TOOLS[tool]])
+    async with http(parts(served(root)).app()) as client:
+        question = await ask(client, dialect)
+        assert state(question) == "INPUT_REQUIRED"
+        hint = "" if tool == "pay" else "That is a lot.\n"
+        assert answer_text(question) == f"{hint}May the agent call {tool}(amount=5)? Answer yes or no."
+        assert data(question)[0]["args"] == {"amount": 5}
+        assert paid == []
+        given = "yes" if tool == "pay" else {"confirmed": True, "payload": {"amount": 3}}
+        done = await answer(client, dialect, question, given)
+    assert (state(done), answer_text(done), paid) == ("COMPLETED", "Done.", [5 if tool == "pay" else 3])
+
+
+@pytest.mark.parametrize("no", ["No.", {"confirmed": False}])
+async def test_rejected_tool_does_not_run(dialect: str, no: Any) -> None:
+    root = LlmAgent(name="root", model=scripted_model([call("pay", amount=5)], ["Then not."]), tools=[TOOLS["pay"]])
+    async with http(parts(served(root)).app()) as client:
+        done = await answer(client, dialect, await ask(client, dialect), no)
+    assert (state(done), answer_text(done), paid) == ("COMPLETED", "Then not.", [])
+
+
+async def test_undecided_answer_repeats_the_question(dialect: str) -> None:
+    model = scripted_model([call("pay", amount=5)], ["Done."])
+    root = LlmAgent(name="root", model=model, tools=[TOOLS["pay"]])
+    async with http(parts(served(root)).app()) as client:
+        question = await ask(client, dialect)
+        again = await answer(client, dialect, question, "perhaps")
+        assert state(again) == "INPUT_REQUIRED"
+        assert str(answer_text(again)).startswith("That is no decision.")
+        assert again["status"]["message"]["metadata"] == question["status"]["message"]["metadata"]
+        assert len(model.seen) == 1
+        done = await answer(client, dialect, question, "ok", message_id="m-3")
+    assert (state(done), paid) == ("COMPLETED", [5])
+
+
+async def test_parallel_questions_are_answered_one_by_one(dialect: str) -> None:
+    branches: list[BaseAgent] = [
+        LlmAgent(name=name, model=scripted_model([call("pay", amount=n)], [f"{name} done."]), tools=[TOOLS["pay"]])
+        for n, name in enumerate(("one", "two"), start=1)
+    ]
+    async with http(parts(served(ParallelAgent(name="root", sub_agents=branches))).app()) as client:
+        question = await ask(client, dialect)
+        ids = [each["id"] for each in question["status"]["message"]["metadata"]["interrupts"]]
+        half = await answer(client, dialect, question, "yes", metadata={"interruptId": ids[0]})
+        assert (state(half), len(paid)) == ("INPUT_REQUIRED", 1)
+        done = await answer(client, dialect, question, "yes", message_id="m-3")
+    assert (state(done), sorted(paid)) == ("COMPLETED", [1, 2])
+
+
+# ── A credential ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+CODE = OAuthFlowAuthorizationCode(authorizationUrl="https://login.test/auth", tokenUrl="https://login.test/token")
+WANTED: dict[str, AuthConfig] = {
+    "oauth2": AuthConfig(
+        auth_scheme=OAuth2(flows=OAuthFlows(authorizationCode=CODE)),
+        raw_auth_credential=AuthCredential(
+            auth_type=AuthCredentialTypes.OAUTH2,
+            oauth2=OAuth2Auth(client_id="client", client_secret="the-client-secret", redirect_uri="https://app.test/"),
+        ),
+    ),
+    "apiKey": AuthConfig(auth_scheme=APIKey.model_validate({"in": "header", "name": "x-key"})),
+    "bearer": AuthConfig(auth_scheme=HTTPBearer()),
+}
+
+
+def given_credential(kind: str, credential: AuthCredential) -> str | None:
+    if kind == "oauth2":
+        return credential.oauth2.access_token if credential.oauth2 else None
+    if kind == "apiKey":
+        return credential.api_key
+    return credential.http.credentials.token if credential.http else None
+
+
+def calendar(kind: str, used: list[str | None]) -> LlmAgent:
+    def meetings(tool_context: ToolContext) -> str:
+        """List the meetings."""
+        config = WANTED[kind].model_copy(deep=True)
+        credential = tool_context.get_auth_response(config)
+        if credential is None:
+            tool_context.request_credential(config)
+            return "waiting"
+        used.append(given_credential(kind, credential))
+        return "none"
+
+    return LlmAgent(name="root", model=scripted_model([call("meetings", "call-1")], ["No meetings."]), tools=[meetings])
+
+
+FORMS: dict[str, list[Any]] = {
+    "oauth2": [
+        "the-user-token",
+        {"accessToken": "the-user-token"},
+        {"authType": "oauth2", "oauth2": {"accessToken": "the-user-token"}},
+    ],
+    "apiKey": ["the-user-token", {"authType": "apiKey", "apiKey": "the-user-token"}],
+    "bearer": ["the-user-token"],
+}
+
+
+@pytest.mark.parametrize(("kind", "given"), [(kind, given) for kind, forms in FORMS.items() for given in forms])
+async def test_requested_credential_reaches_the_tool(
+    dialect: str, kind: str, given: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The task is in AUTH_REQUIRED. No log and no message contains the credential or the agent's own secret."""
+    caplog.set_level(logging.INFO)
+    # Only the debug logs of this package: those of the SDK and ADK are not in scope.
+    caplog.set_level(logging.DEBUG, "aion_core")
+    used: list[str | None] = []
+    async with http(parts(served(calendar(kind, used))).app()) as client:
+        question = await ask(client, dialect)
+        assert state(question) == "AUTH_REQUIRED"
+        assert "the-client-secret" not in str(question)
+        if kind == "oauth2":
+            assert "https://login.test/auth" in str(answer_text(question))
+        done = await answer(client, dialect, question, given)
+    assert (state(done), answer_text(done), used) == ("COMPLETED", "No meetings.", ["the-user-token"])
+    assert "the-user-token" not in caplog.text
+    assert "the-client-secret" not in caplog.text
+
+
+async def test_invalid_credential_repeats_the_request(dialect: str) -> None:
+    used: list[str | None] = []
+    async with http(parts(served(calendar("oauth2", used))).app()) as client:
+        question = await ask(client, dialect)
+        again = await answer(client, dialect, question, {"authType": "nothing-we-know"})
+        assert state(again) == "AUTH_REQUIRED"
+        assert str(answer_text(again)).startswith("That is not a credential.")
+        done = await answer(client, dialect, question, "the-user-token", message_id="m-3")
+    assert (state(done), used) == ("COMPLETED", ["the-user-token"])
+
+
+async def test_credential_is_requested_once_per_context(dialect: str) -> None:
+    """The session stores it for ADK's authenticated tools."""
+    used: list[str | None] = []
+
+    def meetings(credential: AuthCredential) -> str:
+        """List the meetings."""
+        used.append(credential.api_key)
+        return "none"
+
+    tool = AuthenticatedFunctionTool(func=meetings, auth_config=WANTED["apiKey"].model_copy(deep=True))
+    model = scripted_model([call("meetings")], ["No meetings."], [call("meetings")], ["Still none."])
+    async with http(parts(served(LlmAgent(name="root", model=model, tools=[tool]))).app()) as client:
+        question = await ask(client, dialect)
+        assert state(question) == "AUTH_REQUIRED"
+        done = await answer(client, dialect, question, "the-user-token")
+        assert answer_text(done) == "No meetings."
+        again = await ask(client, dialect, "and now?", message_id="m-3", contextId=question["contextId"])
+    assert (state(again), answer_text(again)) == ("COMPLETED", "Still none.")
+    assert used == ["the-user-token", "the-user-token"]

@@ -1,0 +1,357 @@
+"""Translation of ADK events, tested through HTTP in both protocol versions."""
+
+import asyncio
+import base64
+from collections.abc import AsyncGenerator, Callable
+from typing import Any
+
+import pytest
+from a2a.types import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
+from google.adk.agents import BaseAgent, ParallelAgent, SequentialAgent
+from google.adk.events import Event
+from google.adk.models.llm_response import LlmResponse
+from google.adk.sessions import InMemorySessionService
+from google.adk.tools.agent_tool import AgentTool
+from google.adk.tools.tool_context import ToolContext
+from google.genai import types as genai
+
+from aion.adk import get_aion_context
+from aion.shared.types import A2AOutbox
+from tests.support.adk import (
+    answer_text,
+    ask,
+    call,
+    content,
+    deltas,
+    history,
+    llm_agent,
+    served,
+    stream,
+    text_event,
+    yielding_agent,
+)
+from tests.support.service import http, parts
+
+
+def message(text: str) -> Message:
+    return Message(role=Role.ROLE_AGENT, parts=[Part(text=text)])
+
+
+# ── Messages, streams and artifacts ───────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_last_message_is_the_answer(dialect: str) -> None:
+    """Earlier messages are intermediate messages."""
+    async with http(
+        parts(served(yielding_agent(text_event("One."), text_event("Two."), text_event("Three.")))).app()
+    ) as client:
+        task = await ask(client, dialect)
+    assert (answer_text(task), history(task)) == ("Three.", ["hi", "One.", "Two."])
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
+async def test_streamed_message_is_recorded_once(dialect: str) -> None:
+    """The aggregated event closes the stream and is the message."""
+    root = llm_agent(["Let me ", "see.", call("look")], ["All ", "fine."], tools=[look])
+    async with http(parts(served(root)).app()) as client:
+        task = await ask(client, dialect)
+    assert (answer_text(task), history(task)) == ("All fine.", ["hi", "Let me see."])
+
+
+async def test_each_stream_ends_with_one_last_chunk() -> None:
+    root = llm_agent(["Let me ", "see.", call("look")], ["All ", "fine."], tools=[look])
+    async with http(parts(served(root)).app()) as client:
+        frames = await stream(client)
+    assert deltas(frames) == [
+        ("Let me ", False, False),
+        ("see.", True, False),
+        ("", True, True),
+        ("All ", False, False),
+        ("fine.", True, False),
+        ("", True, True),
+    ]
+
+
+def look() -> str:
+    """Look."""
+    return "a file"
+
+
+async def test_unclosed_stream_is_the_answer(dialect: str) -> None:
+    streamed = [text_event("One."), text_event("Tw", partial=True), text_event("o", partial=True)]
+    async with http(parts(served(yielding_agent(*streamed))).app()) as client:
+        task = await ask(client, dialect)
+    assert (answer_text(task), history(task)) == ("Two", ["hi", "One."])
+
+
+async def test_closed_stream_is_replaced_by_its_event(dialect: str) -> None:
+    """A stream is the answer only if the last event was partial."""
+    async with http(
+        parts(served(yielding_agent(text_event("Teh", partial=True), text_event("The answer.")))).app()
+    ) as client:
+        task = await ask(client, dialect)
+    assert (answer_text(task), history(task)) == ("The answer.", ["hi"])
+
+
+async def test_parallel_branches_stream_one_after_another(dialect: str) -> None:
+    """The chunks of each agent stay together."""
+    both = ParallelAgent(
+        name="both",
+        sub_agents=[llm_agent(["a1 ", "a2 ", "a3"], name="first"), llm_agent(["b1 ", "b2 ", "b3"], name="second")],
+    )
+    async with http(parts(served(both)).app()) as client:
+        spoken = "".join(text for text, _, _ in deltas(await stream(client)))
+    assert spoken in ("a1 a2 a3b1 b2 b3", "b1 b2 b3a1 a2 a3")
+
+
+async def test_thoughts_are_not_streamed() -> None:
+    thinking = Event(partial=True, content=content(genai.Part(text="hm", thought=True)))
+    async with http(
+        parts(served(yielding_agent(thinking, text_event("So", partial=True), text_event("So.")))).app()
+    ) as client:
+        frames = await stream(client)
+    assert deltas(frames) == [("So", False, False), ("", True, True)]
+
+
+async def test_saved_artifact_has_its_version(dialect: str) -> None:
+    """A later version replaces the earlier one."""
+
+    async def save(tool_context: ToolContext, text: str) -> str:
+        """Save."""
+        await tool_context.save_artifact(
+            "notes.txt", genai.Part(inline_data=genai.Blob(mime_type="text/plain", data=text.encode()))
+        )
+        return "saved"
+
+    root = llm_agent([call("save", text="one")], [call("save", text="two")], ["Saved."], tools=[save])
+    async with http(parts(served(root)).app()) as client:
+        task = await ask(client, dialect)
+    (artifact,) = task["artifacts"]
+    assert artifact["name"] == "notes.txt"
+    assert artifact["metadata"] == {"version": 1}
+    assert artifact["parts"][0]["raw"] == base64.b64encode(b"two").decode()
+    assert artifact["parts"][0]["filename"] == "notes.txt"
+
+
+@pytest.mark.parametrize(
+    ("saved", "shown"),
+    [
+        (genai.Part(inline_data=genai.Blob(mime_type="text/csv", data=b"")), {"raw": "", "mediaType": "text/csv"}),
+        (genai.Part(text=""), {"text": ""}),
+    ],
+    ids=["bytes", "text"],
+)
+async def test_empty_file_is_an_artifact(saved: genai.Part, shown: dict[str, Any], dialect: str) -> None:
+    """An artifact has at least one part."""
+
+    async def save(tool_context: ToolContext) -> str:
+        """Save."""
+        await tool_context.save_artifact("empty.csv", saved)
+        return "saved"
+
+    root = llm_agent([call("save")], ["Saved."], tools=[save])
+    async with http(parts(served(root)).app()) as client:
+        (artifact,) = (await ask(client, dialect))["artifacts"]
+    (part,) = artifact["parts"]
+    assert {key: part.get(key) for key in shown} == shown
+
+
+async def test_missing_artifact_is_skipped(dialect: str) -> None:
+    """An event may name an artifact without a saved version."""
+    async with http(
+        parts(served(yielding_agent(text_event("Hm.", artifact_delta={"nothing.txt": 3})))).app()
+    ) as client:
+        task = await ask(client, dialect)
+    assert (answer_text(task), task.get("artifacts", [])) == ("Hm.", [])
+
+
+async def test_invoked_sub_agents_are_announced() -> None:
+    """This includes the agent of an AgentTool."""
+    inner = llm_agent(["inner"], name="inner")
+    second = llm_agent([call("inner", request="go")], ["second"], name="second", tools=[AgentTool(agent=inner)])
+    root = SequentialAgent(name="root", sub_agents=[llm_agent(["first"], name="first"), second])
+    async with http(parts(served(root)).app()) as client:
+        frames = await stream(client)
+    announced = [
+        frame["statusUpdate"].get("metadata", {}).get("agentInvoked") for frame in frames if "statusUpdate" in frame
+    ]
+    assert [name for name in announced if name] == ["first", "second", "inner"]
+
+
+async def test_model_error_fails_the_turn(dialect: str) -> None:
+    """The error message of the model is not shown to the client."""
+    root = llm_agent([LlmResponse(error_code="SAFETY", error_message="the secret reason")])
+    async with http(parts(served(root)).app()) as client:
+        task = await ask(client, dialect)
+    assert task["status"]["state"] == "TASK_STATE_FAILED"
+    assert "SAFETY" in str(answer_text(task))
+    assert "secret" not in str(task)
+
+
+async def test_partial_stream_before_model_error_is_discarded(dialect: str) -> None:
+    """Half an answer is not presented as an answer."""
+    root = llm_agent(["Half an", LlmResponse(error_code="SAFETY")])
+    async with http(parts(served(root)).app()) as client:
+        task = await ask(client, dialect)
+        assert (task["status"]["state"], "SAFETY" in str(answer_text(task))) == ("TASK_STATE_FAILED", True)
+    async with http(parts(served(llm_agent(["Half an", LlmResponse(error_code="SAFETY")]))).app()) as client:
+        assert deltas(await stream(client)) == [("Half an", False, False), ("", True, True)]
+
+
+@pytest.mark.parametrize("name", ["root", "sub"])
+async def test_agent_error_is_reported_without_its_text(dialect: str, name: str) -> None:
+    """The root and a workflow step behave alike."""
+    failing = llm_agent([ValueError("the secret")], name=name)
+    root: BaseAgent = failing if name == "root" else SequentialAgent(name="root", sub_agents=[failing])
+    async with http(parts(served(root)).app()) as client:
+        task = await ask(client, dialect)
+    assert task["status"]["state"] == "TASK_STATE_FAILED"
+    assert "ValueError" in str(answer_text(task))
+    assert "secret" not in str(task)
+
+
+# ── Outbox ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+FORMS: dict[str, Callable[[], Any]] = {
+    "A2AOutbox": lambda: A2AOutbox(message=message("Done!")),
+    "a Message": lambda: message("Done!"),
+    "v1 JSON": lambda: {"role": "ROLE_AGENT", "parts": [{"text": "Done!"}]},
+    "v0.3 JSON": lambda: {
+        "kind": "message",
+        "role": "agent",
+        "messageId": "",
+        "parts": [{"kind": "text", "text": "Done!"}],
+    },
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_outbox_message_is_the_answer(dialect: str, form: str) -> None:
+    """Every form is accepted; the server sets the ids, and no text takes precedence."""
+    given = text_event("Not this.", state_delta={"a2a_outbox": FORMS[form](), "kept": 1})
+    async with http(
+        parts(served(yielding_agent(text_event("On the way."), given, text_event("Nor this.")))).app()
+    ) as client:
+        task = await ask(client, dialect)
+    assert (answer_text(task), history(task)) == ("Done!", ["hi", "On the way."])
+    answer = task["status"]["message"]
+    assert (answer["taskId"], answer["contextId"], bool(answer["messageId"])) == (task["id"], task["contextId"], True)
+
+
+async def test_outbox_task_is_a_patch(dialect: str) -> None:
+    """History and artifacts are appended and metadata is merged; ids and reserved keys stay."""
+    patch = Task(
+        id="not-mine",
+        context_id="nor-mine",
+        history=[message("First."), message("Last.")],
+        artifacts=[Artifact(artifact_id="my-artifact", name="a", parts=[Part(text="content")])],
+        metadata={"my_key": "my_value", "aion:network": "forged"},
+    )
+    given = text_event(state_delta={"a2a_outbox": A2AOutbox(task=patch)})
+    async with http(parts(served(yielding_agent(given))).app()) as client:
+        task = await ask(client, dialect)
+    assert (answer_text(task), history(task)) == ("Last.", ["hi", "First."])
+    assert [artifact["artifactId"] for artifact in task["artifacts"]] == ["my-artifact"]
+    assert task["metadata"] == {"my_key": "my_value"}
+    assert "not-mine" not in str(task)
+
+
+async def test_failed_outbox_task_fails_the_turn(dialect: str) -> None:
+    failed = Task(status=TaskStatus(state=TaskState.TASK_STATE_FAILED, message=message("No.")))
+    async with http(parts(served(yielding_agent(text_event(state_delta={"a2a_outbox": failed})))).app()) as client:
+        task = await ask(client, dialect)
+    assert (task["status"]["state"], answer_text(task)) == ("TASK_STATE_FAILED", "No.")
+
+
+async def test_invalid_outbox_fails_the_turn(dialect: str) -> None:
+    async with http(parts(served(yielding_agent(text_event(state_delta={"a2a_outbox": 7})))).app()) as client:
+        task = await ask(client, dialect)
+    assert task["status"]["state"] == "TASK_STATE_FAILED"
+    assert "a2a_outbox" in str(answer_text(task))
+
+
+async def test_outbox_is_not_stored_in_the_state(dialect: str) -> None:
+    """The next turn does not send it again; other state changes are stored."""
+    sessions = InMemorySessionService()
+    once = text_event(state_delta={"a2a_outbox": A2AOutbox(message=message("Once.")), "kept": 1})
+    turns: list[Callable[[Any], Any]] = [
+        lambda ctx: [once, text_event("Beside.")],
+        lambda ctx: text_event(f"{dict(ctx.session.state)}"),
+    ]
+    root = yielding_agent(lambda ctx: turns.pop(0)(ctx))
+    async with http(parts(served(root, sessions)).app()) as client:
+        first = await ask(client, dialect)
+        second = await ask(client, dialect, "again", message_id="m-2", contextId=first["contextId"])
+    assert (answer_text(first), answer_text(second)) == ("Once.", "{'kept': 1}")
+    (stored,) = [session for user in sessions.sessions["test"].values() for session in user.values()]
+    assert stored.state == {"kept": 1}
+    assert not any("a2a_outbox" in event.actions.state_delta for event in stored.events)
+
+
+async def test_later_agents_do_not_see_the_outbox(dialect: str) -> None:
+    """This includes an outbox set by a tool."""
+
+    def card(tool_context: ToolContext) -> str:
+        """Make a card."""
+        tool_context.state["a2a_outbox"] = A2AOutbox(message=message("A card."))
+        return "made"
+
+    first = llm_agent([call("card")], ["first"], name="first", tools=[card])
+    seen: list[Any] = []
+
+    def answer(ctx: Any) -> Event:
+        seen.append(dict(ctx.session.state))
+        return text_event("second")
+
+    second = yielding_agent(answer)
+    async with http(parts(served(SequentialAgent(name="root", sub_agents=[first, second]))).app()) as client:
+        task = await ask(client, dialect)
+    assert answer_text(task) == "A card."
+    assert seen == [{}]
+
+
+# ── Replies ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_reply_takes_precedence_over_the_model(dialect: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def reply() -> str:
+        """Reply."""
+        await get_aion_context().thread.reply("From the tool.")
+        return "done"
+
+    root = llm_agent([call("reply")], ["The model's words."], tools=[reply])
+    async with http(parts(served(root)).app()) as client:
+        task = await ask(client, dialect)
+    assert answer_text(task) == "From the tool."
+
+
+async def test_chunked_reply_is_one_streamed_message() -> None:
+    class ChunkedReplyAgent(BaseAgent):
+        async def _run_async_impl(self, ctx: Any) -> AsyncGenerator[Event, None]:
+            async def chunks() -> AsyncGenerator[str, None]:
+                yield "Hel"
+                yield "lo."
+
+            await get_aion_context().thread.reply(chunks())
+            return
+            yield
+
+    async with http(parts(served(ChunkedReplyAgent(name="speaks"))).app()) as client:
+        frames = await stream(client)
+    assert deltas(frames) == [("Hel", False, False), ("lo.", True, False), ("", True, True)]
+    ended = frames[-1]["statusUpdate"]["status"]
+    assert (ended["state"], ended["message"]["parts"]) == ("TASK_STATE_COMPLETED", [{"text": "Hello."}])
+
+
+async def test_synchronous_tool_replies_from_its_thread(dialect: str) -> None:
+    """The thread has no event loop of its own."""
+
+    def reply() -> str:
+        """Reply."""
+        asyncio.run(get_aion_context().thread.reply("From a thread."))
+        return "done"
+
+    root = llm_agent([call("reply")], ["Beside."], tools=[reply])
+    async with http(parts(served(root)).app()) as client:
+        assert answer_text(await ask(client, dialect)) == "From a thread."

@@ -1,0 +1,99 @@
+"""Conversion of message parts, tested through HTTP in both protocol versions."""
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from google.adk.agents import LlmAgent
+from google.genai import types as genai
+
+from tests.support.adk import (
+    answer_text,
+    ask,
+    ask_parts,
+    scripted_model,
+    served,
+    text_event,
+    yielding_agent,
+)
+from tests.support.service import http, parts
+
+
+async def parts_seen(dialect: str, *given: dict[str, Any]) -> list[genai.Part]:
+    model = scripted_model(["Received."])
+    async with http(parts(served(LlmAgent(name="root", model=model))).app()) as client:
+        assert answer_text(await ask_parts(client, dialect, *given)) == "Received."
+    return list(model.seen[0][-1].parts or [])
+
+
+async def test_every_part_kind_reaches_the_model(dialect: str) -> None:
+    """A whole number stays an integer."""
+    text, raw, url, data = await parts_seen(
+        dialect,
+        {"text": "Look:"},
+        {"raw": base64.b64encode(b"pixels").decode(), "mediaType": "image/png"},
+        {"url": "https://example.org/a.pdf", "mediaType": "application/pdf"},
+        {"data": {"count": 3, "of": ["a", 1.5]}},
+    )
+    assert text.text == "Look:"
+    assert raw.inline_data is not None
+    assert (raw.inline_data.mime_type, raw.inline_data.data) == ("image/png", b"pixels")
+    assert url.file_data is not None
+    assert (url.file_data.mime_type, url.file_data.file_uri) == ("application/pdf", "https://example.org/a.pdf")
+    assert json.loads(str(data.text)) == {"count": 3, "of": ["a", 1.5]}
+    assert "3.0" not in str(data.text)
+
+
+@pytest.mark.parametrize(
+    ("named", "mime_type"),
+    [
+        ({"mediaType": "text/x-own", "filename": "a.png"}, "text/x-own"),
+        ({"filename": "a.png"}, "image/png"),
+        ({"filename": "a.nobodyknows"}, "application/octet-stream"),
+        ({}, "application/octet-stream"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["raw", "url"])
+async def test_file_mime_type_defaults_to_a_guess(
+    dialect: str, kind: str, named: dict[str, str], mime_type: str
+) -> None:
+    """The declared type comes first, then a guess by the name, then octets."""
+    held = {"raw": base64.b64encode(b"x").decode()} if kind == "raw" else {"url": "https://example.org/file"}
+    (part,) = await parts_seen(dialect, {**held, **named})
+    file = part.inline_data or part.file_data
+    assert file is not None
+    assert file.mime_type == mime_type
+
+
+async def test_unusable_message_becomes_its_plain_text(dialect: str) -> None:
+    """ADK needs at least one part, even for an empty text."""
+    async with http(
+        parts(served(yielding_agent(lambda ctx: text_event(repr(ctx.user_content.parts[0].text))))).app()
+    ) as client:
+        assert answer_text(await ask(client, dialect, "")) == "''"
+
+
+async def test_answer_contains_files_and_code_without_thoughts(dialect: str) -> None:
+    """Tool results are left out too."""
+    answer = text_event(
+        "Here.",
+        parts=[
+            genai.Part(text="hm, maybe", thought=True),
+            genai.Part(inline_data=genai.Blob(mime_type="image/png", data=b"pixels", display_name="a.png")),
+            genai.Part(file_data=genai.FileData(mime_type="application/pdf", file_uri="https://example.org/a.pdf")),
+            genai.Part(executable_code=genai.ExecutableCode(code="1+1", language=genai.Language.PYTHON)),
+            genai.Part(code_execution_result=genai.CodeExecutionResult(outcome=genai.Outcome.OUTCOME_OK, output="2")),
+            genai.Part(function_response=genai.FunctionResponse(id="c", name="look", response={"secret": 1})),
+        ],
+    )
+    async with http(parts(served(yielding_agent(answer))).app()) as client:
+        task = await ask(client, dialect)
+    got = task["status"]["message"]["parts"]
+    assert [{key: part[key] for key in part if key != "metadata"} for part in got] == [
+        {"text": "Here."},
+        {"raw": base64.b64encode(b"pixels").decode(), "mediaType": "image/png", "filename": "a.png"},
+        {"url": "https://example.org/a.pdf", "mediaType": "application/pdf"},
+        {"data": {"executableCode": {"code": "1+1", "language": "PYTHON"}}},
+        {"data": {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "2"}}},
+    ]

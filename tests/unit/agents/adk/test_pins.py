@@ -1,0 +1,76 @@
+"""Undocumented ADK behaviour used by the adapter; a new ADK version may change it."""
+
+import inspect
+
+from google.adk.agents import LlmAgent
+from google.adk.apps import App, ResumabilityConfig
+from google.adk.events import Event
+from google.adk.events import _abort_events as abort_events
+from google.adk.events._interrupts import extract_event_interrupt_ids
+from google.adk.flows.llm_flows.tools import _confirmation
+from google.adk.runners import Runner
+from google.adk.utils import _function_call_names as names
+from google.adk.workflow._node_status import NodeStatus
+from google.genai import types as genai
+
+from aion_core.agents.adk import interrupts, thread
+from aion_core.agents.adk.turn import TURN
+from tests.support.adk import CrashingSessions, ask, scripted_model, served
+from tests.support.service import http, parts
+
+
+def test_invocation_context_method_keeps_its_signature() -> None:
+    """ADK documents `_new_invocation_context` as an extension point."""
+    assert list(inspect.signature(Runner._new_invocation_context).parameters) == [
+        "self",
+        "session",
+        "invocation_id",
+        "new_message",
+        "live_request_queue",
+        "run_config",
+    ]
+
+
+async def test_events_of_a_turn_carry_its_id() -> None:
+    """An answer continues the invocation of an earlier turn, so the invocation id does not identify the turn."""
+    sessions = CrashingSessions()
+    async with http(parts(served(LlmAgent(name="root", model=scripted_model(["Hi."])), sessions)).app()) as client:
+        await ask(client, "SendMessage")
+    turns = {(event.custom_metadata or {}).get(TURN) for event in sessions.stored()}
+    assert len(turns) == 1
+    assert None not in turns
+    assert {event.invocation_id for event in sessions.stored()} == turns, (
+        "a new turn and its invocation have the same id"
+    )
+
+
+def test_names_of_request_calls() -> None:
+    """ADK lists the ids of pending calls in `long_running_tool_ids`."""
+    assert names.REQUEST_EUC_FUNCTION_CALL_NAME == interrupts.CREDENTIAL
+    assert names.REQUEST_CONFIRMATION_FUNCTION_CALL_NAME == "adk_request_confirmation"
+    assert names.REQUEST_INPUT_FUNCTION_CALL_NAME == "adk_request_input"
+    call = genai.Part(function_call=genai.FunctionCall(id="c", name="wait"))
+    event = Event(author="a", content=genai.Content(parts=[call]), long_running_tool_ids={"c"})
+    assert extract_event_interrupt_ids(event) == {each.id for each in interrupts.pending_calls([event])} == {"c"}
+    assert _confirmation._parse_tool_confirmation({"confirmed": True, "payload": 1}).confirmed
+
+
+def test_canceled_response_is_an_abort_event() -> None:
+    """ADK does not route the next message to the agent of such a response."""
+    assert abort_events._INVOCATION_ABORTED == interrupts.ABORTED
+    call = genai.Part(function_call=genai.FunctionCall(id="c", name="wait"))
+    (response,) = interrupts.canceled_responses(
+        [Event(author="a", invocation_id="i", content=genai.Content(parts=[call]))]
+    )
+    assert abort_events._is_abort_event(response)
+
+
+def test_completed_node_status_is_3() -> None:
+    assert NodeStatus.COMPLETED.value == thread._COMPLETED
+
+
+def test_resumability_config_defaults_to_none() -> None:
+    """The adapter sets a missing config and leaves a config with False unchanged."""
+    root = LlmAgent(name="root", model=scripted_model())
+    assert App(name="app", root_agent=root).resumability_config is None
+    assert ResumabilityConfig().is_resumable is False

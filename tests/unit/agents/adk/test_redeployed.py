@@ -1,0 +1,110 @@
+"""Redeployment of an ADK agent during a turn: the turn resumes if all its agents still exist, else it fails."""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from google.adk.agents import LlmAgent, SequentialAgent
+from google.adk.tools.long_running_tool import LongRunningFunctionTool
+
+from aion_core.agents.adk.thread import REDEPLOYED
+from aion_core.ports import Emission, TurnRequest
+from tests.support.adk import CrashingSessions, answer_text, ask, call, history, scripted_model, served
+from tests.support.service import http, parts
+from tests.unit.agents.adk.test_thread import (
+    TREES,
+    answering,
+    outcome,
+    paying_agent,
+    ran,
+    run_to_end,
+    transferring_agent,
+)
+
+
+class RedeployedAgent:
+    """Agent with another implementation from its second try on."""
+
+    def __init__(self, first: Any, then: Any) -> None:
+        self._first, self._then, self._tries = first, then, 0
+
+    def load(self) -> None:
+        pass
+
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
+        self._tries += 1
+        async with aclosing((self._first if self._tries == 1 else self._then).run(asked)) as emissions:
+            async for emission in emissions:
+                yield emission
+
+
+def sequence(*agents: LlmAgent, name: str = "root") -> SequentialAgent:
+    return SequentialAgent(name=name, sub_agents=list(agents))
+
+
+CHANGES: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
+    "renamed": (TREES["in a sequence"], lambda: sequence(answering("one"), paying_agent("two_b"), answering("three"))),
+    "gone": (TREES["in a sequence"], lambda: sequence(answering("one"), answering("three"))),
+    "another root": (
+        TREES["in a sequence"],
+        lambda: sequence(answering("one"), paying_agent("two"), answering("three"), name="r"),
+    ),
+    "no sequence": (TREES["in a sequence"], paying_agent),
+    "transferred to": (lambda: transferring_agent("one"), lambda: transferring_agent("two")),
+}
+
+
+@pytest.mark.parametrize("place", [3, 6])
+@pytest.mark.parametrize("change", CHANGES)
+async def test_missing_agent_fails_the_turn(change: str, place: int) -> None:
+    """No tool runs twice, and no step is skipped silently."""
+    ran.clear()
+    first, then = CHANGES[change]
+    sessions = CrashingSessions(place)
+    task = await run_to_end(RedeployedAgent(served(first(), sessions), served(then(), sessions)))
+    assert outcome(task)[:2] == ("FAILED", REDEPLOYED)
+    assert ran["pay"] <= 1
+    assert len(set(history(task))) == len(history(task))
+
+
+@pytest.mark.parametrize("place", [3, 5, 6, 8])
+async def test_added_agents_do_not_prevent_a_resume(place: int) -> None:
+    """A graph with additional nodes behaves the same."""
+    ran.clear()
+    sessions = CrashingSessions(place)
+    first = served(TREES["in a sequence"](), sessions)
+    then = served(sequence(answering("one"), answering("fresh"), paying_agent("two"), answering("three")), sessions)
+    state, answer, before = outcome(await run_to_end(RedeployedAgent(first, then)))
+    assert (state, answer) == ("COMPLETED", "I am on it.")
+    assert [line for line in before if line != "fresh said."] == [
+        "hi",
+        "one said.",
+        "Let me pay.",
+        "Paid. ",
+        "All done.",
+    ]
+    assert ran == {"pay": 1, "notify": 1}
+
+
+async def test_answer_to_a_missing_agent_fails() -> None:
+    """No other agent receives the answer; the next message begins a new turn."""
+
+    def approve() -> None:
+        """Wait for an approval."""
+
+    def asking_agent(name: str) -> LlmAgent:
+        model = scripted_model([call("approve", "call-1")])
+        return LlmAgent(name=name, model=model, tools=[LongRunningFunctionTool(func=approve)])
+
+    following = LlmAgent(name="three", model=scripted_model(["Not this."], ["Next."]))
+    sessions = CrashingSessions()
+    then = served(sequence(following), sessions)
+    async with http(parts(RedeployedAgent(served(sequence(asking_agent("two")), sessions), then)).app()) as client:
+        task = await ask(client, "SendMessage")
+        assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+        task = await ask(client, "SendMessage", "yes", taskId=task["id"], message_id="m-2")
+        assert (task["status"]["state"], answer_text(task)) == ("TASK_STATE_FAILED", REDEPLOYED)
+        following.model.scripts.pop(0)  # type: ignore[union-attr]
+        task = await ask(client, "SendMessage", "and?", contextId=task["contextId"], message_id="m-3")
+        assert answer_text(task) == "Next."

@@ -1,0 +1,409 @@
+"""Resumption of ADK turns after a crash or at the deadline: no output is lost or repeated."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable
+from typing import Any
+
+import pytest
+from google.adk import Workflow
+from google.adk.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
+from google.adk.apps import App, ResumabilityConfig
+from google.adk.tools.exit_loop_tool import exit_loop
+from google.adk.tools.tool_context import ToolContext
+
+from aion.adk import get_aion_context
+from aion.shared.types import A2AOutbox
+from aion_core.agents.adk.thread import TRANSFER_NOT_RESUMABLE
+from aion_core.errors import StoreUnavailable
+from aion_core.ports import AfterCrash, Head
+from aion_core.protocol.types import Message, Part, Role
+from tests.support.adk import (
+    CrashingSessions,
+    DecidingLlm,
+    answer_text,
+    call,
+    history,
+    scripted_model,
+    served,
+    task_of,
+    text_event,
+    yielding_agent,
+)
+from tests.support.clock import ManualClock
+from tests.support.service import http, parts, send
+from tests.support.stores import MemoryTaskStore
+
+ran: Counter[str] = Counter()
+
+
+@pytest.fixture(autouse=True)
+def reset_runs() -> None:
+    ran.clear()
+
+
+async def run_to_end(served_agent: Any, clock: ManualClock | None = None, store: Any = None) -> dict[str, Any]:
+    """Return the task of one message after as many tries as its turn needs."""
+    clock = clock or ManualClock()
+    made = parts(
+        served_agent, store(clock) if store else MemoryTaskStore(clock), clock, lease_seconds=10_000, blocking_wait=1e9
+    )
+    async with http(made.app()) as client:
+        sending = asyncio.create_task(client.post("/", json=send()))
+        while not sending.done():
+            for _ in range(50):
+                await asyncio.sleep(0)
+            clock.move(5_001)
+        return task_of(sending.result().json())
+
+
+def outcome(task: dict[str, Any]) -> tuple[str, Any, list[str]]:
+    return task["status"]["state"].removeprefix("TASK_STATE_"), answer_text(task), history(task)
+
+
+async def pay(amount: int) -> str:
+    """Pay."""
+    ran["pay"] += 1
+    return f"paid {amount}"
+
+
+async def notify(tool_context: ToolContext) -> str:
+    """Notify the client."""
+    ran["notify"] += 1
+    await get_aion_context().thread.post("I am on it.")
+    return "told"
+
+
+def paying_agent(name: str = "root") -> LlmAgent:
+    def decide(seen: list[str]) -> list[Any]:
+        if any("notify ->" in line for line in seen):
+            return ["All ", "done."]
+        if any("pay ->" in line for line in seen):
+            return ["Paid. ", call("notify")]
+        return ["Let me pay.", call("pay", amount=1)]
+
+    return LlmAgent(name=name, model=DecidingLlm(decide=decide), tools=[pay, notify])
+
+
+def answering(name: str) -> LlmAgent:
+    return LlmAgent(name=name, model=DecidingLlm(decide=lambda seen: [f"{name} said."]), include_contents="none")
+
+
+def loop_agent() -> LoopAgent:
+    def decide(seen: list[str]) -> list[Any]:
+        rounds = sum("round" in line for line in seen)
+        return [f"round {rounds + 1}"] if rounds < 2 else [call("exit_loop")]
+
+    inner = LlmAgent(name="inner", model=DecidingLlm(decide=decide), tools=[exit_loop])
+    return LoopAgent(name="loop", sub_agents=[inner], max_iterations=5)
+
+
+def node(node_input: Any) -> str:
+    ran["node"] += 1
+    return f"after {node_input}"
+
+
+def delegating_agent() -> LlmAgent:
+    """Return an agent with a single-turn sub-agent: its answer goes to the agent, not to the client."""
+
+    def decide(seen: list[str]) -> list[Any]:
+        if any("helper" in line and "->" in line for line in seen):
+            return ["All done."]
+        return [call("helper", request="help")]
+
+    helper = LlmAgent(
+        name="helper", description="Helps.", mode="single_turn", model=DecidingLlm(decide=lambda seen: ["I helped."])
+    )
+    return LlmAgent(name="root", model=DecidingLlm(decide=decide), sub_agents=[helper])
+
+
+def transferring_agent(to: str = "one") -> LlmAgent:
+    """Return an agent that transfers each message to its sub-agent."""
+
+    def decide(seen: list[str]) -> list[Any]:
+        return ["Not I. ", call("transfer_to_agent", agent_name=to)]
+
+    return LlmAgent(name="root", model=DecidingLlm(decide=decide), sub_agents=[paying_agent(to)])
+
+
+def twice_transferring_agent() -> LlmAgent:
+    root, two = transferring_agent(), paying_agent("two")
+
+    def decide(seen: list[str]) -> list[Any]:
+        return ["Nor I. ", call("transfer_to_agent", agent_name="two")]
+
+    one = LlmAgent(name="one", model=DecidingLlm(decide=decide), sub_agents=[two])
+    return LlmAgent(name="root", model=root.model, sub_agents=[one])
+
+
+def back_transferring_agent() -> LlmAgent:
+    def of_root(seen: list[str]) -> list[Any]:
+        if any("pay" in line for line in seen):
+            return ["All done."]
+        return ["Not I. ", call("transfer_to_agent", agent_name="one")]
+
+    def of_one(seen: list[str]) -> list[Any]:
+        if any("pay ->" in line for line in seen):
+            return ["Back. ", call("transfer_to_agent", agent_name="root")]
+        return ["Let me pay.", call("pay", amount=1)]
+
+    one = LlmAgent(name="one", model=DecidingLlm(decide=of_one), tools=[pay])
+    return LlmAgent(name="root", model=DecidingLlm(decide=of_root), sub_agents=[one])
+
+
+TREES: dict[str, Callable[[], Any]] = {
+    "an LLM agent": paying_agent,
+    "agents that transfer one after another": twice_transferring_agent,
+    "agents that transfer back": back_transferring_agent,
+    "one that transfers to a sequence in a sequence": lambda: SequentialAgent(
+        name="sequence",
+        sub_agents=[
+            LlmAgent(
+                name="root",
+                model=transferring_agent("inner").model,
+                sub_agents=[SequentialAgent(name="inner", sub_agents=[answering("one"), paying_agent("two")])],
+            ),
+            answering("last"),
+        ],
+    ),
+    "an LLM agent that delegates": delegating_agent,
+    "in a sequence": lambda: SequentialAgent(
+        name="root", sub_agents=[answering("one"), paying_agent("two"), answering("three")]
+    ),
+    "in a loop": loop_agent,
+    "in parallel": lambda: ParallelAgent(name="root", sub_agents=[answering("one"), answering("two")]),
+    "in a workflow": lambda: Workflow(name="root", edges=[("START", answering("one"), node)]),
+}
+
+
+def comparable(tree: str, ended: tuple[str, Any, list[str]]) -> Any:
+    """Return the part of the outcome that does not depend on interruptions."""
+    state, answer, before = ended
+    if tree == "in parallel":
+        # The branch that ends last gives the answer.
+        return state, sorted([*before, str(answer)])
+    if tree == "an LLM agent that delegates":
+        # The sub-agent is a call; ADK repeats a call without a stored result, so the sub-agent answers again.
+        return state, answer, list(dict.fromkeys(before))
+    return ended
+
+
+@pytest.mark.parametrize("tree", TREES)
+async def test_interrupted_turn_ends_like_an_undisturbed_one(tree: str) -> None:
+    """The process is lost after each stored event in turn.
+
+    A tool with a stored result is not called again; no message is lost or recorded twice.
+    """
+    sessions = CrashingSessions()
+    undisturbed = outcome(await run_to_end(served(TREES[tree](), sessions)))
+    assert undisturbed[0] == "COMPLETED"
+    once = Counter(ran)
+    for place in range(1, sessions.appends + 1):
+        ran.clear()
+        dying = CrashingSessions(place)
+        cut = outcome(await run_to_end(served(TREES[tree](), dying)))
+        assert comparable(tree, cut) == comparable(tree, undisturbed), f"cut at event {place}"
+        assert sum(event.author == "user" for event in dying.stored()) == 1
+        # ADK runs a workflow's node at least once: again if its output is stored and its end is not.
+        assert ran == once or tree == "in a workflow", f"cut at event {place}"
+
+
+@pytest.mark.parametrize("tree", [tree for tree in TREES if tree != "in parallel"])
+async def test_unstored_event_is_produced_again(tree: str) -> None:
+    """The model or tool runs at least once, and its messages are recorded once."""
+    sessions = CrashingSessions()
+    undisturbed = outcome(await run_to_end(served(TREES[tree](), sessions)))
+    for place in range(1, sessions.appends + 1, 2):
+        cut = outcome(await run_to_end(served(TREES[tree](), CrashingSessions(place, before=True))))
+        assert comparable(tree, cut) == comparable(tree, undisturbed), f"cut at event {place}"
+
+
+class CrashingTaskStore(MemoryTaskStore):
+    """Task store with a simulated loss of the process at one record."""
+
+    die_at = 0
+
+    async def append(self, lease: Any, head: Head, event: Any, *, key: str = "") -> Head:
+        self.appended = getattr(self, "appended", 0) + 1
+        if self.appended == self.die_at:
+            raise StoreUnavailable("the process is gone")
+        return await super().append(lease, head, event, key=key)
+
+
+@pytest.mark.parametrize("tree", [tree for tree in TREES if tree != "in parallel"])
+async def test_stored_events_are_recorded_on_resume(tree: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session can be ahead of the log by the last events before a crash."""
+    undisturbed = outcome(await run_to_end(served(TREES[tree]()), store=CrashingTaskStore))
+    for place in range(1, 6):
+        monkeypatch.setattr(CrashingTaskStore, "die_at", place)
+        assert outcome(await run_to_end(served(TREES[tree]()), store=CrashingTaskStore)) == undisturbed, place
+
+
+async def test_outbox_survives_a_crash() -> None:
+    """The stored event carries the outbox in its metadata."""
+    done = Message(role=Role.ROLE_AGENT, parts=[Part(text="Done!")])
+
+    async def card(tool_context: ToolContext) -> str:
+        """Make a card."""
+        tool_context.state["a2a_outbox"] = A2AOutbox(message=done)
+        return "made"
+
+    def decide(seen: list[str]) -> list[Any]:
+        return ["Beside."] if any("card ->" in line for line in seen) else [call("card")]
+
+    for place in range(1, 5):
+        dying = CrashingSessions(place)
+        root = LlmAgent(name="root", model=DecidingLlm(decide=decide), tools=[card])
+        assert outcome(await run_to_end(served(root, dying)))[:2] == ("COMPLETED", "Done!"), place
+        assert not any("a2a_outbox" in event.actions.state_delta for event in dying.stored())
+
+
+@pytest.mark.parametrize("place", [2, 3])
+async def test_custom_agent_is_not_resumable(place: int) -> None:
+    """Its work is not repeated."""
+    root = yielding_agent(
+        lambda ctx: (ran.update(["custom"]), text_event("One."))[1], text_event("Two."), text_event("Three.")
+    )
+    task = await run_to_end(served(root, CrashingSessions(place)))
+    assert task["status"]["state"] == "TASK_STATE_FAILED"
+    assert "not resumable" in str(answer_text(task))
+    assert ran["custom"] == 1
+
+
+@pytest.mark.parametrize("place", [1, 2, 3, 4])
+@pytest.mark.parametrize("within", [False, True], ids=["the root", "in a sequence"])
+async def test_custom_agent_restarts_if_configured(place: int, within: bool) -> None:
+    """With `resume: restart`, repeated messages are recorded once."""
+
+    def tree() -> BaseAgent:
+        # A new agent each time: its events have new ids.
+        custom = yielding_agent(*[lambda ctx, text=text: text_event(text) for text in ("One.", "Two.", "Three.")])
+        return SequentialAgent(name="root", sub_agents=[answering("first"), custom]) if within else custom
+
+    undisturbed = outcome(await run_to_end(served(tree())))
+    cut = await run_to_end(served(tree(), CrashingSessions(place), resume=AfterCrash.RESTART))
+    assert outcome(cut) == undisturbed
+
+
+@pytest.mark.parametrize(
+    ("workflow", "resume"),
+    [(SequentialAgent, AfterCrash.FAIL), (LoopAgent, AfterCrash.RESTART), (ParallelAgent, AfterCrash.FAIL)],
+)
+async def test_transferred_workflow_is_not_resumable(workflow: type[BaseAgent], resume: AfterCrash) -> None:
+    """ADK would start the workflow over and skip the interrupted step, so the turn fails unless it was finished."""
+
+    def tree() -> LlmAgent:
+        model = DecidingLlm(decide=lambda seen: [call("transfer_to_agent", agent_name="flow")])
+        limit = {"max_iterations": 1} if workflow is LoopAgent else {}
+        flow = workflow(name="flow", sub_agents=[answering("first"), paying_agent("second")], **limit)  # type: ignore[arg-type]
+        return LlmAgent(name="root", model=model, sub_agents=[flow])
+
+    sessions = CrashingSessions()
+    undisturbed = outcome(await run_to_end(served(tree(), sessions)))
+    assert undisturbed[:2] == ("COMPLETED", "I am on it.")
+    ends = []
+    for place in range(1, sessions.appends + 1):
+        ran.clear()
+        ended = outcome(await run_to_end(served(tree(), CrashingSessions(place), resume=resume)))
+        assert ended == undisturbed or ended[:2] == ("FAILED", TRANSFER_NOT_RESUMABLE), f"cut at event {place}"
+        assert len(set(ended[2])) == len(ended[2]), f"cut at event {place}"
+        assert ran["pay"] <= 1, f"cut at event {place}"
+        ends.append(ended[0])
+    assert {ends[0], ends[3], ends[-1]} == {"COMPLETED"}
+    assert ends[6] == "FAILED"
+
+
+async def test_app_without_resumability_resumes_llm_agents_only() -> None:
+    for root, ended in (
+        (paying_agent(), "COMPLETED"),
+        (SequentialAgent(name="root", sub_agents=[paying_agent("two")]), "FAILED"),
+    ):
+        ran.clear()
+        app = App(name="app", root_agent=root, resumability_config=ResumabilityConfig(is_resumable=False))
+        task = await run_to_end(served(app, CrashingSessions(3)))
+        assert outcome(task)[0] == ended
+        assert ran["pay"] == 1
+
+
+async def test_final_event_finishes_the_turn() -> None:
+    """After a crash before ADK's end marker, the model is not called again."""
+    model = scripted_model(["The answer."])
+    task = await run_to_end(served(LlmAgent(name="root", model=model), CrashingSessions(2)))
+    assert outcome(task)[:2] == ("COMPLETED", "The answer.")
+    assert len(model.seen) == 1
+
+
+async def test_stored_answer_is_not_requested_again() -> None:
+    """A turn with an answer resumes like any other turn."""
+    from google.adk.tools.long_running_tool import LongRunningFunctionTool
+
+    def approve() -> None:
+        """Wait for an approval."""
+
+    def decide(seen: list[str]) -> list[Any]:
+        if any("pay ->" in line for line in seen):
+            return ["Paid."]
+        if any("approve ->" in line for line in seen):
+            return [call("pay", amount=1)]
+        return [call("approve", "call-1")]
+
+    for place in range(3, 8):
+        ran.clear()
+        root = LlmAgent(
+            name="root", model=DecidingLlm(decide=decide), tools=[LongRunningFunctionTool(func=approve), pay]
+        )
+        clock = ManualClock()
+        made = parts(
+            served(root, CrashingSessions(place)),
+            MemoryTaskStore(clock),
+            clock,
+            lease_seconds=10_000,
+            blocking_wait=1e9,
+        )
+        async with http(made.app()) as client:
+            question = task_of((await client.post("/", json=send())).json())
+            assert question["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+            answering = asyncio.create_task(client.post("/", json=send("yes", message_id="m-2", taskId=question["id"])))
+            while not answering.done():
+                for _ in range(50):
+                    await asyncio.sleep(0)
+                clock.move(5_001)
+            task = task_of(answering.result().json())
+        assert outcome(task)[:2] == ("COMPLETED", "Paid."), place
+        assert ran["pay"] == 1
+
+
+# ── Deadline ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def run_drained(served_agent: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], int]:
+    """Return the task of one message and the number of handoffs, with a drain request at the start of each try."""
+    handoffs = 0
+    run = served_agent.run
+
+    async def hurried(question: Any) -> AsyncGenerator[Any, None]:
+        nonlocal handoffs
+        handoffs += 1
+        question.drain.set()
+        async for emission in run(question):
+            yield emission
+
+    monkeypatch.setattr(served_agent, "run", hurried)
+    return await run_to_end(served_agent), handoffs
+
+
+@pytest.mark.parametrize("tree", [tree for tree in TREES if tree != "in parallel"])
+async def test_drained_turn_resumes_after_its_last_event(tree: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each process stores one event, and the client notices nothing."""
+    undisturbed = outcome(await run_to_end(served(TREES[tree]())))
+    once = Counter(ran)
+    ran.clear()
+    task, handoffs = await run_drained(served(TREES[tree]()), monkeypatch)
+    assert outcome(task) == undisturbed
+    assert handoffs > 2
+    assert ran == once
+
+
+async def test_custom_agent_is_not_drained(monkeypatch: pytest.MonkeyPatch) -> None:
+    task, handoffs = await run_drained(served(yielding_agent(text_event("One."), text_event("Two."))), monkeypatch)
+    assert (outcome(task), handoffs) == (("COMPLETED", "Two.", ["hi", "One."]), 1)

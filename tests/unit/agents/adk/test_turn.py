@@ -1,0 +1,297 @@
+"""Turns of an ADK agent: cancellation, failure, callbacks and recording."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import httpx
+import pytest
+from google.adk.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
+from google.adk.events import Event
+from google.adk.sessions import InMemorySessionService
+from google.adk.tools.agent_tool import AgentTool
+from google.adk.tools.tool_context import ToolContext
+from google.genai import types as genai
+
+from aion.adk import get_aion_context
+from tests.support.adk import (
+    answer_text,
+    ask,
+    ask_parts,
+    call,
+    llm_agent,
+    scripted_model,
+    served,
+    stream,
+    text_event,
+    texts,
+    yielding_agent,
+)
+from tests.support.service import http, parts, send
+
+DIALECT = "SendMessage"
+
+
+async def start_task(client: httpx.AsyncClient, text: str = "hi") -> dict[str, Any]:
+    """Return the task of a message sent with `returnImmediately`."""
+    request = send(text)
+    request["params"]["configuration"] = {"returnImmediately": True}
+    task: dict[str, Any] = (await client.post("/", json=request)).json()["result"]["task"]
+    return task
+
+
+async def cancel_task(client: httpx.AsyncClient, task: dict[str, Any]) -> str:
+    request = {"jsonrpc": "2.0", "id": 1, "method": "CancelTask", "params": {"id": task["id"]}}
+    return str((await client.post("/", json=request)).json()["result"]["status"]["state"])
+
+
+async def test_cancel_stops_tools_and_closes_open_calls() -> None:
+    """The next turn's model receives the result "canceled" for the open call."""
+    running, stopped = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> str:
+        """Wait forever."""
+        running.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+        return "never"
+
+    model = scripted_model(["I wait.", call("wait", "call-1")], ["What else?"])
+    root = LlmAgent(name="root", model=model, tools=[wait])
+    sessions = InMemorySessionService()
+    async with http(parts(served(root, sessions), lease_seconds=0.3).app()) as client:
+        task = await start_task(client)
+        await running.wait()
+        assert await cancel_task(client, task) == "TASK_STATE_CANCELED"
+        await asyncio.wait_for(stopped.wait(), 10)
+        other = await ask(client, DIALECT, "and?", message_id="m-2", contextId=task["contextId"])
+    assert answer_text(other) == "What else?"
+    assert texts(model.seen[-1])[1:] == [
+        "model: I wait.",
+        "model: wait({})",
+        "user: wait -> {'error': 'canceled'}",
+        "user: and?",
+    ]
+
+
+async def test_synchronous_tool_does_not_block_the_loop() -> None:
+    """It runs in a thread. After the cancel its reply is dropped."""
+    running, go, ended = threading.Event(), threading.Event(), threading.Event()
+    raised: list[str] = []
+
+    def block() -> str:
+        """Block."""
+        context = get_aion_context()
+        running.set()
+        go.wait(20)
+        try:
+            asyncio.run(context.thread.reply("Too late."))
+        except BaseException as error:
+            raised.append(type(error).__name__)
+        ended.set()
+        return "done"
+
+    root = LlmAgent(name="root", model=scripted_model([call("block")], ["Next."]), tools=[block])
+    async with http(parts(served(root), lease_seconds=0.3).app()) as client:
+        task = await start_task(client)
+        while not running.is_set():
+            # The event loop is not blocked.
+            await asyncio.sleep(0.01)
+        assert await cancel_task(client, task) == "TASK_STATE_CANCELED"
+        answer = asyncio.create_task(ask(client, DIALECT, "and?", message_id="m-2", contextId=task["contextId"]))
+        assert answer_text(await answer) == "Next."
+        go.set()
+        while not ended.is_set():
+            await asyncio.sleep(0.01)
+        get = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": task["id"]}}
+        assert "Too late." not in (await client.post("/", json=get)).text
+    assert raised == ["CancelledError"]
+
+
+async def test_failed_turn_leaves_no_open_calls() -> None:
+    """The next turn's model receives the result "canceled" for each open call."""
+
+    async def fail() -> str:
+        """Fail."""
+        raise ValueError("the secret")
+
+    async def wait() -> str:
+        """Wait forever."""
+        await asyncio.Event().wait()
+        return "never"
+
+    model = scripted_model([call("fail", "call-1"), call("wait", "call-2")], ["What else?"])
+    root = LlmAgent(name="root", model=model, tools=[fail, wait])
+    async with http(parts(served(root)).app()) as client:
+        failed = await ask(client, DIALECT)
+        assert failed["status"]["state"] == "TASK_STATE_FAILED"
+        assert "secret" not in str(failed)
+        other = await ask(client, DIALECT, "and?", message_id="m-2", contextId=failed["contextId"])
+    assert answer_text(other) == "What else?"
+    assert texts(model.seen[-1])[1:] == [
+        "model: fail({})",
+        "model: wait({})",
+        "user: fail -> {'error': 'canceled'}",
+        "user: wait -> {'error': 'canceled'}",
+        "user: and?",
+    ]
+
+
+@pytest.mark.parametrize("ending", [SystemExit, KeyboardInterrupt])
+async def test_process_exit_in_a_tool_fails_its_turn(ending: type[BaseException]) -> None:
+    async def leave() -> str:
+        """Leave."""
+        raise ending
+
+    root = LlmAgent(name="root", model=scripted_model([call("leave")], ["Still here."]), tools=[leave])
+    async with http(parts(served(root)).app()) as client:
+        failed = await ask(client, DIALECT)
+        assert failed["status"]["state"] == "TASK_STATE_FAILED"
+        other = await ask(client, DIALECT, "and?", message_id="m-2", contextId=failed["contextId"])
+    assert answer_text(other) == "Still here."
+
+
+async def test_concurrent_messages_of_a_context_run_in_order() -> None:
+    """The second turn sees the answer of the first."""
+    model = scripted_model(["One."], ["Two."])
+    sessions = InMemorySessionService()
+    async with http(parts(served(LlmAgent(name="root", model=model), sessions)).app()) as client:
+        asked = [
+            ask(client, DIALECT, text, message_id=f"m-{text}", contextId="my-context") for text in ("first", "second")
+        ]
+        tasks = await asyncio.gather(*asked)
+    assert sorted(str(answer_text(task)) for task in tasks) == ["One.", "Two."]
+    assert len(texts(model.seen[0])) == 1
+    assert texts(model.seen[1])[1] == "model: One."
+
+
+async def test_owners_do_not_share_state() -> None:
+    """`user_id` is the authenticated owner, and each context has its own session."""
+    from aion_core.ports import ContextKey, Turn, TurnRequest
+    from aion_core.protocol.types import Message, Part, Role, Task
+    from tests.support.adk import text_event
+
+    sessions = InMemorySessionService()
+    root = yielding_agent(
+        lambda ctx: text_event(str(dict(ctx.session.state)), state_delta={"user:name": ctx.session.user_id})
+    )
+    adk = served(root, sessions)
+
+    async def turn(owner: str, number: int) -> str:
+        message = Message(message_id=f"m-{number}", role=Role.ROLE_USER, parts=[Part(text="hi")])
+        task = Task(id="t-1", context_id="context", history=[message])
+        asked = TurnRequest(
+            ContextKey(owner, "agent", f"context-{number}"), Turn(f"turn-{number}", "t-1", 1), 1, task, message
+        )
+        return [emission async for emission in adk.run(asked)][-1].message.parts[0].text  # type: ignore[union-attr]
+
+    assert await turn("ann", 1) == "{}"
+    assert await turn("bob", 2) == "{}"
+    assert await turn("ann", 3) == "{'user:name': 'ann'}"
+
+
+# ── Context, callbacks and recording ──────────────────────────────────────────────────────────────────────────────────
+
+
+def look() -> str:
+    """Look."""
+    return "a file"
+
+
+class InboxAgent(BaseAgent):
+    """Agent that answers with its inbox."""
+
+    async def _run_async_impl(self, ctx: Any) -> AsyncGenerator[Event, None]:
+        inbox = ctx.a2a_inbox
+        files = [part.filename for part in inbox.message.parts if part.filename]
+        yield text_event(f"{self.name} {inbox.task.id == get_aion_context().inbox.task.id} {files} {inbox.metadata}")
+
+
+async def test_agents_callbacks_and_tools_find_the_inbox(dialect: str) -> None:
+    seen: dict[str, str] = {}
+
+    def before(callback_context: Any) -> None:
+        seen["callback"] = callback_context._invocation_context.a2a_inbox.message.message_id
+
+    def look(tool_context: ToolContext) -> str:
+        """Look."""
+        seen["tool"] = tool_context._invocation_context.a2a_inbox.message.message_id  # type: ignore[attr-defined]
+        return "looked"
+
+    helper = llm_agent([call("look")], ["done"], name="helper", tools=[look], before_agent_callback=before)
+    root = SequentialAgent(
+        name="root",
+        sub_agents=[
+            LoopAgent(name="loop", max_iterations=1, sub_agents=[helper]),
+            ParallelAgent(name="both", sub_agents=[InboxAgent(name="own")]),
+        ],
+    )
+    async with http(parts(served(root)).app()) as client:
+        task = await ask_parts(client, dialect, {"text": "hi"}, {"url": "https://example.org/a", "filename": "a"})
+    assert answer_text(task) == "own True ['a'] {}"
+    assert seen == {"callback": "m-1", "tool": "m-1"}
+
+
+async def test_agent_tool_finds_the_turn(dialect: str) -> None:
+    """An AgentTool runs under an ADK Runner of its own, so the context variable provides the turn."""
+
+    def message_id(tool_context: ToolContext) -> str:
+        """Return the id of the turn's message."""
+        context = get_aion_context()
+        assert context.message is not None
+        return context.message.id
+
+    inner = llm_agent(
+        [call("message_id")], [lambda request: texts(request.contents)[-1]], name="inner", tools=[message_id]
+    )
+    root = llm_agent(
+        [call("inner", request="go")], [lambda request: texts(request.contents)[-1]], tools=[AgentTool(agent=inner)]
+    )
+    async with http(parts(served(root)).app()) as client:
+        assert "'m-1'" in str(answer_text(await ask(client, dialect)))
+
+
+async def test_internal_events_are_logged_only(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "aion_core.internal")
+    root = llm_agent([call("look", "call-1")], ["Fine."], tools=[look])
+    async with http(parts(served(root)).app()) as client:
+        frames = await stream(client)
+    logged = [record.internal for record in caplog.records if hasattr(record, "internal")]
+    kinds = [event["kind"].removeprefix("internal:") for event in logged]
+    assert [kind for kind in kinds if kind != "checkpoint"] == ["llm-call", "tool-start", "tool-complete", "llm-call"]
+    assert "checkpoint" in kinds
+    started = next(event for event in logged if event["kind"] == "internal:tool-start")
+    assert (started["toolName"], started["toolCallId"]) == ("look", "call-1")
+    assert "internal:" not in str(frames)
+
+
+async def test_agent_waits_for_its_event_to_be_recorded() -> None:
+    """The log contains an event before the agent continues after it."""
+    seen: list[list[str]] = []
+
+    async def recorded() -> list[str]:
+        (key,) = made.store.task_keys()  # type: ignore[attr-defined]
+        log = await made.store.log(key)
+        assert log is not None
+        return [entry.event.artifact.name for entry in log.events if hasattr(entry.event, "artifact")]
+
+    class Saves(BaseAgent):
+        async def _run_async_impl(self, ctx: Any) -> AsyncGenerator[Event, None]:
+            where = {"app_name": ctx.app_name, "user_id": ctx.user_id, "session_id": ctx.session.id}
+            for name in ("one", "two"):
+                part = genai.Part(text=name)
+                version = await ctx.artifact_service.save_artifact(**where, filename=name, artifact=part)
+                event = text_event(artifact_delta={name: version})
+                yield event.model_copy(update={"author": self.name})
+                seen.append(
+                    [*await recorded(), *(event.id for event in ctx.session.events[-1:] if event.author != self.name)]
+                )
+
+    made = parts(served(Saves(name="saves")))
+    async with http(made.app()) as client:
+        await ask(client, "SendMessage")
+    assert seen == [["one"], ["one", "two"]]

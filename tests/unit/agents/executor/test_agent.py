@@ -1,0 +1,89 @@
+"""Loading of executors from aion.yaml."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from aion_core.agents.objects import load_object
+from aion_core.bootstrap import build_app
+from aion_core.errors import ConfigurationError
+from aion_core.settings import Settings
+from tests.support.server import ROOT
+from tests.support.service import send
+
+EXECUTOR = """
+from a2a.server.agent_execution import AgentExecutor
+from a2a.server.tasks import TaskUpdater
+from a2a.types import Part
+
+class Greeter(AgentExecutor):
+    async def execute(self, context, event_queue):
+        updater = TaskUpdater(event_queue, context.task_id, context.context_id)
+        await updater.complete(updater.new_agent_message([Part(text=f"Hello, {context.get_user_input()}")]))
+
+    async def cancel(self, context, event_queue):
+        raise NotImplementedError
+"""
+
+
+def app_of(folder: Path, source: str, path: str) -> Any:
+    for module in [name for name in sys.modules if name.startswith("aion_agent_")]:
+        del sys.modules[module]
+    (folder / "agent.py").write_text(source)
+    (folder / "aion.yaml").write_text(f"aion:\n  agents:\n    greeter:\n      path: {path}\n")
+    return build_app(Settings.from_environ({"AION_STORE": "memory", "AION_CONFIG": str(folder / "aion.yaml")}))
+
+
+async def answer(app: Any) -> str:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+        task = (await client.post("/", json=send("you"))).json()["result"]["task"]
+        return str(task["status"]["message"]["parts"][0]["text"])
+
+
+@pytest.mark.parametrize(
+    ("more", "path"),
+    [
+        ("", "agent.py"),
+        ("", "agent.py:Greeter"),
+        ("executor = Greeter()", "agent.py"),
+        ("executor = Greeter()", "agent.py:executor"),
+        ("def make():\n    return Greeter()", "agent.py:make"),
+        ("async def make():\n    return Greeter()", "agent.py:make"),
+    ],
+)
+async def test_executor_is_instance_class_or_function_result(tmp_path: Path, more: str, path: str) -> None:
+    assert await answer(app_of(tmp_path, f"{EXECUTOR}\n{more}\n", path)) == "Hello, you"
+
+
+def test_executor_class_with_arguments_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text(
+        EXECUTOR.replace("async def execute", "def __init__(self, key): ...\n    async def execute")
+    )
+    with pytest.raises(ConfigurationError, match=r"TypeError.*key"):
+        load_object("agent.py", tmp_path)
+
+
+def test_sdk_server_is_imported_for_executors_only(tmp_path: Path) -> None:
+    """Frameworks and database drivers of other agents are never imported."""
+    (tmp_path / "agent.py").write_text(EXECUTOR)
+    (tmp_path / "aion.yaml").write_text("aion:\n  agents:\n    greeter:\n      path: agent.py\n")
+    program = """
+import sys
+from aion_core.bootstrap.engine import build_engine
+from aion_core.bootstrap.operations import build_operations
+from aion_core.settings import Settings
+settings = Settings.from_environ()
+engine = build_engine(settings, build_operations(settings))
+print([name for name in ("a2a.server", "aion_core.agents.executor") if name in sys.modules])
+engine.agents["greeter"].load()
+print([name for name in ("a2a.server", "aion_core.agents.executor") if name in sys.modules])
+print([name for name in ("sqlalchemy", "fastapi", "langgraph", "google.adk", "grpc") if name in sys.modules])
+"""
+    environ = {"AION_STORE": "memory", "AION_CONFIG": str(tmp_path / "aion.yaml"), "PATH": "/usr/bin:/bin"}
+    ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, env=environ)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines() == ["[]", "['a2a.server', 'aion_core.agents.executor']", "[]"]

@@ -1,0 +1,238 @@
+"""Answer of a turn before an interrupt, beside tool calls and with a response format, over HTTP."""
+
+import logging
+import sys
+from collections.abc import Callable
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import HumanInTheLoopMiddleware, before_model
+from langchain.agents.structured_output import ToolStrategy
+from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.tools import tool
+from langgraph.graph import add_messages
+from langgraph.types import StreamWriter, interrupt
+from pydantic import BaseModel
+
+from aion.langgraph import get_aion_context
+from aion.langgraph.stream import emit_message
+from aion_core.agents.langgraph.agent import LangGraphAgent
+from aion_core.clock import SystemClock
+from aion_core.protocol.types import Artifact, Message, Part, Role, Task
+from tests.golden.graphs import ScriptedModel, asks_for, in_a_row, side_by_side
+from tests.support.savers import memory_savers
+from tests.support.service import http, parts, send
+
+State = dict[str, Any]
+
+
+class Model(ScriptedModel):
+    def bind_tools(self, tools: Any, **_: Any) -> "Model":
+        return self
+
+
+@pytest.fixture(params=["SendMessage", "message/send"])
+def method(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+async def held(graph: Any, method: str, *texts: str) -> list[Any]:
+    """Return the task after each text; a text answers the previous task if that has an interrupt."""
+    tasks: list[Any] = []
+    async with http(parts(graph).app()) as client:
+        for number, text in enumerate(texts):
+            message: dict[str, Any] = {"contextId": tasks[-1]["contextId"]} if tasks else {}
+            sent = send(text, message_id=f"m-{number}", method=method, **message)
+            task = (await client.post("/", json=sent)).json()["result"]
+            tasks.append(task.get("task", task))
+    return tasks
+
+
+def texts(task: Any) -> list[str]:
+    """Return all texts of the agent in the task, in order."""
+    said = [*task.get("history", []), *filter(None, [task["status"].get("message")])]
+    return [entry["parts"][0].get("text", "") for entry in said if entry["role"] in ("agent", "ROLE_AGENT")]
+
+
+def says(text: str) -> Callable[[State], State]:
+    def node(state: State) -> State:
+        return {"messages": [AIMessage(text)]}
+
+    return node
+
+
+def asking(state: State) -> State:
+    interrupt("May I?")
+    return {}
+
+
+# ── Before an interrupt ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_answer_beside_interrupt_is_sent_once(method: str) -> None:
+
+    def sent(state: State) -> State:
+        return {"messages": [AIMessage("Sent.")]}
+
+    asked, task = await held(side_by_side(says("A draft."), asking, join=sent), method, "write", "yes")
+    assert texts(asked) == ["A draft.", "May I?"]
+    assert texts(task) == ["A draft.", "May I?", "Sent."]
+
+
+async def test_sent_answer_is_not_repeated_before_interrupt(method: str) -> None:
+    def emits(state: State, writer: StreamWriter) -> State:
+        message = AIMessage("A draft.")
+        emit_message(writer, message)
+        return {"messages": [message]}
+
+    async def replies(state: State) -> State:
+        await get_aion_context().thread.reply("A draft.")
+        return {"messages": [AIMessage("Not this.")]}
+
+    for node in (emits, replies):
+        (asked,) = await held(in_a_row(node, asking), method, "write")
+        assert texts(asked) == ["A draft.", "May I?"]
+
+
+async def test_earlier_turns_answer_is_not_sent_before_interrupt(method: str) -> None:
+
+    def answers(state: State) -> State:
+        return {"messages": [AIMessage("first")]} if len(state["messages"]) == 1 else {}
+
+    def asks(state: State) -> State:
+        return asking(state) if len(state["messages"]) > 2 else {}
+
+    first, second = await held(in_a_row(answers, asks), method, "one", "two")
+    assert texts(first) == ["first"]
+    assert texts(second) == ["May I?"]
+
+
+async def test_text_beside_reviewed_tool_call_is_no_answer(method: str) -> None:
+    @tool
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    model = Model(scripts=[["I would pay.", asks_for("pay", "{}")], ["Paid."]])
+    graph = create_agent(model, [pay], middleware=[HumanInTheLoopMiddleware(interrupt_on={"pay": True})])
+    asked, task = await held(graph, method, "pay", "approve")
+    assert len(texts(asked)) == 1
+    assert "May the agent call pay()?" in texts(asked)[0]
+    assert texts(task)[-1] == "Paid."
+
+
+async def test_answer_before_breakpoint_is_sent(method: str) -> None:
+    def second(state: State) -> State:
+        return {"messages": [AIMessage("Two.")]}
+
+    graph = in_a_row(says("One."), second)
+    graph.interrupt_before_nodes = ["second"]
+    asked, task = await held(graph, method, "go", "no")
+    assert texts(asked) == ["One.", "Paused before second. Any answer lets it go on; cancel the task to stop."]
+    assert texts(task)[-1] == "Two."
+
+
+async def test_interrupt_without_prompt_is_shown_as_json(method: str) -> None:
+    def asks(state: State) -> State:
+        return {"messages": [AIMessage(str(interrupt({"frage": "Größe?", "ok": True})))]}
+
+    (asked,) = await held(in_a_row(asks), method, "go")
+    shown, data = asked["status"]["message"]["parts"]
+    assert shown["text"] == '{"frage": "Größe?", "ok": true}'
+    assert data["data"] == {"frage": "Größe?", "ok": True}
+
+
+# ── Beside tool calls ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class City(BaseModel):
+    name: str
+
+
+@tool
+def look() -> str:
+    """Look."""
+    return "seen"
+
+
+async def test_text_with_tool_call_is_no_fallback(method: str) -> None:
+    """Neither from the state nor from the streamed text."""
+    scripts = [["Let me look.", asks_for("look", "{}")], [asks_for("City", '{"name": "Riga"}')]]
+    graph = create_agent(Model(scripts=scripts), [look], response_format=ToolStrategy(City))
+    (task,) = await held(graph, method, "which?")
+    assert task["status"]["state"] in ("TASK_STATE_COMPLETED", "completed")
+    assert texts(task) == []
+
+
+async def test_last_message_with_client_tool_call_is_answer(method: str) -> None:
+    def opens(state: State) -> State:
+        call = {"name": "open", "args": {}, "id": "call-1"}
+        return {"messages": [AIMessage("Opening it.", tool_calls=[call])]}
+
+    (task,) = await held(in_a_row(opens), method, "open")
+    assert texts(task) == ["Opening it."]
+
+
+async def test_answer_before_empty_message_counts(method: str) -> None:
+    def node(state: State) -> State:
+        return {"messages": [AIMessage("The answer."), AIMessage("")]}
+
+    (task,) = await held(in_a_row(node), method, "go")
+    assert texts(task) == ["The answer."]
+
+
+async def test_structured_response_survives_the_turn(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The class is missing from the state's annotations; the module at the agent's path has it."""
+    found: list[Any] = []
+
+    @before_model
+    def peek(state: Any, runtime: Any) -> None:
+        found.append(state.get("structured_response"))
+
+    model = Model(scripts=[[asks_for("City", '{"name": "Riga"}')], [asks_for("City", '{"name": "Rome"}')]])
+    graph = create_agent(model, [], response_format=ToolStrategy(City), middleware=[peek])
+    savers = memory_savers(SystemClock())
+    agent = LangGraphAgent(
+        graph, lambda fence, before_put, types: savers.saver(types=types), module=sys.modules[__name__]
+    )
+    with caplog.at_level(logging.WARNING):
+        await held(agent, "SendMessage", "one", "two")
+    assert found == [None, City(name="Riga")]
+    assert "Blocked" not in caplog.text
+
+
+# ── Other answers ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_repeated_subgraph_call_names_its_node() -> None:
+    inner = in_a_row(says("inner"))
+
+    async def researcher(state: State) -> State:
+        for _ in range(2):
+            await inner.ainvoke({"messages": []})
+        return {"messages": [AIMessage("done")]}
+
+    async with http(parts(in_a_row(researcher)).app()) as client:
+        answer = await client.post("/", json=send(method="SendStreamingMessage"))
+    assert answer.text.count('"agentInvoked": "researcher"') == answer.text.count("agentInvoked") == 2
+
+
+@pytest.mark.parametrize("delta_id", ["aion:stream-delta", "aion:streamDelta"])
+async def test_stream_delta_in_outbox_is_removed(delta_id: str, method: str) -> None:
+
+    class WithOutbox(TypedDict):
+        messages: Annotated[list[AnyMessage], add_messages]
+        a2a_outbox: Any
+
+    def node(state: WithOutbox) -> State:
+        answer = Message(role=Role.ROLE_AGENT, parts=[Part(text="Whole.")])
+        kept = Artifact(artifact_id="mine", name="mine", parts=[Part(text="kept")])
+        delta = Artifact(artifact_id=delta_id, name="Stream Delta", parts=[Part(text="Who")])
+        return {"a2a_outbox": Task(history=[answer], artifacts=[delta, kept])}
+
+    (task,) = await held(in_a_row(node, state=WithOutbox), method, "go")
+    assert [artifact["artifactId"] for artifact in task["artifacts"]] == ["mine"]
+    assert texts(task) == ["Whole."]

@@ -1,0 +1,187 @@
+"""Parts of a message that reach the graph, from both protocol versions."""
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Optional, TypedDict
+
+import pytest
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.graph import START, MessagesState, StateGraph, add_messages
+from langgraph.runtime import Runtime
+
+from aion.langgraph import AionContext, create_event_router
+from aion.shared.types import A2AInbox
+from tests.support.service import http, parts
+
+BOTH = pytest.mark.parametrize("method", ["SendMessage", "message/send"])
+
+
+class Hybrid(TypedDict):
+    messages: Annotated[list[AnyMessage], add_messages]
+    a2a_inbox: Optional[A2AInbox]  # noqa: UP045  # as in the seed document
+
+
+def request(method: str, *given: dict[str, Any], **message: Any) -> dict[str, Any]:
+    """Return a request with these v1 parts, converted for the older version."""
+    old = "/" in method
+    texts = {"kind": "text"} if old else {}
+    shown = [{**texts, **part} if "text" in part else part for part in given]
+    if old:
+        shown = [
+            {"kind": "file", "file": {"uri": part["url"], "mimeType": part["mediaType"]}} if "url" in part else part
+            for part in shown
+        ]
+        shown = [{"kind": "data", **part} if "data" in part else part for part in shown]
+    return {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": method,
+        "params": {
+            "message": {"messageId": "m-1", "role": "user" if old else "ROLE_USER", "parts": shown, **message},
+            "metadata": {"trace": {"id": "t-7"}, "network": "slack"},
+        },
+    }
+
+
+async def run(node: Any, body: dict[str, Any], schema: Any = MessagesState, **options: Any) -> dict[str, Any]:
+    graph = StateGraph(schema, **options).add_node("node", node).add_edge(START, "node")
+    async with http(parts(graph).app()) as client:
+        result: dict[str, Any] = (await client.post("/", json=body)).json()["result"]
+    task: dict[str, Any] = result.get("task", result)
+    assert task["status"]["state"] in {"TASK_STATE_COMPLETED", "completed"}, task
+    return task
+
+
+TEXTS = (
+    {"text": "one "},
+    {"data": {"n": 1}},
+    {"text": "two"},
+    {"url": "https://x.test/a.png", "mediaType": "image/png"},
+)
+
+
+@BOTH
+async def test_texts_form_one_human_message(method: str) -> None:
+    seen: list[AnyMessage] = []
+    await run(lambda state: seen.extend(state["messages"]) or {}, request(method, *TEXTS))
+    assert [(type(message), message.content, message.id) for message in seen] == [(HumanMessage, "one two", "m-1")]
+
+
+@BOTH
+async def test_a_message_without_text_makes_no_human_message(method: str) -> None:
+    seen: list[Any] = []
+    await run(lambda state: seen.append(list(state["messages"])) or {}, request(method, {"data": {"n": 1}}))
+    assert seen == [[]]
+
+
+@BOTH
+async def test_inbox_has_task_message_and_metadata(method: str) -> None:
+    seen: list[A2AInbox] = []
+
+    def node(state: Hybrid) -> dict[str, Any]:
+        assert state["a2a_inbox"] is not None
+        seen.append(state["a2a_inbox"])
+        return {}
+
+    task = await run(node, request(method, *TEXTS, metadata={"mine": True}), Hybrid)
+    (inbox,) = seen
+    assert (inbox.task.id, inbox.task.context_id) == (task["id"], task["contextId"])
+    assert [part.WhichOneof("content") for part in inbox.message.parts] == ["text", "data", "text", "url"]
+    assert dict(inbox.message.metadata) == {"mine": True}
+    assert inbox.metadata == {"trace": {"id": "t-7"}, "network": "slack"}
+
+
+@BOTH
+async def test_runtime_context_has_thread_message_and_event(method: str) -> None:
+    """LangGraph's thread_id differs from the context id."""
+    seen: list[Any] = []
+
+    async def node(state: MessagesState, runtime: Runtime[AionContext], config: RunnableConfig) -> dict[str, Any]:
+        seen.extend([runtime.context, config["configurable"]["thread_id"]])
+        return {}
+
+    task = await run(node, request(method, *TEXTS), context_schema=AionContext)
+    context, thread_id = seen
+    assert context.thread.id == task["contextId"] != thread_id
+    assert context.message.text == "one two"
+    assert context.message.id == "m-1"
+    assert context.event.kind == "message"
+    assert context.self.id == "test"
+
+
+@BOTH
+async def test_helper_reply_is_answer_of_empty_node(method: str) -> None:
+    """The target is inherited; reserved keys are removed."""
+
+    async def node(state: MessagesState, runtime: Runtime[AionContext]) -> dict[str, Any]:
+        inbound = runtime.context.message
+        if inbound and inbound.text == "/help":
+            await runtime.context.thread.reply("Here is what I can do.", metadata={"mine": 1, "aion:x": "forged"})
+        return {}
+
+    task = await run(node, request(method, {"text": "/help"}), context_schema=AionContext)
+    message = task["status"]["message"]
+    assert message["parts"][0]["text"] == "Here is what I can do."
+    assert message["metadata"] == {"mine": 1}
+
+
+async def test_aborted_reply_fails_the_turn() -> None:
+    """The earlier chunks do not pass for a complete reply."""
+
+    async def broken() -> AsyncIterator[str]:
+        yield "half an "
+        raise ConnectionError("the model is gone")
+
+    async def node(state: MessagesState, runtime: Runtime[AionContext]) -> dict[str, Any]:
+        await runtime.context.thread.reply(broken())
+        return {}
+
+    graph = StateGraph(MessagesState, context_schema=AionContext).add_node("node", node).add_edge(START, "node")
+    async with http(parts(graph).app()) as client:
+        task = (await client.post("/", json=request("SendMessage", {"text": "hi"}))).json()["result"]["task"]
+    assert task["status"]["state"] == "TASK_STATE_FAILED"
+    assert "half an" not in str(task)
+
+
+async def test_caught_aborted_reply_is_no_fallback() -> None:
+    async def broken() -> AsyncIterator[str]:
+        yield "half an "
+        raise ConnectionError("the model is gone")
+
+    async def node(state: MessagesState, runtime: Runtime[AionContext]) -> dict[str, Any]:
+        try:
+            await runtime.context.thread.reply(broken())
+        except ConnectionError:
+            return {"messages": [AIMessage("Something went wrong; ask again.")]}
+        return {}
+
+    task = await run(node, request("SendMessage", {"text": "hi"}), context_schema=AionContext)
+    assert task["status"]["message"]["parts"] == [{"text": "Something went wrong; ask again."}]
+
+
+async def test_an_event_router_answers_by_kind() -> None:
+    """Handlers get their declared parameters."""
+
+    async def on_message(thread: Any, message: Any) -> None:
+        await thread.reply(f"got {message.text}")
+
+    router = create_event_router(on_message=on_message)
+    task = await run(router, request("SendMessage", {"text": "hi"}), context_schema=AionContext)
+    assert task["status"]["message"]["parts"] == [{"text": "got hi"}]
+
+
+async def test_history_and_reactions_and_typing() -> None:
+    seen: list[Any] = []
+
+    async def node(state: MessagesState, runtime: Runtime[AionContext]) -> dict[str, Any]:
+        thread, message = runtime.context.thread, runtime.context.message
+        assert message is not None
+        seen.extend(entry.text for entry in await thread.history())
+        await thread.typing()
+        await message.react("thumbsup")
+        return {"messages": [AIMessage("done")]}
+
+    task = await run(node, request("SendMessage", {"text": "hi"}), context_schema=AionContext)
+    assert seen == ["hi"]
+    (reaction,) = task["artifacts"]
+    assert reaction["parts"][0]["data"] == {"key": "thumbsup", "messageId": "m-1"}

@@ -1,0 +1,209 @@
+"""Tool calls that a human approves (HumanInTheLoopMiddleware), over HTTP: a prompt, and an answer in a word or data."""
+
+from typing import Any
+
+import httpx
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import HumanInTheLoopMiddleware
+from langchain_core.messages import AIMessageChunk
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import interrupt
+from pydantic import BaseModel
+
+from tests.golden.graphs import ScriptedModel
+from tests.support.service import http, parts, send
+
+sent: list[tuple[str, str]] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_sent() -> None:
+    sent.clear()
+
+
+def mail(to: str, text: str) -> str:
+    """Send a mail."""
+    sent.append((to, text))
+    return "sent"
+
+
+class Model(ScriptedModel):
+    def bind_tools(self, tools: Any, **_: Any) -> Any:
+        return self
+
+
+def an_agent(*texts: str, mode: Any = "batched", allowed: Any = True) -> Any:
+    """Return an agent that sends these mails, then answers that it is done."""
+    calls = [
+        AIMessageChunk(
+            content="",
+            tool_call_chunks=[
+                {
+                    "type": "tool_call_chunk",
+                    "name": "mail",
+                    "args": f'{{"to": "ada", "text": "{text}"}}',
+                    "id": f"call-{number}",
+                    "index": number,
+                }
+            ],
+        )
+        for number, text in enumerate(texts)
+    ]
+    review: Any = HumanInTheLoopMiddleware(interrupt_on={"mail": allowed}, interrupt_mode=mode)
+    return create_agent(Model(scripts=[calls, ["Done."], ["Done."]]), [mail], middleware=[review])
+
+
+async def post(client: httpx.AsyncClient, text: str = "hi", data: Any = None, **message: Any) -> dict[str, Any]:
+    request = send(text, **message)
+    if data is not None:
+        request["params"]["message"]["parts"] = [{"data": data}]
+    answer = (await client.post("/", json=request)).json()
+    assert "result" in answer, answer
+    task: dict[str, Any] = answer["result"]["task"]
+    return task
+
+
+def texts(task: dict[str, Any]) -> list[str]:
+    return [part["text"] for part in task["status"]["message"]["parts"] if "text" in part]
+
+
+MODES = pytest.mark.parametrize("mode", ["batched", "per_call"])
+
+
+@MODES
+async def test_tool_call_review_has_text_and_data(mode: str) -> None:
+    async with http(parts(an_agent("hello", mode=mode)).app()) as client:
+        task = await post(client, message_id="m-1")
+    assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+    [question] = texts(task)
+    assert question.startswith('May the agent call mail(to="ada", text="hello")? Answer approve')
+    [data] = [part["data"] for part in task["status"]["message"]["parts"] if "data" in part]
+    args = data["action_requests"][0]["args"] if mode == "batched" else data["args"]
+    assert args == {"to": "ada", "text": "hello"}
+    assert sent == []
+
+
+@MODES
+@pytest.mark.parametrize("word", ["approve", "Yes.", " OK ", '{"type": "approve"}'])
+async def test_a_word_approves(word: str, mode: str) -> None:
+    async with http(parts(an_agent("hello", mode=mode)).app()) as client:
+        asked = await post(client, message_id="m-1")
+        task = await post(client, word, message_id="m-2", taskId=asked["id"])
+    assert (task["status"]["state"], texts(task), sent) == ("TASK_STATE_COMPLETED", ["Done."], [("ada", "hello")])
+
+
+@MODES
+@pytest.mark.parametrize("word", ["reject", "no", "Reject: not on a Sunday"])
+async def test_a_word_rejects(word: str, mode: str) -> None:
+    async with http(parts(an_agent("hello", mode=mode)).app()) as client:
+        asked = await post(client, message_id="m-1")
+        task = await post(client, word, message_id="m-2", taskId=asked["id"])
+    assert (task["status"]["state"], texts(task), sent) == ("TASK_STATE_COMPLETED", ["Done."], [])
+
+
+EDIT = {"type": "edit", "edited_action": {"name": "mail", "args": {"to": "bob", "text": "bye"}}}
+
+
+@MODES
+@pytest.mark.parametrize("data", [EDIT, {"decisions": [EDIT]}], ids=["a decision", "decisions"])
+async def test_data_may_edit_the_call(data: Any, mode: str) -> None:
+    async with http(parts(an_agent("hello", mode=mode)).app()) as client:
+        asked = await post(client, message_id="m-1")
+        task = await post(client, data=data, message_id="m-2", taskId=asked["id"])
+    assert (task["status"]["state"], sent) == ("TASK_STATE_COMPLETED", [("bob", "bye")])
+
+
+UNFIT: dict[str, Any] = {
+    "a sentence": ("what do you think?", None),
+    "a number of decisions that is not the calls'": ("", {"decisions": [{"type": "approve"}, {"type": "approve"}]}),
+    "no decisions": ("", {"decisions": []}),
+    "another type": ("", {"type": "perhaps"}),
+    "an edit of nothing": ("", {"type": "edit"}),
+    "an edit without arguments": ("", {"type": "edit", "edited_action": {"name": "mail"}}),
+    "a list of words": ("", {"decisions": ["approve"]}),
+    "a number": ("7", None),
+}
+
+
+@MODES
+@pytest.mark.parametrize("given", UNFIT)
+async def test_invalid_decision_repeats_the_review(given: str, mode: str) -> None:
+    """The turn does not fail, and the same interrupt still takes its answer."""
+    text, data = UNFIT[given]
+    async with http(parts(an_agent("hello", mode=mode)).app()) as client:
+        asked = await post(client, message_id="m-1")
+        again = await post(client, text, data, message_id="m-2", taskId=asked["id"])
+        assert again["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+        why, question = texts(again)
+        assert "decision" in why
+        assert question == texts(asked)[0]
+        assert again["status"]["message"]["metadata"] == asked["status"]["message"]["metadata"]
+        assert sent == []
+        task = await post(client, "approve", message_id="m-3", taskId=asked["id"])
+    assert (task["status"]["state"], sent) == ("TASK_STATE_COMPLETED", [("ada", "hello")])
+
+
+async def test_disallowed_decision_repeats_the_review() -> None:
+    only: Any = {"allowed_decisions": ["approve", "reject"]}
+    async with http(parts(an_agent("hello", allowed=only)).app()) as client:
+        asked = await post(client, message_id="m-1")
+        assert texts(asked)[0].endswith("Answer approve or reject.")
+        again = await post(client, data=EDIT, message_id="m-2", taskId=asked["id"])
+    assert again["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+    assert "approve or reject" in texts(again)[0]
+
+
+async def test_several_calls_accept_one_or_all_decisions() -> None:
+    for text, data, expected in (
+        ("approve", None, [("ada", "one"), ("ada", "two")]),
+        ("", {"decisions": [{"type": "reject"}, {"type": "approve"}]}, [("ada", "two")]),
+    ):
+        sent.clear()
+        async with http(parts(an_agent("one", "two")).app()) as client:
+            asked = await post(client, message_id="m-1")
+            assert '1. mail(to="ada", text="one")' in texts(asked)[0]
+            assert '2. mail(to="ada", text="two")' in texts(asked)[0]
+            task = await post(client, text, data, message_id="m-2", taskId=asked["id"])
+        assert (task["status"]["state"], sorted(sent)) == ("TASK_STATE_COMPLETED", expected)
+
+
+async def test_single_reviews_are_answered_by_id() -> None:
+    async with http(parts(an_agent("one", "two", mode="per_call")).app()) as client:
+        task = await post(client, message_id="m-1")
+        ids = [entry["id"] for entry in task["status"]["message"]["metadata"]["interrupts"]]
+        task = await post(client, "no", message_id="m-2", taskId=task["id"], metadata={"interruptId": ids[0]})
+        assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+        task = await post(client, "yes", message_id="m-3", taskId=task["id"], metadata={"interruptId": ids[1]})
+    assert (task["status"]["state"], sent) == ("TASK_STATE_COMPLETED", [("ada", "two")])
+
+
+async def test_respond_only_tool_takes_free_text() -> None:
+    only: Any = {"allowed_decisions": ["respond"]}
+    async with http(parts(an_agent("hello", allowed=only)).app()) as client:
+        asked = await post(client, message_id="m-1")
+        task = await post(client, "I have told her myself.", message_id="m-2", taskId=asked["id"])
+    assert (task["status"]["state"], sent) == ("TASK_STATE_COMPLETED", [])
+
+
+class Seats(BaseModel):
+    number: int
+
+
+async def test_answer_against_response_schema_repeats_interrupt() -> None:
+    """`interrupt(…, response_schema=…)`: LangGraph refuses the answer and stores nothing of it."""
+
+    def node(state: Any) -> Any:
+        seats = interrupt("How many?", response_schema=Seats)
+        return {"messages": [("ai", f"{seats.number} seats")]}
+
+    graph = StateGraph(MessagesState).add_node("node", node).add_edge(START, "node")
+    async with http(parts(graph).app()) as client:
+        asked = await post(client, message_id="m-1")
+        again = await post(client, data={"number": "many"}, message_id="m-2", taskId=asked["id"])
+        assert again["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+        why, question = texts(again)
+        assert "in number: Input should be a valid integer" in why
+        assert question == "How many?"
+        task = await post(client, data={"number": 2}, message_id="m-3", taskId=asked["id"])
+    assert texts(task) == ["2 seats"]

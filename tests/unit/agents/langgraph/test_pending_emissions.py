@@ -1,0 +1,67 @@
+"""Emissions before a checkpoint: it waits until they are recorded, or known to go elsewhere."""
+
+import asyncio
+
+import pytest
+
+from aion_core.agents.langgraph.turn import PendingEmissions
+from aion_core.errors import LeaseLost
+
+
+async def test_nothing_is_waited_for_where_nothing_was_emitted() -> None:
+    await PendingEmissions().wait_recorded()
+
+
+async def test_wait_covers_current_emissions_only() -> None:
+    pending, first, later = PendingEmissions(), object(), object()
+    pending.add(first)
+    waiting = asyncio.create_task(pending.wait_recorded())
+    await asyncio.sleep(0)
+    pending.add(later)
+    assert not waiting.done()
+    pending.mark_recorded(first)
+    await waiting
+
+
+async def test_an_equal_emission_is_another_one() -> None:
+    pending, one, other = PendingEmissions(), [1], [1]
+    pending.add(one)
+    pending.add(other)
+    pending.mark_recorded(one)
+    waiting = asyncio.create_task(pending.wait_recorded())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    pending.mark_recorded(other)
+    await waiting
+
+
+async def test_emission_missing_from_stream_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
+    pending = PendingEmissions()
+    pending.add(lost := object())
+    pending.wait_for_event()
+    await pending.wait_recorded()
+    assert "did not reach" in caplog.text
+    await pending.wait_recorded()
+    pending.mark_recorded(lost)  # late, without effect
+
+
+async def test_no_emission_is_dropped_during_recording() -> None:
+    pending, emission = PendingEmissions(), object()
+    pending.add(emission)
+    pending.wait_for_event()
+    pending.event_received()
+    waiting = asyncio.create_task(pending.wait_recorded())
+    await asyncio.sleep(0.5)
+    assert not waiting.done()
+    pending.mark_recorded(emission)
+    await waiting
+
+
+async def test_aborted_turn_raises_lease_lost() -> None:
+    pending = PendingEmissions()
+    pending.add(object())
+    waiting = asyncio.create_task(pending.wait_recorded())
+    await asyncio.sleep(0)
+    pending.abort()
+    with pytest.raises(LeaseLost):
+        await waiting

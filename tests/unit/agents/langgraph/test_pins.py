@@ -1,0 +1,357 @@
+"""Behaviour of LangGraph that the engine depends on, documented or not: a release that changes it fails here first."""
+
+import asyncio
+import operator
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import EmptyInputError, GraphDrained, UnknownInterruptError
+from langgraph.func import entrypoint
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.pregel import Pregel
+from langgraph.runtime import RunControl
+from langgraph.types import Command, StateSnapshot, interrupt
+
+
+class Trail(TypedDict):
+    trail: Annotated[list[str], operator.add]
+
+
+def chain(ran: list[str], names: str) -> Any:
+    """Return a graph with a row of nodes, one for each letter; each records its run."""
+    builder: Any = StateGraph(Trail)
+
+    def node(name: str) -> Any:
+        async def node(_: Trail) -> Any:
+            ran.append(name)
+            return {"trail": [name]}
+
+        return node
+
+    for name in names:
+        builder.add_node(name, node(name))
+    for one, next_one in zip([START, *names], names, strict=False):
+        builder.add_edge(one, next_one)
+    return builder
+
+
+def turn(run_id: str) -> Any:
+    return {"configurable": {"thread_id": "t"}, "metadata": {"run_id": run_id}}
+
+
+def finished(state: StateSnapshot, run_id: str) -> bool:
+    return bool(state.created_at and not state.tasks and (state.metadata or {}).get("run_id") == run_id)
+
+
+async def run(graph: Any, given: Any, config: Any, **options: Any) -> list[Any]:
+    return [event async for event in graph.astream(given, config, **options)]
+
+
+async def cut_after(graph: Any, node: str, given: Any, config: Any) -> None:
+    """Leave the turn after the node has ended and before its step is closed."""
+    # With `messages` among the modes an event arrives while its step still runs.
+    events = graph.astream(given, config, stream_mode=["updates", "messages"])
+    async for mode, event in events:
+        if mode == "updates" and node in event:
+            break
+    await events.aclose()
+
+
+# ── Run id of a turn ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_same_call_starts_resumes_and_repeats() -> None:
+    ran: list[str] = []
+
+    def node(name: str) -> Any:
+        async def node(_: MessagesState) -> Any:
+            ran.append(name)
+            return {"messages": [AIMessage(name)]}
+
+        return node
+
+    builder: Any = StateGraph(MessagesState)
+    builder.add_node("a", node("a"))
+    builder.add_node("b", node("b"))
+    builder.add_edge(START, "a")
+    builder.add_edge("a", "b")
+    graph = builder.compile(InMemorySaver())
+    given = {"messages": [HumanMessage("hi")]}  # no id: a second append would be visible
+
+    await cut_after(graph, "a", given, turn("turn-1"))
+    state = await graph.aget_state(turn("turn-1"))
+    assert (state.next, [task.name for task in state.tasks]) == ((), ["a"])
+    assert not finished(state, "turn-1")
+
+    await run(graph, given, turn("turn-1"))
+    assert len(await run(graph, given, turn("turn-1"), stream_mode="values")) == 1
+    state = await graph.aget_state(turn("turn-1"))
+    assert finished(state, "turn-1")
+    assert ran == ["a", "b"]
+    assert [message.content for message in state.values["messages"]] == ["hi", "a", "b"]
+
+
+async def test_new_run_id_discards_unfinished_run() -> None:
+    ran: list[str] = []
+    graph = chain(ran, "ab").compile(InMemorySaver())
+    await cut_after(graph, "a", {"trail": ["1"]}, turn("turn-1"))
+    await run(graph, {"trail": ["2"]}, turn("turn-2"))
+    assert ran == ["a", "a", "b"]
+    assert finished(await graph.aget_state(turn("turn-2")), "turn-2")
+
+
+async def test_thread_without_checkpoint_is_unfinished() -> None:
+    graph = chain([], "a").compile(InMemorySaver())
+    state = await graph.aget_state(turn("turn-1"))
+    assert (state.created_at, state.tasks, finished(state, "turn-1")) == (None, (), False)
+    with pytest.raises(EmptyInputError):
+        await run(graph, None, turn("turn-1"))
+
+    await run(graph, {"trail": []}, turn("turn-1"))
+    state = await graph.aget_state(turn("turn-2"))  # a second turn, lost before its first write
+    assert (state.next, state.tasks) == ((), ())
+    assert (finished(state, "turn-1"), finished(state, "turn-2")) == (True, False)
+
+
+async def test_one_readable_write_finishes_a_node() -> None:
+    """So a task's writes are one request, and its emissions are recorded before them."""
+    ran: list[str] = []
+    saver = InMemorySaver()
+    graph = chain(ran, "ab").compile(saver)
+    await cut_after(graph, "a", {"trail": []}, turn("turn-1"))
+    [writes] = [
+        writes for writes in saver.writes.values() if any(write[1] == "branch:to:b" for write in writes.values())
+    ]
+    for slot in [slot for slot, write in writes.items() if write[1] == "branch:to:b"]:
+        del writes[slot]  # as if a crash had come between two requests
+    await run(graph, {"trail": []}, turn("turn-1"))
+    state = await graph.aget_state(turn("turn-1"))
+    assert (ran, finished(state, "turn-1"), state.values) == (["a"], True, {"trail": ["a"]})
+
+
+async def test_checkpoint_of_renamed_node_ends_immediately() -> None:
+    """So the turn stores the node names as a fingerprint."""
+    ran: list[str] = []
+    saver = InMemorySaver()
+    graph = chain(ran, "ab").compile(saver, interrupt_before=["b"])
+    await run(graph, {"trail": []}, turn("turn-1"))
+    assert (await graph.aget_state(turn("turn-1"))).next == ("b",)
+    renamed = chain(ran, "ac").compile(saver)
+    await run(renamed, {"trail": []}, turn("turn-1"))
+    state = await renamed.aget_state(turn("turn-1"))
+    assert (ran, state.tasks) == (["a"], ())
+
+
+# ── Stopping at a step boundary ───────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_drain_stops_after_running_step() -> None:
+    ran: list[str] = []
+    saver = InMemorySaver()
+    handoffs = 0
+    while True:
+        control = RunControl()  # a new one each time
+        graph = chain(ran, "abc").compile(saver)
+        try:
+            async for event in graph.astream(
+                {"trail": []}, turn("turn-1"), stream_mode="tasks", durability="sync", control=control
+            ):
+                if "input" in event:  # a node begins
+                    control.request_drain("deadline")
+        except GraphDrained:
+            handoffs += 1
+            state = await graph.aget_state(turn("turn-1"))
+            assert (len(ran), len(state.next), finished(state, "turn-1")) == (handoffs, 1, False)
+        else:
+            break
+    assert (ran, handoffs) == (["a", "b", "c"], 2)
+    state = await graph.aget_state(turn("turn-1"))
+    assert (finished(state, "turn-1"), state.values) == (True, {"trail": ["a", "b", "c"]})
+
+
+async def test_early_drain_runs_nothing() -> None:
+    """So handoffs are limited: an invocation that drains at once makes no progress."""
+    ran: list[str] = []
+    control = RunControl()
+    control.request_drain("deadline")
+    graph = chain(ran, "a").compile(InMemorySaver())
+    with pytest.raises(GraphDrained):
+        await run(graph, {"trail": []}, turn("turn-1"), control=control)
+    assert (ran, (await graph.aget_state(turn("turn-1"))).next) == ([], ("__start__",))
+
+
+async def test_control_is_polled_before_each_step() -> None:
+    """So a control that reads the runner's event drains even after a blocked event loop."""
+    ran: list[str] = []
+    looked: list[int] = []
+
+    class Control(RunControl):
+        @property
+        def drain_requested(self) -> bool:
+            looked.append(len(ran))
+            return bool(ran)
+
+    with pytest.raises(GraphDrained):
+        await run(chain(ran, "ab").compile(InMemorySaver()), {"trail": []}, turn("turn-1"), control=Control())
+    assert (ran, looked) == (["a"], [0, 0, 1])
+
+
+async def test_checkpoint_is_stored_before_its_node() -> None:
+    """So a node repeated after a crash has the same task id, the key of its emissions."""
+    order: list[str] = []
+
+    class Slow(InMemorySaver):
+        async def aput(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
+            await asyncio.sleep(0.01)
+            order.append(f"step {metadata['step']}")
+            return await super().aput(config, checkpoint, metadata, new_versions)
+
+    await run(chain(order, "ab").compile(Slow()), {"trail": []}, turn("turn-1"), durability="sync")
+    assert order == ["step -1", "step 0", "a", "step 1", "b", "step 2"]
+
+
+async def test_config_metadata_is_in_checkpoints() -> None:
+    """So the node names can be read from them."""
+    config = {"configurable": {"thread_id": "t"}, "metadata": {"run_id": "turn-1", "aion:nodes": "a\nb"}}
+    graph = chain([], "ab").compile(InMemorySaver())
+    await run(graph, {"trail": []}, config)
+    snapshots = [snapshot async for snapshot in graph.aget_state_history({"configurable": {"thread_id": "t"}})]
+    assert {(snapshot.metadata or {}).get("aion:nodes") for snapshot in snapshots} == {"a\nb"}
+
+
+# ── Attaching our saver ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Tenant(TypedDict):
+    name: str
+
+
+@pytest.mark.parametrize("own", [None, False, True, InMemorySaver()], ids=["none", "off", "inherits", "its own"])
+async def test_graph_copy_takes_our_saver(own: Any) -> None:
+    async def a(state: Trail, runtime: Any) -> Any:
+        return {"trail": ["a"]}
+
+    builder: Any = StateGraph(Trail, context_schema=Tenant)
+    builder.add_node("a", lambda _: {"trail": ["a"]})
+    builder.add_edge(START, "a")
+    graph = builder.compile(own, name="theirs").with_config({"tags": ["author"]})
+    ours = InMemorySaver()
+    copy = graph.copy(update={"checkpointer": ours})
+    await run(copy, {"trail": []}, turn("turn-1"), context={"name": "x"})
+    assert (await copy.aget_state(turn("turn-1"))).values == {"trail": ["a"]}
+    assert type(copy) is CompiledStateGraph
+    assert (copy.builder, copy.context_schema, copy.name) == (builder, Tenant, "theirs")
+    assert copy.config["tags"] == ["author"]
+    assert graph.checkpointer is own
+    assert "t" in ours.storage
+    assert not isinstance(own, InMemorySaver) or "t" not in own.storage
+
+
+async def test_entrypoint_copy_takes_our_saver() -> None:
+    @entrypoint()
+    async def work(given: str) -> str:
+        return given.upper()
+
+    ours = InMemorySaver()
+    copy = work.copy(update={"checkpointer": ours})
+    assert await copy.ainvoke("hi", turn("turn-1")) == "HI"
+    assert isinstance(copy, Pregel)
+    assert work.checkpointer is None
+    assert "t" in ours.storage
+    assert finished(await copy.aget_state(turn("turn-1")), "turn-1")
+
+
+# ── Interrupts ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def asking(*names: str) -> Any:
+    """Return a graph of parallel nodes with two interrupts each."""
+    builder: Any = StateGraph(Trail)
+    for name in names:
+        builder.add_node(name, lambda _, name=name: {"trail": [name + interrupt(f"{name}?") + interrupt(f"{name}??")]})
+        builder.add_edge(START, name)
+    return builder.compile(InMemorySaver())
+
+
+async def questions(graph: Any, config: Any) -> dict[str, str]:
+    return {asked.value: asked.id for asked in (await graph.aget_state(config)).interrupts}
+
+
+async def test_strict_resume_refuses_unknown_interrupt() -> None:
+    strict = {"configurable": {"thread_id": "t", "__pregel_strict_resume": True}}
+    graph = asking("x", "y")
+    await graph.ainvoke({"trail": []}, strict)
+    asked = await questions(graph, strict)
+    assert set(asked) == {"x?", "y?"}
+    for answer, reason in (("v", "ambiguous"), ({"0" * 32: "v"}, "not_pending"), ({}, "empty_map")):
+        with pytest.raises(UnknownInterruptError) as refused:
+            await graph.ainvoke(Command(resume=answer), strict)
+        assert refused.value.reason == reason
+    assert await questions(graph, strict) == asked
+
+    await graph.ainvoke(Command(resume={asked["x?"]: "1"}), strict)
+    then = await questions(graph, strict)
+    assert (set(then), then["y?"]) == ({"x??", "y?"}, asked["y?"])
+    with pytest.raises(UnknownInterruptError) as refused:
+        await graph.ainvoke(Command(resume={asked["x?"]: "1"}), strict)
+    assert refused.value.reason == "not_pending"
+
+
+async def test_repeated_answer_resumes_next_interrupt() -> None:
+    """So an id is searched for among the pending ones before the graph runs."""
+    config = turn("turn-1")
+    graph = asking("x")
+    await graph.ainvoke({"trail": []}, config)
+    first = await questions(graph, config)
+    await graph.ainvoke(Command(resume={first["x?"]: "1"}), config)
+    assert (await questions(graph, config)).keys() == {"x??"}
+    assert await graph.ainvoke(Command(resume={first["x?"]: "1"}), config) == {"trail": ["x11"]}
+
+
+async def test_subgraph_interrupt_is_stored_before_its_node() -> None:
+    """So the innermost interrupt counts after a crash: the outer one may be answered already."""
+    order: list[str] = []
+
+    class Listens(InMemorySaver):
+        async def aput_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
+            order.extend(f"{config['configurable']['checkpoint_ns'].split(':')[0]}: {channel}" for channel, _ in writes)
+            await super().aput_writes(config, writes, task_id, task_path)
+
+    inner: Any = StateGraph(Trail)
+    inner.add_node("asks", lambda _: {"trail": [interrupt("x?") + interrupt("x??")]})
+    inner.add_edge(START, "asks")
+    builder: Any = StateGraph(Trail)
+    builder.add_node("sub", inner.compile())
+    builder.add_edge(START, "sub")
+    graph = builder.compile(Listens())
+    await graph.ainvoke({"trail": []}, turn("turn-1"))
+    asked = await questions(graph, turn("turn-1"))
+    order.clear()
+    await graph.ainvoke(Command(resume={asked["x?"]: "1"}), turn("turn-1"))
+    assert order == ["sub: __interrupt__", "sub: __resume__", ": __interrupt__"]
+
+
+async def test_answer_is_stored_after_its_node() -> None:
+    """So answers are stored with the turn: a crash in that node repeats the interrupt."""
+    begun, stopped = asyncio.Event(), asyncio.Event()
+
+    async def asks(_: Trail) -> Any:
+        answer = interrupt("x?")
+        begun.set()
+        await stopped.wait()
+        return {"trail": [answer]}
+
+    builder: Any = StateGraph(Trail)
+    builder.add_node("asks", asks)
+    builder.add_edge(START, "asks")
+    graph = builder.compile(InMemorySaver())
+    await graph.ainvoke({"trail": []}, turn("turn-1"))
+    asked = await questions(graph, turn("turn-1"))
+    answering = asyncio.create_task(graph.ainvoke(Command(resume={asked["x?"]: "1"}), turn("turn-1")))
+    await begun.wait()
+    answering.cancel()
+    await asyncio.wait({answering})
+    assert await questions(graph, turn("turn-1")) == asked

@@ -1,0 +1,163 @@
+"""Turn that one graph begins and another resumes, after a deployment with other nodes."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import interrupt
+
+from aion_core.agents.langgraph.agent import LangGraphAgent
+from aion_core.agents.langgraph.thread import REDEPLOYED
+from aion_core.errors import AgentFailed
+from aion_core.ports import ContextKey, Emission, InputRequired, Paused, Reply, Turn, TurnRequest
+from aion_core.protocol.types import Message, Part, Role, Task
+
+CONTEXT = ContextKey("owner", "agent", "context")
+
+
+def says(name: str) -> Callable[..., Any]:
+    return lambda state: {"messages": [AIMessage(name)]}
+
+
+def asks(state: Any) -> Any:
+    return {"messages": [AIMessage(f"heard {interrupt('Which?')}")]}
+
+
+def row(saver: Any, *names: str, **nodes: Any) -> Any:
+    """Return a graph with these nodes in a row; a name with the prefix `ask` has an interrupt."""
+    builder: Any = StateGraph(MessagesState)
+    before = START
+    for name in names:
+        builder.add_node(name, nodes.get(name) or (asks if name.startswith("ask") else says(name)))
+        builder.add_edge(before, name)
+        before = name
+    return builder.compile(saver)
+
+
+def asked(text: str, number: int, *history: Message, tries: int = 1, drain: asyncio.Event | None = None) -> TurnRequest:
+    message = Message(message_id=f"m-{number}", role=Role.ROLE_USER, parts=[Part(text=text)])
+    task = Task(id="t-1", context_id="context", history=[*history, message])
+    turn = Turn(f"turn-{number}", "t-1", number, tries=tries)
+    return TurnRequest(CONTEXT, turn, 1, task, message, drain=drain or asyncio.Event())
+
+
+async def ending(graph: Any, asked: TurnRequest) -> Emission:
+    return [emission async for emission in LangGraphAgent(graph).run(asked)][-1]
+
+
+def said(emission: Emission) -> str:
+    assert isinstance(emission, Reply | InputRequired)
+    assert emission.message is not None
+    return emission.message.parts[0].text
+
+
+async def paused_before(names: tuple[str, ...], saver: Any) -> None:
+    """Leave turn 1 after its first node."""
+    drain = asyncio.Event()
+
+    def last(state: Any) -> Any:
+        drain.set()
+        return {}
+
+    assert isinstance(await ending(row(saver, *names, **{names[0]: last}), asked("hi", 1, drain=drain)), Paused)
+
+
+@pytest.mark.parametrize("tries", [1, 2], ids=["handed on", "taken over"])
+@pytest.mark.parametrize("names", [("a", "c"), ("a",)], ids=["renamed", "removed"])
+async def test_turn_with_missing_node_fails(names: tuple[str, ...], tries: int) -> None:
+    saver = InMemorySaver()
+    await paused_before(("a", "b"), saver)
+    with pytest.raises(AgentFailed, match="deployed with other nodes"):
+        await ending(row(saver, *names), asked("hi", 1, tries=tries))
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("a", "b", "c")], ids=["the same", "one more"])
+async def test_turn_with_all_nodes_resumes(names: tuple[str, ...]) -> None:
+    saver = InMemorySaver()
+    await paused_before(("a", "b"), saver)
+    assert said(await ending(row(saver, *names), asked("hi", 1))) == names[-1]
+
+
+async def test_node_order_does_not_matter() -> None:
+    saver = InMemorySaver()
+    await paused_before(("a", "b"), saver)
+    other: Any = StateGraph(MessagesState).add_node("b", says("b")).add_node("a", says("a"))
+    other.add_edge(START, "a")
+    other.add_edge("a", "b")
+    assert said(await ending(other.compile(saver), asked("hi", 1))) == "b"
+
+
+async def test_missing_subgraph_node_fails() -> None:
+    saver = InMemorySaver()
+    await paused_before(("a", "sub"), saver)  # `sub` is no subgraph yet
+    inner = row(None, "x", "y")
+    assert said(await ending(row(saver, "a", "sub", sub=inner), asked("hi", 1))) == "y"
+
+    saver = InMemorySaver()
+    drain = asyncio.Event()
+
+    def drains(state: Any) -> Any:
+        drain.set()
+        return {}
+
+    first = row(saver, "a", "sub", sub=row(None, "x", "y", x=drains))
+    assert isinstance(await ending(first, asked("hi", 1, drain=drain)), Paused)
+    with pytest.raises(AgentFailed, match="deployed with other nodes"):
+        await ending(row(saver, "a", "sub", sub=row(None, "x", "z")), asked("hi", 1))
+
+
+async def test_new_turn_runs_on_another_graphs_thread() -> None:
+    """Even after an unfinished turn of the other graph."""
+    saver = InMemorySaver()
+    await paused_before(("a", "b"), saver)
+    assert said(await ending(row(saver, "c", "d"), asked("again", 2))) == "d"
+    assert said(await ending(row(saver, "e"), asked("and again", 3))) == "e"
+
+
+async def question_of(saver: Any, *names: str) -> Message:
+    end = await ending(row(saver, *names), asked("hi", 1))
+    assert isinstance(end, InputRequired)
+    end.message.message_id = "q-1"
+    end.message.role = Role.ROLE_AGENT
+    return end.message
+
+
+HI = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text="hi")])
+
+
+async def test_answer_to_missing_node_fails() -> None:
+    saver = InMemorySaver()
+    question = await question_of(saver, "ask", "b")
+    with pytest.raises(AgentFailed) as failed:
+        await ending(row(saver, "ask_again", "b"), asked("this", 2, HI, question))
+    assert str(failed.value) == REDEPLOYED
+
+
+async def test_answer_to_existing_node_resumes() -> None:
+    saver = InMemorySaver()
+    question = await question_of(saver, "ask")
+    assert said(await ending(row(saver, "ask"), asked("this", 2, HI, question))) == "heard this"
+
+
+async def test_finished_turn_answers_on_any_graph() -> None:
+    """The process died between the last checkpoint and the answer: no node is left to run."""
+    saver = InMemorySaver()
+    assert said(await ending(row(saver, "a", "b"), asked("hi", 1))) == "b"
+    assert said(await ending(row(saver, "c"), asked("hi", 1, tries=2))) == "b"
+
+
+async def test_turn_without_stored_state_fails() -> None:
+    @dataclass(frozen=True)
+    class Hopped(Turn):
+        handoffs: int = 1
+
+    first = asked("hi", 1)
+    for turn in (Turn("turn-1", "t-1", 1, tries=2), Hopped("turn-1", "t-1", 1, tries=1)):
+        again = TurnRequest(CONTEXT, turn, 1, first.task, first.message)
+        with pytest.raises(AgentFailed, match="stores no state"):
+            await ending(row(None, "a"), again)

@@ -1,0 +1,307 @@
+"""Store of a graph: ours for each turn, unless the author compiled the graph with one."""
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain.tools import InjectedStore, ToolRuntime
+from langchain_core.messages import AIMessage
+from langchain_core.tools import tool
+from langgraph.config import get_store
+from langgraph.func import entrypoint, task
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.runtime import Runtime
+from langgraph.store.base import BaseStore
+from langgraph.store.memory import InMemoryStore
+
+from aion_core.checkpointing.persistence import OwnerStore
+from aion_core.tasks.call import CallContext
+from tests.golden.graphs import ScriptedModel, asks_for
+from tests.support.requests import request
+from tests.support.service import http, parts, send
+
+NS = ("said",)
+State = dict[str, Any]
+
+
+async def talk(graph: Any, *texts: str) -> list[tuple[str, str]]:
+    """Return the state and the answer of each message's task, each in a separate context."""
+    answers = []
+    async with http(parts(graph).app()) as client:
+        for n, text in enumerate(texts):
+            sent = send(text, message_id=f"m-{n}", contextId=f"c-{n}")
+            task = (await client.post("/", json=sent)).json()["result"]["task"]
+            answers.append((task["status"]["state"], task["status"]["message"]["parts"][0]["text"]))
+    return answers
+
+
+def said(state: State) -> str:
+    return str(state["messages"][-1].text)
+
+
+async def remember(store: BaseStore, text: str) -> State:
+    before = [item.key for item in await store.asearch(NS)]
+    await store.aput(NS, text, {"text": text})
+    return {"messages": [AIMessage(f"{before}")]}
+
+
+def remember_blocking(store: BaseStore, text: str) -> State:
+    before = [item.key for item in store.search(NS)]
+    store.put(NS, text, {"text": text})
+    return {"messages": [AIMessage(f"{before}")]}
+
+
+async def by_parameter(state: MessagesState, *, store: BaseStore) -> State:
+    return await remember(store, said(dict(state)))
+
+
+def by_parameter_blocking(state: MessagesState, *, store: BaseStore) -> State:
+    return remember_blocking(store, said(dict(state)))
+
+
+async def by_runtime(state: MessagesState, runtime: Runtime[Any]) -> State:
+    assert runtime.store is not None
+    return await remember(runtime.store, said(dict(state)))
+
+
+def by_runtime_blocking(state: MessagesState, runtime: Runtime[Any]) -> State:
+    assert runtime.store is not None
+    return remember_blocking(runtime.store, said(dict(state)))
+
+
+async def by_function(state: MessagesState) -> State:
+    return await remember(get_store(), said(dict(state)))
+
+
+def by_function_blocking(state: MessagesState) -> State:
+    return remember_blocking(get_store(), said(dict(state)))
+
+
+def one_node(node: Any) -> Any:
+    return StateGraph(MessagesState).add_node("node", node).add_edge(START, "node")
+
+
+def in_subgraph(node: Any) -> Any:
+    return one_node(one_node(node).compile())
+
+
+def called_subgraph(node: Any) -> Any:
+    inner = one_node(node).compile()
+
+    async def call(state: MessagesState) -> Any:
+        return await inner.ainvoke(state)
+
+    return one_node(call)
+
+
+NODES = [
+    by_parameter,
+    by_parameter_blocking,
+    by_runtime,
+    by_runtime_blocking,
+    by_function,
+    by_function_blocking,
+]
+
+
+@pytest.mark.parametrize("graph", [one_node, in_subgraph, called_subgraph])
+@pytest.mark.parametrize("node", NODES)
+async def test_memory_is_there_in_the_next_context(graph: Callable[[Any], Any], node: Any) -> None:
+    assert await talk(graph(node), "red", "blue") == [
+        ("TASK_STATE_COMPLETED", "[]"),
+        ("TASK_STATE_COMPLETED", "['red']"),
+    ]
+
+
+async def test_entrypoint_and_its_tasks_get_the_store() -> None:
+    @task
+    async def keep(text: str) -> list[str]:
+        store = get_store()
+        await store.aput(NS, text, {})
+        return [item.key for item in await store.asearch(NS)]
+
+    @entrypoint()
+    async def graph(given: State, *, store: BaseStore) -> str:
+        before = [item.key for item in await store.asearch(NS)]
+        return f"{before} {await keep(said(given))}"
+
+    assert [answer for _, answer in await talk(graph, "red", "blue")] == ["[] ['red']", "['red'] ['blue', 'red']"]
+
+
+class Model(ScriptedModel):
+    def bind_tools(self, tools: Any, **_: Any) -> "Model":
+        return self
+
+
+async def test_tools_of_a_prebuilt_agent_get_the_store() -> None:
+    @tool
+    async def first(store: Annotated[Any, InjectedStore()]) -> str:
+        """Keep."""
+        await store.aput(NS, "first", {})
+        return "kept"
+
+    @tool
+    def second(runtime: ToolRuntime) -> str:
+        """Keep and look."""
+        assert runtime.store is not None
+        runtime.store.put(NS, "second", {})
+        return "kept"
+
+    @tool
+    async def look(runtime: ToolRuntime) -> str:
+        """Look."""
+        assert runtime.store is not None
+        return str([item.key for item in await runtime.store.asearch(NS)])
+
+    seen: list[str] = []
+
+    async def check(state: MessagesState, *, store: BaseStore) -> State:
+        seen.extend(item.key for item in await store.asearch(NS))
+        return {"messages": [AIMessage(state["messages"][-2].text)]}
+
+    scripts = [[asks_for("first", "{}")], [asks_for("second", "{}")], [asks_for("look", "{}")], ["done"]]
+    agent = create_agent(Model(scripts=scripts), [first, second, look])
+    graph = StateGraph(MessagesState).add_node("agent", agent).add_node("check", check)
+    graph.add_edge(START, "agent").add_edge("agent", "check")
+    assert await talk(graph, "hi") == [("TASK_STATE_COMPLETED", "['first', 'second']")]
+    assert seen == ["first", "second"]
+
+
+async def test_prebuilt_agents_own_tools_remember() -> None:
+    @tool
+    async def look(store: Annotated[Any, InjectedStore()]) -> str:
+        """Look, and keep."""
+        before = [item.key for item in await store.asearch(NS)]
+        await store.aput(NS, f"n{len(before)}", {})
+        seen.append(before)
+        return "looked"
+
+    seen: list[list[str]] = []
+    scripts = [[asks_for("look", "{}")], ["done"]] * 2
+    await talk(create_agent(Model(scripts=scripts), [look]), "hi", "hi")
+    assert seen == [[], ["n0"]]
+
+
+async def test_graph_store_of_author_is_used() -> None:
+    own = InMemoryStore()
+    graph = one_node(by_parameter).compile(store=own)
+    assert [answer for _, answer in await talk(graph, "red", "blue")] == ["[]", "['red']"]
+    assert [item.key for item in own.search(NS)] == ["red", "blue"]
+    assert graph.store is own
+
+
+async def test_subgraph_gets_the_served_graphs_store() -> None:
+    """LangGraph's own rule, for any subgraph."""
+    own = InMemoryStore()
+    graph = one_node(one_node(by_parameter).compile(store=own))
+    assert [answer for _, answer in await talk(graph, "red", "blue")] == ["[]", "['red']"]
+    assert own.search(()) == []
+
+
+async def test_the_authors_graph_is_left_as_it_is() -> None:
+    graph = one_node(by_parameter).compile()
+    await talk(graph, "red")
+    assert graph.store is None
+
+
+async def test_two_services_of_one_graph_share_nothing() -> None:
+    graph = one_node(by_parameter).compile()
+    for _ in range(2):
+        assert await talk(graph, "red") == [("TASK_STATE_COMPLETED", "[]")]
+
+
+async def test_blocking_store_call_names_async_method() -> None:
+    raised: list[str] = []
+
+    async def node(state: MessagesState, *, store: BaseStore) -> State:
+        with pytest.raises(asyncio.InvalidStateError) as error:
+            store.put(NS, "k", {})
+        raised.append(str(error.value))
+        return {"messages": [AIMessage("done")]}
+
+    assert await talk(one_node(node), "hi") == [("TASK_STATE_COMPLETED", "done")]
+    assert "`await store.aput(...)`" in raised[0]
+
+
+async def test_parallel_nodes_write_at_once() -> None:
+    graph = StateGraph(MessagesState)
+    for n in range(8):
+
+        async def put(state: MessagesState, *, store: BaseStore, n: int = n) -> None:
+            await store.aput(NS, f"async {n}", {})
+
+        def put_blocking(state: MessagesState, *, store: BaseStore, n: int = n) -> None:
+            store.put(NS, f"sync {n}", {})
+
+        graph.add_node(f"a{n}", put).add_node(f"s{n}", put_blocking)
+        graph.add_edge(START, f"a{n}").add_edge(START, f"s{n}")
+
+    async def look(state: MessagesState, *, store: BaseStore) -> State:
+        return {"messages": [AIMessage(str(len(await store.asearch(NS, limit=100))))]}
+
+    graph.add_node("look", look)
+    graph.add_edge([f"{kind}{n}" for kind in "as" for n in range(8)], "look")
+    assert await talk(graph, "hi") == [("TASK_STATE_COMPLETED", "16")]
+
+
+async def test_cancelled_node_writes_nothing_later() -> None:
+    """A synchronous node cannot be stopped: its thread continues."""
+    loop, began, go = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+    outcome: queue.Queue[str] = queue.Queue()
+
+    def node(state: MessagesState, *, store: BaseStore) -> State:
+        if said(dict(state)) == "slow":
+            loop.call_soon_threadsafe(began.set)
+            go.wait(30)
+            try:
+                store.put(NS, "late", {})
+            except Exception as error:
+                outcome.put(type(error).__name__)
+            else:
+                outcome.put("written")
+        return {"messages": [AIMessage(str([item.key for item in store.search(NS)]))]}
+
+    made = parts(one_node(node), lease_seconds=3)
+    call = CallContext("owner", "test")
+    sending = asyncio.create_task(made.service.send(call, request("slow", context_id="c-1")))
+    await asyncio.wait_for(began.wait(), 10)
+    [key] = made.store.task_keys()  # type: ignore[attr-defined]
+    await made.service.cancel(call, key.task_id)
+    await asyncio.wait_for(sending, 10)
+    for message_id in ("m-2", "m-3"):
+        answer = await made.service.send(call, request("quick", message_id=message_id, context_id="c-1"))
+        assert answer.status.message.parts[0].text == "[]"
+        if not go.is_set():
+            go.set()
+            assert await asyncio.to_thread(outcome.get, timeout=10) == "LeaseLost"
+
+
+@dataclass
+class Thing:
+    x: int
+
+
+async def test_value_outside_json_fails_the_task() -> None:
+    async def node(state: MessagesState, *, store: BaseStore) -> State:
+        await store.aput(NS, "k", {"x": object()})
+        return {}
+
+    [(state, text)] = await talk(one_node(node), "hi")
+    assert state == "TASK_STATE_FAILED"
+    assert "Type is not JSON serializable: object" in text
+
+
+async def test_store_is_ours_and_knows_ttl() -> None:
+    async def node(state: MessagesState, *, store: BaseStore) -> State:
+        assert isinstance(store, OwnerStore)
+        await store.aput(NS, "k", {"at": Thing(1)}, ttl=5)
+        item = await store.aget(NS, "k")
+        assert item is not None
+        return {"messages": [AIMessage(str(item.value))]}
+
+    assert await talk(one_node(node), "hi") == [("TASK_STATE_COMPLETED", "{'at': {'x': 1}}")]

@@ -1,0 +1,24 @@
+"""Streamed text not returned by any node: stored for the same turn in another process only."""
+
+from uuid import uuid4
+
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.memory import InMemorySaver
+
+from aion_core.agents.langgraph.thread import StreamedText
+
+
+def streamed(saver: InMemorySaver, turn: str) -> StreamedText:
+    config: RunnableConfig = {"configurable": {"thread_id": "c"}, "metadata": {"run_id": turn}}
+    return StreamedText(saver, config, returns=True)
+
+
+async def test_streamed_text_is_of_its_turn_only() -> None:
+    saver, first = InMemorySaver(), uuid4()
+    one = streamed(saver, "turn-1")
+    one.start(first)
+    one.complete(first, AIMessage("text of turn 1"))
+    await one.store()
+    assert await streamed(saver, "turn-1").load_earlier() == "text of turn 1"
+    assert await streamed(saver, "turn-2").load_earlier() == "", "not the answer of the turn before"

@@ -1,0 +1,91 @@
+"""aion.yaml: its accepted contents, and the error message for each mistake."""
+
+from pathlib import Path
+
+import pytest
+
+from aion_core.agents.config import AgentConfig, read_agent_configs
+from aion_core.errors import ConfigurationError
+from tests.support.declared import AION_YAML
+
+ONE = "aion:\n  agents:\n    a:\n      path: a.py\n"
+"""A valid start of an aion.yaml."""
+
+
+def config(folder: Path, text: str) -> dict[str, AgentConfig]:
+    file = folder / "aion.yaml"
+    file.write_text(text, encoding="utf-8")
+    return read_agent_configs(file)
+
+
+def test_card_fields_are_all_configurable(tmp_path: Path) -> None:
+    assert list(config(tmp_path, AION_YAML)) == ["helper", "quiet", "unready"]
+
+
+def test_yaml_s_own_merge_keys_may_come_twice(tmp_path: Path) -> None:
+    text = "aion:\n  agents:\n    a: &a {path: a.py, version: '3'}\n    b:\n      <<: *a\n      path: b.py\n"
+    agents = config(tmp_path, text)
+    assert (agents["b"].path, agents["b"].version) == ("b.py", "3")
+
+
+EXTENSION = "      capabilities: {extensions: [{uri: u, params: %s}]}\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        ("      path: b.py\n", "the key 'path' is twice in one mapping, again at line 5, column 7."),
+        ("    a:\n      path: b.py\n", "the key 'a' is twice in one mapping, again at line 5, column 5."),
+        ("      inputs: [text/plain]\n", "aion.agents.a.inputs is not a key that aion knows."),
+        (
+            "      iput_modes: []\n",
+            "aion.agents.a.iput_modes is not a key that aion knows. Did you mean 'input_modes'?",
+        ),
+        ("    b: {}\n", "aion.agents.b.path is missing."),
+        ("    b: {path: ''}\n", "aion.agents.b.path is empty."),
+        ("      version: 1.0\n", "aion.agents.a.version is 1.0, which YAML does not read as text: put it in quotes."),
+        ("      input_modes: []\n", "aion.agents.a.input_modes is empty."),
+        *(
+            (f"      output_modes: ['{bad}']\n", f"aion.agents.a.output_modes.0 is {bad!r}: a media type is like")
+            for bad in ("text", "text/", "/plain", "text/pla in", "text//plain", "text/plain;", "")
+        ),
+        ("      provider: {organization: X}\n", "aion.agents.a.provider.url is missing."),
+        ("      provider: {organization: '', url: 'https://x.com'}\n", "aion.agents.a.provider.organization is empty."),
+        ("      icon_url: icon.png\n", "aion.agents.a.icon_url is 'icon.png': it has to be an http or https URL."),
+        (
+            "      skills: [{id: s, name: s, description: d}, {id: s, name: t, description: e}]\n",
+            "aion.agents.a.skills: two skills have the id 's'.",
+        ),
+        (
+            "      skills: [{id: s, name: s, description: d}]\n"
+            "      extended_card: {skills: [{id: s, name: t, description: e}]}\n",
+            "aion.agents.a: two skills have the id 's'.",
+        ),
+        ("      skills: [{id: s, name: s}]\n", "aion.agents.a.skills.0.description is missing."),
+        ("      extended_card: {name: X}\n", "aion.agents.a: extended_card has no effect without capabilities."),
+        *(
+            (
+                f"      capabilities: {{extensions: [{{uri: '{bad}'}}]}}\n",
+                f"extensions.0.uri is {bad!r}: it has no spaces",
+            )
+            for bad in ("a b", "https://example.com/a,b")
+        ),
+        ("      capabilities: {extensions: [{uri: u}, {uri: u}]}\n", "extensions: two extensions have the uri 'u'."),
+        (EXTENSION % "{1: 2}", "aion.agents.a.capabilities.extensions.0.params.1 is 1, which YAML does not read"),
+        (EXTENSION % "{x: {1: 2}}", "the key 1 is not text; put it in quotes."),
+        (EXTENSION % "{x: 2024-01-01}", "this cannot be written as JSON"),
+        (EXTENSION % "{x: .nan}", "this cannot be written as JSON"),
+        (EXTENSION % ("{x: " + "[" * 40 + "]" * 40 + "}"), "this is nested more than 32 levels deep."),
+    ],
+)
+def test_unusable_config_gets_error_message(tmp_path: Path, more: str, sentence: str) -> None:
+    with pytest.raises(ConfigurationError) as refusal:
+        config(tmp_path, ONE + more)
+    assert sentence in str(refusal.value)
+    assert str(refusal.value).startswith(f"{tmp_path / 'aion.yaml'}: ")
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("media_type", ["text/plain", "image/*", "application/vnd.a+json", "text/plain; charset=utf-8"])
+def test_any_media_type_is_accepted(tmp_path: Path, media_type: str) -> None:
+    assert config(tmp_path, f"{ONE}      input_modes: ['{media_type}']\n")["a"].input_modes == [media_type]

@@ -1,0 +1,43 @@
+"""docs/aion-yaml.md names every key of aion.yaml, and its examples are valid."""
+
+import re
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from aion_core.agents.config import AgentConfig, Capabilities, LimitsConfig, PushOptions, read_agent_configs
+from aion_core.agents.config_sections import ExtendedCardConfig, Extension, Provider, SecurityConfig, Skill
+
+GUIDE = (Path(__file__).parents[3] / "docs" / "aion-yaml.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("model", "before"),
+    [
+        (AgentConfig, ""),
+        (Capabilities, ""),
+        (Skill, ""),
+        (Extension, ""),
+        (SecurityConfig, ""),
+        (LimitsConfig, ""),
+        (Provider, "provider."),
+        (ExtendedCardConfig, "extended_card."),
+        (PushOptions, "push."),
+    ],
+)
+def test_every_key_is_in_the_guide(model: type[BaseModel], before: str) -> None:
+    named = set(re.findall(r"`([a-z_.]+)`", GUIDE))
+    assert {f"{before}{field}" for field in model.model_fields} <= named
+
+
+def test_the_example_is_an_aion_yaml(tmp_path: Path) -> None:
+    [example] = re.findall(r"```yaml\n(.*?)```", GUIDE, flags=re.S)
+    file = tmp_path / "aion.yaml"
+    file.write_text(example)
+    assert list(read_agent_configs(file)) == ["helper", "archive"]
+
+
+def test_linked_guides_exist() -> None:
+    for guide in re.findall(r"\]\(([a-z-]+\.md)\)", GUIDE):
+        assert (Path(__file__).parents[3] / "docs" / guide).is_file()

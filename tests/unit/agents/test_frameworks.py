@@ -1,0 +1,108 @@
+"""Registry of frameworks: one entry serves, packages and explains a new framework."""
+
+import tomllib
+from collections.abc import AsyncGenerator, Iterator
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from aion_core.agents.config import AgentConfig, read_deployment_config
+from aion_core.agents.frameworks import FRAMEWORKS, AgentDependencies, Framework
+from aion_core.agents.load_errors import missing_framework_remedy
+from aion_core.agents.objects import LoadedObject
+from aion_core.agents.source_scan import agent_file
+from aion_core.cli.checks.here import load
+from aion_core.packaging.frameworks import frameworks_of
+from aion_core.ports import Agent, Emission, Reply, TurnRequest
+from aion_core.protocol.types import Message, Part, Role
+from aion_core.testing import serve
+from tests.support.isolated import isolated_imports
+from tests.support.server import ROOT
+
+TOY = Framework(
+    title="a toy",
+    adapter=__name__,
+    classes=(("toyframe", "Toy"),),
+    objects="a Toy",
+    remedy="Fix the toy.",
+    imports=("toyframe",),
+    scanned=("toyframe",),
+    constructors=frozenset({"Toy"}),
+    distribution="toy-frame",
+    missing=("toyframe",),
+)
+
+
+class ToyAgent:
+    """Adapter of a toy: answers with the toy's text."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def load(self) -> None:
+        """See `ports.Agent.load`."""
+
+    async def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
+        """See `ports.Agent.run`."""
+        yield Reply(Message(role=Role.ROLE_AGENT, message_id="m-toy", parts=[Part(text=self._text)]))
+
+
+def build_agent(loaded: LoadedObject, config: AgentConfig, dependencies: AgentDependencies) -> Agent:
+    """Return the agent of a toy."""
+    return ToyAgent(loaded.agent.text)
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Project with an agent of a framework unknown to aion, except for one entry in the registry."""
+    monkeypatch.setitem(FRAMEWORKS, "toy", TOY)
+    (tmp_path / "toyframe").mkdir()
+    (tmp_path / "toyframe" / "__init__.py").write_text("class Toy:\n    text = 'Hello from a toy.'\n")
+    (tmp_path / "agent.py").write_text("from toyframe import Toy\n\nmine = Toy()\n")
+    (tmp_path / "aion.yaml").write_text("aion: {agents: {toy: {path: agent.py}}}\n")
+    with isolated_imports(tmp_path):
+        yield tmp_path
+
+
+async def test_registered_framework_answers(project: Path) -> None:
+    async with serve(project / "aion.yaml") as client:
+        assert (await client.ask("Hello")).text == "Hello from a toy."
+
+
+def test_registered_framework_is_discovered(project: Path) -> None:
+    found = agent_file(project / "agent.py")
+    assert found is not None
+    assert found.names == ("mine",)
+
+
+def test_registered_framework_is_packaged(project: Path) -> None:
+    assert frameworks_of(project / "agent.py", [project]) == {"toy"}
+
+
+def test_registered_framework_is_named_by_doctor(project: Path) -> None:
+    [check] = load(read_deployment_config(project / "aion.yaml"))
+    assert "agent.py is a toy, loaded in" in str(check)
+
+
+def test_missing_framework_names_registered_extra(project: Path) -> None:
+    assert missing_framework_remedy("toyframe", project).startswith("This is a toy: install aion-lambda[toy,local]")
+
+
+def test_unsupported_object_lists_registered_objects(project: Path) -> None:
+    (project / "agent.py").write_text("mine = 1\n")
+    (project / "aion.yaml").write_text("aion: {agents: {toy: {path: 'agent.py:mine'}}}\n")
+    [check] = load(read_deployment_config(project / "aion.yaml"))
+    assert "which is not an agent" in str(check)
+    assert "a2a-sdk AgentExecutor, a Toy, or a function" in str(check)
+
+
+@pytest.mark.parametrize("name", [name for name, framework in FRAMEWORKS.items() if framework.distribution])
+def test_framework_has_its_extra(name: str) -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert FRAMEWORKS[name].distribution in {Requirement(line).name for line in extras[name]}
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_framework_adapter_builds_agents(name: str) -> None:
+    assert callable(FRAMEWORKS[name].builder())

@@ -1,0 +1,102 @@
+"""Module names of agents' files: one file is one module, by every import and in each process."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from aion_core.agents.objects import load_object
+from tests.support.isolated import isolated_imports
+from tests.support.server import ROOT
+
+GRAPH = """
+from langgraph.graph import START, MessagesState, StateGraph
+class State(MessagesState): ...
+graph = StateGraph(State).add_node("n", lambda state: {}).add_edge(START, "n").compile()
+"""
+
+
+@pytest.fixture(autouse=True)
+def isolated(tmp_path: Path) -> Iterator[None]:
+    with isolated_imports(tmp_path):
+        yield
+
+
+def put(folder: Path, name: str, text: str = "") -> None:
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(text)
+
+
+@pytest.mark.parametrize("init", ["src/pkg_of_modules/__init__.py", "notes.txt"], ids=["package", "namespace"])
+def test_src_file_has_one_module_by_each_path(init: str, tmp_path: Path) -> None:
+    put(tmp_path, init)
+    put(tmp_path, "src/pkg_of_modules/state.py", "class State: ...\n")
+    put(tmp_path, "src/pkg_of_modules/graph.py", f"from pkg_of_modules.state import State as Own\n{GRAPH}")
+    paths = ["src/pkg_of_modules/graph.py:graph", "pkg_of_modules.graph:graph", "src.pkg_of_modules.graph:graph"]
+    modules = {load_object(path, tmp_path).module for path in paths}
+    assert [module.__name__ for module in modules if module is not None] == ["pkg_of_modules.graph"]
+
+
+@pytest.mark.parametrize("first", ["mine_of_modules.py", "sub/mine_of_modules.py"])
+def test_file_imported_by_its_neighbour_is_the_same(first: str, tmp_path: Path) -> None:
+    put(tmp_path, first, GRAPH)
+    folder = (tmp_path / first).parent
+    put(folder, "beside_of_modules.py", f"from mine_of_modules import State as Theirs\n{GRAPH}")
+    mine = load_object(f"{first}:graph", tmp_path).module
+    beside = load_object(f"{Path(first).parent / 'beside_of_modules.py'}:graph", tmp_path).module
+    assert mine is not None
+    assert beside is not None
+    assert beside.Theirs is mine.State
+    assert mine.__spec__ is not None
+    assert mine.__spec__.name == mine.__name__
+
+
+def test_file_its_neighbour_imported_first_is_the_same(tmp_path: Path) -> None:
+    put(tmp_path, "mine_of_modules.py", GRAPH)
+    put(tmp_path, "beside_of_modules.py", f"from mine_of_modules import State as Theirs\n{GRAPH}")
+    beside = load_object("beside_of_modules.py:graph", tmp_path).module
+    mine = load_object("mine_of_modules.py:graph", tmp_path).module
+    assert mine is not None
+    assert beside is not None
+    assert beside.Theirs is mine.State
+
+
+def test_two_folders_may_have_files_of_one_name(tmp_path: Path) -> None:
+    for folder in ("one", "two"):
+        put(tmp_path, f"{folder}/agent.py", f"{GRAPH}NAME = {folder!r}\n")
+    modules = [load_object(f"{folder}/agent.py:graph", tmp_path).module for folder in ("one", "two")]
+    assert [module.NAME for module in modules if module is not None] == ["one", "two"]
+
+
+def test_package_does_not_shadow_other_modules(tmp_path: Path) -> None:
+    """A `types.py` in a package is `package.types`; the folder comes last on the path."""
+    put(tmp_path, "pkg_of_modules/__init__.py")
+    put(tmp_path, "pkg_of_modules/langgraph.py", "raise RuntimeError\n")
+    put(tmp_path, "pkg_of_modules/agent.py", GRAPH)
+    load_object("pkg_of_modules/agent.py:graph", tmp_path)
+    assert sys.path.index(str(tmp_path)) < sys.path.index(str(tmp_path / "pkg_of_modules"))
+    assert sys.path[-1] == str(tmp_path / "pkg_of_modules")
+
+
+def test_module_name_is_the_same_in_each_process(tmp_path: Path) -> None:
+    """Checkpoints store an author's classes with their module's name."""
+    put(tmp_path, "agent.py", GRAPH)
+    program = (
+        "import sys; from pathlib import Path; from aion_core.agents.objects import load_object; "
+        "print(load_object('agent.py:graph', Path(sys.argv[1])).module.__name__)"
+    )
+    names = {
+        subprocess.run(
+            [sys.executable, "-c", program, str(tmp_path)],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+            env={"PATH": "/usr/bin:/bin", "PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(names) == 1
+    assert names.pop().startswith("aion_agent_agent_")

@@ -1,0 +1,240 @@
+"""Log lines and metrics of TaskFunction, PushFunction and SweepFunction: real handlers with their output."""
+
+import asyncio
+import importlib
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+
+import handlers
+from aion_core.bootstrap.stores import build_stores
+from aion_core.clock import SystemClock
+from aion_core.local.lambda_events import LambdaContext, sqs_event
+from aion_core.local.stack import LocalStack
+from aion_core.ports import ContextKey, Head, PushConfig, PushWakeUp, TurnQueued, WakeUp
+from aion_core.ports.queues import body_of, push_body_of
+from aion_core.protocol.aion.extensions import TRACEABILITY
+from aion_core.protocol.types import Message, Part, Role
+from aion_core.settings import Settings
+from aion_core.tasks import admission
+from tests.support.collector import attributes, exported_from_here
+from tests.support.receiver import answers, receiving
+from tests.support.stores import dynamodb_store, new_owner
+from tests.support.tasks import orphan
+
+GRAPH = """
+import logging
+from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
+
+logger = logging.getLogger("an.author")
+
+
+async def act(state):
+    said = str(state["messages"][-1].content)
+    logger.info("An author's own line.")
+    if "explode" in said:
+        raise RuntimeError("the agent has a fault")
+    return {"messages": [AIMessage("You said: " + said)]}
+
+
+graph = StateGraph(MessagesState).add_node("act", act).add_edge(START, "act")
+"""
+
+SAID = "words-of-a-client"
+
+
+@dataclass
+class Output:
+    """Output of a function: log lines and metrics in JSON."""
+
+    capsys: pytest.CaptureFixture[str]
+
+    def lines(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Return the log lines and the metrics since the last call."""
+        written = self.capsys.readouterr().out
+        assert SAID not in written
+        found = [json.loads(line) for line in written.splitlines()]
+        return [line for line in found if "_aws" not in line], [line for line in found if "_aws" in line]
+
+
+@pytest.fixture
+def output(
+    moto: LocalStack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Output]:
+    """Set the environment of a deployed function; its handlers are imported again."""
+    (tmp_path / "observed_agent.py").write_text(GRAPH)
+    (tmp_path / "aion.yaml").write_text("aion: {agents: {one: {path: 'observed_agent.py:graph'}}}")
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    for name in ("run_task", "deliver_push", "sweep"):
+        monkeypatch.delitem(sys.modules, f"handlers.{name}", raising=False)
+        monkeypatch.delattr(handlers, name, raising=False)
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+    here = {
+        **moto.environment("TaskFunction"),
+        "AION_CONFIG": str(tmp_path / "aion.yaml"),
+        "AWS_LAMBDA_FUNCTION_NAME": "a-function",
+        "POWERTOOLS_SERVICE_NAME": "my-stack",
+        "AION_PUSH_HTTP": "true",
+        "AION_PUSH_NETWORKS": "127.0.0.0/8",
+    }
+    for name, value in here.items():
+        monkeypatch.setenv(name, value)
+    root = logging.getLogger()
+    handlers_before, level = root.handlers[:], root.level
+    yield Output(capsys)
+    ours = [handler for handler in root.handlers if handler not in handlers_before]
+    for handler in ours:
+        root.removeHandler(handler)
+    root.setLevel(level)
+
+
+def call(function: str, *bodies: str) -> tuple[Any, str]:
+    """Return the function's response to messages of its queue, and the id of the invocation."""
+    messages = [
+        {"MessageId": f"q-{n}", "ReceiptHandle": "r", "Body": body, "MD5OfBody": "0"} for n, body in enumerate(bodies)
+    ]
+    context: Any = LambdaContext("a-function", "arn", 512, 900)
+    event = sqs_event(messages, "arn:aws:sqs:us-east-1:0:a-queue") if bodies else {}
+    return importlib.import_module(f"handlers.{function}").handler(event, context), context.aws_request_id
+
+
+async def waiting(stack: LocalStack, text: str, **request: Any) -> Head:
+    """Create a task with a queued turn."""
+    store = dynamodb_store(stack, SystemClock())
+    context = ContextKey(new_owner(), "one", "c-1")
+    message = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text=text)])
+    task_id = str(uuid4())
+    new = admission.new_task(
+        message, context, task_id=task_id, turn_id=f"turn-{task_id}", at=datetime.now(UTC), context_is_new=False
+    )
+    kept = await store.create(replace(new, request=request), holder=None)
+    assert isinstance(kept, TurnQueued)
+    return kept.head
+
+
+def values(metrics: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the values of the single metrics line by name, as CloudWatch reads them."""
+    (line,) = metrics
+    (directive,) = line["_aws"]["CloudWatchMetrics"]
+    assert (directive["Namespace"], directive["Dimensions"], line["service"]) == ("aion", [["service"]], "my-stack")
+    units = {each["Name"]: each["Unit"] for each in directive["Metrics"]}
+    times = {name for name, unit in units.items() if unit == "Milliseconds"}
+    assert times == {name for name in units if name.endswith(("Duration", "Time", "Lag"))}
+    assert {unit for name, unit in units.items() if name not in times} <= {"Count"}
+    return {name: line[name] for name in units}
+
+
+def test_log_lines_of_turn_have_ids(output: Output, moto: LocalStack) -> None:
+    """Also for lines of the author; no line contains message text."""
+    head = asyncio.run(waiting(moto, SAID))
+    answer, request_id = call("run_task", body_of(WakeUp(head.context)))
+    assert answer == {"batchItemFailures": []}
+    lines, metrics = output.lines()
+    assert {"A turn begins.", "An author's own line.", "A turn has ended."} <= {line["message"] for line in lines}
+    for line in lines:
+        found_by = {"task_id": head.key.task_id, "context_id": "c-1", "agent": "one", "queue_message_id": "q-0"}
+        found_by |= {"correlation_id": request_id, "function_request_id": request_id, "cold_start": True}
+        assert found_by.items() <= line.items(), line
+        assert head.context.owner not in json.dumps(line)
+    ended = next(line for line in lines if line["message"] == "A turn has ended.")
+    assert ended["state"] == "completed"
+    counted = values(metrics)
+    assert counted.keys() == {"Turns", "TurnDuration", "TurnLag"}
+    assert (counted["Turns"], metrics[0]["agent"]) == ([1], "one")
+    assert counted["TurnDuration"][0] >= 0
+    _, again = call("run_task", body_of(WakeUp(head.context)))
+    lines, metrics = output.lines()
+    assert metrics == [], "a bell in vain counts nothing, and writes no empty line"
+    assert again != request_id
+
+
+def test_log_of_failed_turn_has_ids(output: Output, moto: LocalStack) -> None:
+    """The next invocation is not a cold start."""
+    call("run_task", body_of(WakeUp(ContextKey("nobody", "one", "c-0"))))
+    head = asyncio.run(orphan(moto, f"explode {SAID}", agent="one"))
+    _, request_id = call("run_task", body_of(WakeUp(head.context)))
+    lines, metrics = output.lines()
+    (failed,) = (line for line in lines if line["level"] == "ERROR")
+    assert "RuntimeError: the agent has a fault" in failed["exception"]
+    assert (failed["task_id"], failed["correlation_id"]) == (head.key.task_id, request_id)
+    assert failed["cold_start"] is False
+    assert values(metrics).keys() == {"Turns", "TurnsFailed", "TurnRetries", "TurnDuration"}, "it was begun before"
+
+
+def test_unanswerable_message_is_logged_with_id(output: Output) -> None:
+    answer, request_id = call("run_task", "poison")
+    assert answer == {"batchItemFailures": [{"itemIdentifier": "q-0"}]}
+    lines, _ = output.lines()
+    (told,) = (line for line in lines if "exception" in line)
+    assert (told["queue_message_id"], told["correlation_id"]) == ("q-0", request_id)
+    assert "UnreadableWakeUp" in told["exception"]
+
+
+async def test_log_lines_of_delivery_have_ids(output: Output, moto: LocalStack) -> None:
+    """No line contains the webhook's URL, and each outcome is counted."""
+    head = await waiting(moto, SAID)
+    push = build_stores(Settings.from_environ(), SystemClock()).push
+    assert push is not None
+    async with receiving(answers(200), answers(500)) as receiver:
+        for config_id in ("p-1", "p-2"):
+            config = PushConfig(config_id, url=receiver.url("/s3cret-path"), token="s3cret-token")
+            await push.configs.put(head.key, config)
+        await asyncio.to_thread(call, "run_task", body_of(WakeUp(head.context)))
+        output.lines()
+        answer, request_id = await asyncio.to_thread(call, "deliver_push", push_body_of(PushWakeUp(head.key)))
+    assert answer == {"batchItemFailures": []}
+    lines, metrics = output.lines()
+    assert {line["message"] for line in lines} == {"A notification was delivered.", "A notification failed: HTTP 500"}
+    for line in lines:
+        found_by = {"task_id": head.key.task_id, "context_id": "c-1", "agent": "one", "correlation_id": request_id}
+        assert found_by.items() <= line.items(), line
+    assert "s3cret" not in json.dumps([lines, metrics])
+    counted = values(metrics)
+    assert counted.keys() == {"PushDelivered", "PushLag", "PushRetries"}
+    assert (counted["PushDelivered"], counted["PushRetries"], len(counted["PushLag"])) == ([1], [1], 1)
+
+
+def test_sweep_counts_findings_including_zero(output: Output) -> None:
+    """An alarm needs a value for the normal state too."""
+    swept, request_id = call("sweep")
+    lines, metrics = output.lines()
+    counted = values(metrics)
+    assert (counted.keys(), counted["SweepEnqueued"]) == ({"SweepFound", "SweepEnqueued"}, [swept["rung"]])
+    assert 0 <= counted["SweepFound"][0] <= swept["found"]
+    assert next(line for line in lines if line["message"] == "swept")["correlation_id"] == request_id
+
+
+async def test_queued_turn_continues_trace_of_message(
+    output: Output, moto: LocalStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each function continues the client's trace; a delivery also has a span."""
+    trace_id, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+    with exported_from_here(monkeypatch) as collector:
+        head = await waiting(moto, SAID, **{TRACEABILITY: {"traceparent": f"00-{trace_id}-{parent}-01"}})
+        push = build_stores(Settings.from_environ(), SystemClock()).push
+        assert push is not None
+        async with receiving(answers(410)) as receiver:
+            await push.configs.put(head.key, PushConfig("p-1", url=receiver.url("/s3cret-path")))
+            await asyncio.to_thread(call, "run_task", body_of(WakeUp(head.context)))
+            turn = collector.named("turn")
+            await asyncio.to_thread(call, "deliver_push", push_body_of(PushWakeUp(head.key)))
+        posted = collector.named("push")
+        assert (turn.trace_id.hex(), turn.parent_span_id.hex()) == (trace_id, parent)
+        assert attributes(turn)["aion.task_id"] == attributes(posted)["aion.task_id"] == head.key.task_id
+        assert (turn.kind, turn.status.code) == (Span.SPAN_KIND_CONSUMER, Status.STATUS_CODE_UNSET)
+        assert (posted.kind, posted.status.code, posted.status.message) == (3, Status.STATUS_CODE_ERROR, "Gone")
+        assert collector.services == {"my-stack"}
+        assert SAID not in collector.text
+        assert "s3cret" not in collector.text
+    lines, _ = output.lines()
+    assert lines

@@ -1,0 +1,63 @@
+"""Numbers in docs/limits.md against the code and the template."""
+
+import importlib
+import re
+from collections.abc import Sized
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from aion_core.template.reader import Place, Template
+
+ROOT = Path(__file__).parents[3]
+UNITS = {"": 1, "KiB": 1024, "MiB": 1024 * 1024, "s": 1, "days": 1}
+ROW = re.compile(
+    r"^\| ([^|]+) \| ([\d.]+) ?([A-Za-z]*) \| [^|]*\| `(aion_core\.[^`]+|template\.yaml: [^`]+)`", re.MULTILINE
+)
+ROWS = ROW.findall((ROOT / "docs" / "limits.md").read_text(encoding="utf-8"))
+
+
+class _TagIgnoringLoader(yaml.SafeLoader):
+    """YAML loader for a template's parameters that ignores its tags."""
+
+
+_TagIgnoringLoader.add_multi_constructor("!", lambda loader, suffix, node: None)
+
+
+def in_code(name: str) -> float:
+    module, _, constant = name.rpartition(".")
+    value = getattr(importlib.import_module(module), constant)
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    # A schedule: the first attempt, and one after each delay.
+    return len(value) + 1 if isinstance(value, Sized) else float(value)
+
+
+def in_template(name: str) -> float:
+    document: dict[str, Any] = yaml.load((ROOT / "template.yaml").read_text(), _TagIgnoringLoader)  # noqa: S506  # a SafeLoader
+    first, *rest = name.split(".")
+    if not rest:
+        return float(document["Parameters"][first]["Default"])
+    found: Any = document
+    if first == "Globals":
+        rest = [first, *rest]
+    else:
+        place = Place("123456789012", "us-east-1", "https://sqs", "limits")
+        found = Template(ROOT / "template.yaml", place).resolved(first)
+    for step in rest:
+        found = found[step]
+    return float(found)
+
+
+def test_page_has_rows() -> None:
+    assert len(ROWS) >= 35
+
+
+@pytest.mark.parametrize(("limit", "number", "unit", "where"), ROWS, ids=[row[0] for row in ROWS])
+def test_limit_equals_constant_in_code(limit: str, number: str, unit: str, where: str) -> None:
+    value = float(number) * UNITS[unit]
+    name = where.removeprefix("template.yaml: ")
+    assert value == (in_template(name) if name != where else in_code(name))

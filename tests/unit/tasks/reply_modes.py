@@ -1,0 +1,56 @@
+"""Helpers of the tests of reply modes."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from aion_core.ports import ReplyAs
+from aion_core.tasks.broadcast import StreamItem
+from aion_core.tasks.call import CallContext
+from tests.support.agents.teller import Teller
+from tests.support.requests import request
+from tests.support.service import Parts, http, parts
+from tests.support.stores import MemoryTaskStore
+from tests.support.wire import DIALECTS, Client
+
+both_dialects = pytest.mark.parametrize("dialect", DIALECTS)
+COMPLETED = {"1.0": "TASK_STATE_COMPLETED", "0.3": "completed"}
+
+
+def caller() -> CallContext:
+    return CallContext("owner", "test")
+
+
+@asynccontextmanager
+async def client_of(made: Parts, dialect: str = "1.0") -> AsyncIterator[Client]:
+    async with http(made.app()) as client:
+        yield Client(client, dialect)
+
+
+def made_with(reply: ReplyAs, agent: Any = None, **options: Any) -> Parts:
+    return parts(agent or Teller(), reply=reply, **options)
+
+
+def another_process(made: Parts, store: MemoryTaskStore, clock: Any, reply: ReplyAs) -> Parts:
+    """Return a service over the same store; its agent must not run."""
+    return parts(Teller(), store, clock, reply=reply)
+
+
+async def streamed(made: Parts, text: str, *, call: CallContext | None = None, **options: Any) -> list[StreamItem]:
+    stream = made.service.stream(call or caller(), request(text, **options))
+    return [item async for batch in stream for item in batch]
+
+
+def kinds(item: list[StreamItem]) -> list[str]:
+    return [type(each.payload).__name__ for each in item]
+
+
+async def until(condition: Any) -> None:
+    for _ in range(1000):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it does not come true")

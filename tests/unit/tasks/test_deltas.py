@@ -1,0 +1,372 @@
+"""Streams are complete or restart their text: writer, store and resuming readers together, with refused writes."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aion_core.errors import StoreError, StoreUnavailable
+from aion_core.ports import Cursor, Delta, DeltaBatch, Head, Lease, TurnStarted
+from aion_core.tasks.broadcast import cursor_of
+from aion_core.tasks.deltas import PAGE_CHARACTERS, DeltaWriter
+from aion_core.tasks.subscription import FRESH_SECONDS, MOST_FAILURES, SharedReads, tail
+from tests.support.clock import ManualClock
+from tests.support.conversation import Conversation
+from tests.support.failing import Failing
+from tests.support.stores import LEASE_SECONDS, MemoryTaskStore
+from tests.support.streams import faults_of_text
+
+
+class Stream:
+    """One task with a streaming turn, and readers in other processes."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self.store: Any = Failing(MemoryTaskStore(clock))
+        self.chat = Conversation(self.store, clock)
+        self.streamed: dict[str, Delta] = {}
+        self.readers: list[Reader] = []
+        self._speaking = False
+
+    async def starts(self) -> None:
+        """Begin the turn."""
+        self._holds(await self.chat.starts())
+
+    def _holds(self, begun: TurnStarted) -> None:
+        self.lease: Lease = begun.lease
+        self.head: Head = begun.head
+        self.writer = DeltaWriter(self.store, self.head.key, self.clock, fence=self.lease.fence)
+        self.writer.follow(self.head.generation)
+        self._speaking = False
+
+    @property
+    def holder(self) -> str:
+        """Return the prefix of the ids of its current chunks."""
+        return f"{self.head.generation}.{self.lease.fence}."
+
+    def says(self, *words: str, anew: bool = False) -> str:
+        """Stream these chunks; return the id of the last one."""
+        for word in words:
+            delta = Delta(word, append=self._speaking and not anew)
+            self._speaking, anew, id_ = True, False, self.writer.add(delta)
+            self.streamed[id_] = delta
+        return id_
+
+    async def records(self) -> None:
+        """Record an event."""
+        self._speaking = False
+        await self.writer.flush()
+        self.head = await self.store.append(self.lease, self.head, self.chat.says(self.head))
+        self.writer.follow(self.head.generation)
+
+    async def dies(self) -> None:
+        """Kill the process: its unwritten chunks are lost, and another process begins the turn."""
+        await self.writer.stop()
+        self.clock.move(LEASE_SECONDS + 1)
+        self._holds(await self.chat.begins())
+
+    def reader(self, last: str = "") -> "Reader":
+        """Return a reader with every item up to this id."""
+        self.readers.append(Reader(self, cursor_of(last) or Cursor(self.head.generation)))
+        return self.readers[-1]
+
+
+class Reader:
+    """A client that follows the task in another process."""
+
+    def __init__(self, stream: Stream, after: Cursor) -> None:
+        self.received: list[tuple[str, Any]] = []
+        reads = SharedReads(stream.store, stream.clock)
+        self._task = asyncio.create_task(self._follow(tail(reads, stream.head.key, stream.clock, after=after)))
+
+    async def _follow(self, batches: Any) -> None:
+        async for batch in batches:
+            self.received += [(item.id, item.payload) for item in batch]
+
+    @property
+    def words(self) -> list[str]:
+        """Return the texts of its chunks."""
+        return [what.text for _, what in self.received if isinstance(what, Delta)]
+
+    @property
+    def events(self) -> list[int]:
+        """Return the numbers of its events."""
+        return [int(id_) for id_, what in self.received if not isinstance(what, Delta)]
+
+    async def leaves(self) -> None:
+        self._task.cancel()
+        await asyncio.wait({self._task})
+
+    async def outcome(self) -> BaseException | None:
+        """Return the error of the stream, None while it runs."""
+        return self._task.exception() if self._task.done() else None
+
+
+@asynccontextmanager
+async def streaming() -> AsyncIterator[Stream]:
+    stream = Stream(ManualClock())
+    await stream.starts()
+    try:
+        yield stream
+    finally:
+        await stream.writer.stop()
+        for reader in stream.readers:
+            await reader.leaves()
+
+
+def words(count: int, first: int = 0) -> list[str]:
+    return [f"w{number}" for number in range(first, first + count)]
+
+
+async def test_reader_back_before_its_chunks_are_stored() -> None:
+    """It received w0 to w3 from the turn's own process; only w0 is stored."""
+    async with streaming() as stream:
+        stream.says("w0")
+        await stream.clock.passes(0.05)
+        reader = stream.reader(stream.says(*words(3, 1)))
+        await stream.clock.passes(0.05)
+        stream.says(*words(4, 4))
+        await stream.clock.passes(0.5)
+        stream.says(*words(2, 8))
+        await stream.clock.passes(1)
+        assert reader.words == words(6, 4)
+
+
+async def test_reader_back_within_a_stored_batch() -> None:
+    async with streaming() as stream:
+        stream.says(*words(4))
+        await stream.clock.passes(1)
+        reader = stream.reader("2.1.1")
+        await stream.clock.passes(1)
+        stream.says(*words(2, 4))
+        await stream.clock.passes(1)
+        assert reader.words == words(4, 2)
+
+
+async def test_stored_chunks_are_read_once() -> None:
+    """An up-to-date reader must not read the event's batches from the first one each time."""
+    async with streaming() as stream:
+        since = list[Cursor]()
+        reads = stream.store.deltas
+        stream.store.deltas = lambda key, *, since_=since, **at: since_.append(at["since"]) or reads(key, **at)
+        stream.reader()
+        for number in range(20):
+            stream.says(f"w{number}")
+            await stream.clock.passes(0.5)
+        assert since[-1] == Cursor(2, 1, 20)
+        assert since.count(Cursor(2)) <= 2
+
+
+async def test_refused_batch_is_written_before_the_next() -> None:
+    async with streaming() as stream:
+        reader = stream.reader()
+        stream.says("w0")
+        await stream.clock.passes(0.3)
+        stream.store.refuse(append_deltas=2)
+        for number in range(1, 20):
+            stream.says(f"w{number}")
+            await stream.clock.passes(0.1)
+        await stream.clock.passes(1)
+        assert reader.words == words(20)
+
+
+async def test_lost_answer_does_not_change_a_batch() -> None:
+    """A reader may have the batch of the lost response: it would not find the end of a longer one."""
+    async with streaming() as stream:
+        reader = stream.reader()
+        stream.store.lose_answers(append_deltas=3)
+        for number in range(20):
+            stream.says(f"w{number}")
+            await stream.clock.passes(0.1)
+        await stream.clock.passes(1)
+        assert reader.words == words(20)
+        late = stream.reader()
+        await stream.clock.passes(1)
+        assert late.words == words(20)
+
+
+async def test_outage_until_next_event_leaves_a_prefix() -> None:
+    async with streaming() as stream:
+        reader = stream.reader()
+        stream.says(*words(2))
+        await stream.clock.passes(0.5)
+        stream.store.refuse(append_deltas=1000)
+        stream.says(*words(5, 2))
+        await stream.clock.passes(0.5)
+        await stream.records()
+        stream.store.heal()
+        stream.says("next", " text")
+        await stream.clock.passes(1)
+        assert reader.words[0] == "w0"
+        assert reader.words[-2:] == ["next", " text"]
+        assert list(faults_of_text(reader.received, stream.streamed.get)) == []
+
+
+async def test_batch_that_cannot_be_written_is_not_skipped() -> None:
+    async with streaming() as stream:
+        reader = stream.reader()
+        stream.says("w0")
+        await stream.clock.passes(0.3)
+        stream.store.refuse(StoreError("ValidationException"), append_deltas=1)
+        for number in range(1, 9):
+            stream.says(f"w{number}")
+            await stream.clock.passes(0.3)
+        assert reader.words == ["w0"], "w2 follows a missing chunk"
+        stream.says("new", anew=True)
+        stream.says(" text")
+        await stream.clock.passes(1)
+        await stream.records()
+        await stream.clock.passes(1)
+        assert reader.words == ["w0", "new", " text"]
+        assert reader.events == [3]
+
+
+async def test_pages_of_a_long_batch_follow_each_other() -> None:
+    async with streaming() as stream:
+        reader = stream.reader()
+        texts = [str(number) * PAGE_CHARACTERS for number in range(7)]
+        stream.says(*texts)
+        await stream.clock.passes(1)
+        assert reader.words == texts
+        late = stream.reader("2.1.3")
+        await stream.clock.passes(1)
+        assert late.words == texts[4:]
+
+
+async def test_next_holder_starts_anew() -> None:
+    async with streaming() as stream:
+        reader = stream.reader()
+        stream.says(*words(5))
+        await stream.clock.passes(0.5)
+        await stream.dies()
+        stream.says(*words(7))
+        await stream.clock.passes(1.5)
+        assert reader.words[-7:] == words(7)
+        assert list(faults_of_text(reader.received, stream.streamed.get)) == []
+
+
+@pytest.mark.parametrize("last", ["2", "2.1.1"], ids=["no chunk", "a chunk of the holder before"])
+async def test_missing_first_chunk_is_not_continued(last: str) -> None:
+    """The first batch of a fence has expired or was lost: the reader waits for the next start of a text."""
+    async with streaming() as stream:
+        key, more = stream.head.key, tuple(Delta(word, append=True) for word in words(2, 1))
+        await stream.store.append_deltas(key, DeltaBatch(2, 1, 0, (Delta("old", append=False), *more)))
+        await stream.store.append_deltas(key, DeltaBatch(2, 2, 1, more))
+        reader = stream.reader(last)
+        await stream.clock.passes(1)
+        assert reader.words == []
+        await stream.store.append_deltas(key, DeltaBatch(2, 2, 3, (*more, Delta("new", append=False))))
+        await stream.store.append_deltas(key, DeltaBatch(2, 2, 6, (Delta(" text", append=True),)))
+        await stream.clock.passes(1.5)
+        assert reader.words == ["new", " text"]
+
+
+async def test_reader_survives_failures_with_successes_between() -> None:
+    async with streaming() as stream:
+        reader = stream.reader()
+        for number in range(4):
+            stream.store.refuse(log=MOST_FAILURES - 1)
+            await stream.clock.passes(20)
+            stream.says(f"w{number}")
+            await stream.clock.passes(2)
+        assert await reader.outcome() is None
+        assert reader.words == words(4)
+        stream.store.refuse(log=MOST_FAILURES)
+        await stream.clock.passes(30)
+        assert isinstance(await reader.outcome(), StoreUnavailable)
+
+
+async def test_clock_set_back_makes_a_new_read() -> None:
+    async with streaming() as stream:
+        reads, key = SharedReads(stream.store, stream.clock), stream.head.key
+        assert await reads.after(key, 2, Cursor(2))
+        stream.clock.move(-100)
+        await stream.records()
+        read = await reads.after(key, 2, Cursor(2))
+        assert read.log is not None
+        assert [entry.generation for entry in read.log.events] == [3]
+        await stream.records()
+        stream.clock.move(FRESH_SECONDS / 2)
+        assert await reads.after(key, 2, Cursor(2)) is read, "a fresh read is shared"
+
+
+STEPS = st.lists(
+    st.one_of(
+        *[st.tuples(st.just("says"), st.integers(1, 4))] * 4,
+        *[st.tuples(st.just("passes"), st.sampled_from([1, 2, 5]))] * 4,
+        *[st.tuples(st.just("leaves"), st.integers(1, 3))] * 2,
+        st.tuples(st.sampled_from(["says anew", "records", "dies", "comes back", "has it all"]), st.just(0)),
+        st.tuples(st.sampled_from(["refuses", "loses answers"]), st.integers(1, 4)),
+    ),
+    min_size=20,
+    max_size=40,
+)
+
+
+@given(STEPS)
+@settings(max_examples=60, deadline=None)
+def test_text_shown_is_always_a_prefix(steps: Sequence[tuple[str, int]]) -> None:
+    """A client leaves the turn's own process at any chunk, and resumes elsewhere."""
+    asyncio.run(_plays(steps))
+
+
+async def _plays(steps: Sequence[tuple[str, int]]) -> None:
+    async with streaming() as stream:
+        received: list[tuple[str, Any]] = []
+        reader: Reader | None = stream.reader()
+
+        async def leaves() -> str:
+            nonlocal reader
+            if reader is not None:
+                await reader.leaves()
+                received.extend(reader.received)
+                reader = None
+            return next((id_ for id_, _ in reversed(received)), "2")
+
+        async def has_it_all() -> None:
+            nonlocal reader
+            stream.store.heal()
+            await stream.clock.passes(2)
+            now = [id_ for id_ in stream.streamed if id_.startswith(stream.holder)]
+            assert not now or await leaves() == now[-1], "it has the whole text so far"
+            reader = reader or stream.reader(await leaves())
+
+        for step, amount in steps:
+            match step:
+                case "says":
+                    stream.says(*words(amount))
+                case "says anew":
+                    stream.says("anew", anew=True)
+                case "records":
+                    await stream.records()
+                case "dies":
+                    await stream.dies()
+                case "refuses":
+                    stream.store.refuse(append_deltas=amount)
+                case "loses answers":
+                    stream.store.lose_answers(append_deltas=amount)
+                case "passes":
+                    await stream.clock.passes(amount * 0.05)
+                case "has it all":
+                    await has_it_all()
+                case "comes back":
+                    reader = stream.reader(await leaves())
+                case "leaves":
+                    # The turn's own process streams chunks before it stores them.
+                    last, holder = cursor_of(await leaves()) or Cursor(), stream.holder
+                    first = last.n if holder == f"{last.generation}.{last.fence}." else 0
+                    live = [f"{holder}{first + n}" for n in range(amount)]
+                    if last.generation == stream.head.generation:
+                        received.extend((id_, stream.streamed[id_]) for id_ in live if id_ in stream.streamed)
+                    reader = stream.reader(await leaves())
+        await has_it_all()
+        await stream.records()
+        await stream.clock.passes(3)
+        await leaves()
+        assert list(faults_of_text(received, stream.streamed.get)) == []
+        events = [int(id_) for id_, what in received if not isinstance(what, Delta)]
+        assert events == list(range(3, stream.head.generation + 1))

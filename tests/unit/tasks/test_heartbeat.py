@@ -1,0 +1,137 @@
+"""Lease heartbeat: renewals, checks, the wake-up message of the first renewal, and the pause between them."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from aion_core.memory.queues import MemoryWorkQueue
+from aion_core.ports import ContextKey, Lease, LeaseHeld, TaskStore, Turn, WakeUp
+from aion_core.tasks.heartbeat import LOOKS_PER_SECOND, WATCH_SECONDS, Heartbeat, LeaseRenewal, watch_seconds
+from tests.support.clock import ManualClock
+from tests.support.conversation import Conversation
+from tests.support.failing import Failing
+from tests.support.stores import LEASE_SECONDS, MemoryTaskStore
+
+RENEW_SECONDS = 10
+
+
+class Messages(MemoryWorkQueue):
+    """A queue that stores the messages enqueued from threads."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock)
+        self.enqueued: list[tuple[WakeUp, float]] = []
+
+    def enqueue_from_thread(self, wake_up: WakeUp, *, delay: float = 0.0) -> None:
+        self.enqueued.append((wake_up, delay))
+
+
+@pytest.fixture
+def store(clock: ManualClock) -> Failing:
+    return Failing(MemoryTaskStore(clock))
+
+
+@pytest.fixture
+def chat(store: TaskStore, clock: ManualClock) -> Conversation:
+    return Conversation(store, clock)
+
+
+@pytest.fixture
+def queue(clock: ManualClock) -> Failing:
+    return Failing(Messages(clock))
+
+
+def renewal(chat: Conversation, queue: Any, lease: Lease) -> LeaseRenewal:
+    return LeaseRenewal(chat.store, queue, lease, renew_seconds=RENEW_SECONDS, wake_up_seconds=LEASE_SECONDS)
+
+
+def steps(chat: Conversation, beat: LeaseRenewal, seconds: int) -> list[bool]:
+    """Return the result of each step after a pause of these seconds."""
+    held = []
+    for _ in range(seconds):
+        chat.clock.move(beat.pause)
+        held.append(beat.once(beat.pause))
+    return held
+
+
+async def test_renewed_lease_outlives_its_term(chat: Conversation, queue: Any) -> None:
+    lease = (await chat.starts()).lease
+    assert all(steps(chat, renewal(chat, queue, lease), 300))
+    assert isinstance(await chat.store.begin(chat.context, holder="other"), LeaseHeld)
+
+
+async def test_one_renewal_for_ten_checks(chat: Conversation, queue: Any, store: Failing) -> None:
+    steps(chat, renewal(chat, queue, (await chat.starts()).lease), 30)
+    assert (store.calls["renew"], store.calls["holds"]) == (3, 27)
+
+
+async def test_first_renewal_enqueues_one_message(chat: Conversation, queue: Any) -> None:
+    lease = (await chat.starts()).lease
+    beat = renewal(chat, queue, lease)
+    steps(chat, beat, RENEW_SECONDS - 1)
+    assert queue.enqueued == []
+    steps(chat, beat, 50)
+    assert queue.enqueued == [(WakeUp(chat.context, lease.fence), LEASE_SECONDS)]
+
+
+async def test_refused_message_is_enqueued_at_next_renewal(chat: Conversation, queue: Any) -> None:
+    queue.refuse(enqueue_from_thread=1)
+    beat = renewal(chat, queue, (await chat.starts()).lease)
+    assert all(steps(chat, beat, RENEW_SECONDS))
+    assert queue.enqueued == []
+    assert all(steps(chat, beat, RENEW_SECONDS))
+    assert len(queue.enqueued) == 1
+
+
+@pytest.mark.parametrize("operation", ["renew", "holds"])
+async def test_refused_call_does_not_end_renewals(
+    chat: Conversation, queue: Any, store: Failing, operation: str
+) -> None:
+    beat = renewal(chat, queue, (await chat.starts()).lease)
+    store.refuse(**{operation: 2})
+    assert all(steps(chat, beat, 120))
+    assert isinstance(await chat.store.begin(chat.context, holder="other"), LeaseHeld)
+
+
+async def test_thread_survives_a_refused_call(chat: Conversation, queue: Any, store: Failing) -> None:
+    """One throttled call must not end the heartbeat: the turn would run twice."""
+    lease = (await chat.starts()).lease
+    store.refuse(renew=1)
+    async with asyncio.timeout(20):
+        async with Heartbeat(store, queue, lease, renew_seconds=0.01, wake_up_seconds=1) as beat:
+            while not queue.enqueued:
+                await asyncio.sleep(0.01)
+            assert not beat.lost.is_set()
+            await chat.cancels("t-m-1")
+            await beat.lost.wait()
+
+
+async def test_cancelled_turn_is_lost_at_next_check(chat: Conversation, queue: Any) -> None:
+    beat = renewal(chat, queue, (await chat.starts()).lease)
+    assert steps(chat, beat, 1) == [True]
+    await chat.cancels("t-m-1")
+    assert steps(chat, beat, 1) == [False]
+
+
+async def test_lost_renewal_enqueues_nothing(chat: Conversation, queue: Any) -> None:
+    beat = renewal(chat, queue, (await chat.starts()).lease)
+    chat.clock.move(LEASE_SECONDS + 1)
+    await chat.begins("other")
+    assert not beat.once(RENEW_SECONDS)
+    assert queue.enqueued == []
+
+
+async def test_many_turns_share_the_checks_of_a_process(chat: Conversation, queue: Any) -> None:
+    count = 200
+    lease = Lease(ContextKey("o", "a", "c"), Turn("turn", "t", 1), "holder", 1)
+    assert watch_seconds() == WATCH_SECONDS
+    async with AsyncExitStack() as until_the_end:
+        for _ in range(count):
+            beat = Heartbeat(chat.store, queue, lease, renew_seconds=60, wake_up_seconds=30)
+            await until_the_end.enter_async_context(beat)
+        assert count / watch_seconds() == LOOKS_PER_SECOND
+        short = LeaseRenewal(chat.store, queue, lease, renew_seconds=2, wake_up_seconds=30)
+        assert short.pause == 2, "a lease is renewed in time, however many there are"
+    assert watch_seconds() == WATCH_SECONDS

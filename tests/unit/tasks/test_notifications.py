@@ -1,0 +1,126 @@
+"""Wake-up messages for push delivery after commits of tasks with subscribers."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from aion_core.errors import StoreUnavailable
+from aion_core.ports import PushConfig, PushWakeUp, TurnStarted
+from aion_core.tasks import notifications
+from aion_core.tasks.notifications import CommitNotifier
+from tests.support.clock import ManualClock
+from tests.support.conversation import INPUT_REQUIRED, WORKING, Conversation
+from tests.support.stores import MemoryTaskStore
+
+SUBSCRIBER = PushConfig("p-1", "https://hooks.test/")
+
+
+class RecordingPushQueue:
+    """A push queue that stores the event numbers of its messages; it can be slow or refuse."""
+
+    def __init__(self) -> None:
+        self.enqueued: list[int] = []
+        self.answers = asyncio.Event()
+        self.answers.set()
+        self.refuses = False
+
+    async def enqueue(self, wake_up: PushWakeUp, *, delay: float = 0.0) -> None:
+        await self.answers.wait()
+        if self.refuses:
+            raise StoreUnavailable("The queue is away.")
+        self.enqueued.append(wake_up.generation)
+
+
+@pytest.fixture
+def queue() -> RecordingPushQueue:
+    return RecordingPushQueue()
+
+
+@pytest.fixture
+def chat(queue: RecordingPushQueue, clock: ManualClock) -> Conversation:
+    return Conversation(MemoryTaskStore(clock, notifier=CommitNotifier(queue)), clock)
+
+
+async def starts(chat: Conversation, push: PushConfig | None = SUBSCRIBER) -> TurnStarted:
+    begun = await chat.store.create(replace(chat.message("m-1"), push=push), holder="holder-1")
+    assert isinstance(begun, TurnStarted)
+    return begun
+
+
+async def says(chat: Conversation, begun: TurnStarted, times: int = 1) -> TurnStarted:
+    for _ in range(times):
+        begun = replace(begun, head=await chat.store.append(begun.lease, begun.head, chat.says(begun.head)))
+    return begun
+
+
+async def test_each_commit_enqueues(chat: Conversation, queue: RecordingPushQueue) -> None:
+    begun = await says(chat, await starts(chat))
+    await asyncio.sleep(0)
+    assert queue.enqueued == [2, 3]
+    await chat.queues("t-m-1", "m-2")
+    queue.enqueued.clear()
+    await chat.ends(begun, WORKING, run_next=True)
+    assert queue.enqueued[-1] == 5, "the end of the turn records the waiting message"
+    await chat.cancels("t-m-1")
+    assert queue.enqueued[-1] == 6
+
+
+async def test_answer_and_recorded_message_enqueue(chat: Conversation, queue: RecordingPushQueue) -> None:
+    await chat.ends(await starts(chat), INPUT_REQUIRED)
+    await chat.store.follow_up(await chat.more(await chat.head("t-m-1"), "m-2"), holder=None)
+    assert queue.enqueued == [2, 3, 4]
+    begun = await chat.begins()
+    await chat.queues("t-m-1", "m-3")
+    await chat.ends(begun, WORKING)
+    queue.enqueued.clear()
+    await chat.begins()
+    assert queue.enqueued == [6]
+
+
+async def test_task_without_subscribers_enqueues_nothing(chat: Conversation, queue: RecordingPushQueue) -> None:
+    await chat.ends(await says(chat, await starts(chat, push=None), 3))
+    assert queue.enqueued == []
+
+
+async def test_events_during_an_enqueue_share_the_next(chat: Conversation, queue: RecordingPushQueue) -> None:
+    begun = await starts(chat)
+    queue.answers.clear()
+    begun = await says(chat, begun, 20)
+    queue.answers.set()
+    await chat.ends(begun)
+    assert queue.enqueued == [2, 23], "one message for twenty events and the end"
+
+
+async def test_pause_waits_for_the_queue(chat: Conversation, queue: RecordingPushQueue) -> None:
+    """Lambda freezes the process between invocations: a message still on its way would wait for the sweep."""
+    begun = await starts(chat)
+    queue.answers.clear()
+    begun = await says(chat, begun)
+    pausing = asyncio.create_task(chat.store.pause(begun.lease, made_progress=True))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not pausing.done()
+    queue.answers.set()
+    await pausing
+    assert queue.enqueued == [2, 3]
+
+
+async def test_refusing_queue_fails_no_commit(chat: Conversation, queue: RecordingPushQueue) -> None:
+    queue.refuses = True
+    await chat.ends(await says(chat, await starts(chat)))
+    assert await chat.state("t-m-1") == "completed"
+
+
+async def test_hanging_queue_delays_only_the_end(
+    chat: Conversation, queue: RecordingPushQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = await starts(chat)
+    queue.answers.clear()
+    begun = await says(chat, begun, 5)
+    assert queue.enqueued == [2]
+    monkeypatch.setattr(notifications, "ENQUEUE_SECONDS", 0.01)
+    await chat.ends(begun)
+    assert await chat.state("t-m-1") == "completed"
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == {asyncio.current_task()}, "nothing is left to run after the answer"

@@ -1,0 +1,107 @@
+"""Page tokens: valid unchanged and for their own list only."""
+
+import base64
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aion_core.errors import InvalidMessage
+from aion_core.ports import ListCursor, TaskFilter
+from aion_core.protocol.types import TaskState
+from aion_core.tasks import page_tokens
+
+SECRET = bytes(range(32))
+NOW = datetime(2026, 5, 4, 3, 2, 1, 123000, tzinfo=UTC)
+TASKS = TaskFilter("owner", "agent")
+PLACE = ListCursor(NOW, "0196a1b2-c3d4-7000-8000-0123456789ab")
+
+ids = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=64)
+times = st.datetimes(timezones=st.just(UTC))
+
+
+@given(times, ids, st.binary(min_size=16, max_size=64))
+def test_a_token_brings_its_place_back(at: datetime, task_id: str, secret: bytes) -> None:
+    token = page_tokens.make(secret, TASKS, ListCursor(at, task_id))
+    assert page_tokens.read(secret, TASKS, token) == ListCursor(at, task_id)
+    assert token.isascii()
+    assert token.replace("-", "").replace("_", "").isalnum(), "it can stand in a URL as it is"
+
+
+def test_the_longest_token_is_not_too_long() -> None:
+    token = page_tokens.make(SECRET, TASKS, ListCursor(NOW, "x" * 128))
+    assert len(token) < page_tokens.MAX_CHARACTERS / 1.5
+    assert page_tokens.read(SECRET, TASKS, token) == ListCursor(NOW, "x" * 128)
+
+
+def refused(token: str, tasks: TaskFilter = TASKS, secret: bytes = SECRET) -> str:
+    with pytest.raises(InvalidMessage) as raised:
+        page_tokens.read(secret, tasks, token)
+    assert raised.value.field == "pageToken"
+    assert "leave it out" in str(raised.value), "the error has a remedy"
+    return str(raised.value)
+
+
+def test_a_token_with_any_bit_flipped_is_refused() -> None:
+    token = page_tokens.make(SECRET, TASKS, PLACE)
+    for position, character in enumerate(token):
+        for bit in range(7):
+            flipped = chr(ord(character) ^ 1 << bit)
+            refused(token[:position] + flipped + token[position + 1 :])
+
+
+def test_token_of_another_length_is_refused() -> None:
+    token = page_tokens.make(SECRET, TASKS, PLACE)
+    for end in range(len(token)):
+        refused(token[:end])
+        refused(token[end + 1 :])
+    for more in ("=", "==", "A", "AAAA", " ", "\n", "é", "\0", token):
+        refused(token + more)
+        refused(more + token)
+
+
+@given(st.text(max_size=200) | st.binary(max_size=150).map(lambda raw: base64.urlsafe_b64encode(raw).decode()))
+def test_garbage_is_refused(token: str) -> None:
+    refused(token)
+
+
+def test_a_huge_token_is_refused() -> None:
+    refused("A" * 5_000_000)
+
+
+def test_token_of_another_deployment_is_refused() -> None:
+    refused(page_tokens.make(bytes(32), TASKS, PLACE))
+
+
+def test_a_token_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_tokens, "VERSION", 2)
+    token = page_tokens.make(SECRET, TASKS, PLACE)
+    monkeypatch.undo()
+    refused(token)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(TASKS, owner="another"),
+        replace(TASKS, agent="another"),
+        replace(TASKS, owner="owner#agent", agent=""),
+        replace(TASKS, owner='owner", "agent', agent=""),
+        replace(TASKS, context_id="c"),
+        replace(TASKS, context_id=""),
+        replace(TASKS, state=TaskState.TASK_STATE_WORKING),
+        replace(TASKS, since=NOW),
+    ],
+    ids=str,
+)
+def test_a_token_of_another_list_is_refused(other: TaskFilter) -> None:
+    assert "another list" in refused(page_tokens.make(SECRET, TASKS, PLACE), other)
+    refused(page_tokens.make(SECRET, other, PLACE))
+
+
+def test_time_zone_does_not_change_the_list() -> None:
+    token = page_tokens.make(SECRET, replace(TASKS, since=NOW), PLACE)
+    elsewhere = NOW.astimezone(timezone(timedelta(hours=5)))
+    assert page_tokens.read(SECRET, replace(TASKS, since=elsewhere), token) == PLACE

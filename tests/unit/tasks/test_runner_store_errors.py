@@ -1,0 +1,170 @@
+"""Store errors: they cost no needless tries, and one failure does not hide other results."""
+
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from aion_core.errors import StoreCorrupt, StoreError, StoreUnavailable
+from aion_core.memory.queues import MemoryPushQueue, MemoryWorkQueue
+from aion_core.memory.services import MemoryMetrics
+from aion_core.ports import (
+    Chunk,
+    ContextKey,
+    Emission,
+    Metric,
+    PushConfig,
+    PushWakeUp,
+    Reply,
+    TaskKey,
+    TurnRequest,
+    TurnStarted,
+    WakeUp,
+)
+from aion_core.tasks.call import CallContext
+from aion_core.tasks.conversations import Conversations
+from aion_core.tasks.runner import MAX_TRIES
+from aion_core.tasks.sweep import Sweep
+from tests.support.agents.scripted import says
+from tests.support.clock import ManualClock
+from tests.support.conversation import Conversation
+from tests.support.failing import Failing
+from tests.support.requests import request
+from tests.support.service import Parts, parts, send_task
+from tests.support.stores import MemoryPushConfigs, MemoryTaskList, MemoryTaskStore
+
+CALL = CallContext("owner", "test")
+CONTEXT = ContextKey("owner", "test", "c")
+MANY = MAX_TRIES + 3
+DENIED = StoreError("Query: AccessDeniedException")
+
+
+class AgentWithRefusedCheckpoints:
+    """An agent with checkpoints that the store refuses for a while, before or after its first chunk."""
+
+    def __init__(self, times: int, *, speaks: bool = False) -> None:
+        self.left, self._streams = times, speaks
+
+    def load(self) -> None:
+        """Import nothing."""
+
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
+        if self._streams:
+            yield Chunk("word", "call")
+        if self.left:
+            self.left -= 1
+            raise StoreUnavailable("GetItem: ThrottlingException")
+        yield Reply(says("answer"))
+
+
+def _unreadable(operation: Callable[..., Any], task_id: str) -> Callable[..., Any]:
+    """Return the store operation that cannot read one task."""
+
+    def call(key: TaskKey, **options: Any) -> Any:
+        if key.task_id == task_id:
+            raise StoreCorrupt("The blob of an event is gone.")
+        return operation(key, **options)
+
+    return call
+
+
+def _keeps(messages: list[Any]) -> Any:
+    """Return a queue operation that stores the messages."""
+
+    async def enqueue(wake_up: Any, *, delay: float = 0.0) -> None:
+        messages.append(wake_up)
+
+    return enqueue
+
+
+async def outcome(made: Parts, clock: ManualClock) -> str:
+    """Return the state of a task after handling all of its wake-up messages, despite store errors."""
+    made.work_queue.close()
+    task = await send_task(made.service, CALL, request(return_immediately=True))
+    for _ in range(MANY + 2):
+        await made.worker.handle(WakeUp(CONTEXT))
+        clock.move(60)
+    return str((await made.service.get(CALL, task.id)).status)
+
+
+async def test_refusal_before_agent_ran_spends_no_try(clock: ManualClock) -> None:
+    made = parts(AgentWithRefusedCheckpoints(MANY), MemoryTaskStore(clock), clock)
+    assert "COMPLETED" in await outcome(made, clock)
+
+
+async def test_refusal_after_agent_spoke_spends_a_try(clock: ManualClock) -> None:
+    made = parts(AgentWithRefusedCheckpoints(MANY, speaks=True), MemoryTaskStore(clock), clock)
+    status = await outcome(made, clock)
+    assert "FAILED" in status
+    assert f"begun {MAX_TRIES} times" in status
+
+
+async def test_unreadable_log_spends_no_try(clock: ManualClock) -> None:
+    store: Any = Failing(MemoryTaskStore(clock))
+    made = parts(AgentWithRefusedCheckpoints(0), store, clock)
+    made.work_queue.close()
+    task = await send_task(made.service, CALL, request(return_immediately=True))
+    for _ in range(MANY):
+        store.refuse(log=1)
+        await made.worker.handle(WakeUp(CONTEXT))
+        clock.move(60)
+    store.heal()
+    await made.worker.handle(WakeUp(CONTEXT))
+    assert "COMPLETED" in str((await made.service.get(CALL, task.id)).status)
+
+
+async def test_turn_that_cannot_be_read_is_woken_later(clock: ManualClock) -> None:
+    """The turn behind another is suspended too; its lease need not expire."""
+    store: Any = Failing(MemoryTaskStore(clock))
+    made = parts(AgentWithRefusedCheckpoints(0), store, clock)
+    made.work_queue.close()
+    await send_task(made.service, CALL, request(return_immediately=True))
+    store.refuse(log=1)
+    await made.worker.handle(WakeUp(CONTEXT))
+    assert isinstance(await store.begin(CONTEXT, holder="another"), TurnStarted), "at once"
+
+
+async def test_unreadable_task_is_left_out_of_history(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+    inner = MemoryTaskStore(clock)
+    store: Any = Failing(inner)
+    made, tasks = parts(AgentWithRefusedCheckpoints(0), store, clock), MemoryTaskList(inner)
+    ids = []
+    for number in range(3):
+        clock.move(1)
+        ids.append((await send_task(made.service, CALL, request(f"text {number}", message_id=f"m-{number}"))).id)
+    store.log = _unreadable(store.log, ids[1])
+    history = await Conversations(store, tasks).history(TaskKey("owner", ids[2]), CONTEXT, 10, None)
+    said = [part.text for message in history for part in message.parts]
+    assert said == ["text 0", "answer", "text 2", "answer"]
+    assert ids[1] in caplog.text
+
+
+async def test_unreadable_task_is_left_out_of_contexts(clock: ManualClock) -> None:
+    inner = MemoryTaskStore(clock)
+    store: Any = Failing(inner)
+    made = parts(AgentWithRefusedCheckpoints(0), store, clock, task_list=MemoryTaskList(inner))
+    one = await send_task(made.service, CALL, request("one", context_id="c-1"))
+    await send_task(made.service, CALL, request("two", context_id="c-2", message_id="m-2"))
+    store.head = _unreadable(store.head, one.id)
+    assert list(await made.conversations.ids(CALL, length=10, offset=0)) == ["c-2"]
+
+
+@pytest.mark.parametrize("failing", ["contexts", "pushes"])
+async def test_sweep_wakes_what_it_can_read(clock: ManualClock, failing: str) -> None:
+    inner = MemoryTaskStore(clock)
+    store: Any = Failing(inner)
+    configs: Any = Failing(MemoryPushConfigs(inner, clock))
+    chat = Conversation(store, clock)
+    await store.create(replace(chat.message("m-1"), push=PushConfig("p-1", "https://hooks.test/")), holder="gone")
+    clock.move(1000)
+    woken: list[Any] = []
+    work_queue, push_queue = MemoryWorkQueue(clock), MemoryPushQueue(clock)
+    work_queue.enqueue, push_queue.enqueue = _keeps(woken), _keeps(woken)  # type: ignore[method-assign]
+    (store if failing == "contexts" else configs).refuse(DENIED, expired_timers=1)
+    metrics = MemoryMetrics()
+    with pytest.raises(StoreError, match="AccessDenied"):
+        await Sweep(store, work_queue, configs, push_queue, metrics=metrics).once()
+    kinds = {type(wake_up) for wake_up in woken}
+    assert kinds == ({PushWakeUp} if failing == "contexts" else {WakeUp})
+    assert metrics.total(Metric.SWEEP_ENQUEUED) == len(woken)

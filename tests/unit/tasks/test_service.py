@@ -1,0 +1,448 @@
+"""Service: promises to callers, cancellation, and repeated requests."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from aion_core.clock import SystemClock
+from aion_core.errors import MessageIdReused, TaskNotCancelable, TaskNotFound
+from aion_core.ports import (
+    Chunk,
+    ContextKey,
+    Cursor,
+    Emission,
+    InputRequired,
+    Interrupted,
+    Reply,
+    TaskKey,
+    TurnRequest,
+    TurnStarted,
+)
+from aion_core.ports.table import Change, Delete, Update
+from aion_core.protocol.types import Message, Part, Role, SendMessageRequest, Task, TaskState, TaskStatusUpdateEvent
+from aion_core.stores import keys
+from aion_core.stores.keys import context_key
+from aion_core.tasks import admission, lifecycle, subscription
+from aion_core.tasks.call import CallContext
+from aion_core.tasks.subscription import SharedReads
+from tests.support.agents.scripted import Asking, GatedAgent, Stubborn, says
+from tests.support.clock import ManualClock
+from tests.support.requests import request
+from tests.support.service import http, parts, send, send_task
+from tests.support.stores import MemoryTaskStore
+
+
+class StreamingAgent:
+    """Streams a chunk, waits for `go`, and answers."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+        self.spoke = asyncio.Event()
+
+    def load(self) -> None:
+        """Import nothing."""
+
+    async def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
+        yield Chunk("word", "call")
+        self.spoke.set()
+        await self.go.wait()
+        yield Reply(Message(message_id="a", parts=[Part(text="answer")]))
+
+
+def configured(**configuration: Any) -> SendMessageRequest:
+    message = Message(message_id="m-1", context_id="c", role=Role.ROLE_USER, parts=[Part(text="hi")])
+    return SendMessageRequest(message=message, configuration=configuration)
+
+
+async def test_return_immediately_returns_working_task() -> None:
+    """The turn continues after the response."""
+    agent = StreamingAgent()
+    made = parts(agent)
+    service = made.service
+    call = CallContext("owner", "test")
+    task = await send_task(service, call, configured(return_immediately=True))
+    assert task.status.state == TaskState.TASK_STATE_WORKING
+    assert not call.background, "another function runs it"
+    agent.go.set()
+    await made.work_queue.quiet()
+    assert (await service.get(call, task.id)).status.state == TaskState.TASK_STATE_COMPLETED
+
+
+async def test_blocking_send_returns_current_task_after_wait() -> None:
+    """After `blocking_wait`."""
+    agent, clock = StreamingAgent(), ManualClock()
+    service = parts(agent, clock=clock).service
+    call = CallContext("owner", "test")
+    sending = asyncio.create_task(send_task(service, call, configured()))
+    await agent.spoke.wait()
+    clock.move(239)
+    await asyncio.sleep(0)
+    assert not sending.done()
+    clock.move(2)
+    assert (await sending).status.state == TaskState.TASK_STATE_WORKING
+    agent.go.set()
+    await asyncio.wait(call.background)
+
+
+async def test_task_requires_its_owner_and_agent() -> None:
+    agent = StreamingAgent()
+    agent.go.set()
+    service = parts(agent).service
+    task = await send_task(service, CallContext("owner", "test"), configured())
+    for stranger in (CallContext("other", "test"), CallContext("owner", "another")):
+        with pytest.raises(TaskNotFound):
+            await service.get(stranger, task.id)
+        with pytest.raises(TaskNotFound):
+            _ = [batch async for batch in service.subscribe(stranger, task.id)]
+
+
+async def test_send_returns_end_of_another_holder() -> None:
+    """The first holder is slow and loses its lease; its caller receives the recorded end of the task."""
+    clock = ManualClock()
+    store = MemoryTaskStore(clock, lease_seconds=30)
+    agent = StreamingAgent()
+    service = parts(agent, store, clock, lease_seconds=0.03).service
+    call = CallContext("owner", "test")
+    sending = asyncio.create_task(send_task(service, call, configured()))
+    await agent.spoke.wait()
+    (key,) = store.task_keys()
+    head = await store.head(key)
+    assert head is not None
+    context = head.context
+    await store.table.write(Update(context_key(context), Change({"until": 0})))
+    heir = await store.begin(context, holder="heir")
+    assert isinstance(heir, TurnStarted)
+    status = lifecycle.status_at(TaskState.TASK_STATE_COMPLETED, clock.now())
+    status.message.CopyFrom(Message(message_id="heirs", parts=[Part(text="by the heir")]))
+    await store.finish(heir.lease, heir.head, TaskStatusUpdateEvent(status=status))
+    for _ in range(200):
+        clock.move(0.3)
+        await asyncio.sleep(0.005)
+        if sending.done():
+            break
+    task = await sending
+    assert task.status.state == TaskState.TASK_STATE_COMPLETED
+    assert task.status.message.parts[0].text == "by the heir"
+
+
+async def test_stream_of_idle_task_ends() -> None:
+    clock = ManualClock()
+    store = MemoryTaskStore(clock)
+    service = parts(StreamingAgent(), store, clock).service
+    call = CallContext("owner", "test")
+    task = await send_task(service, call, configured(return_immediately=True))
+
+    async def read() -> None:
+        async for _ in subscription.tail(SharedReads(store, clock), TaskKey("owner", task.id), clock, after=Cursor()):
+            pass
+
+    reading = asyncio.create_task(read())
+    for _ in range(600):
+        clock.move(1)
+        for _ in range(8):
+            await asyncio.sleep(0)
+        if reading.done():
+            break
+    assert reading.done()
+    for work in call.background:
+        work.cancel()
+
+
+async def test_what_is_not_offered_is_refused() -> None:
+    """Streaming without the card's capability, and a webhook without push notifications."""
+    made = parts(StreamingAgent())
+    made.streaming = False
+    async with http(made.app()) as client:
+        for method in ("SendStreamingMessage", "message/stream"):
+            assert (await client.post("/", json=send(method=method))).json()["error"]["code"] == -32004
+        body = send()
+        body["params"]["configuration"] = {"taskPushNotificationConfig": {"url": "https://x.test/"}}
+        assert (await client.post("/", json=body)).json()["error"]["code"] == -32003
+
+
+@pytest.mark.parametrize(
+    "part",
+    ['{"data": {"x": 1e999}}', '{"text": "x", "metadata": {"x": -1e999}}', '{"raw": "!!!"}', '{"raw": "A"}'],
+)
+async def test_message_without_json_form_is_refused(part: str) -> None:
+    body = json.dumps(send()).replace('{"text": "hi"}', part)
+    async with http(parts(StreamingAgent()).app()) as client:
+        answer = await client.post("/", content=body, headers={"Content-Type": "application/json"})
+    assert answer.json()["error"]["code"] == -32602
+
+
+# ── Cancellation ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+CANCELED = TaskState.TASK_STATE_CANCELED
+COMPLETED = TaskState.TASK_STATE_COMPLETED
+
+
+async def task_id_of(store: Any) -> str:
+    """Return the only task of the store."""
+    (key,) = store.task_keys()
+    return str(key.task_id)
+
+
+async def test_cancel_of_running_task_stops_agent() -> None:
+    agent = GatedAgent()
+    made = parts(agent, lease_seconds=3)
+    sending = asyncio.create_task(send_task(made.service, CallContext("owner", "test"), request()))
+    await agent.spoke.wait()
+    elsewhere = CallContext("owner", "test")
+    task = await made.service.cancel(elsewhere, await task_id_of(made.store))
+    assert task.status.state == CANCELED
+    assert task.status.message.parts[0].text == "Canceled."
+    assert task.status.HasField("timestamp")
+    answer = await asyncio.wait_for(sending, 10)
+    assert answer.status.state == CANCELED, "the blocking send returns the canceled task"
+    assert agent.stopped == 1
+    assert await made.service.get(elsewhere, task.id) == task, "nothing follows"
+
+
+async def test_cancel_ignores_agent_that_keeps_running() -> None:
+    agent = Stubborn()
+    made = parts(agent, lease_seconds=3)
+    call = CallContext("owner", "test")
+    sending = asyncio.create_task(send_task(made.service, call, request()))
+    await agent.spoke.wait()
+    task = await made.service.cancel(CallContext("owner", "test"), await task_id_of(made.store))
+    assert (await asyncio.wait_for(sending, 15)).status.state == CANCELED
+    agent.go.set()
+    await asyncio.sleep(0.1)
+    assert await made.service.get(call, task.id) == task
+
+
+async def test_cancel_of_queued_task_prevents_its_turn() -> None:
+    """It was returned as working, and never ran."""
+    agent = GatedAgent()
+    made = parts(agent)
+    call = CallContext("owner", "test")
+    first = asyncio.create_task(send_task(made.service, call, request("one", message_id="m-1")))
+    await agent.spoke.wait()
+    waiting = await send_task(made.service, call, request("two", message_id="m-2", return_immediately=True))
+    canceled = await made.service.cancel(call, waiting.id)
+    assert canceled.status.state == CANCELED
+    agent.go.set()
+    assert (await first).status.state == COMPLETED, "the running turn keeps its lease"
+    await made.work_queue.quiet()
+    assert agent.asked == ["one"]
+
+
+async def test_message_after_cancel_of_interrupted_task_starts_task() -> None:
+    made = parts(Asking())
+    call = CallContext("owner", "test")
+    asking = await send_task(made.service, call, request("a"))
+    assert asking.status.state == TaskState.TASK_STATE_INPUT_REQUIRED
+    assert (await made.service.cancel(call, asking.id)).status.state == CANCELED
+    again = await send_task(made.service, call, request("b", message_id="m-2"))
+    assert again.id != asking.id
+    assert again.status.state == TaskState.TASK_STATE_INPUT_REQUIRED
+
+
+async def test_what_waits_behind_a_canceled_task_runs() -> None:
+    agent = GatedAgent()
+    made = parts(agent, lease_seconds=3)
+    call = CallContext("owner", "test")
+    first = asyncio.create_task(send_task(made.service, call, request("one")))
+    await agent.spoke.wait()
+    second = await send_task(made.service, call, request("two", message_id="m-2", return_immediately=True))
+    agent.spoke.clear()
+    running = next(key.task_id for key in made.store.task_keys() if key.task_id != second.id)  # type: ignore[attr-defined]
+    await made.service.cancel(call, running)
+    await asyncio.wait_for(agent.spoke.wait(), 5)
+    agent.go.set()
+    assert (await first).status.state == CANCELED
+    await made.work_queue.quiet()
+    assert (await made.service.get(call, second.id)).status.state == COMPLETED
+
+
+async def test_cancel_ten_times_succeeds_once() -> None:
+    agent = GatedAgent()
+    made = parts(agent, lease_seconds=3)
+    sending = asyncio.create_task(send_task(made.service, CallContext("owner", "test"), request()))
+    await agent.spoke.wait()
+    task_id = await task_id_of(made.store)
+    answers = await asyncio.gather(
+        *(made.service.cancel(CallContext("owner", "test"), task_id) for _ in range(10)), return_exceptions=True
+    )
+    assert sum(isinstance(answer, Task) for answer in answers) == 1
+    assert sum(isinstance(answer, TaskNotCancelable) for answer in answers) == 9
+    await sending
+
+
+async def test_cancel_requires_own_task_and_agent() -> None:
+    agent = GatedAgent()
+    agent.go.set()
+    made = parts(Asking())
+    task = await send_task(made.service, CallContext("owner", "test"), request())
+    for stranger in (CallContext("other", "test"), CallContext("owner", "another")):
+        with pytest.raises(TaskNotFound):
+            await made.service.cancel(stranger, task.id)
+    head = await made.store.head(TaskKey("owner", task.id))
+    assert head is not None
+    assert head.state == TaskState.TASK_STATE_INPUT_REQUIRED
+
+
+@pytest.mark.parametrize(("method", "get"), [("CancelTask", "GetTask"), ("tasks/cancel", "tasks/get")])
+async def test_both_dialects_cancel(method: str, get: str) -> None:
+    """A2A 3.1.5: TaskNotCancelable (-32002) for an ended task, TaskNotFound (-32001) for an unknown one."""
+    clock = SystemClock()
+    made = parts(Asking(), MemoryTaskStore(clock), clock)
+    async with http(made.app()) as client:
+        old = "/" in method
+        asked = (await client.post("/", json=send(method="message/send" if old else "SendMessage"))).json()["result"]
+        task_id = (asked if old else asked["task"])["id"]
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"id": task_id}}
+        canceled = (await client.post("/", json=body)).json()["result"]
+        assert canceled["status"]["state"] == ("canceled" if old else "TASK_STATE_CANCELED")
+        again = (await client.post("/", json=body)).json()["error"]
+        assert again["code"] == -32002
+        got = (await client.post("/", json={**body, "method": get})).json()["result"]
+        assert got == canceled
+        body["params"] = {"id": "no-such-task"}
+        assert (await client.post("/", json=body)).json()["error"]["code"] == -32001
+
+
+async def test_stream_ends_with_cancellation() -> None:
+    """The last event of the stream is the terminal status."""
+    agent = GatedAgent()
+    made = parts(agent, lease_seconds=3)
+    items: list[Any] = []
+
+    async def listen() -> None:
+        async for batch in made.service.stream(CallContext("owner", "test"), request()):
+            items.extend(item.payload for item in batch)
+
+    listening = asyncio.create_task(listen())
+    await agent.spoke.wait()
+    await made.service.cancel(CallContext("owner", "test"), await task_id_of(made.store))
+    await asyncio.wait_for(listening, 10)
+    assert items[-1].status.state == CANCELED
+
+
+# ── Repeats ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_idempotency_key_identifies_repeat_without_context() -> None:
+    agent = GatedAgent()
+    agent.go.set()
+    made = parts(agent)
+    again = [CallContext("owner", "test", idempotency_key="key-1") for _ in range(3)]
+    tasks = await asyncio.gather(*(send_task(made.service, call, request(context_id="")) for call in again))
+    assert len({task.id for task in tasks}) == 1
+    assert len({task.context_id for task in tasks}) == 1
+    assert agent.asked == ["hi"]
+    with pytest.raises(MessageIdReused):
+        await send_task(made.service, again[0], request("other words", context_id=""))
+    other = await send_task(
+        made.service, CallContext("another owner", "test", idempotency_key="key-1"), request(context_id="")
+    )
+    assert other.id != tasks[0].id
+
+
+async def test_idempotency_key_header_must_be_an_id() -> None:
+    """draft-ietf-httpapi-idempotency-key-header puts the text in quotes."""
+    agent = GatedAgent()
+    agent.go.set()
+    async with http(parts(agent).app()) as client:
+        ids = set()
+        for method, key in (("SendMessage", '"k-1"'), ("message/send", "k-1")):
+            answer = await client.post("/", json=send(method=method), headers={"Idempotency-Key": key})
+            result = answer.json()["result"]
+            ids.add(result.get("task", result)["id"])
+        assert len(ids) == 1
+        for method in ("SendMessage", "message/send", "SendStreamingMessage", "message/stream"):
+            bad = await client.post("/", json=send(method=method), headers={"Idempotency-Key": "x" * 300})
+            assert bad.json()["error"]["code"] == -32602
+
+
+async def test_repeat_without_context_and_key_creates_task() -> None:
+    agent = GatedAgent()
+    agent.go.set()
+    made = parts(agent)
+    one, two = [await send_task(made.service, CallContext("owner", "test"), request(context_id="")) for _ in range(2)]
+    assert one.id != two.id
+
+
+async def test_repeat_gets_its_own_task_despite_interrupt() -> None:
+    """Another message has answered the interrupt, and the first copy has created a task."""
+
+    class Overtaken(MemoryTaskStore):
+        """Freezes after it has read that a task of the context requires input."""
+
+        meanwhile: Callable[[], Awaitable[Any]] | None = None
+
+        async def create(self, *arguments: Any, **options: Any) -> Any:
+            outcome = await super().create(*arguments, **options)
+            if isinstance(outcome, Interrupted) and self.meanwhile is not None:
+                meanwhile, self.meanwhile = self.meanwhile, None
+                await meanwhile()
+            return outcome
+
+    store = Overtaken(SystemClock())
+    made = parts(Asking(), store)
+    call = CallContext("owner", "test")
+    asks = await send_task(made.service, call, request("first"))
+    copies = []
+
+    async def others() -> None:
+        await send_task(made.service, call, request("yes", message_id="m-3", task_id=asks.id))
+        copies.append(await send_task(made.service, call, request("second", message_id="m-2")))
+
+    store.meanwhile = others
+    copies.append(await send_task(made.service, call, request("second", message_id="m-2")))
+    one, other = copies
+    assert one.id == other.id != asks.id
+    assert [message.message_id for message in other.history if message.message_id == "m-2"] == ["m-2"]
+
+
+class Insists(Asking):
+    """Requires input again after each answer."""
+
+    def __init__(self) -> None:
+        self.answers: list[str] = []
+
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
+        self.answers.append(asked.message.message_id)
+        yield InputRequired(says("really?"))
+
+
+async def test_follow_up_repeated_after_key_expiry_runs_once() -> None:
+    """The task outlives the key of the message: each event extends its TTL."""
+    clock, agent = SystemClock(), Insists()
+    store = MemoryTaskStore(clock)
+    made, call = parts(agent, store, clock), CallContext("owner", "test")
+    task = await send_task(made.service, call, request())
+    answer = request("yes", message_id="m-2", context_id="", task_id=task.id)
+    await send_task(made.service, call, answer)
+    await store.table.write(Delete(keys.message_key(ContextKey("owner", "test", "c"), "m-2")))
+    again = await send_task(made.service, call, answer)
+    assert agent.answers == ["m-1", "m-2"]
+    assert again.id == task.id
+    assert isinstance(again, Task)
+    assert again.status.state == TaskState.TASK_STATE_INPUT_REQUIRED
+    with pytest.raises(MessageIdReused):
+        await send_task(made.service, call, request("no", message_id="m-2", context_id="", task_id=task.id))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"parts": [Part(text="other")]},
+        {"role": Role.ROLE_AGENT},
+        {"task_id": "t-2"},
+        {"reference_task_ids": ["t-2"]},
+        {"extensions": ["https://x.test/extension"]},
+    ],
+    ids=lambda other: next(iter(other)),
+)
+def test_content_hash_differs_by(other: dict[str, Any]) -> None:
+    """A message with the same id and other content is no repeat."""
+    content: dict[str, Any] = {"message_id": "m-1", "role": Role.ROLE_USER, "task_id": "t-1", "parts": [Part(text="a")]}
+    message = Message(**content)
+    assert admission.content_hash(message) == admission.content_hash(Message(**content, metadata={"trace": "1"}))
+    assert admission.content_hash(message) != admission.content_hash(Message(**{**content, **other}))

@@ -1,0 +1,136 @@
+"""Messages to a busy context: queued, refused, or replacing the running turn."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from aion_core.clock import SystemClock
+from aion_core.errors import ContextBusy
+from aion_core.ports import Log, TaskKey, WhenBusy
+from aion_core.protocol.types import TaskState
+from aion_core.tasks.call import CallContext
+from tests.support.agents.scripted import Asking, GatedAgent
+from tests.support.requests import request
+from tests.support.service import Parts, parts, send_task
+from tests.support.stores import MemoryTaskStore
+
+COMPLETED, CANCELED = TaskState.TASK_STATE_COMPLETED, TaskState.TASK_STATE_CANCELED
+
+
+async def running(policy: WhenBusy) -> tuple[Parts, GatedAgent, CallContext, "asyncio.Task[object]", str]:
+    """Return an agent running on `one`, and its task."""
+    agent = GatedAgent()
+    made = parts(agent, double_texting=policy, lease_seconds=3)
+    call = CallContext("owner", "test")
+    sending = asyncio.create_task(send_task(made.service, call, request("one")))
+    await agent.spoke.wait()
+    (key,) = made.store.task_keys()  # type: ignore[attr-defined]
+    return made, agent, call, sending, key.task_id
+
+
+async def test_queued_message_gets_its_own_task() -> None:
+    made, agent, call, first, _ = await running(WhenBusy.ENQUEUE)
+    second = asyncio.create_task(send_task(made.service, call, request("two", message_id="m-2")))
+    await asyncio.sleep(0.05)
+    assert agent.asked == ["one"]
+    agent.go.set()
+    one, two = await first, await second
+    assert one.id != two.id  # type: ignore[attr-defined]
+    assert two.status.message.parts[0].text == "answer to two"
+
+
+async def test_message_to_running_task_is_answered_there() -> None:
+    """The task does not end before the answer to the second message."""
+    made, agent, call, first, task_id = await running(WhenBusy.ENQUEUE)
+    second = asyncio.create_task(send_task(made.service, call, request("two", message_id="m-2", task_id=task_id)))
+    await asyncio.sleep(0.05)
+    third = await send_task(
+        made.service, call, request("three", message_id="m-3", task_id=task_id, return_immediately=True)
+    )
+    assert third.id == task_id
+    assert third.status.state == TaskState.TASK_STATE_WORKING
+    agent.go.set()
+    one, two = await first, await second
+    assert one == two
+    assert two.status.state == COMPLETED
+    assert two.status.message.parts[0].text == "answer to three"
+    said = [message.parts[0].text for message in two.history]
+    assert said == ["one", "answer to one", "two", "answer to two", "three"]
+    assert agent.asked == ["one", "two", "three"]
+
+
+async def test_repeat_of_queued_message_is_one_message() -> None:
+    made, agent, call, first, task_id = await running(WhenBusy.ENQUEUE)
+    again = request("two", message_id="m-2", task_id=task_id)
+    repeats = [asyncio.create_task(send_task(made.service, call, again)) for _ in range(3)]
+    await asyncio.sleep(0.05)
+    agent.go.set()
+    await asyncio.gather(first, *repeats)
+    assert agent.asked == ["one", "two"]
+
+
+async def test_rejected_message_leaves_no_record() -> None:
+    made, agent, call, first, task_id = await running(WhenBusy.REJECT)
+    for refused in (request("two", message_id="m-2"), request("two", message_id="m-2", task_id=task_id)):
+        with pytest.raises(ContextBusy):
+            await send_task(made.service, call, refused)
+    agent.go.set()
+    await first
+    again = await send_task(made.service, call, request("two", message_id="m-2"))
+    assert again.status.message.parts[0].text == "answer to two", "the same message is welcome afterwards"
+
+
+async def test_interrupting_message_cancels_running_task() -> None:
+    made, agent, call, first, task_id = await running(WhenBusy.INTERRUPT)
+    agent.spoke.clear()
+    second = asyncio.create_task(send_task(made.service, call, request("two", message_id="m-2")))
+    await agent.spoke.wait()
+    agent.go.set()
+    assert (await first).status.state == CANCELED  # type: ignore[attr-defined]
+    assert (await second).status.message.parts[0].text == "answer to two"
+    assert (await made.service.get(call, task_id)).status.message.parts[0].text == "Canceled by a newer message."
+
+
+async def test_interrupting_message_replaces_turn_of_same_task() -> None:
+    made, agent, call, first, task_id = await running(WhenBusy.INTERRUPT)
+    agent.spoke.clear()
+    second = asyncio.create_task(send_task(made.service, call, request("two", message_id="m-2", task_id=task_id)))
+    await agent.spoke.wait()
+    async with asyncio.timeout(10):
+        while not agent.stopped:
+            await asyncio.sleep(0.05)
+    agent.go.set()
+    one, two = await first, await second
+    assert one == two
+    assert two.status.state == COMPLETED
+    assert [message.parts[0].text for message in two.history] == ["one", "two"]
+    assert two.status.message.parts[0].text == "answer to two"
+    assert agent.stopped == 1
+
+
+async def test_late_answer_without_task_id_creates_task() -> None:
+    """Another message has answered the interrupt first."""
+
+    class Slow(MemoryTaskStore):
+        """Sends the other answer between the read of the context and the follow-up."""
+
+        between: "Coroutine[Any, Any, object] | None" = None
+
+        async def log(self, key: TaskKey, *, after: int = 0) -> Log | None:
+            if (between := self.between) is not None:
+                self.between = None
+                await between
+            return await super().log(key, after=after)
+
+    store = Slow(SystemClock())
+    made = parts(Asking(), store)
+    call = CallContext("owner", "test")
+    asking = await send_task(made.service, call, request("a"))
+    store.between = send_task(
+        made.service, CallContext("owner", "test"), request("yes", message_id="m-2", task_id=asking.id)
+    )
+    other = await send_task(made.service, call, request("another thing", message_id="m-3"))
+    assert other.id != asking.id
+    assert (await made.service.get(call, asking.id)).status.message.parts[0].text == "yes it is"

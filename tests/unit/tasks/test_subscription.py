@@ -1,0 +1,250 @@
+"""Subscriptions: readers of a log, shared reads, and resumed streams."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aion_core.ports import Cursor, Delta, DeltaBatch, Log, Numbered, TaskKey
+from aion_core.protocol.types import Message
+from aion_core.tasks.broadcast import StreamItem
+from aion_core.tasks.call import CallContext
+from aion_core.tasks.subscription import merge
+from tests.support.agents.scripted import GatedAgent, Stepping
+from tests.support.clock import ManualClock
+from tests.support.requests import request
+from tests.support.service import http, parts, send, send_task
+from tests.support.stores import MemoryTaskStore
+
+# ── Readers ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def event(generation: int) -> Numbered:
+    return Numbered(generation, Message(message_id=str(generation)))
+
+
+def batch(generation: int, fence: int, first: int, *texts: str) -> DeltaBatch:
+    chunks = tuple(Delta(text, append=first + n > 0) for n, text in enumerate(texts))
+    return DeltaBatch(generation, fence, first, chunks)
+
+
+def ids(items: list[StreamItem]) -> list[str]:
+    return [item.id for item in items]
+
+
+def test_chunks_follow_their_event() -> None:
+    items, after = merge([event(1), event(2), event(3)], [batch(2, 1, 0, "a", "b"), batch(3, 1, 0, "c")], Cursor())
+    assert ids(items) == ["1", "2", "2.1.0", "2.1.1", "3", "3.1.0"]
+    assert after == Cursor(3, 1, 1)
+
+
+def test_chunks_wait_for_their_unread_event() -> None:
+    items, after = merge([event(1)], [batch(1, 1, 0, "a"), batch(2, 1, 0, "b")], Cursor())
+    assert ids(items) == ["1", "1.1.0"]
+    items, after = merge([event(2)], [batch(2, 1, 0, "b")], after)
+    assert ids(items) == ["2", "2.1.0"]
+
+
+def test_reader_receives_rest_of_started_batch() -> None:
+    items, after = merge([], [batch(2, 1, 0, "a", "b", "c")], Cursor(2, 1, 2))
+    assert [item.payload for item in items] == [Delta("c", append=True)]
+    assert after == Cursor(2, 1, 3)
+
+
+def test_new_fence_replaces_chunks_of_old_fence() -> None:
+    batches = [batch(2, 1, 0, "old"), batch(2, 1, 1, "older still"), batch(2, 2, 0, "new"), batch(2, 2, 1, "er")]
+    items, after = merge([], batches, Cursor(2, 1, 1))
+    assert ids(items) == ["2.2.0", "2.2.1"]
+    assert isinstance(items[0].payload, Delta)
+    assert not items[0].payload.append
+    items, after = merge([], [batch(2, 1, 2, "too late")], after)
+    assert items == []
+    assert after == Cursor(2, 2, 2)
+
+
+LOG = st.lists(st.lists(st.text(max_size=3), max_size=6), min_size=1, max_size=5)
+
+
+@given(log=LOG, cuts=st.lists(st.integers(0, 30), max_size=8), data=st.data())
+def test_reader_receives_each_item_once_in_order(log: list[list[str]], cuts: list[int], data: Any) -> None:
+    """A growing log, read at any times, with batches split anywhere."""
+    whole: list[tuple[Numbered | None, DeltaBatch | None]] = []
+    expected: list[str] = []
+    for generation, texts in enumerate(log, start=1):
+        whole.append((event(generation), None))
+        expected.append(str(generation))
+        n = 0
+        while n < len(texts):
+            size = data.draw(st.integers(1, len(texts) - n))
+            whole.append((None, batch(generation, 1, n, *texts[n : n + size])))
+            expected.extend(f"{generation}.1.{k}" for k in range(n, n + size))
+            n += size
+
+    items: list[str] = []
+    after = Cursor()
+    for upto in [*sorted(min(cut, len(whole)) for cut in cuts), len(whole)]:
+        written = whole[:upto]
+        events = [entry for entry, _ in written if entry and entry.generation > after.generation]
+        batches = [found for _, found in written if found]
+        item, after = merge(events, batches, after)
+        items.extend(ids(item))
+    assert items == expected
+
+
+@pytest.mark.parametrize("cursor", [Cursor(9), Cursor(9, 9, 9)])
+def test_cursor_beyond_log_has_no_items(cursor: Cursor) -> None:
+    assert merge([], [batch(2, 1, 0, "a")], cursor) == ([], cursor)
+
+
+# ── Shared reads ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class CountingStore(MemoryTaskStore):
+    """A store that counts its reads."""
+
+    reads = 0
+
+    async def log(self, key: TaskKey, *, after: int = 0) -> Log | None:
+        self.reads += 1
+        return await super().log(key, after=after)
+
+    async def deltas(self, key: TaskKey, *, since: Cursor) -> Sequence[DeltaBatch]:
+        self.reads += 1
+        return await super().deltas(key, since=since)
+
+
+async def reads_of(readers: int, steps: int = 20) -> int:
+    """Return the number of reads of these readers of a task with these steps."""
+    clock = ManualClock()
+    store = CountingStore(clock)
+    made = parts(Stepping(steps, 1.0, clock), store, clock, lease_seconds=10_000)
+    task = await send_task(made.service, CallContext("owner", "test"), request(return_immediately=True))
+    items: list[list[str]] = [[] for _ in range(readers)]
+
+    async def follow(ids: list[str]) -> None:
+        async for batch in made.service.subscribe(CallContext("owner", "test"), task.id):
+            ids.extend(item.id for item in batch)
+
+    following = [asyncio.create_task(follow(ids)) for ids in items]
+    await asyncio.sleep(0)
+    store.reads = 0
+    for _ in range(3000):
+        clock.move(0.05)
+        for _ in range(6):
+            await asyncio.sleep(0)
+        if all(task.done() for task in following):
+            break
+    await asyncio.gather(*following)
+    for ids in items:
+        assert ids == [str(n) for n in range(int(ids[0]), steps + 4)], "each reader has every event once"
+    await made.work_queue.quiet()
+    return store.reads
+
+
+async def test_a_hundred_readers_cost_about_as_one() -> None:
+    one, hundred = await reads_of(1), await reads_of(100)
+    assert hundred <= 2 * one, f"{hundred} reads for a hundred, {one} for one"
+
+
+async def test_a_thousand_readers_are_served_by_one_process() -> None:
+    """Each of 100 readers receives all events."""
+    one, thousand = await reads_of(1, steps=3), await reads_of(1000, steps=3)
+    assert thousand <= 2 * one, f"{thousand} reads for a thousand, {one} for one"
+
+
+async def test_leaving_reader_does_not_cancel_shared_read() -> None:
+    clock = ManualClock()
+    gate = asyncio.Event()
+
+    class Slow(MemoryTaskStore):
+        async def deltas(self, key: TaskKey, *, since: Cursor) -> Sequence[DeltaBatch]:
+            await gate.wait()
+            return await super().deltas(key, since=since)
+
+    made = parts(Stepping(0, 0.0, clock), Slow(clock), clock)
+    task = await send_task(made.service, CallContext("owner", "test"), request())
+    reads = made.service._reads
+    two = [asyncio.create_task(reads.after(TaskKey("owner", task.id), 0, Cursor())) for _ in range(2)]
+    await asyncio.sleep(0)
+    two[0].cancel()
+    gate.set()
+    read = await two[1]
+    assert read.log is not None
+    assert len(read.log.events) == 3
+
+
+# ── Resumed streams ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def held() -> tuple[Any, GatedAgent, str, "asyncio.Task[Any]"]:
+    agent = GatedAgent()
+    made = parts(agent)
+    sending = asyncio.create_task(send_task(made.service, CallContext("owner", "test"), request()))
+    await agent.spoke.wait()
+    (key,) = made.store.task_keys()  # type: ignore[attr-defined]
+    return made, agent, key.task_id, sending
+
+
+async def streamed_from(made: Any, task_id: str, last: str) -> list[str]:
+    call = CallContext("owner", "test", last_event_id=last)
+    return [item.id async for batch in made.service.subscribe(call, task_id) for item in batch if item.id]
+
+
+@pytest.mark.parametrize(
+    ("last", "expected"),
+    [
+        ("", ["2", "2.1.0", "2.1.1", "3"]),
+        ("1", ["2", "2.1.0", "2.1.1", "3"]),
+        ("2", ["2.1.0", "2.1.1", "3"]),
+        ("2.1.0", ["2.1.1", "3"]),
+        ("2.0.7", ["2.1.0", "2.1.1", "3"]),
+        ("99", ["2", "2.1.0", "2.1.1", "3"]),
+        ("garbage", ["2", "2.1.0", "2.1.1", "3"]),
+        ("2.1", ["2", "2.1.0", "2.1.1", "3"]),
+        ("-1", ["2", "2.1.0", "2.1.1", "3"]),
+        ("0", ["2", "2.1.0", "2.1.1", "3"]),
+        ("²", ["2", "2.1.0", "2.1.1", "3"]),
+        ("9" * 40, ["2", "2.1.0", "2.1.1", "3"]),
+    ],
+    ids=[
+        "none",
+        "old",
+        "newest",
+        "within",
+        "an older fence",
+        "future",
+        "garbage",
+        "half",
+        "negative",
+        "zero",
+        "digit",
+        "huge",
+    ],
+)
+async def test_what_follows_the_last_id(last: str, expected: list[str]) -> None:
+    """For any Last-Event-ID the reader receives a part of the log without gap or repeat."""
+    made, agent, task_id, sending = await held()
+    hearing = asyncio.create_task(streamed_from(made, task_id, last))
+    await asyncio.sleep(0.4)
+    agent.go.set()
+    assert await hearing == expected
+    await sending
+
+
+async def test_last_event_id_works_after_the_end() -> None:
+    """A reader without the last event receives it; a reader of the whole task gets an error."""
+    agent = GatedAgent()
+    agent.go.set()
+    async with http(parts(agent).app()) as client:
+        task = (await client.post("/", json=send())).json()["result"]["task"]
+        for method in ("SubscribeToTask", "tasks/resubscribe"):
+            body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"id": task["id"]}}
+            rest = await client.post("/", json=body, headers={"Last-Event-ID": "2"})
+            assert rest.headers["content-type"].startswith("text/event-stream")
+            ids = [line.removeprefix("id: ") for line in rest.text.splitlines() if line.startswith("id: ")]
+            assert ids == ["2.1.0", "2.1.1", "3"]
+            all_items = await client.post("/", json=body, headers={"Last-Event-ID": "3"})
+            assert all_items.json()["error"]["code"] == -32004

@@ -1,0 +1,142 @@
+"""Log lines on Lambda: ids, redaction, and one line for each record."""
+
+import io
+import json
+import logging
+import threading
+from collections.abc import Iterator
+from contextvars import copy_context
+from typing import Any
+
+import pytest
+
+from aion_core import log
+from aion_core.aws import log_formatter
+
+HOSTILE = 'x\r\n{"level":"ERROR","task_id":"forged"}\u2028\x85\x1b[2J"'
+
+
+class LogOutput:
+    """Logger with its written lines."""
+
+    def __init__(self) -> None:
+        self.written = io.StringIO()
+        handler = logging.StreamHandler(self.written)
+        handler.setFormatter(log_formatter.formatter("my-stack"))
+        self.logger = logging.getLogger("an.authors.agent")
+        self.logger.handlers[:], self.logger.propagate = [handler], False
+        self.logger.setLevel(logging.DEBUG)
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """Return the parsed lines."""
+        text = self.written.getvalue()
+        assert text.endswith("\n")
+        assert len(text.splitlines()) == text.count("\n"), "no other character ends a line"
+        return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.fixture
+def said() -> Iterator[LogOutput]:
+    log.install()
+    said = LogOutput()
+    yield said
+    said.logger.handlers.clear()
+    said.logger.propagate = True
+
+
+def test_line_has_ids_and_logger(said: LogOutput) -> None:
+    with log.request("r-1", function_request_id="r-1", cold_start=True), log.about(task_id="t-1", context_id="c-1"):
+        said.logger.info("Said by %s.", "an agent", extra={"rung": 2})
+    (line,) = said.lines
+    assert line.pop("timestamp").endswith("+00:00")
+    assert line.pop("location").startswith("test_line_has_ids_and_logger:")
+    assert line == {
+        "level": "INFO",
+        "message": "Said by an agent.",
+        "service": "my-stack",
+        "correlation_id": "r-1",
+        "function_request_id": "r-1",
+        "cold_start": True,
+        "task_id": "t-1",
+        "context_id": "c-1",
+        "rung": 2,
+        "logger": "an.authors.agent",
+    }
+
+
+def test_labels_end_with_block(said: LogOutput) -> None:
+    with log.request("r-1"):
+        log.note(task_id="t-1")
+        with log.about(agent="a"):
+            said.logger.info("in")
+        said.logger.info("behind")
+    said.logger.info("outside")
+    with log.request("r-2"):
+        said.logger.info("next")
+    labels = [
+        {name: line[name] for name in ("correlation_id", "task_id", "agent") if name in line} for line in said.lines
+    ]
+    assert labels[0] == {"correlation_id": "r-1", "task_id": "t-1", "agent": "a"}
+    assert labels[1:] == [{"correlation_id": "r-1", "task_id": "t-1"}, {}, {"correlation_id": "r-2"}]
+
+
+def test_author_fields_may_have_reserved_names(said: LogOutput) -> None:
+    """logging refuses an `extra` with the name of a record's attribute; labels do not conflict."""
+    with log.request("r-1"), log.about(task_id="t-1"):
+        said.logger.warning("Mine.", extra={"correlation_id": "mine", "task_id": "other"})
+    assert (said.lines[0]["correlation_id"], said.lines[0]["task_id"]) == ("mine", "other")
+
+
+def test_thread_with_context_logs_same_task(said: LogOutput) -> None:
+    with log.request("r-1"), log.about(task_id="t-1"):
+        thread = threading.Thread(target=copy_context().run, args=(said.logger.info, "beating"))
+        thread.start()
+        thread.join()
+    assert said.lines[0]["task_id"] == "t-1"
+
+
+@pytest.mark.parametrize("message", ["Said: %s", HOSTILE, '{"level": "ERROR", "task_id": "forged"}', "17", "null"])
+def test_logged_text_cannot_add_lines(said: LogOutput, message: str) -> None:
+    with log.about(task_id="t-1"):
+        said.logger.info(message, *([HOSTILE] if "%s" in message else []), extra={"about": {HOSTILE: [HOSTILE]}})
+        try:
+            raise ValueError(HOSTILE)
+        except ValueError:
+            said.logger.exception("It failed.")
+    lines = said.lines
+    assert [(line["level"], line["task_id"]) for line in lines] == [("INFO", "t-1"), ("ERROR", "t-1")]
+    assert isinstance(lines[0]["message"], str)
+    assert (lines[1]["exception_name"], "ValueError: x" in lines[1]["exception"]) == ("ValueError", True)
+
+
+def test_credentials_are_redacted_in_each_field(said: LogOutput) -> None:
+    """Also in an author's `extra`."""
+
+    class Header:
+        def __str__(self) -> str:
+            return "Bearer hunter2hunter2"
+
+    with log.request("r-1", ["hunter2hunter2"]):
+        extra = {"headers": {"hunter2hunter2": ["x hunter2hunter2"]}, "header": Header(), "length": 14, "none": None}
+        said.logger.info("Sent %s", "hunter2hunter2", extra=extra)
+        said.logger.info({"token": "hunter2hunter2"})
+        try:
+            raise KeyError("hunter2hunter2")
+        except KeyError:
+            said.logger.exception("hunter2hunter2")
+    assert "hunter2" not in said.written.getvalue()
+    assert said.lines[0]["headers"] == {"[redacted]": ["x [redacted]"]}
+    assert (said.lines[0]["header"], said.lines[0]["length"]) == ("Bearer [redacted]", 14)
+    assert "KeyError" in json.dumps(said.lines[2])
+
+
+def test_unserializable_value_is_replaced(said: LogOutput) -> None:
+    """The line is written with its ids."""
+    knot: list[Any] = []
+    knot.append(knot)
+    with log.about(task_id="t-1"):
+        said.logger.info("Tied.", extra={"knot": knot})
+        said.logger.info("Odd.", extra={"odd": {("a", "b"): object(), "set": {1}}})
+    assert [line["task_id"] for line in said.lines] == ["t-1", "t-1"]
+    assert "knot" not in said.lines[0]

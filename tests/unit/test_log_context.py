@@ -1,0 +1,110 @@
+"""Ids in the log lines of concurrent turns, of the heartbeat thread, and of a canceled request."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+
+from aion_core import log
+from aion_core.errors import StoreUnavailable
+from aion_core.memory.queues import MemoryWorkQueue
+from aion_core.memory.services import MemoryMetrics
+from aion_core.ports import Chunk, ContextKey, Emission, Lease, Metric, Reply, Turn, TurnRequest
+from aion_core.protocol.types import Message, Part, Role
+from aion_core.tasks.heartbeat import Heartbeat
+from aion_core.web.app import ServedAgent, build_app
+from tests.support.clock import ManualClock
+from tests.support.service import http, parts, send
+
+AGENTS = "an.authors.agent"
+
+
+class Meets:
+    """Agent that logs before and after a concurrent turn does."""
+
+    def __init__(self) -> None:
+        self._both = asyncio.Barrier(2)
+
+    def load(self) -> None:
+        pass
+
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
+        for _ in range(3):
+            logging.getLogger(AGENTS).warning(asked.task.id)
+            await self._both.wait()
+        yield Reply(Message(role=Role.ROLE_AGENT, parts=[Part(text="met")]))
+
+
+class Hangs:
+    """Agent that emits a chunk and then waits forever."""
+
+    def __init__(self) -> None:
+        self.spoke = asyncio.Event()
+
+    def load(self) -> None:
+        pass
+
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
+        yield Chunk("a", "m-1")
+        self.spoke.set()
+        await asyncio.Event().wait()
+
+
+async def test_concurrent_turns_log_own_ids(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A self-hosted server runs several turns at a time."""
+    log.install()
+    async with http(parts(Meets()).app()) as client:
+        requests = (client.post("/", json=send("hi", message_id=f"m-{n}")) for n in range(2))
+        tasks = {answer.json()["result"]["task"]["id"] for answer in await asyncio.gather(*requests)}
+    said = [record for record in caplog.records if record.name == AGENTS]
+    assert len(said) == 6
+    assert {record.getMessage() for record in said} == tasks
+    assert all(log.labels_of(record)["task_id"] == record.getMessage() for record in said)
+    requests_of = {task: {log.labels_of(r)["correlation_id"] for r in said if r.getMessage() == task} for task in tasks}
+    assert [len(ids) for ids in requests_of.values()] == [1, 1]
+    assert len(set().union(*requests_of.values())) == 2
+
+
+async def test_heartbeat_thread_logs_task_of_turn(caplog: pytest.LogCaptureFixture, clock: ManualClock) -> None:
+    log.install()
+    refused = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    class Refuses:
+        def renew(self, lease: Lease) -> bool:
+            loop.call_soon_threadsafe(refused.set)
+            raise StoreUnavailable("throttled")
+
+    store: Any = Refuses()
+    lease = Lease(ContextKey("o", "a", "c-1"), Turn("turn-1", "t-1", 1), "holder", 1)
+    with log.request("r-1"), log.about(task_id="t-1"):
+        async with (
+            asyncio.timeout(20),
+            Heartbeat(store, MemoryWorkQueue(clock), lease, renew_seconds=0.01, wake_up_seconds=1),
+        ):
+            await refused.wait()
+            while not (told := [record for record in caplog.records if record.name.endswith("heartbeat")]):
+                await asyncio.sleep(0.01)
+    assert log.labels_of(told[0]) == {"correlation_id": "r-1", "task_id": "t-1"}
+    assert told[0].threadName == "lease-turn-1"
+
+
+async def test_canceled_request_flushes_metrics() -> None:
+    """The runtime loop cancels the app call before the deadline; its metrics are flushed before that."""
+    metrics, agent = MemoryMetrics(), Hangs()
+    made = parts(agent, metrics=metrics)
+    served = {"test": ServedAgent(agent, made.card)}
+    app = build_app(made.service, made.lister, made.conversations, served, metrics=metrics)
+    async with asyncio.timeout(20), http(app) as client:
+        request = asyncio.create_task(client.post("/", json=send("hi", method="SendStreamingMessage")))
+        await agent.spoke.wait()
+        request.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await request
+    assert metrics.values[Metric.STREAM_DELTAS] == [1]
+    assert Metric.TURNS not in metrics.values, "whoever goes on with it will end it"
+    assert metrics.unflushed == 0

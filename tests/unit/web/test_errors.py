@@ -1,0 +1,102 @@
+"""Log of a failed request: one record with the store's operation, AWS's error code and the traceback."""
+
+import logging
+from typing import Any
+
+import httpx
+import pytest
+
+from aion_core.clock import SystemClock
+from aion_core.errors import StoreCorrupt, StoreError, StoreUnavailable, TaskNotFound
+from tests.support.agents.scripted import GatedAgent
+from tests.support.failing import Failing
+from tests.support.service import http, parts, send
+from tests.support.stores import MemoryTaskStore
+
+DENIED = StoreError("TransactWriteItems: AccessDeniedException")
+THROTTLED = StoreUnavailable("TransactWriteItems: ThrottlingException")
+REST = {"message": {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": "hi"}]}}
+REST_V03 = {"message": {"messageId": "m-1", "role": "ROLE_USER", "content": [{"text": "hi"}]}}
+
+
+def request(binding: str) -> dict[str, Any]:
+    """Return a message in the binding: path, body and headers."""
+    match binding:
+        case "REST":
+            return {"url": "/message:send", "json": REST, "headers": {"A2A-Version": "1.0"}}
+        case "REST, streaming":
+            return {"url": "/message:stream", "json": REST, "headers": {"A2A-Version": "1.0"}}
+        case "REST of v0.3":
+            return {"url": "/v1/message:send", "json": REST_V03}
+    return {"url": "/", "json": send("hi", method=binding)}
+
+
+BINDINGS = ["SendMessage", "SendStreamingMessage", "message/send", "message/stream"]
+BINDINGS += ["REST", "REST, streaming", "REST of v0.3"]
+
+
+async def fails(binding: str, error: Exception, *, operation: str = "create") -> httpx.Response:
+    """Return the response to a message while the store's operation fails."""
+    store: Any = Failing(MemoryTaskStore(SystemClock()))
+    store.refuse(error, **{operation: 100})
+    agent = GatedAgent()
+    agent.go.set()
+    made = parts(agent, store)
+    async with http(made.app()) as client:
+        answer = await client.post(**request(binding))
+    await made.work_queue.quiet()
+    return answer
+
+
+def problems(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    return [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+@pytest.mark.parametrize("error", [DENIED, THROTTLED, StoreCorrupt("A record cannot be read.")], ids=repr)
+async def test_store_error_is_logged_once(caplog: pytest.LogCaptureFixture, binding: str, error: Exception) -> None:
+    answer = await fails(binding, error)
+    assert "-32603" in answer.text or answer.status_code in (500, 503), answer.text
+    assert str(error) not in answer.text
+    (record,) = problems(caplog)
+    assert str(error) in record.getMessage()
+    assert record.exc_info is not None
+    assert record.exc_info[1] is error
+    assert record.levelno == (logging.WARNING if error is THROTTLED else logging.ERROR)
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_unexpected_error_is_logged_once(caplog: pytest.LogCaptureFixture, binding: str) -> None:
+    """The error's text, possibly with a quote of the request, is in the traceback only."""
+    error = RuntimeError("what was sent")
+    await fails(binding, error)
+    (record,) = problems(caplog)
+    assert record.exc_info is not None
+    assert record.exc_info[1] is error
+    assert "what was sent" not in record.getMessage()
+
+
+async def test_error_in_mid_stream_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    error = StoreError("Query: AccessDeniedException")
+    answer = await fails("SendStreamingMessage", error, operation="append")
+    assert "event: error" not in answer.text, "the turn logs what it cannot record"
+    caplog.clear()
+    store: Any = Failing(MemoryTaskStore(SystemClock()))
+    made = parts(GatedAgent(), store)
+    async with http(made.app()) as client:
+        body = {**send("hi"), "params": {**send("hi")["params"], "configuration": {"returnImmediately": True}}}
+        task = (await client.post("/", json=body)).json()["result"]["task"]["id"]
+        store.refuse(error, deltas=100)
+        body = {"jsonrpc": "2.0", "id": 1, "method": "SubscribeToTask", "params": {"id": task}}
+        answer = await client.post("/", json=body)
+    assert "event: error" in answer.text
+    (record,) = problems(caplog)
+    assert record.exc_info is not None
+    assert record.exc_info[1] is error
+
+
+async def test_refusal_is_logged_as_information(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    await fails("SendMessage", TaskNotFound("t-1"))
+    assert problems(caplog) == []
+    assert "Refused with -32001" in caplog.text

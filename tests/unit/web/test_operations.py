@@ -1,0 +1,138 @@
+"""Operations table: one entry adds an operation to each binding, each version and the OpenAPI document."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from a2a.compat.v0_3 import types as v03
+from a2a.types import a2a_pb2 as pb
+
+from aion_core.web.app import ServedAgent, build_app
+from aion_core.web.operations import OPERATIONS
+from aion_core.web.operations.operation import Doc, HttpRoute, Operation, V03Form
+from aion_core.web.rest import RestV03, RestV1
+from infra.openapi import DOCUMENT, build_document, rendered
+from tests.support.agents.counting import talking
+from tests.support.service import http, parts
+
+
+async def _echo(services: Any, request: pb.GetTaskRequest, context: Any) -> pb.Task:
+    return pb.Task(id=request.id, context_id=services.card.name)
+
+
+async def _read_echo(request: Any) -> pb.GetTaskRequest:
+    return pb.GetTaskRequest(id=request.path_params["id"])
+
+
+class EchoRequest(v03.GetTaskRequest):
+    """Request of the toy operation in v0.3."""
+
+    method: Any = "toy/echo"
+
+
+ECHO = Operation(
+    "Echo",
+    pb.GetTaskRequest,
+    _echo,
+    response=pb.Task,
+    routes=(HttpRoute("GET", "/echo/{id}"),),
+    v03=V03Form(
+        "toy/echo",
+        EchoRequest,
+        lambda request: pb.GetTaskRequest(id=request.params.id),
+        lambda task: {"echo": task.id},
+        aliases=("toy/oldEcho",),
+        routes=(HttpRoute("GET", "/v1/echo/{id}"),),
+        read_http=_read_echo,
+    ),
+    doc=Doc("Return the id.", "tasks", result="The id."),
+)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "answer"),
+    [
+        ("POST", "/", {"method": "Echo", "params": {"id": "t-1"}}, {"id": "t-1", "contextId": "Test"}),
+        ("GET", "/echo/t-1", None, {"id": "t-1", "contextId": "Test"}),
+        ("GET", "/red/echo/t-1", None, {"id": "t-1", "contextId": "Test"}),
+        ("POST", "/", {"method": "toy/echo", "params": {"id": "t-1"}}, {"echo": "t-1"}),
+        ("POST", "/", {"method": "toy/oldEcho", "params": {"id": "t-1"}}, {"echo": "t-1"}),
+        ("GET", "/v1/echo/t-1", None, {"id": "t-1", "contextId": "Test"}),
+    ],
+    ids=["json-rpc", "http+json", "tenant", "json-rpc v0.3", "json-rpc v0.3 alias", "http+json v0.3"],
+)
+async def test_entry_is_served_by_each_binding(method: str, path: str, body: Any, answer: Any) -> None:
+    made = parts(talking(1))
+    served = {"test": ServedAgent(made.agent, made.card)}
+    app = build_app(made.service, made.lister, made.conversations, served, operations=(*OPERATIONS, ECHO))
+    async with http(app) as client:
+        request = None if body is None else {"jsonrpc": "2.0", "id": 7, **body}
+        response = await client.request(method, path, json=request)
+    assert response.status_code == 200
+    got = response.json()
+    assert (got["result"] if body else got) == answer
+
+
+def test_entry_is_described_in_openapi() -> None:
+    document = build_document((*OPERATIONS, ECHO))
+    described = document["paths"]["/echo/{id}"]["get"]
+    assert described["operationId"] == "Echo"
+    assert [parameter["name"] for parameter in described["parameters"] if "name" in parameter] == [
+        "id",
+        "historyLength",
+    ]
+    content = described["responses"]["200"]["content"]["application/a2a+json"]
+    assert content["schema"] == {"$ref": "#/components/schemas/Task"}
+
+
+def test_route_without_description_is_refused() -> None:
+    with pytest.raises(ValueError, match="Echo has routes"):
+        build_document([replace(ECHO, doc=None)])
+
+
+def test_openapi_document_is_current() -> None:
+    assert DOCUMENT.read_text(encoding="utf-8") == rendered(build_document()), "run `make openapi`"
+
+
+def test_openapi_document_has_no_dangling_reference() -> None:
+    document = build_document()
+    for reference in _references(document):
+        found: Any = document
+        for step in reference.removeprefix("#/").split("/"):
+            found = found[step]
+        assert found, reference
+
+
+def _references(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        own = [value["$ref"]] if isinstance(value.get("$ref"), str) else []
+        return own + [reference for member in value.values() for reference in _references(member)]
+    return [reference for member in value for reference in _references(member)] if isinstance(value, list) else []
+
+
+def test_openapi_document_describes_each_route() -> None:
+    described = {
+        (path, method) for path, item in build_document()["paths"].items() for method in item if method.islower()
+    }
+    served = {
+        (path.replace(":path}", "}"), method.lower())
+        for path, by_method in RestV1.endpoints(OPERATIONS).items()
+        if not path.startswith("/{tenant}")
+        for method in by_method
+    }
+    assert described == served
+
+
+def test_each_operation_has_one_use_case() -> None:
+    for operation in OPERATIONS:
+        assert (operation.run is None) != (operation.stream is None), operation.name
+    names = [operation.name for operation in OPERATIONS]
+    assert len(set(names)) == len(names)
+
+
+def test_longer_paths_are_routed_first() -> None:
+    for binding in (RestV1, RestV03):
+        paths = [path for path in binding.endpoints(OPERATIONS) if "{tenant}" not in path]
+        assert [path for path in paths if ":path}" in path] == paths[-1:]
+        actions = [paths.index(path) for path in paths if path.endswith(("}:cancel", "}:subscribe"))]
+        assert max(actions) < min(paths.index(path) for path in paths if path.endswith("/tasks/{id}"))

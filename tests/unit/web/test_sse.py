@@ -1,0 +1,213 @@
+"""Frames of streams against those of the SDK's dispatchers for the same events."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import httpx
+import pytest
+from a2a.server.routes.jsonrpc_dispatcher import JsonRpcDispatcher
+from a2a.utils.errors import InvalidParamsError
+from sse_starlette.sse import EventSourceResponse
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.routing import Route
+
+from aion_core.clock import SystemClock
+from aion_core.errors import StoreCorrupt
+from aion_core.ports import Chunk, Emission, Log, Reply, TaskKey, TurnRequest
+from aion_core.protocol.types import Message, Part
+from aion_core.web.middleware import AwaitBackgroundTurnsMiddleware
+from aion_core.web.request_context import CallContextBuilder
+from aion_core.web.sse import Frames, jsonrpc_v1
+from tests.support.agents.scripted import GatedAgent
+from tests.support.sdk_handler import SdkHandler
+from tests.support.service import Parts, http, parts, send
+from tests.support.stores import MemoryTaskStore
+
+ODD = 'quote " backslash \\ newline \n tab \t emoji \U0001f600 rtl \u202eשלום\u202c lines \u2028\u2029\u0085 NUL \0 </script>'
+
+
+class Scripted:
+    """Agent with chunks of two model calls, and an answer or a failure."""
+
+    def __init__(self, *, fails: bool = False, replies: bool = True) -> None:
+        self._fails, self._replies = fails, replies
+
+    def load(self) -> None:
+        """Do nothing."""
+
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
+        yield Chunk("first ", "call-1")
+        yield Chunk(ODD, "call-1")
+        yield Chunk("second call", "call-2")
+        if self._fails:
+            raise ValueError("secret of the agent")
+        answer = Message(message_id="a-1", parts=[Part(text=ODD), Part(raw=b"\0\xff", media_type="image/png")])
+        answer.metadata.update({"key": [1, {"deep": None}]})
+        yield Reply(answer if self._replies else None)
+
+
+def the_sdks_app(made: Parts) -> Any:
+    """Return the operations behind the SDK's dispatchers; these need a stated version."""
+    dispatcher = JsonRpcDispatcher(SdkHandler(made), CallContextBuilder("test"), enable_v0_3_compat=True)
+
+    async def rpc(request: Request) -> Any:
+        return await dispatcher.handle_requests(request)
+
+    return AwaitBackgroundTurnsMiddleware(Starlette(routes=[Route("/", rpc, methods=["POST"])]))
+
+
+def frames(answer: httpx.Response) -> list[dict[str, str]]:
+    """Return the fields of each frame, parsed strictly."""
+    found = []
+    for frame in answer.content.decode().replace("\r\n", "\n").strip("\n").split("\n\n"):
+        fields = [line.partition(": ") for line in frame.split("\n") if not line.startswith(":")]
+        found.append({name: value for name, _, value in fields})
+    return [frame for frame in found if frame]
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["completed", "failed"])
+@pytest.mark.parametrize(("method", "version"), [("SendStreamingMessage", "1.0"), ("message/stream", "0.3")])
+@pytest.mark.parametrize("request_id", [7, "a-string", '"}\u2028'])
+async def test_frames_equal_frames_of_sdk(method: str, version: str, fails: bool, request_id: int | str) -> None:
+    made = parts(Scripted(fails=fails))
+    body = {**send(method=method, contextId="c-1"), "id": request_id}
+    async with http(made.app()) as ours:
+        mine = await ours.post("/", json=body, headers={"A2A-Version": version})
+    # The same message again: the SDK renders the same events from the log.
+    async with http(the_sdks_app(made)) as theirs:
+        sdk = await theirs.post("/", json=body, headers={"A2A-Version": version})
+    assert mine.status_code == sdk.status_code == 200
+    assert mine.headers["content-type"] == sdk.headers["content-type"] == "text/event-stream; charset=utf-8"
+
+    mine_frames, sdk_frames = frames(mine), frames(sdk)
+    assert [json.loads(frame["data"]) for frame in mine_frames] == [json.loads(frame["data"]) for frame in sdk_frames]
+    kinds = {next(iter(json.loads(frame["data"])["result"])) for frame in mine_frames}
+    assert len(mine_frames) == 8 if not fails else 8
+    if version == "1.0":
+        assert kinds == {"task", "statusUpdate", "artifactUpdate"}
+
+
+class Losing(MemoryTaskStore):
+    """Store that has lost the log after a task's first events."""
+
+    async def log(self, key: TaskKey, *, after: int = 0) -> Log | None:
+        if after > 1:
+            raise StoreCorrupt("secret of the store")
+        return await super().log(key, after=after)
+
+
+@pytest.mark.parametrize(("method", "version"), [("SubscribeToTask", "1.0"), ("tasks/resubscribe", "0.3")])
+async def test_interrupted_stream_ends_with_error_of_sdk(method: str, version: str) -> None:
+    agent = GatedAgent()
+    made = parts(agent, Losing(SystemClock()))
+    begin = send(contextId="c-1")
+    begin["params"]["configuration"] = {"returnImmediately": True}
+    async with http(made.app()) as ours, http(the_sdks_app(made)) as theirs:
+        task = (await ours.post("/", json=begin)).json()["result"]["task"]
+        body = {"jsonrpc": "2.0", "id": 7, "method": method, "params": {"id": task["id"]}}
+        headers = {"A2A-Version": version}
+        mine, sdk = await ours.post("/", json=body, headers=headers), await theirs.post("/", json=body, headers=headers)
+        agent.go.set()
+    assert "secret" not in mine.text
+    first, *_, last = frames(mine)
+    sdk_first, *_, sdk_last = frames(sdk)
+    assert json.loads(first["data"]) == json.loads(sdk_first["data"])
+    said, sdk_said = json.loads(last["data"]), json.loads(sdk_last["data"])
+    assert last["event"] == "error"
+    # v0.3's SDK has no event name and no typed details.
+    if version == "1.0":
+        assert sdk_last["event"] == "error"
+        assert said == sdk_said
+    assert (said["id"], said["error"]["code"]) == (sdk_said["id"], sdk_said["error"]["code"]) == (7, -32603)
+    assert said["error"]["message"] == sdk_said["error"]["message"]
+
+
+async def test_idle_stream_sends_comments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """HTTP entry points close idle connections."""
+    monkeypatch.setattr("aion_core.web.sse.HEARTBEAT_SECONDS", 0.01)
+    monkeypatch.setattr(EventSourceResponse, "DEFAULT_PING_INTERVAL", 0.01)
+    answers = []
+    for of in (Parts.app, the_sdks_app):
+        agent = GatedAgent()
+        async with http(of(parts(agent))) as client:
+            headers = {"A2A-Version": "1.0"}
+            asked = asyncio.ensure_future(client.post("/", json=send(method="SendStreamingMessage"), headers=headers))
+            await agent.spoke.wait()
+            await asyncio.sleep(0.2)
+            agent.go.set()
+            answers.append(await asked)
+    for answer in answers:
+        comments = [line for line in answer.text.splitlines() if line.startswith(":")]
+        assert len(comments) > 2
+        assert len(frames(answer)) == 5, "and no frame more"
+
+
+async def test_frame_id_is_log_position() -> None:
+    made = parts(Scripted())
+    async with http(made.app()) as client:
+        answer = await client.post("/", json=send(method="SendStreamingMessage"))
+    assert [frame["id"] for frame in frames(answer)] == [
+        "1", "2", "2.1.0", "2.1.1", "2.1.2", "2.1.3", "2.1.4", "3",
+    ]  # fmt: skip
+
+
+async def test_each_model_call_is_one_stream_delta() -> None:
+    made = parts(Scripted())
+    async with http(made.app()) as client:
+        answer = await client.post("/", json=send(method="message/stream"))
+    results = [json.loads(frame["data"])["result"] for frame in frames(answer)]
+    chunks = [result for result in results if result["kind"] == "artifact-update"]
+    assert [(chunk["append"], chunk["lastChunk"], chunk["artifact"]["parts"][0]["text"]) for chunk in chunks] == [
+        (False, False, "first "),
+        (True, False, ODD),
+        (True, True, ""),
+        (False, False, "second call"),
+        (True, True, ""),
+    ]
+    assert [result.get("final") for result in results if result["kind"] == "status-update"] == [False, True]
+
+
+async def test_frame_contains_no_line_end() -> None:
+    """Clients with Python's rules for line ends read whole frames."""
+    made = parts(Scripted())
+    async with http(made.app()) as client:
+        answer = await client.post("/", json=send(ODD, method="SendStreamingMessage"))
+    for line in answer.content.decode().splitlines():
+        assert not line or line.startswith(("id: ", "data: {"))
+
+
+async def test_failed_turn_has_public_reason_only() -> None:
+    made = parts(Scripted(fails=True))
+    async with http(made.app()) as client:
+        answer = await client.post("/", json=send(method="message/stream"))
+    last = json.loads(frames(answer)[-1]["data"])["result"]
+    assert last["status"]["state"] == "failed"
+    assert last["final"] is True
+    assert last["metadata"] == {"error": "ValueError: the agent could not finish this turn."}
+    assert last["status"]["message"]["parts"][0]["text"] == last["metadata"]["error"]
+    assert "secret of the agent" not in answer.text
+
+
+async def test_development_adds_error_of_agent() -> None:
+    made = parts(Scripted(fails=True), reveal_errors=True)
+    async with http(made.app()) as client:
+        answer = await client.post("/", json=send(method="message/send"))
+    assert "secret of the agent" in answer.json()["result"]["metadata"]["error"]
+
+
+async def test_agent_without_reply_completes_without_message() -> None:
+    made = parts(Scripted(replies=False))
+    async with http(made.app()) as client:
+        answer = await client.post("/", json=send())
+    assert answer.json()["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert "message" not in answer.json()["result"]["task"]["status"]
+
+
+def test_error_frame_escapes_unicode_line_ends() -> None:
+    """An error may quote the request; `str.splitlines` ends a line at U+2028."""
+    frame = Frames(jsonrpc_v1(1)).error(InvalidParamsError(ODD)).decode()
+    assert len(frame.splitlines()) == 3, "its event, its data and the empty line"
+    assert json.loads(frame.splitlines()[1].removeprefix("data: "))["error"]["message"] == ODD
