@@ -26,7 +26,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "stack" in metafunc.fixturenames:
         metafunc.parametrize("stack", names, indirect=True)
     if "adapter" in metafunc.fixturenames:
-        local = engines.LOCAL if {"blobs", "artifacts", "belfry"} & {*metafunc.fixturenames} else ["memory"]
+        local = engines.LOCAL if {"blobs", "artifacts", "harness"} & {*metafunc.fixturenames} else ["memory"]
         metafunc.parametrize("adapter", [*local, *names], indirect=True)
     if "table" in metafunc.fixturenames:
         metafunc.parametrize("table", [*engines.LOCAL, *names], indirect=True)
