@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from aion_core.deploy import sam_cli
+from aion_core.deploy import sam as sam_cli
 from aion_core.local.emulator import EmulatorError
 from aion_core.local.stack import SETTINGS, LocalStack
 from aion_core.packaging import uv

@@ -42,9 +42,9 @@ def declared_security(agent_id: str, config: AgentConfig) -> Security | None:
 
 
 def declared_securities(configs: Mapping[str, AgentConfig]) -> dict[str, Security]:
-    """Return the auth policy of each agent, {} without any; raises ConfigurationError for a partial one.
+    """Return the auth policy of each agent, {} without any; raises ConfigurationError if only some have one.
 
-    All agents need a policy or no agent has one: their stored tasks share one authentication.
+    Stored tasks of all agents are protected by the same authentication.
     """
     found = {agent_id: declared_security(agent_id, config) for agent_id, config in configs.items()}
     closed = {agent_id: security for agent_id, security in found.items() if security is not None}

@@ -68,15 +68,15 @@ def _group(owner: str) -> str:
 # ── Dead letters ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 HIDDEN_SECONDS = 60
-"""Visibility timeout of a message that is read but not returned."""
+"""Visibility timeout of read messages, unless they are given back earlier."""
 
-_AT_ONCE = 10
-"""SQS's limit of messages in one response."""
+_BATCH = 10
+"""Maximum number of messages in one response of SQS."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueState:
-    """Approximate number of messages in a queue."""
+    """Approximate numbers of a queue's messages."""
 
     waiting: int
     in_flight: int
@@ -84,45 +84,41 @@ class QueueState:
 
 
 class SQSDeadLetters:
-    """`ports.queues.DeadLetters` on a queue's dead letter queue."""
+    """Dead letter queue of an SQS queue. Implements `ports.DeadLetters`."""
 
     def __init__(self, sqs: "AwsClient", *, queue_url: str) -> None:
         self._sqs, self._queue_url = sqs, queue_url
         self._url = ""
 
     async def url(self) -> str:
-        """Return the URL of the dead letter queue; raises ConfigurationError if the queue does not have one."""
+        """Return the URL of the dead letter queue; raises ConfigurationError without one."""
         if not self._url:
-            answer = await self._sqs("get_queue_attributes", QueueUrl=self._queue_url, AttributeNames=["RedrivePolicy"])
-            policy = json.loads(answer.get("Attributes", {}).get("RedrivePolicy", "{}"))
-            if "deadLetterTargetArn" not in policy:
-                raise ConfigurationError(f"The queue {self._queue_url} has no dead letter queue.")
-            *_, account, name = policy["deadLetterTargetArn"].split(":")
-            found = await self._sqs("get_queue_url", QueueName=name, QueueOwnerAWSAccountId=account)
-            self._url = found["QueueUrl"]
+            _, arn = await self._arns()
+            *_, account, name = arn.split(":")
+            self._url = (await self._sqs("get_queue_url", QueueName=name, QueueOwnerAWSAccountId=account))["QueueUrl"]
         return self._url
 
     async def read(self, limit: int) -> list[DeadLetter]:
-        """Return at most `limit` different messages and hide them; give them back, send them again or drop them."""
+        """See `ports.DeadLetters.read`."""
         url, found = await self.url(), dict[str, DeadLetter]()
         while len(found) < limit:
-            answer = await self._sqs(
+            response = await self._sqs(
                 "receive_message",
                 QueueUrl=url,
-                MaxNumberOfMessages=min(_AT_ONCE, limit - len(found)),
+                MaxNumberOfMessages=min(_BATCH, limit - len(found)),
                 VisibilityTimeout=HIDDEN_SECONDS,
-                # Long polling asks all of SQS's servers: an empty answer means an empty queue.
+                # Long polling queries all servers of SQS, so an empty response means an empty queue.
                 WaitTimeSeconds=1,
-                MessageSystemAttributeNames=["SentTimestamp", "MessageGroupId"],
+                MessageSystemAttributeNames=["SentTimestamp"],
             )
-            letters = [_letter(message) for message in answer.get("Messages", [])]
+            letters = [_letter(message) for message in response.get("Messages", [])]
             if not letters:
                 break
             found.update((letter.id, letter) for letter in letters)
         return list(found.values())
 
     async def give_back(self, letters: Sequence[DeadLetter]) -> None:
-        """Make the messages visible again at once."""
+        """See `ports.DeadLetters.give_back`."""
         for letter in letters:
             await self._sqs(
                 "change_message_visibility",
@@ -131,22 +127,29 @@ class SQSDeadLetters:
                 VisibilityTimeout=0,
             )
 
-    async def send_again(self, letter: DeadLetter) -> None:
-        """Send the message to its queue again, then delete it here.
-
-        After an interruption it is in both queues: a second wake-up message is harmless.
-        """
-        group = {"MessageGroupId": letter.group} if letter.group else {}
-        await self._sqs("send_message", QueueUrl=self._queue_url, MessageBody=letter.body, **group)
-        await self.drop(letter)
+    async def redrive(self) -> None:
+        """Start SQS's redrive of all messages; it runs in the background."""
+        queue, dead_letters = await self._arns()
+        # Name the destination: SQS does not know the source queue of messages sent directly to the dead letter queue.
+        await self._sqs("start_message_move_task", SourceArn=dead_letters, DestinationArn=queue)
 
     async def drop(self, letter: DeadLetter) -> None:
-        """Delete the message; a missing one is no error."""
+        """See `ports.DeadLetters.drop`."""
         await self._sqs("delete_message", QueueUrl=await self.url(), ReceiptHandle=letter.receipt)
+
+    async def _arns(self) -> tuple[str, str]:
+        """Return the ARNs of the queue and of its dead letter queue; raises ConfigurationError without one."""
+        names = ["QueueArn", "RedrivePolicy"]
+        response = await self._sqs("get_queue_attributes", QueueUrl=self._queue_url, AttributeNames=names)
+        attributes = response.get("Attributes", {})
+        policy = json.loads(attributes.get("RedrivePolicy", "{}"))
+        if "deadLetterTargetArn" not in policy:
+            raise ConfigurationError(f"The queue {self._queue_url} has no dead letter queue.")
+        return attributes["QueueArn"], policy["deadLetterTargetArn"]
 
 
 async def queue_state(sqs: "AwsClient", url: str) -> QueueState:
-    """Return SQS's approximate number of messages in the queue; raises StoreError."""
+    """Return the approximate fill level of the queue; raises StoreError."""
     names = [
         "ApproximateNumberOfMessages",
         "ApproximateNumberOfMessagesNotVisible",
@@ -157,12 +160,11 @@ async def queue_state(sqs: "AwsClient", url: str) -> QueueState:
 
 
 def _letter(message: dict[str, object]) -> DeadLetter:
-    found = message.get("Attributes")
-    attributes = found if isinstance(found, dict) else {}
+    attributes = message.get("Attributes")
+    sent_at = attributes.get("SentTimestamp", 0) if isinstance(attributes, dict) else 0
     return DeadLetter(
         id=str(message["MessageId"]),
         body=str(message["Body"]),
-        group=str(attributes.get("MessageGroupId", "")),
-        sent_at=datetime.fromtimestamp(float(attributes.get("SentTimestamp", 0)) / 1000, UTC),
+        sent_at=datetime.fromtimestamp(float(sent_at) / 1000, UTC),
         receipt=str(message["ReceiptHandle"]),
     )

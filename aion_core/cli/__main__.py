@@ -1,5 +1,17 @@
-"""`python -m aion_core.cli`, for where no script is on the path."""
+"""Entry point of the `aion` command, also by `python -m aion_core.cli`."""
 
-from aion_core.cli.start import main
+import sys
 
-main()
+
+def main() -> None:
+    """Run the command; exit 130 without a traceback if Ctrl-C interrupts the import of its modules."""
+    try:
+        from aion_core.cli.main import main as run
+
+        run()
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

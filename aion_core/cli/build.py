@@ -1,4 +1,4 @@
-"""`aion build`: the Lambda packages of the project's functions, as zips, or one in a folder for `sam build`."""
+"""`aion build`: Lambda packages of the project's functions, as zips, or unzipped for `sam build`."""
 
 import os
 import shutil
@@ -18,39 +18,42 @@ from aion_core.errors import ConfigurationError
 Examples:
   aion build                                  all packages, as zips in .aion/build
   aion build ApiFunction --architecture x86_64
-  aion build ApiFunction --to "$ARTIFACTS_DIR"    what `sam build` runs by the Makefile""",
+  aion build ApiFunction --to "$ARTIFACTS_DIR"    run by the Makefile for `sam build`""",
 )
 @click.argument("functions", nargs=-1)
 @click.option(
     "--to",
     "target",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Put the files of one function's package into this folder, unzipped.",
+    help="Folder for the unzipped package of one function.",
 )
 @click.option(
     "--zips",
     type=click.Path(path_type=Path, file_okay=False),
     default=Path(".aion/build"),
     show_default=True,
-    help="The folder for the zips.",
+    help="Folder for the zips.",
 )
 @click.option(
     "--architecture",
     type=click.Choice(["arm64", "x86_64"]),
     envvar="AION_ARCHITECTURE",
     show_envvar=True,
-    help="The functions' processor.  [default: the template's]",
+    help="Processor of the functions.  [default: the template's]",
 )
 @click.option(
-    "--python", envvar="AION_PYTHON", show_envvar=True, help="The functions' Python.  [default: the template's]"
+    "--python",
+    envvar="AION_PYTHON",
+    show_envvar=True,
+    help="Python version of the functions.  [default: the template's]",
 )
 def build(
     functions: tuple[str, ...], target: Path | None, zips: Path, architecture: str | None, python: str | None
 ) -> None:
-    """Build the Lambda packages of FUNCTIONS, or of all functions, from the project in the current folder.
+    """Build the Lambda packages of FUNCTIONS, by default of all functions, from the project in the current folder.
 
-    A package holds the project's files (those of .gitignore, .aionignore, .env and hidden folders left out), its locked
-    dependencies, and aion's own code. Nothing is compiled, so that any machine builds for each processor.
+    A package contains the project's files (without those of .gitignore, .aionignore, .env and hidden folders), its locked
+    dependencies, and aion's code. Nothing is compiled, so any machine can build for each processor.
     """
     from aion_core.packaging.packages import package
     from aion_core.packaging.requirements import FUNCTION_EXTRAS, wanted
@@ -59,20 +62,20 @@ def build(
     from aion_core.template.reader import TemplateError
 
     if target is not None and len(functions) != 1:
-        raise click.UsageError("--to takes the package of one function: say which.")
+        raise click.UsageError("--to needs one FUNCTION.")
     folder = Path.cwd().resolve()
     if (above := project_above(folder)) is not None:
-        raise ConfigurationError(f"aion.yaml is in {above}: run `aion build` there.")
-    told = False
+        raise ConfigurationError(f"aion.yaml is in {above}. Run `aion build` there.")
+    is_printed = False
     try:
         for function in functions or FUNCTION_EXTRAS:
             built = package(function, folder=folder, architecture=architecture, python=python)
-            if built.plan.selection and not told:
-                told = True
+            if built.plan.selection and not is_printed:
+                is_printed = True
                 click.echo(f"{folder.name}: {built.plan.selection.summary}", err=True)
                 for name in built.plan.selection.credentials:
-                    said = "has the name of a file with credentials: if it has some, name it in .aionignore"
-                    click.echo(f"{folder.name}: {name} {said}", err=True)
+                    warning = "may contain credentials, by its name. If it does, add it to .aionignore"
+                    click.echo(f"{folder.name}: {name} {warning}", err=True)
                 click.echo(f"{folder.name}: dependencies from {wanted(folder).described}", err=True)
             where = ""
             if target is not None:

@@ -1,4 +1,4 @@
-"""`aion card`: shows an agent's card, signs cards, checks their signatures, makes keys. It loads no agent."""
+"""`aion card`: print, sign and verify agent cards, and generate signing keys, without loading agents."""
 
 import json
 import os
@@ -16,12 +16,12 @@ from aion_core.errors import ConfigurationError
 _TIMEOUT_SECONDS = 10
 
 _CARD_PATHS = (".json", "/extendedAgentCard", "/v1/card", "/authenticatedExtendedCard")
-"""How the URL of a card ends, where it is not that of an agent."""
+"""Path endings of a card's own URL, as opposed to an agent's."""
 
 
-@click.group(short_help="Show, sign and verify agent cards.")
+@click.group(short_help="Print, sign and verify agent cards.")
 def card() -> None:
-    """Show, sign and verify agent cards, and make the keys for it."""
+    """Print, sign and verify agent cards, and generate signing keys."""
 
 
 @card.command(
@@ -35,9 +35,9 @@ Examples:
 @click.argument("agent", required=False)
 @options.config
 @options.base_url
-@click.option("--extended", is_flag=True, help="The extended card, which the server gives to authenticated callers.")
+@click.option("--extended", is_flag=True, help="Print the extended card, for authenticated callers.")
 def show(agent: str | None, config: Path, base_url: str, *, extended: bool) -> None:
-    """Print the card that aion.yaml gives AGENT, or the agent that answers at the root."""
+    """Print the card of AGENT in aion.yaml, by default of the agent at the root."""
     from aion_core.agents.cards import extended_card, public_card
     from aion_core.agents.config import default_agent, read_agent_configs
     from aion_core.agents.security import declared_securities
@@ -46,9 +46,9 @@ def show(agent: str | None, config: Path, base_url: str, *, extended: bool) -> N
     at_root = default_agent(agents)
     agent = agent or at_root
     if agent not in agents:
-        raise ConfigurationError(f"{config} has no agent {agent!r}; it has {', '.join(agents)}.")
+        raise ConfigurationError(f"{config} has no agent {agent!r}. It declares {', '.join(agents)}.")
     security = declared_securities(agents).get(agent)
-    # The template gives each deployment the queue by which push notifications are delivered.
+    # Each deployment delivers push notifications: the template has their queue.
     found = public_card(
         agent, agents[agent], base_url.rstrip("/"), at_root=agent == at_root, delivers=True, security=security
     )
@@ -56,8 +56,8 @@ def show(agent: str | None, config: Path, base_url: str, *, extended: bool) -> N
         more = extended_card(found, agents[agent], security)
         if more is None:
             raise ConfigurationError(
-                f"{agent} has no extended card: aion.yaml needs `capabilities.extended_agent_card: true` "
-                f"and `extended_card` for it."
+                f"{agent} has no extended card. Set `capabilities.extended_agent_card: true` and `extended_card` for it "
+                f"in aion.yaml."
             )
         found = more
     _print(found)
@@ -72,17 +72,17 @@ Examples:
 )
 @click.argument("file", type=click.File(encoding="utf-8"))
 @click.option("--key", "key_file", type=click.Path(path_type=Path), required=True, help="The private key, PEM or JWK.")
-@click.option("--key-id", default="", help="What the signatures call the key; its thumbprint where nothing is said.")
+@click.option("--key-id", default="", help="Key id in the signatures.  [default: the key's thumbprint]")
 @click.option(
     "--key-url",
     default="",
     callback=options.web_address,
-    help="Where the public key can be read, as a JWK set (`jku`).",
+    help="URL of a JWK set with the public key (`jku`).",
 )
 def sign(file: Any, key_file: Path, key_id: str, key_url: str) -> None:
-    """Print the card in FILE (- reads it from standard input) with signatures, after those it has.
+    """Print the card in FILE (- for standard input) with an additional signature.
 
-    A v0.3 card is given the fields of v1.0 too; what neither version knows is left out.
+    A v0.3 card gets the fields of v1.0 too; fields unknown to both versions are removed.
     """
     from a2a.client.card_resolver import parse_agent_card
     from google.protobuf.json_format import ParseError
@@ -94,10 +94,10 @@ def sign(file: Any, key_file: Path, key_id: str, key_url: str) -> None:
     try:
         read = parse_agent_card(_json(file.read(), file.name))
         if not read.supported_interfaces:
-            raise ConfigurationError(f"{file.name} is no agent card: it does not say where the agent is.")
+            raise ConfigurationError(f"{file.name} is not an agent card: it has no URL of the agent.")
         signed = sign_card(read, key)
     except (ParseError, ValueError, NotVerified) as error:
-        raise ConfigurationError(f"{file.name} is no agent card: {error}") from error
+        raise ConfigurationError(f"{file.name} is not an agent card: {error}") from error
     _print(signed)
 
 
@@ -110,14 +110,14 @@ Examples:
   aion card show | aion card sign - --key private.pem | aion card verify - --key public.jwk""",
 )
 @click.argument("source", metavar="URL|FILE")
-@click.option("--key", "key_file", metavar="FILE", help="The public key that you trust, PEM or JWK.")
-@click.option("--jwks", metavar="URL|FILE", help="The set of keys that you trust, of which signatures name one.")
+@click.option("--key", "key_file", metavar="FILE", help="Trusted public key, PEM or JWK.")
+@click.option("--jwks", metavar="URL|FILE", help="Trusted JWK set with the keys of the signatures.")
 def verify(source: str, key_file: str | None, jwks: str | None) -> None:
-    """Check the signatures of the card at URL (an agent's, or the card's own) or in FILE (- reads it from standard input).
+    """Check the signatures of the card at URL (an agent's or the card's own) or in FILE (- for standard input).
 
-    It exits 1 where none holds.
+    The exit code is 1 without a valid signature.
 
-    Which keys you trust is yours to say: one that a card names itself proves nothing.
+    Name the trusted keys yourself: a key named by the card proves nothing.
     """
     from aion_core.protocol.signing import NotVerified, verify_card
 
@@ -125,18 +125,18 @@ def verify(source: str, key_file: str | None, jwks: str | None) -> None:
     text = _fetched(_card_url(source)) if _is_url(source) else _text(Path(source))
     read = _json(text, source)
     if not isinstance(read, dict):
-        raise ConfigurationError(f"{source} is no agent card.")
+        raise ConfigurationError(f"{source} is not an agent card.")
     try:
         verified = verify_card(read, trusted)
     except NotVerified as error:
         raise ConfigurationError(f"{source} does not verify. {error}") from error
-    for way, key_id in verified.items():
-        good = f"signed by {key_id}." if key_id else "not signed; a client of this version cannot verify it."
-        click.echo(f"As {way} reads it: {good}")
+    for version, key_id in verified.items():
+        result = f"signed by {key_id}." if key_id else "not signed; clients of this version cannot verify it."
+        click.echo(f"As {version}: {result}")
 
 
 @card.command(
-    short_help="Make a key that signs cards.",
+    short_help="Generate a signing key for cards.",
     epilog="""\b
 Examples:
   aion card keygen private.pem
@@ -148,34 +148,34 @@ Examples:
     type=click.Choice(["ES256", "RS256", "EdDSA"]),
     default="ES256",
     show_default=True,
-    help="What signs: ECDSA on P-256, RSA, or Ed25519.",
+    help="Signature algorithm: ECDSA on P-256, RSA, or Ed25519.",
 )
-@click.option("--key-id", default="", help="What signatures call the key; its thumbprint where nothing is said.")
-@click.option("--public", "public_file", type=click.Path(path_type=Path), help="Write the public key there too.")
+@click.option("--key-id", default="", help="Key id in signatures.  [default: the key's thumbprint]")
+@click.option("--public", "public_file", type=click.Path(path_type=Path), help="File for the public key.")
 def keygen(file: Path, algorithm: str, key_id: str, public_file: Path | None) -> None:
-    """Write a new private key to FILE, which only you may read, and print its public part as a JWK."""
+    """Write a new private key to FILE, readable by you only, and print its public key as a JWK."""
     from aion_core.protocol.keys import CardKey
 
     key, pem = CardKey.generate(algorithm, key_id=key_id)
     shown = json.dumps(key.public_jwk(), indent=2)
     try:
-        # Never over a key that is there: what it has signed could not be signed again.
+        # Never overwrite a key: its cards could not be signed again.
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as private:
             private.write(pem)
         if public_file is not None:
             public_file.write_text(shown + "\n", encoding="utf-8")
     except OSError as error:
         raise ConfigurationError(f"{error.filename} cannot be written: {error.strerror}.") from error
-    click.echo(f"The private key {key.id} is in {file}. Its public part:", err=True)
+    click.echo(f"Private key {key.id} written to {file}. Its public key:", err=True)
     click.echo(shown)
 
 
 def _trusted(key_file: str | None, jwks: str | None) -> Callable[[str], list[Any]]:
-    """Return which keys are trusted under an id."""
+    """Return a function from key id to trusted keys."""
     from aion_core.protocol.keys import keys_in
 
     if (key_file is None) == (jwks is None):
-        raise click.UsageError("Say which key you trust: --key FILE, or --jwks URL.")
+        raise click.UsageError("Name the trusted key: --key FILE, or --jwks URL.")
     source = str(key_file or jwks)
     text = _fetched(source) if jwks and _is_url(source) else _text(Path(source))
     try:
@@ -203,8 +203,8 @@ def _fetched(url: str) -> str:
     try:
         return httpx.get(url, timeout=_TIMEOUT_SECONDS, follow_redirects=True).raise_for_status().text
     except httpx.HTTPStatusError as error:
-        answered = f"{error.response.status_code} {error.response.reason_phrase}".strip()
-        raise ConfigurationError(f"{url} cannot be read: the server answers {answered}.") from error
+        status = f"{error.response.status_code} {error.response.reason_phrase}".strip()
+        raise ConfigurationError(f"{url} cannot be read: the server returned {status}.") from error
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise ConfigurationError(f"{url} cannot be read: {error}") from error
 
@@ -222,7 +222,7 @@ def _json(text: str, source: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ConfigurationError(f"{source} is no JSON: {error}.") from error
+        raise ConfigurationError(f"{source} is not JSON: {error}.") from error
 
 
 def _print(found: Any) -> None:

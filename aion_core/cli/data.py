@@ -1,4 +1,4 @@
-"""`aion data`: everything that an owner has in a deployment, counted store by store and deleted."""
+"""`aion data`: deletion of an owner's data in all stores of a deployment."""
 
 import asyncio
 import json
@@ -14,7 +14,6 @@ import click
 
 from aion_core.cli import options
 from aion_core.cli.options import Deployment
-from aion_core.cli.subjects import OWN_ISSUERS, NamedOwner, declared_in, owners_of
 from aion_core.errors import ConfigurationError
 from aion_core.settings import Settings
 
@@ -22,17 +21,23 @@ if TYPE_CHECKING:
     from aion_core.stores.erasure import Erasure
     from aion_core.stores.survey import OwnedData
 
+import re
+from collections.abc import Iterable, Iterator
+
+from aion_core.auth.principal import API_KEY_ISSUER, BASIC_ISSUER, IAM_ISSUER
+from aion_core.cli.options import owner_of
+
 PASSES = 3
-"""Passes of searching and deleting: a worker may write until it learns that its task is gone."""
+"""Rounds of searching and deleting: a worker may write until it notices the deletion of its task."""
 
 
-@click.group(short_help="Delete what a person has in a deployment.")
+@click.group(short_help="Delete an owner's data.")
 def data() -> None:
-    """Count and delete everything that a person, or another owner, has in a deployment."""
+    """Count and delete an owner's data in a deployment."""
 
 
 @data.command(
-    short_help="Delete everything of an owner, in every store.",
+    short_help="Delete all data of an owner.",
     epilog="""\b
 Examples:
   aion data delete --subject alice@example.com --stack aion-prod
@@ -40,18 +45,20 @@ Examples:
   aion data delete --subject 248289761001 --issuer https://login.example.com
   aion data delete --owner principal:5f… --json""",
 )
-@click.option("--owner", default="", help="The owner, as logs and `aion tasks` print it.")
+@click.option("--owner", default="", help="The owner, as printed by logs and `aion tasks`.")
 @click.option(
     "--subject",
     default="",
-    help="Instead of --owner: the subject of a token, the principal of an API key, a user of HTTP Basic, an IAM ARN.",
+    help="Instead of --owner: a token's subject, an API key's principal, a user of HTTP Basic, or an IAM ARN.",
 )
-@click.option("--issuer", default="", help="Of the --subject; every issuer that is known where nothing is said.")
-@click.option("--tenant", "tenants", multiple=True, help="Of the --subject: look in this tenant too.")
-@click.option("--agent", "agents", multiple=True, help="An agent that is gone: look for a user's state with it too.")
-@click.option("--keep-keys", is_flag=True, help="Leave the owner's API keys as they are.")
-@click.option("--dry-run", is_flag=True, help="Print what is there, and do not ask.")
-@click.option("--yes", is_flag=True, help="Delete without asking.")
+@click.option("--issuer", default="", help="Issuer of the --subject.  [default: all known issuers]")
+@click.option("--tenant", "tenants", multiple=True, help="Additional tenant of the --subject; may be repeated.")
+@click.option(
+    "--agent", "agents", multiple=True, help="A removed agent: delete user state with it too; may be repeated."
+)
+@click.option("--keep-keys", is_flag=True, help="Keep the owner's API keys.")
+@click.option("--dry-run", is_flag=True, help="Print the data without asking or deleting.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @options.as_json
 @options.config
 @options.deployment
@@ -69,17 +76,17 @@ def delete(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Delete everything that an owner has: in the table and in the bucket, all versions, and the API keys.
+    """Delete all data of an owner: in the table, in the bucket with all versions, and the API keys.
 
-    Without --yes it prints what there is in each store, and deletes it only if the owner, or the subject, is typed as
-    it was named. It reads the keys of the whole table, and may be run again at any time.
+    Without --yes it prints the data of each store, and deletes it only after the owner, or the subject, is typed again. It
+    reads the keys of the whole table. A repeat does no harm.
     """
     if bool(owner) == bool(subject):
-        raise click.UsageError("Name the --owner or the --subject, and not both.")
+        raise click.UsageError("Give either --owner or --subject.")
     if (issuer or tenants) and not subject:
-        raise click.UsageError("--issuer and --tenant belong to a --subject: name it.")
+        raise click.UsageError("--issuer and --tenant require a --subject.")
     if yes and dry_run:
-        raise click.UsageError("--yes deletes, and --dry-run does not: choose one.")
+        raise click.UsageError("Give either --yes or --dry-run.")
     settings = deployment.settings("AION_TABLE", "AION_BUCKET")
     declared = declared_in(config.expanduser())
     if owner:
@@ -96,9 +103,9 @@ def delete(
     if not as_json:
         report.print()
     if not found.is_empty and not dry_run and not yes and not as_json and sys.stdin.isatty():
-        yes = click.prompt(f"Type {owner or subject} to delete all this", default="", show_default=False, err=True) == (
-            owner or subject
-        )
+        yes = click.prompt(
+            f"Type {owner or subject} to delete all of it", default="", show_default=False, err=True
+        ) == (owner or subject)
         if not yes:
             click.echo("Nothing was deleted.", err=True)
             return
@@ -107,20 +114,36 @@ def delete(
         click.echo(json.dumps(report.document(left), indent=2))
     elif left is None:
         if not found.is_empty:
-            click.echo("Nothing was deleted: this was a dry run. --yes deletes.", err=True)
+            click.echo("Nothing was deleted (dry run). --yes deletes.", err=True)
     elif left.is_empty and not found.is_empty:
-        click.echo("All of it is deleted; nothing was found when everything was looked for again.", err=True)
+        click.echo("Everything was deleted; a second search found nothing.", err=True)
     if yes and found.running:
         click.echo(
-            f"{_turns(found)} running; what they still write to tasks is refused. Run the command again in a minute: it "
-            "finds what they have put into the bucket meanwhile.",
+            f"{_turns(found)} running; the table refuses their writes. Run the command again in a minute to delete their "
+            "latest objects in the bucket.",
             err=True,
         )
     if left is not None and not left.is_empty:
         raise ConfigurationError(
-            f"{_again(_count(left))} there again: somebody still writes as this owner. Take their access "
-            "away (`aion key revoke`, the issuer), and run the command again."
+            f"{_again(_count(left))} there again: the owner still writes. Revoke their access (`aion key revoke`, the "
+            "issuer) and run the command again."
         )
+
+
+@dataclass(frozen=True, slots=True)
+class NamedOwner:
+    """An owner in the table, and the known parts of its hash."""
+
+    owner: str
+    subject: str = ""
+    issuer: str = ""
+    tenant: str = ""
+
+    @property
+    def description(self) -> str:
+        """Text for people."""
+        named = [self.subject, self.issuer, *([f"tenant {self.tenant}"] if self.tenant else [])]
+        return f"{self.owner}  {', '.join(named)}" if self.subject else self.owner
 
 
 @dataclass(frozen=True)
@@ -131,7 +154,7 @@ class _Work:
 
 
 class _Report:
-    """Report of the items that were found, by owner and store."""
+    """Found items by owner and store."""
 
     def __init__(self, owners: Sequence[NamedOwner], found: "OwnedData") -> None:
         self._found = found
@@ -139,32 +162,32 @@ class _Report:
         self._owners = [(owner, counts[owner.owner]) for owner in owners]
 
     def check(self) -> None:
-        """Raise ConfigurationError if the table holds what this version cannot tell the owner of."""
+        """Raise ConfigurationError for items of unknown kinds, perhaps the owner's."""
         if self._found.unknown:
             kinds = ", ".join(f"{count} {prefix}…" for prefix, count in sorted(self._found.unknown.items()))
             raise ConfigurationError(
-                f"The table holds items that this version of aion does not know ({kinds}); they may be the owner's. "
-                "Install the version that the deployment runs, and run the command again."
+                f"The table holds items unknown to this version of aion ({kinds}), perhaps the owner's. "
+                "Install the deployment's version and run the command again."
             )
 
     def print(self) -> None:
         """Print it for a person: the owners to stderr, the stores as a table."""
-        click.echo(f"Looked for {len(self._owners)} owners:" if len(self._owners) > 1 else "Looked for:", err=True)
+        click.echo(f"Searched for {len(self._owners)} owners:" if len(self._owners) > 1 else "Searched for:", err=True)
         for owner, count in self._owners:
             if count or len(self._owners) <= 10:
-                click.echo(f"  {owner.words}: {count or 'nothing'}", err=True)
-        click.echo(f"User state was looked for with: {', '.join(sorted(self._found.agents)) or 'no agent'}.", err=True)
+                click.echo(f"  {owner.description}: {count or 'no items'}", err=True)
+        click.echo(f"Searched for user state of: {', '.join(sorted(self._found.agents)) or 'no agent'}.", err=True)
         if self._found.running:
             click.echo(f"{_turns(self._found)} running.", err=True)
         rows = [(line["store"], *(f"{line[name]:,}" for name in ("items", "versions", "bytes"))) for line in self.lines]
         if not rows:
-            click.echo("There is nothing of this owner.", err=True)
+            click.echo("No data of this owner.", err=True)
             return
         for store, *numbers in (("STORE", "ITEMS", "VERSIONS", "BYTES"), *rows):
             click.echo(f"{store:<24}" + "".join(f"{number:>16}" for number in numbers))
 
     def document(self, left: "OwnedData | None") -> dict[str, Any]:
-        """Return it for a program."""
+        """Return it as JSON values."""
         return {
             "owners": [
                 {"owner": of.owner, "subject": of.subject, "issuer": of.issuer, "tenant": of.tenant, "found": count}
@@ -179,7 +202,7 @@ class _Report:
 
     @property
     def lines(self) -> list[dict[str, Any]]:
-        """Number of items and bytes in each store of the table and the bucket."""
+        """Numbers of items and bytes in each store of the table and the bucket."""
         from aion_core.stores.owned import STORES
         from aion_core.stores.survey import LEFTOVERS, MENTIONS
 
@@ -199,17 +222,17 @@ class _Report:
 
 
 class Progress:
-    """Says on stderr what is being done, once a second, to somebody who waits for longer than that."""
+    """Progress messages on stderr, at most one a second."""
 
     def __init__(self) -> None:
-        self._said = time.monotonic()
+        self._printed_at = time.monotonic()
 
-    def __call__(self, what: str, count: int) -> None:
-        """Print what is being done, unless something was printed less than a second ago."""
+    def __call__(self, unit: str, count: int) -> None:
+        """Print the progress, unless a message was printed less than a second ago."""
         now = time.monotonic()
-        if now - self._said >= 1:
-            self._said = now
-            click.echo(f"{count:,} {what}", err=True)
+        if now - self._printed_at >= 1:
+            self._printed_at = now
+            click.echo(f"{count:,} {unit}", err=True)
 
 
 def _again(count: int) -> str:
@@ -231,7 +254,7 @@ def _erasure(settings: Settings) -> "Erasure":
 
 
 async def _tenants(settings: Settings) -> list[str]:
-    """Return the tenants that API keys are for: of others only the hashes are stored."""
+    """Return the tenants of API keys: of other tenants only hashes are stored."""
     from aion_core.bootstrap.operator import build_keys
 
     return sorted({key.tenant for key in await build_keys(settings).all()})
@@ -249,7 +272,7 @@ async def _found(erasure: "Erasure", work: _Work, progress: Progress) -> "OwnedD
 
 
 async def _delete(settings: Settings, work: _Work, found: "OwnedData", progress: Progress) -> "OwnedData":
-    """Delete what was found, and what is found when it is looked for again; return what is left after that."""
+    """Delete the found items, and items found by further searches; return the rest."""
     erasure, agents = _erasure(settings), work.agents | found.agents
     work = _Work(work.owners, agents, keep_keys=work.keep_keys)
     for _ in range(PASSES):
@@ -258,3 +281,48 @@ async def _delete(settings: Settings, work: _Work, found: "OwnedData", progress:
         if found.is_empty:
             break
     return found
+
+
+OWN_ISSUERS = (API_KEY_ISSUER, BASIC_ISSUER, IAM_ISSUER)
+
+_ROLE = re.compile(r"arn:([^:]+):iam::([0-9]+):role/(?:.*/)?([^/]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredIssuers:
+    """Agents and token issuers of an aion.yaml, for a wider search."""
+
+    agents: frozenset[str] = frozenset()
+    issuers: tuple[str, ...] = ()
+
+
+def declared_in(config: Path) -> DeclaredIssuers:
+    """Return the file's agents and issuers, empty if the default file is missing; raises ConfigurationError."""
+    from aion_core.agents.config import read_agent_configs
+    from aion_core.agents.config_sections import BearerJwtConfig, OidcConfig
+
+    if config == options.DEFAULT_CONFIG and not config.is_file():
+        return DeclaredIssuers()
+    agents = read_agent_configs(config)
+    schemes = [scheme for agent in agents.values() if agent.security for scheme in agent.security.schemes.values()]
+    issuers = [scheme.issuer for scheme in schemes if isinstance(scheme, BearerJwtConfig | OidcConfig)]
+    return DeclaredIssuers(frozenset(agents), tuple(dict.fromkeys(issuers)))
+
+
+def owners_of(subject: str, issuers: Iterable[str], tenants: Iterable[str]) -> list[NamedOwner]:
+    """Return the subject's owners: for each issuer, without a tenant and in each tenant."""
+    tenants = ("", *dict.fromkeys(tenant for tenant in tenants if tenant))
+    return [
+        NamedOwner(owner_of(name, issuer, tenant), name, issuer, tenant)
+        for issuer in dict.fromkeys(issuers)
+        for name in _names(subject, issuer)
+        for tenant in tenants
+    ]
+
+
+def _names(subject: str, issuer: str) -> Iterator[str]:
+    yield subject
+    role = _ROLE.fullmatch(subject)
+    if issuer == IAM_ISSUER and role:
+        # AWS names the signer by the assumed role, without the role's path.
+        yield f"arn:{role[1]}:sts::{role[2]}:assumed-role/{role[3]}"

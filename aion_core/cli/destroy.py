@@ -1,4 +1,4 @@
-"""`aion destroy`: deletes a deployment, and, with --data, what people have said to it."""
+"""`aion destroy`: deletion of a deployment, with --data also of its stored data."""
 
 import sys
 from typing import TYPE_CHECKING
@@ -6,87 +6,86 @@ from typing import TYPE_CHECKING
 import click
 
 from aion_core.cli import options
-from aion_core.cli.checklist import INDENT, step
-from aion_core.cli.stack_option import stack as stack_option
+from aion_core.cli.options import stack as stack_option
+from aion_core.cli.steps import INDENT, step
 
 if TYPE_CHECKING:
-    from aion_core.deploy.destroy import Plan
+    from aion_core.deploy.destroy import DestroyPlan
 
 
 @click.command(
-    short_help="Delete a deployment, and with --data what it has stored.",
+    short_help="Delete a deployment, with --data also its data.",
     epilog="""\b
 Examples:
-  aion destroy --stack aion-dev              what would be deleted, and a question
-  aion destroy --stack aion-dev --data       the table, the bucket and the key too
-  aion destroy --stack aion-dev --yes        without a question""",
+  aion destroy --stack aion-dev              print the plan and ask
+  aion destroy --stack aion-dev --data       delete table, bucket and key too
+  aion destroy --stack aion-dev --yes        do not ask""",
 )
 @options.aws
 @stack_option
-@click.option("--data", is_flag=True, help="Delete table, bucket, key and logs too: all that people have said.")
-@click.option("--yes", "-y", is_flag=True, help="Ask nothing.")
+@click.option("--data", is_flag=True, help="Delete table, bucket, key and logs too: all tasks and messages.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 def destroy(stack: str, *, data: bool, yes: bool) -> None:
-    """Delete the stack and wait until it is gone; table, bucket and key stay, unless --data is given.
+    """Delete the stack and wait for the end; table, bucket and key stay, unless --data is given.
 
-    A terminal asks for the stack's name first; elsewhere nothing is deleted without --yes. A second run goes on where one failed.
+    On a terminal it asks for the stack's name first; otherwise it needs --yes. A second run continues a failed one.
     """
     from aion_core.deploy import destroy as destroying
-    from aion_core.deploy import kept
 
     planned = destroying.plan(stack)
     if planned.is_empty:
         click.echo(f"Nothing is left of {stack}.")
-        _tell_earlier(planned)
+        _print_earlier(planned)
         return
-    _tell(planned, data=data)
-    _tell_earlier(planned)
+    _print_plan(planned, data=data)
+    _print_earlier(planned)
     destroying.check(planned, data=data)
     if planned.stack is None and not data:
-        click.echo("The stack is deleted already. --data deletes what it has left.")
+        click.echo("The stack is deleted already. --data deletes its retained resources.")
         return
     if not yes:
         if not sys.stdin.isatty():
-            click.echo("Nothing was deleted: say --yes, since nobody can be asked here.")
+            click.echo("Nothing was deleted: without a terminal, give --yes.")
             return
         if click.prompt(f"Type {stack} to delete it", default="", show_default=False) != stack:
             click.echo("Nothing was deleted.")
             sys.exit(1)
     if planned.stack is not None:
-        with step(f"stack {stack}") as under_way:
-            destroying.delete_stack(planned.stack, lambda event: under_way.progress(f"{event.path} {event.status}"))
-            under_way.said = "deleted"
+        with step(f"stack {stack}") as running:
+            destroying.delete_stack(planned.stack, lambda event: running.progress(f"{event.path} {event.status}"))
+            running.result = "deleted"
     if not data:
         return
-    # The groups of the stack went with it; one of a function that logged at last is there again.
-    for each in [*planned.kept, *kept.log_groups(stack)]:
-        if each.type != kept.LOG_GROUP and not kept.is_there(each):
+    # A late log line of a function may have created a log group again.
+    for each in [*planned.retained, *destroying.log_groups(stack)]:
+        if each.type != destroying.LOG_GROUP and not destroying.is_there(each):
             continue
-        with step(str(each)) as under_way:
-            under_way.said = kept.delete(each, under_way.progress)
+        with step(str(each)) as running:
+            running.result = destroying.delete(each, running.progress)
     click.echo(f"{INDENT}DynamoDB keeps a backup of a table with point-in-time recovery for 35 days, without charge.")
 
 
-def _tell(planned: "Plan", *, data: bool) -> None:
-    """Say what is deleted, and what stays and how to be rid of it."""
-    from aion_core.deploy import kept
+def _print_plan(planned: "DestroyPlan", *, data: bool) -> None:
+    """Print the deleted and the retained resources, with commands to delete the latter."""
+    from aion_core.deploy import destroy as destroying
 
     if planned.stack is not None:
         click.echo(f"The stack {planned.name} ({planned.stack.status}): functions, API, queues, roles, alarms, logs.")
-    for each in planned.kept:
+    for each in planned.retained:
         click.echo(f"  {'is deleted' if data else 'stays'}: {each}")
     if planned.stack is None:
         for each in planned.log_groups:
             click.echo(f"  {'is deleted' if data else 'stays'}: {each}")
-    if planned.kept and not data:
-        click.echo("  What stays holds what people have said. `--data` deletes it, also later; by hand:")
-        for each in planned.kept:
-            click.echo(f"    {BY_HAND[kept.KINDS[each.type]].format(each.name)}")
+    if planned.retained and not data:
+        click.echo("  Retained resources hold tasks and messages. `--data` deletes them, also later; by hand:")
+        for each in planned.retained:
+            click.echo(f"    {BY_HAND[destroying.KINDS[each.type]].format(each.name)}")
 
 
-def _tell_earlier(planned: "Plan") -> None:
+def _print_earlier(planned: "DestroyPlan") -> None:
     if planned.earlier:
         names = ", ".join(map(str, planned.earlier))
-        click.echo(f"  Earlier stacks of this name have left, and this command leaves: {names}")
+        click.echo(f"  Not deleted, from earlier stacks of this name: {names}")
 
 
 BY_HAND = {

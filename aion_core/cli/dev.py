@@ -1,4 +1,4 @@
-"""`aion dev`: the agents here on loopback, with all they need; reloaded when their code is edited."""
+"""`aion dev`: a local server of the agents on loopback, reloaded after edits."""
 
 import contextlib
 import importlib.util
@@ -32,13 +32,13 @@ CHOSEN = (
     "AION_RETENTION_DAYS",
     "OTEL_EXPORTER_OTLP_ENDPOINT",
 )
-"""Parameters of the template that a developer may replace by setting them."""
+"""Template parameters with a replaceable value in the developer's environment."""
 
 BACKLOG = 2048
 
 
 @click.command(
-    short_help="Serve the agents here; no account, no key.",
+    short_help="Serve the agents on this machine.",
     epilog="""\b
 Examples:
   aion dev
@@ -54,7 +54,7 @@ Examples:
     envvar="PORT",
     show_default=True,
     show_envvar=True,
-    help="Where to listen on 127.0.0.1; 0 takes a free one.",
+    help="Port on 127.0.0.1; 0 for a free one.",
 )
 @options.config
 @click.option(
@@ -63,7 +63,7 @@ Examples:
     default="sqlite",
     show_default=True,
     help="sqlite: files in the data directory. dynamodb: the template's resources in an emulated AWS. memory: nothing is "
-    "kept, for measuring.",
+    "stored, for measuring.",
 )
 @click.option(
     "--auth",
@@ -72,7 +72,7 @@ Examples:
     envvar="AUTH",
     show_default=True,
     show_envvar=True,
-    help="on: callers are asked for what aion.yaml declares. off: everybody on this machine may call.",
+    help="on: callers authenticate as declared in aion.yaml. off: anybody on this machine may call.",
 )
 @click.option(
     "--data-dir",
@@ -81,11 +81,11 @@ Examples:
     envvar="AION_DATA_DIR",
     show_default=True,
     show_envvar=True,
-    help="Where tasks, sessions and files are kept from one start to the next; one server at a time.",
+    help="Folder for tasks, sessions and files; one server at a time.",
 )
-@click.option("--fresh", is_flag=True, help="Forget what was kept.")
+@click.option("--fresh", is_flag=True, help="Delete stored data first.")
 @click.option("--reload/--no-reload", default=True, envvar="AION_RELOAD", help="Reload the agents after an edit.")
-@click.option("--open", "opens", is_flag=True, help="Open the server in a browser.")
+@click.option("--open", "opens_browser", is_flag=True, help="Open the server in a browser.")
 @click.pass_context
 def dev(
     context: click.Context,
@@ -98,26 +98,26 @@ def dev(
     *,
     fresh: bool,
     reload: bool,
-    opens: bool,
+    opens_browser: bool,
 ) -> None:
     """Serve the agents of PATH on loopback: no AWS account, no docker, no key. Ctrl-C stops it.
 
-    PATH is a folder, a Python file (file.py:name), a module (package.module:name), an aion.yaml or a langgraph.json.
-    Without it this folder is searched for an aion.yaml, a langgraph.json, an ADK agent, or one Python file with an agent.
+    PATH is a folder, a Python file (file.py:name), a module (package.module:name), an aion.yaml or a langgraph.json. By
+    default it searches this folder for an aion.yaml, a langgraph.json, an ADK agent, or one Python file with an agent.
 
-    An edit of the agents' code or configuration reloads them; a turn that runs goes on in the new code. What was kept
-    in the data directory is there again at the next start.
+    An edit of the agents' code or configuration reloads them; running turns resume in the new code. The next start reads
+    the stored tasks of the data directory.
     """
     if path is None:
-        is_named = context.get_parameter_source("config") is not ParameterSource.DEFAULT
-        path = config if is_named or config.is_file() else Path()
-    path = path.expanduser()  # make hands on a ~ as it is
+        is_given = context.get_parameter_source("config") is not ParameterSource.DEFAULT
+        path = config if is_given or config.is_file() else Path()
+    path = path.expanduser()  # make does not expand ~
     found = discover(path)
     click.echo(found.found, err=True)
     if found.config is None and (above := project_above(Path.cwd())) is not None:
-        click.echo(f"Not used: the aion.yaml in {above}; `aion dev {os.path.relpath(above)}` serves it.", err=True)
+        click.echo(f"Not used: the aion.yaml in {above}. `aion dev {os.path.relpath(above)}` serves it.", err=True)
     _check_installed(store)
-    # The server's modules are imported once the arguments are known to be right.
+    # Import the server's modules only after checking the arguments.
     from aion_core.dev.frameworks import frameworks_used
     from aion_core.dev.place import DataFolder
     from aion_core.dev.supervisor import DevServer, Supervisor
@@ -128,7 +128,7 @@ def dev(
         template = find_template(found.folder) if store == "dynamodb" else None
 
         def variables() -> tuple[dict[str, str], list[str]]:
-            # Read anew for each worker: an edit may have changed it.
+            # Read again for each worker: an edit may have changed it.
             return agents_variables(discover(path), os.environ)
 
         server = DevServer(
@@ -147,14 +147,14 @@ def dev(
             frameworks=frameworks_used([agent.path for agent in found.agents.values()], [found.folder, *found.roots]),
             watched=_watched(found) if reload else [],
             with_key=auth == "on",
-            greet=_greeter(_config(path, found), base_url, store, folder.path, template, opens=opens),
+            greet=_greeter(_config(path, found), base_url, store, folder.path, template, opens_browser=opens_browser),
         )
         code = Supervisor(server, listener).run()
     sys.exit(code)
 
 
 def _backend(store: str, folder: Path, template: Path | None, *, fresh: bool) -> "Backend":
-    """Return the store that the server starts; tell of one of an earlier version that is not used."""
+    """Return the server's store, and print a note about an unused store of an earlier version."""
     from aion_core.dev.backends import Backend, EmulatedAWS, Files
     from aion_core.dev.place import SNAPSHOT, STORE
 
@@ -164,7 +164,7 @@ def _backend(store: str, folder: Path, template: Path | None, *, fresh: bool) ->
         return Backend()
     if (folder / SNAPSHOT).exists() and not (folder / STORE).exists():
         click.echo(
-            f"Not used: {_near(folder / SNAPSHOT)}, the state of an emulated AWS, in which earlier versions kept tasks; "
+            f"Not used: {_near(folder / SNAPSHOT)}, the emulated AWS of earlier versions; "
             "`aion dev --store dynamodb` serves it.",
             err=True,
         )
@@ -172,51 +172,51 @@ def _backend(store: str, folder: Path, template: Path | None, *, fresh: bool) ->
 
 
 def _environment(store: str, folder: Path, base_url: str, chosen: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of the worker that win over those of the template."""
+    """Return the worker's variables that override the template's."""
     from aion_core.dev.place import STORE
 
     environment = {
         **{name: chosen[name] for name in CHOSEN if name in chosen},
         "AION_BASE_URL": base_url,
         "AION_STORE": store,
-        # Nothing stands before this server that could check signatures.
+        # No HTTP entry point checks signatures in front of this server.
         "AION_HTTP_ENTRYPOINTS": "",
         "AION_REVEAL_ERRORS": "true",
-        # A developer's own credentials are not for what is being tried: .env has the keys.
+        # Do not read secrets with the developer's own AWS credentials: .env has the keys.
         "AION_SECRETS": "off",
-        # A developer's webhook listens on this machine.
+        # A developer's webhooks run on this machine.
         "AION_PUSH_HTTP": "true",
         "AION_PUSH_NETWORKS": "127.0.0.0/8,::1/128",
     }
     if store == "sqlite":
         environment["AION_SQLITE_FOLDER"] = str(folder / STORE)
     elif store == "dynamodb":
-        # The emulator answers one call at a time: others wait here, not in its sockets.
+        # The emulator serves one call at a time: let others wait here, not in its sockets.
         environment |= {"AION_STORE_CALLS": "4", "AION_STORE_TIMEOUT": "60"}
     return environment
 
 
 def _greeter(
-    config: Path, base_url: str, store: str, folder: Path, template: Path | None, *, opens: bool
+    config: Path, base_url: str, store: str, folder: Path, template: Path | None, *, opens_browser: bool
 ) -> "Callable[[Loaded, str], str]":
-    """Return the function that makes the greeting."""
+    """Return the function for the greeting."""
     from aion_core.dev.greeting import greeting
     from aion_core.dev.place import STORE
 
     def greet(loaded: "Loaded", endpoint: str) -> str:
-        if opens:
+        if opens_browser:
             click.launch(base_url)
-        where = "State is kept in memory, until the next reload."
+        storage = "State is stored in memory, until the next reload."
         if store == "sqlite":
-            where = f"State is kept in {_near(folder / STORE)} (SQLite)."
+            storage = f"State is stored in {_near(folder / STORE)} (SQLite)."
         elif template is not None:
             of = "template of aion-lambda" if template == shipped() / "template.yaml" else _near(template)
-            where = f"State is kept in {_near(folder)} ({of}, emulated at {endpoint})."
+            storage = f"State is stored in {_near(folder)} ({of}, emulated at {endpoint})."
         return greeting(
-            # As it is by now: it may have been edited.
+            # Read again: it may have been edited.
             read_agent_configs(config),
             base_url,
-            where,
+            storage,
             loaded.header,
             failed=loaded.failures,
             per_turn=loaded.per_turn,
@@ -226,14 +226,14 @@ def _greeter(
 
 
 def _check_installed(store: str) -> None:
-    """Raise ModuleNotFoundError where what serves is not installed: it is a process of its own that imports it."""
+    """Raise ModuleNotFoundError for a missing package: the server imports it only in its own process."""
     for name in ("fastapi", "uvicorn", "watchfiles", *(["moto"] if store == "dynamodb" else [])):
         if importlib.util.find_spec(name) is None:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
 def _config(path: Path, found: Discovered) -> Path:
-    """Return what AION_CONFIG says: the aion.yaml, or what is searched as `discover` has searched it."""
+    """Return the value of AION_CONFIG: the aion.yaml, or the path to search."""
     if found.config is not None:
         return found.config
     place, colon, name = str(path).partition(":")
@@ -241,9 +241,9 @@ def _config(path: Path, found: Discovered) -> Path:
 
 
 def agents_variables(found: Discovered, environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Return the variables that the project sets for its agents, and a sentence for each secret that has no value here.
+    """Return the agents' variables of the project, and a warning for each secret without a value.
 
-    What `environ` has stays and is not returned. Raises ConfigurationError where .env cannot be read.
+    Variables of `environ` are left out. Raises ConfigurationError for an unreadable .env.
     """
     if found.config is not None:
         return local_environment(found.config, environ)
@@ -254,7 +254,7 @@ def agents_variables(found: Discovered, environ: Mapping[str, str]) -> tuple[dic
 
 
 def _watched(found: Discovered) -> list[Path]:
-    """Return the folders whose edits reload the agents: the project's, and others that imports start from."""
+    """Return the folders watched for edits: the project's, and other import roots."""
     folders = [found.folder.resolve(), *(root.resolve() for root in found.roots)]
     return [
         each
@@ -264,23 +264,23 @@ def _watched(found: Discovered) -> list[Path]:
 
 
 def find_template(folder: Path) -> Path:
-    """Return the project's own template.yaml, where it has one, else the one of this package."""
+    """Return the project's own template.yaml, else the shipped one."""
     own = folder / "template.yaml"
-    # A folder may hold a template of something else.
+    # The folder's template may belong to another program.
     if own.is_file() and "ApiFunction" in own.read_text(encoding="utf-8", errors="replace"):
         return own
     return shipped() / "template.yaml"
 
 
 def _near(path: Path) -> str:
-    """Return the path as it is named from here, where it is below."""
+    """Return the path, relative to the current folder if below it."""
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
 @contextlib.contextmanager
 def _listen(port: int) -> Iterator[socket.socket]:
-    """Bind before anything is started: a port that is taken is said at once."""
-    # With the protocol named, asyncio sets TCP_NODELAY on its connections: a chunk does not wait for the one before.
+    """Bind the port before starting anything, to report a used port at once."""
+    # With an explicit protocol, asyncio sets TCP_NODELAY: chunks are sent without delay.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     with listener:

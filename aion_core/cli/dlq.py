@@ -1,136 +1,103 @@
-"""`aion dlq`: what lies in the dead letter queues, what it refers to, and what is rung again."""
+"""`aion dlq`: list, explain, redrive and drop the messages of the dead letter queues."""
 
 import asyncio
-import functools
 import json
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from aion_core.bootstrap import push_wake_up_of, wake_up_of
 from aion_core.cli import options
 from aion_core.cli.options import PLACES, Deployment
-from aion_core.cli.wake_ups import Explained, Queue, explained
-from aion_core.errors import ConfigurationError
+from aion_core.cli.render import describe_context
+from aion_core.errors import ConfigurationError, UnreadableWakeUp
+from aion_core.ports import PushWakeUp, WakeUp
 
 if TYPE_CHECKING:
+    from aion_core.bootstrap.operator import Operator
     from aion_core.ports.queues import DeadLetter, DeadLetters
 
-LIMIT = 100
-"""How many messages are looked at where nothing is said."""
+LIMIT = 1000
+"""Number of messages read to find a message by its id."""
 
-VARIABLES = {Queue.TASK: "AION_TASK_QUEUE_URL", Queue.PUSH: "AION_PUSH_QUEUE_URL"}
+
+class DeadLetterQueue(StrEnum):
+    """Dead letter queue: of wake-ups for turns, or for push notifications."""
+
+    TASK = "task"
+    PUSH = "push"
+
+
+VARIABLES = {DeadLetterQueue.TASK: "AION_TASK_QUEUE_URL", DeadLetterQueue.PUSH: "AION_PUSH_QUEUE_URL"}
+
+
+@dataclass(frozen=True, slots=True)
+class WakeUpMeaning:
+    """Meaning of a wake-up message by the table's current state."""
+
+    ids: dict[str, object]
+    """The ids in the message; empty for a poison message."""
+    status: str
+    """State of the task or context, as a sentence."""
+    is_pending: bool
+    """True if a worker has to be woken; otherwise the message is obsolete."""
+
+    @property
+    def category(self) -> str:
+        """`pending`, `obsolete`, or `poison` for an unreadable message."""
+        if not self.ids:
+            return "poison"
+        return "pending" if self.is_pending else "obsolete"
 
 
 @dataclass(frozen=True)
-class _Letter:
-    queue: Queue
+class _QueuedLetter:
+    queue: DeadLetterQueue
     letter: "DeadLetter"
-    said: Explained
+    meaning: WakeUpMeaning
 
     def document(self) -> dict[str, Any]:
         return {
             "id": self.letter.id,
             "queue": self.queue.value,
             "sentAt": self.letter.sent_at.isoformat(),
-            **self.said.about,
-            "now": self.said.now,
-            "doesSomething": self.said.does_something,
+            **self.meaning.ids,
+            "category": self.meaning.category,
+            "status": self.meaning.status,
         }
+
+    def line(self) -> str:
+        sent_at = f"{self.letter.sent_at:%Y-%m-%d %H:%M:%S}"
+        return "\t".join([self.letter.id, self.queue, sent_at, self.meaning.category, self.meaning.status])
 
 
 _queue = click.option(
     "--queue",
     "queues",
-    type=click.Choice([each.value for each in Queue]),
+    type=click.Choice([each.value for each in DeadLetterQueue]),
     multiple=True,
-    help="Which: that of turns (task), or that of notifications (push); both where nothing is said.",
+    help="The queue of turns (task) or of push notifications (push).  [default: both]",
 )
-_limit = click.option("--limit", type=click.IntRange(1, 10_000), default=LIMIT, show_default=True, help="How many.")
+_limit = click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Maximum number of messages."
+)
 
 
-@dataclass(frozen=True)
-class _Chosen:
-    """What the options say of which messages are settled, and how."""
-
-    message_ids: tuple[str, ...]
-    everything: bool
-    queues: tuple[str, ...]
-    limit: int
-    dry_run: bool
-    yes: bool
-
-    def found(self, deployment: Deployment) -> list[_Letter]:
-        """Return the messages; raises ConfigurationError where one that is named is not there."""
-        if bool(self.message_ids) == self.everything:
-            raise click.UsageError("Name messages by their ids (`aion dlq list`), or say --all.")
-        # Those that are named have to be found among all.
-        limit = self.limit if self.everything else max(self.limit, 1000)
-        letters = asyncio.run(_looked_at(deployment, _named(self.queues), limit))
-        if self.everything:
-            return letters
-        known = {each.letter.id for each in letters}
-        for message_id in self.message_ids:
-            if message_id not in known:
-                raise ConfigurationError(_not_there(message_id))
-        return [each for each in letters if each.letter.id in self.message_ids]
-
-    def settled(
-        self,
-        deployment: Deployment,
-        letters: Sequence[_Letter],
-        verb: str,
-        done: str,
-        settle: "Callable[[DeadLetters, DeadLetter], Awaitable[None]]",
-    ) -> bool:
-        """Say which messages these are, ask, and settle them; tell whether that was done."""
-        for each in letters:
-            click.echo(f"{each.letter.id}\t{each.queue}\t{each.said.now}")
-        if not letters:
-            click.echo("No messages.", err=True)
-            return True
-        if self.dry_run:
-            click.echo(f"Of these {len(letters)} none was {done}: this was a dry run.", err=True)
-            return False
-        if not self.yes:
-            click.confirm(f"{verb} these {len(letters)}?", abort=True, err=True)
-        count = asyncio.run(_settle(deployment, letters, settle))
-        click.echo(f"{count} {done}.", err=True)
-        if count < len(letters):
-            click.echo(f"{len(letters) - count} were not there any more.", err=True)
-        return True
-
-
-def _chosen(command: options.Command) -> options.Command:
-    """Give the command the options that say which messages, and hand it them as `chosen`."""
-
-    @click.argument("message_ids", nargs=-1)
-    @click.option("--all", "everything", is_flag=True, help="Every message.")
-    @_queue
-    @_limit
-    @click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
-    @click.option("--yes", is_flag=True, help="Do not ask.")
-    @functools.wraps(command)
-    def with_chosen(*arguments: Any, **given: Any) -> Any:
-        chosen = _Chosen(**{each.name: given.pop(each.name) for each in fields(_Chosen)})
-        return command(*arguments, chosen=chosen, **given)
-
-    return with_chosen
-
-
-@click.group(short_help="Look into the dead letter queues.")
+@click.group(short_help="List and redrive dead letters.")
 def dlq() -> None:
-    """Look into the dead letter queues: queue messages that a function failed to process five times.
+    """List, redrive and drop dead letters: queue messages that a function failed to process five times.
 
     A queue message holds ids only. The table holds the work, so no task depends on a message. The queues' URLs come from
-    --stack, or from AION_TASK_QUEUE_URL and AION_PUSH_QUEUE_URL. Beside `aion dev` its own queues are read.
+    --stack, or from AION_TASK_QUEUE_URL and AION_PUSH_QUEUE_URL. Beside `aion dev`, the command reads its local queues.
     """
 
 
 @dlq.command(
     "list",
-    short_help="Print the messages, and what they refer to.",
+    short_help="Print the messages and their meaning.",
     epilog="""\b
 Examples:
   aion dlq list --stack aion-prod
@@ -141,121 +108,114 @@ Examples:
 @options.as_json
 @options.deployment
 def list_letters(queues: tuple[str, ...], limit: int, *, as_json: bool, deployment: Deployment) -> None:
-    """Print the messages: id, queue, when it was first sent, what it is about, and what the table says of that now.
+    """Print the messages: id, queue, time of sending, category, and the current state of their task.
 
-    While they are read, for some seconds, nobody else sees them; then they are given back.
+    Categories: pending (work is left: fix the cause, then redrive), obsolete (the work is done: redrive or drop), poison
+    (not a wake-up message of this version: drop). SQS hides the messages from others for some seconds.
     """
-    found = asyncio.run(_looked_at(deployment, _named(queues), limit))
+    found = asyncio.run(_read(deployment, _named(queues), limit))
     if as_json:
         click.echo(json.dumps([each.document() for each in found], indent=2))
         return
     for each in found:
-        does = "enqueue" if each.said.does_something else "idle" if each.said.is_wake_up else "poison"
-        click.echo(
-            "\t".join([each.letter.id, each.queue, f"{each.letter.sent_at:%Y-%m-%d %H:%M:%S}", does, each.said.now])
-        )
+        click.echo(each.line())
     if not found:
         click.echo("No messages in the dead letter queues.", err=True)
 
 
-@dlq.command(short_help="Print all of one message.")
+@dlq.command(short_help="Print one message in full.")
 @click.argument("message_id")
 @_queue
-@click.option(
-    "--limit", type=click.IntRange(1, 10_000), default=1000, show_default=True, help="How many are looked at."
-)
 @options.deployment
-def show(message_id: str, queues: tuple[str, ...], limit: int, deployment: Deployment) -> None:
-    """Print all of the message MESSAGE_ID: its body, and what the table says of its task now."""
-    found = [
-        each for each in asyncio.run(_looked_at(deployment, _named(queues), limit)) if each.letter.id == message_id
-    ]
-    if not found:
-        raise ConfigurationError(_not_there(message_id))
-    for each in found:
+def show(message_id: str, queues: tuple[str, ...], deployment: Deployment) -> None:
+    """Print the message MESSAGE_ID: its body, its ids, and the current state of its task."""
+    for each in _found(deployment, _named(queues), [message_id]):
         lines = {
             "message": each.letter.id,
             "queue": each.queue,
             "first sent": f"{each.letter.sent_at:%Y-%m-%d %H:%M:%S} UTC",
-            **each.said.about,
-            "now": each.said.now,
+            **each.meaning.ids,
+            "category": each.meaning.category,
+            "status": each.meaning.status,
             "body": each.letter.body,
         }
         click.echo("\n".join(f"{name:12}{value}" for name, value in lines.items()))
 
 
 @dlq.command(
-    short_help="Send messages again.",
+    short_help="Move all messages back to their queue.",
     epilog="""\b
 Examples:
-  aion dlq redrive --all --dry-run --stack aion-prod
-  aion dlq redrive --all --yes --stack aion-prod
-  aion dlq redrive 5f0c… 8a11… --stack aion-prod""",
+  aion dlq redrive --queue task --stack aion-prod
+  aion dlq redrive --yes --stack aion-prod""",
 )
-@_chosen
+@_queue
+@_limit
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @options.deployment
-def redrive(chosen: _Chosen, deployment: Deployment) -> None:
-    """Send the queue messages MESSAGE_ID again, and delete them from the dead letter queue.
+def redrive(queues: tuple[str, ...], limit: int, deployment: Deployment, *, yes: bool) -> None:
+    """Move all messages of the dead letter queues back to their queues.
 
-    A message that is sent twice does no harm. A message of another form stays; `drop` deletes it. Mend the cause first,
-    or the messages are back after five tries.
+    Fix the cause first, or the messages return after five attempts. Drop poison messages first, for the same reason. SQS
+    moves the messages in the background; `aion dlq list` shows the remaining messages. A message processed twice does no harm.
+
+    --limit is the number of messages printed before the question; all are moved.
     """
-    letters = chosen.found(deployment)
-    poison = [each for each in letters if not each.said.is_wake_up]
-    work_queue = [each for each in letters if each.said.is_wake_up]
-    for each in poison:
-        click.echo(f"{each.letter.id}: left. {each.said.now}", err=True)
-    done = chosen.settled(deployment, work_queue, "Send again", "sent again", _send_again)
-    if done and poison:
+    for queue in _named(queues):
+        found = asyncio.run(_read(deployment, [queue], limit))
+        for each in found:
+            click.echo(each.line())
+        if not found:
+            click.echo(f"No messages in the dead letter queue of the {queue} queue.", err=True)
+            continue
+        if not yes:
+            click.confirm(f"Redrive all messages to the {queue} queue?", abort=True, err=True)
+        asyncio.run(_letters(deployment, queue).redrive())
         click.echo(
-            "What is left is no message of aion's: look at it with `aion dlq show`, and throw it away with `aion dlq drop`."
+            f"Redrive to the {queue} queue started. `aion dlq list --queue {queue}` shows the remaining messages.",
+            err=True,
         )
 
 
-@dlq.command(short_help="Throw messages away.")
-@_chosen
+@dlq.command(short_help="Delete messages.")
+@click.argument("message_ids", nargs=-1, required=True)
+@_queue
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @options.deployment
-def drop(chosen: _Chosen, deployment: Deployment) -> None:
-    """Throw the messages MESSAGE_ID away.
+def drop(message_ids: tuple[str, ...], queues: tuple[str, ...], deployment: Deployment, *, yes: bool) -> None:
+    """Delete the messages MESSAGE_ID from their dead letter queue.
 
-    No task is lost by it: the table has what was promised, and the sweep finds what is overdue.
+    No task is lost: the table holds the work, and the sweep finds expired timers.
     """
-    chosen.settled(deployment, chosen.found(deployment), "Throw away", "thrown away", _drop)
+    found = _found(deployment, _named(queues), message_ids)
+    for each in found:
+        click.echo(each.line())
+    if not yes:
+        click.confirm(f"Delete these {len(found)} messages?", abort=True, err=True)
+    count = asyncio.run(_drop(deployment, found))
+    click.echo(f"{count} messages deleted.", err=True)
+    if count < len(found):
+        click.echo(f"{len(found) - count} messages were not there any more.", err=True)
 
 
-async def _send_again(letters: "DeadLetters", letter: "DeadLetter") -> None:
-    await letters.send_again(letter)
+def _named(queues: Sequence[str]) -> list[DeadLetterQueue]:
+    return [DeadLetterQueue(each) for each in queues] or list(DeadLetterQueue)
 
 
-async def _drop(letters: "DeadLetters", letter: "DeadLetter") -> None:
-    await letters.drop(letter)
+def _found(
+    deployment: Deployment, queues: Sequence[DeadLetterQueue], message_ids: Sequence[str]
+) -> list[_QueuedLetter]:
+    """Return the messages of these ids; raises ConfigurationError for a missing one."""
+    found = [each for each in asyncio.run(_read(deployment, queues, LIMIT)) if each.letter.id in message_ids]
+    for message_id in message_ids:
+        if message_id not in {each.letter.id for each in found}:
+            raise ConfigurationError(
+                f"No message {message_id} in the dead letter queues; another reader may hold it. See `aion dlq list`."
+            )
+    return found
 
 
-def _named(queues: Sequence[str]) -> list[Queue]:
-    return [Queue(each) for each in queues] or list(Queue)
-
-
-async def _settle(
-    deployment: Deployment,
-    chosen: Sequence[_Letter],
-    settle: "Callable[[DeadLetters, DeadLetter], Awaitable[None]]",
-) -> int:
-    """Read the queues anew, since a message that was given back has another receipt; return how many were settled."""
-    count = 0
-    for queue in sorted({each.queue for each in chosen}):
-        letters, wanted = _letters(deployment, queue), {each.letter.id for each in chosen if each.queue is queue}
-        read = await letters.read(max(len(wanted), 1000))
-        try:
-            for letter in read:
-                if letter.id in wanted:
-                    await settle(letters, letter)
-                    count += 1
-        finally:
-            await letters.give_back([letter for letter in read if letter.id not in wanted])
-    return count
-
-
-async def _looked_at(deployment: Deployment, queues: Sequence[Queue], limit: int) -> list[_Letter]:
+async def _read(deployment: Deployment, queues: Sequence[DeadLetterQueue], limit: int) -> list[_QueuedLetter]:
     from aion_core.bootstrap.operator import build_operator
 
     operator = build_operator(deployment.settings(*PLACES))
@@ -264,17 +224,70 @@ async def _looked_at(deployment: Deployment, queues: Sequence[Queue], limit: int
         letters = _letters(deployment, queue)
         read = await letters.read(limit)
         await letters.give_back(read)
-        found += [_Letter(queue, letter, await explained(letter.body, operator, queue)) for letter in read]
+        found += [_QueuedLetter(queue, letter, await meaning_of(letter.body, operator, queue)) for letter in read]
     return found
 
 
-def _letters(deployment: Deployment, queue: Queue) -> "DeadLetters":
+async def _drop(deployment: Deployment, chosen: Sequence[_QueuedLetter]) -> int:
+    """Delete the messages, and return their number; reads them again, since a returned message has a new receipt."""
+    count = 0
+    for queue in sorted({each.queue for each in chosen}):
+        letters, wanted = _letters(deployment, queue), {each.letter.id for each in chosen if each.queue is queue}
+        read = await letters.read(LIMIT)
+        try:
+            for letter in read:
+                if letter.id in wanted:
+                    await letters.drop(letter)
+                    count += 1
+        finally:
+            await letters.give_back([letter for letter in read if letter.id not in wanted])
+    return count
+
+
+def _letters(deployment: Deployment, queue: DeadLetterQueue) -> "DeadLetters":
     from aion_core.bootstrap.operator import build_dead_letters
 
     return build_dead_letters(deployment.settings(VARIABLES[queue]), queue.value)
 
 
-def _not_there(message_id: str) -> str:
-    return (
-        f"No message {message_id} lies in the dead letter queues; somebody else may be reading it. See `aion dlq list`."
-    )
+async def meaning_of(body: str, operator: "Operator", queue: DeadLetterQueue) -> WakeUpMeaning:
+    """Return the meaning of the queue's message; raises StoreError if the table cannot be read."""
+    try:
+        if queue is DeadLetterQueue.TASK:
+            return await _turn_meaning(wake_up_of(body), operator)
+        return await _push_meaning(push_wake_up_of(body), operator)
+    except UnreadableWakeUp as error:
+        return WakeUpMeaning({}, str(error), is_pending=False)
+
+
+async def _turn_meaning(wake_up: WakeUp, operator: "Operator") -> WakeUpMeaning:
+    context = wake_up.context
+    ids: dict[str, object] = {
+        "owner": context.owner,
+        "agent": context.agent,
+        "context": context.context_id,
+        "fence": wake_up.fence,
+    }
+    return WakeUpMeaning(ids, *describe_context(await operator.inspection.context(context), operator.clock.now()))
+
+
+async def _push_meaning(wake_up: PushWakeUp, operator: "Operator") -> WakeUpMeaning:
+    from aion_core.push.schedule import is_ready
+
+    task = wake_up.task
+    ids: dict[str, object] = {"owner": task.owner, "task": task.task_id, "event": wake_up.generation}
+    head = await operator.tasks.head(task)
+    if head is None:
+        return WakeUpMeaning(ids, "The task has expired or was deleted. There is nothing to deliver.", is_pending=False)
+    found = await operator.push_configs.deliveries(task) if operator.push_configs is not None else ()
+    if not found:
+        return WakeUpMeaning(ids, "The task has no push notification config any more.", is_pending=False)
+    behind = [each for each in found if not each.disabled and each.cursor < head.generation]
+    ready = [each for each in found if is_ready(each, head.generation, operator.clock.now())]
+    if ready:
+        names = ", ".join(each.config_id for each in ready)
+        return WakeUpMeaning(ids, f"Events for {names} are ready. A wake-up message delivers them.", is_pending=True)
+    if behind:
+        names = ", ".join(each.config_id for each in behind)
+        return WakeUpMeaning(ids, f"Delivery to {names} failed or is in progress. It is retried later.", False)
+    return WakeUpMeaning(ids, "All webhooks of the task have received its events.", is_pending=False)

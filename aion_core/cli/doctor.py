@@ -1,4 +1,4 @@
-"""`aion doctor`: what is not as it has to be, here and deployed, and what to do next. It changes nothing."""
+"""`aion doctor`: checks of this machine and project, or of a deployment. It changes nothing."""
 
 import asyncio
 import json
@@ -13,13 +13,13 @@ import click
 
 from aion_core.agents.config import AgentConfig, read_deployment_config
 from aion_core.cli import options
-from aion_core.cli.checks.check import Check, Status
+from aion_core.cli.checks import CheckResult, Status
 from aion_core.cli.options import Deployment
 from aion_core.shipped import shipped
 
 
 @click.command(
-    short_help="Look for what is wrong, here or deployed.",
+    short_help="Check this project, or a deployment.",
     epilog="""\b
 Examples:
   aion doctor
@@ -28,21 +28,21 @@ Examples:
 )
 @options.config
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=8000, envvar="PORT", show_default=True, help="Of `aion dev`."
+    "--port", type=click.IntRange(0, 65535), default=8000, envvar="PORT", show_default=True, help="Port of `aion dev`."
 )
-@click.option("--url", default="", callback=options.web_address, help="The deployment's URL, as clients have it.")
-@click.option("--no-template", is_flag=True, help="Do not look at template.yaml, which takes some seconds.")
+@click.option("--url", default="", callback=options.web_address, help="The deployment's URL for clients.")
+@click.option("--no-template", is_flag=True, help="Skip the check of template.yaml, which takes some seconds.")
 @options.as_json
 @options.deployment
 def doctor(config: Path, port: int, url: str, deployment: Deployment, *, no_template: bool, as_json: bool) -> None:
-    """Look for what is wrong: on this machine, or, with --stack, --table or --url, with a deployment.
+    """Check this machine and project, or, with --stack, --table or --url, a deployment.
 
-    Each line is ok, warning or FAILED, and says what to do next. It exits 1 where one has FAILED.
+    Each line is ok, warning or FAILED, with the next step. The exit code is 1 if a check FAILED.
     """
-    # What the checks say is said by them.
+    # The results replace log messages.
     logging.disable(logging.CRITICAL)
     try:
-        found: list[Check] = []
+        found: list[CheckResult] = []
         for check in _checks(config.expanduser(), port, url, deployment, no_template=no_template):
             found.append(check)
             if not as_json:
@@ -50,8 +50,11 @@ def doctor(config: Path, port: int, url: str, deployment: Deployment, *, no_temp
     finally:
         logging.disable(logging.NOTSET)
     if as_json:
-        told = [{"name": each.name, "status": each.status, "said": each.said, "do": each.do} for each in found]
-        click.echo(json.dumps(told, indent=2))
+        document = [
+            {"name": each.name, "status": each.status, "message": each.message, "next": each.next_step}
+            for each in found
+        ]
+        click.echo(json.dumps(document, indent=2))
     else:
         counted = {status: sum(each.status is status for each in found) for status in Status}
         click.echo(f"\n{', '.join(f'{number} {status}' for status, number in counted.items())}.")
@@ -59,69 +62,69 @@ def doctor(config: Path, port: int, url: str, deployment: Deployment, *, no_temp
         sys.exit(1)
 
 
-def _checks(config: Path, port: int, url: str, deployment: Deployment, *, no_template: bool) -> Iterator[Check]:
-    from aion_core.cli.checks import here
+def _checks(config: Path, port: int, url: str, deployment: Deployment, *, no_template: bool) -> Iterator[CheckResult]:
+    from aion_core.cli.checks import local
 
     deployed = bool(url or deployment.stack or deployment.given)
     if not deployed:
-        yield from here.machine(port)
+        yield from local.check_machine(port)
         yield from of_project(options.found_config(config))
-        yield from () if no_template else here.template(_project())
+        yield from () if no_template else local.check_template(_project())
         return
-    declared, said = here.read(config)
+    declared, results = local.check_config(config)
     agents = declared.agents if declared is not None else {}
-    # Of an aion.yaml that is not here nothing is known, and nothing need be.
-    yield from said if config.is_file() else ()
-    yield from asyncio.run(_told(_deployed(url, deployment, config, agents)))
+    # A deployment can be checked without its aion.yaml.
+    yield from results if config.is_file() else ()
+    yield from asyncio.run(_collected(_deployed(url, deployment, config, agents)))
 
 
-def of_project(config: Path) -> Iterator[Check]:
-    """Look at what aion.yaml declares, at its agents' code and variables, and at the files that a package would hold.
+def of_project(config: Path) -> Iterator[CheckResult]:
+    """Check aion.yaml, its agents' code and variables, and the files of a package.
 
-    `config` is the file, or a folder without one, which is searched as `aion dev` does.
+    `config` is the file, or a folder without one, searched as `aion dev` does.
     """
-    from aion_core.cli.checks import here
+    from aion_core.cli.checks import local
 
-    declared, said = here.read(config)
-    yield from said
-    variables, told = here.environment(config)
-    yield from told
+    declared, results = local.check_config(config)
+    yield from results
+    variables, results = local.check_environment(config)
+    yield from results
     with _set(variables):
-        yield from here.load(declared) if declared is not None else ()
-    yield from here.package(config) if config.exists() else ()
+        yield from local.check_agents(declared) if declared is not None else ()
+    yield from local.check_package(config) if config.exists() else ()
 
 
 async def _deployed(
     url: str, deployment: Deployment, config: Path, agents: Mapping[str, AgentConfig]
-) -> AsyncIterator[Check]:
-    from aion_core.cli.checks import served
-    from aion_core.cli.checks.resources import agent_secrets, resources
+) -> AsyncIterator[CheckResult]:
+    from aion_core.cli.checks import endpoint
+    from aion_core.cli.checks.resources import check_agent_secrets, check_resources
 
     environ = deployment.named_environ
     urls = [url] if url else [environ[name] for name in ("AION_API_URL", "AION_FUNCTION_URL") if environ.get(name)]
     if environ.get("AION_BASE_URL") and not url:
-        # The one that clients have.
+        # Clients use this URL.
         urls = [environ["AION_BASE_URL"]]
     for each in urls:
-        async for check in served.served(each):
+        async for check in endpoint.check_endpoint(each):
             yield check
     if environ.get("AION_TABLE"):
-        async for check in resources(environ):
+        async for check in check_resources(environ):
             yield check
     if deployment.stack and agents:
-        async for check in agent_secrets(read_deployment_config(config), environ):
+        async for check in check_agent_secrets(read_deployment_config(config), environ):
             yield check
-    async for check in served.issuers(agents):
+    async for check in endpoint.check_issuers(agents):
         yield check
 
 
-async def _told(checks: AsyncIterator[Check]) -> list[Check]:
+async def _collected(checks: AsyncIterator[CheckResult]) -> list[CheckResult]:
     return [check async for check in checks]
 
 
 @contextmanager
 def _set(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set these variables, which the environment has not, within the block."""
+    """Set these missing variables of the environment within the block."""
     os.environ.update(variables)
     try:
         yield
@@ -136,7 +139,7 @@ def _project() -> Path | None:
     return next((each for each in folders if (each / "template.yaml").is_file() and (each / "infra").is_dir()), None)
 
 
-def _print(check: Check) -> None:
-    click.echo(f"{check.status:8} {check.name}: {check.said}")
-    if check.do and check.status is not Status.OK:
-        click.echo(f"         → {check.do}")
+def _print(check: CheckResult) -> None:
+    click.echo(f"{check.status:8} {check.name}: {check.message}")
+    if check.next_step and check.status is not Status.OK:
+        click.echo(f"         → {check.next_step}")

@@ -1,4 +1,4 @@
-"""`aion logs`: what a deployment's functions log, for people; as it comes, with -f."""
+"""`aion logs`: log lines of a deployment's functions, printed or followed."""
 
 import time
 from typing import TYPE_CHECKING
@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import click
 
 from aion_core.cli import options
-from aion_core.cli.stack_option import stack as stack_option
+from aion_core.cli.options import stack as stack_option
 
 if TYPE_CHECKING:
-    from aion_core.deploy.logs import Line
+    from aion_core.deploy.logs import LogLine
 
 COLOURS = {"ERROR": "red", "CRITICAL": "red", "WARNING": "yellow", "DEBUG": "bright_black"}
 
@@ -24,7 +24,7 @@ def _since(_: click.Context, __: click.Parameter, given: str) -> int:
 
 
 @click.command(
-    short_help="Print what a deployment's functions log.",
+    short_help="Print a deployment's logs.",
     epilog="""\b
 Examples:
   aion logs --stack aion-dev --since 15m
@@ -33,36 +33,38 @@ Examples:
 )
 @options.aws
 @stack_option
-@click.option("--task", default="", help="Only the lines of this task, of all functions.")
-@click.option("--follow", "-f", is_flag=True, help="Go on with what is logged from now on; Ctrl-C ends it.")
-@click.option("--since", default="1h", show_default=True, callback=_since, help="How far back: 90s, 15m, 1h, 2d.")
+@click.option("--task", default="", help="Only lines of this task, from all functions.")
+@click.option("--follow", "-f", is_flag=True, help="Print new lines until Ctrl-C.")
+@click.option(
+    "--since", default="1h", show_default=True, callback=_since, help="Age of the first line: 90s, 15m, 1h, 2d."
+)
 @click.option(
     "--function",
     "functions",
     multiple=True,
     type=click.Choice(["api", "task", "push", "sweep"]),
-    help="Only this function's; more than one may be named.",
+    help="Only lines of this function; may be repeated.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the lines as they were logged, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print the raw lines, for programs.")
 def logs(stack: str, task: str, since: int, functions: tuple[str, ...], *, follow: bool, as_json: bool) -> None:
-    """Print the lines of the functions' log groups, oldest first, with task, context and agent; tracebacks below theirs."""
+    """Print the lines of the functions' log groups, oldest first, with task, context, agent and traceback."""
     from aion_core.deploy import logs as groups
 
-    named = functions or groups.FUNCTIONS
+    chosen = functions or groups.FUNCTIONS
     start = int((time.time() - since) * 1000)
     if not follow:
-        for line in groups.read(stack, named, since=start, task=task):
+        for line in groups.read(stack, chosen, since=start, task=task):
             _print(line, as_json=as_json)
         return
     try:
-        for line in groups.follow(stack, named, since=start, task=task):
+        for line in groups.follow(stack, chosen, since=start, task=task):
             _print(line, as_json=as_json)
     except KeyboardInterrupt:
         click.echo()
 
 
-def _print(line: "Line", *, as_json: bool) -> None:
-    from aion_core.deploy.log_lines import rendered
+def _print(line: "LogLine", *, as_json: bool) -> None:
+    from aion_core.deploy.logs import rendered
 
     if as_json:
         click.echo(line.text)

@@ -1,4 +1,4 @@
-"""`aion`: what a person types. Each command is a file of its own; what it needs is imported when it is called."""
+"""The `aion` command: its subcommands and its errors. Commands import their dependencies when called."""
 
 import sys
 import traceback
@@ -6,40 +6,37 @@ import traceback
 import click
 
 from aion_core import __version__
-from aion_core.cli.add import add
 from aion_core.cli.build import build
 from aion_core.cli.card import card
+from aion_core.cli.credentials import key, user
 from aion_core.cli.data import data
 from aion_core.cli.deploy import deploy
 from aion_core.cli.destroy import destroy
 from aion_core.cli.dev import dev
 from aion_core.cli.dlq import dlq
 from aion_core.cli.doctor import doctor
-from aion_core.cli.key import key
+from aion_core.cli.error_text import error_text
 from aion_core.cli.logs import logs
-from aion_core.cli.new import init, new
+from aion_core.cli.project import add, init, new, upgrade
 from aion_core.cli.push import push
-from aion_core.cli.sentences import sentence
 from aion_core.cli.smoke import smoke
 from aion_core.cli.tasks import tasks
-from aion_core.cli.upgrade import upgrade
-from aion_core.cli.user import user
 from aion_core.errors import AionError
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="aion")
 def aion() -> None:
-    """A2A servers for LangGraph graphs and ADK agents, on AWS Lambda and here.
+    """A2A servers for LangGraph graphs and ADK agents, on AWS Lambda and on this machine.
 
-    Commands that look at a deployment take its stack (--stack, AION_STACK), or the variables that its functions have
-    (AION_TABLE, …), and your own AWS credentials.
+    Commands for a deployment need its stack (--stack, AION_STACK) or the variables of its functions (AION_TABLE, …), and
+    your AWS credentials.
     """
 
 
 _OWN = ("aion", "aion_core")
 _IMPORTING = (*_OWN, "a2a")
-"""Packages whose imports are those of aion-lambda's extras."""
+"""Packages importing from aion-lambda's extras."""
 
 IN_A_PROJECT = (new, init, add, upgrade, dev, build, deploy)
 DEPLOYED = (smoke, logs, doctor, tasks, push, dlq, card, key, user, data, destroy)
@@ -48,29 +45,29 @@ for command in (*IN_A_PROJECT, *DEPLOYED):
 
 
 def main() -> None:
-    """Run the command; what the user can mend is one sentence, not a traceback.
+    """Run the command; print a user's error as one sentence instead of a traceback.
 
-    It exits 2 where the command is not right, 1 where what it asks for fails.
+    The exit code is 2 for a wrong command line, 1 for a failed command.
     """
     try:
         aion()
     except AionError as error:
-        click.echo(f"aion: {sentence(error)}", err=True)
+        click.echo(f"aion: {error_text(error)}", err=True)
         sys.exit(1)
     except ImportError as error:
         missing = _missing(error)
         if missing is None:
             raise
         click.echo(
-            f"aion: {missing} is missing: install aion-lambda[local] (`uv sync` in a project that `aion new` made).",
+            f"aion: {missing} is missing. Install aion-lambda[local] (`uv sync` in a project of `aion new`).",
             err=True,
         )
         sys.exit(1)
 
 
 def _missing(error: ImportError) -> str | None:
-    """Return the package of an extra that is not installed; None for what an author's code, or our own mistake, imports."""
-    # The a2a-sdk raises an error of its own for a package of its extras.
+    """Return the missing package of an extra; None for a failed import of the author's code, or of our own mistake."""
+    # The a2a-sdk raises its own error for a missing package of its extras.
     cause = error if isinstance(error, ModuleNotFoundError) else error.__cause__ or error.__context__
     if not isinstance(cause, ModuleNotFoundError) or not cause.name:
         return None

@@ -1,4 +1,4 @@
-"""Options that several commands have: which aion.yaml, which deployment, and as whom AWS is asked."""
+"""Options of several commands: aion.yaml, deployment, stack, owner, and AWS credentials."""
 
 import functools
 import os
@@ -17,6 +17,9 @@ from aion_core.settings import WEB_ADDRESS, Settings
 if TYPE_CHECKING:
     from aion_core.deploy.samconfig import SamConfig
 
+
+from aion_core.auth.principal import API_KEY_ISSUER, Principal
+
 Command = Callable[..., Any]
 
 DEFAULT_CONFIG = Path("aion.yaml")
@@ -24,7 +27,7 @@ DEFAULT_CONFIG = Path("aion.yaml")
 EMULATED = "AWS_ENDPOINT_URL"
 
 PLACES = ("AION_TABLE", "AION_BUCKET", "AION_TASK_QUEUE_URL")
-"""Variables that name a deployment on AWS."""
+"""Variables naming a deployment on AWS."""
 
 _SQLITE = "AION_SQLITE_FOLDER"
 
@@ -37,11 +40,11 @@ _OF_AWS = (
     "AWS_SESSION_TOKEN",
     EMULATED,
 )
-"""Variables of the environment that the AWS SDK reads."""
+"""Environment variables read by the AWS SDK."""
 
 
 def config(command: Command) -> Command:
-    """Give the command the option --config."""
+    """Add the option --config."""
     return click.option(
         "--config",
         type=click.Path(path_type=Path),
@@ -49,18 +52,18 @@ def config(command: Command) -> Command:
         envvar="AION_CONFIG",
         show_default=True,
         show_envvar=True,
-        help="The aion.yaml that declares the agents; paths in it are relative to its folder.",
+        help="The agents' aion.yaml; its paths are relative to its folder.",
     )(command)
 
 
 def found_config(config: Path) -> Path:
-    """Return the file that --config names, or this folder, to be searched, if the default file is not there."""
+    """Return the file of --config, or this folder for a search if the default file is missing."""
     config = config.expanduser()
     return Path() if config == DEFAULT_CONFIG and not config.is_file() else config
 
 
 def base_url(command: Command) -> Command:
-    """Give the command the option --base-url."""
+    """Add the option --base-url."""
     return click.option(
         "--base-url",
         default="http://127.0.0.1:8000",
@@ -68,17 +71,17 @@ def base_url(command: Command) -> Command:
         show_default=True,
         show_envvar=True,
         callback=web_address,
-        help="Where clients reach the server.",
+        help="URL of the server for clients.",
     )(command)
 
 
 def as_json(command: Command) -> Command:
-    """Give the command the option --json."""
+    """Add the option --json."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(command)
 
 
 def web_address(_: click.Context, __: click.Parameter, given: str) -> str:
-    """Return the URL of an option; raises BadParameter where it is none."""
+    """Return the URL of an option; raises BadParameter for another value."""
     if given and not WEB_ADDRESS.fullmatch(given):
         raise click.BadParameter(f"{given!r} has to be an http or https URL without a query.")
     return given
@@ -86,32 +89,32 @@ def web_address(_: click.Context, __: click.Parameter, given: str) -> str:
 
 @dataclass(frozen=True)
 class Deployment:
-    """A deployment as the options and the environment name it; its stack is asked when a name is needed."""
+    """A deployment named by options and environment; its stack is read on first use."""
 
     stack: str = ""
     given: Mapping[str, str] = field(default_factory=dict)
-    """What options say, by the variable that they stand for; it goes before what the stack says."""
+    """Values of options, by their variable; they override the stack's."""
 
     @functools.cached_property
     def environ(self) -> dict[str, str]:
-        """The environment of the deployment's functions, as far as it is known; the development server here is found."""
-        return self.named_environ if self._local is None else {**self.named_environ, **_used(self._local)}
+        """The known environment of the deployment's functions, or of this folder's development server."""
+        return self.named_environ if self._local is None else {**self.named_environ, **_use_local(self._local)}
 
     @functools.cached_property
     def is_of_development(self) -> bool:
-        """True for the development server here, whose callers are all one owner."""
+        """True for this folder's development server; all its callers are one owner."""
         return self._local is not None
 
     @functools.cached_property
     def _local(self) -> Local | None:
-        """The development server here, None if a deployment is named; asked once, before the environment is changed."""
+        """This folder's development server, None for a named deployment; read once, before the environment changes."""
         names = (*PLACES, "AION_PUSH_QUEUE_URL", _SQLITE, EMULATED)
         is_named = self.stack or self.given or any(os.environ.get(name) for name in names)
         return None if is_named else find_local()
 
     @functools.cached_property
     def named_environ(self) -> dict[str, str]:
-        """The same of what is named, by options or by the environment."""
+        """The environment of a deployment named by options or environment."""
         if self.stack:
             from aion_core.bootstrap.operator import stack_environment
 
@@ -120,10 +123,10 @@ class Deployment:
         return {**named, **self.given}
 
     def settings(self, *needed: str, push_queue_url: str = "") -> Settings:
-        """Return the settings of its functions; those that are not needed may be missing.
+        """Return the settings of its functions; only the `needed` variables are required.
 
-        `push_queue_url` goes before the environment's, and behind the stack's. Raises UsageError, before anything is
-        read or written, if one that is needed is missing.
+        `push_queue_url` overrides the environment's value, but not the stack's. Raises UsageError, before any read or write, for
+        a missing variable.
         """
         queue = {"AION_PUSH_QUEUE_URL": push_queue_url} if push_queue_url else {}
         environ = {**queue, **self.environ} if self.stack else {**self.environ, **queue}
@@ -131,9 +134,9 @@ class Deployment:
         missing = [name for name in needed if not environ.get(name) and not is_local]
         if missing:
             *options, last = ["--stack NAME", *(["--table NAME"] if missing == ["AION_TABLE"] else [])]
-            said = ", ".join([*options, last])
-            raise click.UsageError(f"Which deployment? Say {said}, or set {', '.join(missing)}.")
-        # Who only looks needs no agents, and no key: what is encrypted stays so.
+            flags = ", ".join([*options, last])
+            raise click.UsageError(f"Which deployment? Give {flags}, or set {', '.join(missing)}.")
+        # Operators need no agents and no key: encrypted values stay encrypted.
         without = {"AION_CONFIG", "AION_KMS_KEY", "AION_STORE", "AION_CARD_KEY_FILE", "AION_CARD_KEY_SECRET"}
         chosen = {name: value for name, value in environ.items() if name not in without}
         store = {"AION_STORE": "sqlite" if is_local else "dynamodb"}
@@ -144,30 +147,28 @@ class Deployment:
 
 
 def deployment(command: Command) -> Command:
-    """Give the command the options that name a deployment, and hand it the `deployment`."""
+    """Add the options naming a deployment, and pass it as `deployment`."""
 
     @click.option(
         "--stack",
         envvar="AION_STACK",
         show_envvar=True,
-        help="The deployment's CloudFormation stack, such as aion-dev: its outputs name all the rest.",
+        help="The deployment's CloudFormation stack, such as aion-dev.",
     )
-    @click.option(
-        "--table", help="The deployment's table: the stack's output TableName. Where neither is said: AION_TABLE."
-    )
+    @click.option("--table", help="The deployment's table, instead of --stack.  [default: AION_TABLE]")
     @aws
     @functools.wraps(command)
     def with_deployment(*arguments: Any, stack: str | None, table: str | None, **options: Any) -> Any:
         named = Deployment(stack or "", {"AION_TABLE": table} if table else {})
-        # The environment of a development server may be put over this one.
+        # A development server may change the AWS variables: restore them.
         with _environment({}, _OF_AWS):
             return command(*arguments, deployment=named, **options)
 
     return with_deployment
 
 
-def _used(local: Local) -> dict[str, str]:
-    """Return the environment of the development server here, and let AWS's SDK use it; tell which one is used."""
+def _use_local(local: Local) -> dict[str, str]:
+    """Return the environment of the local development server, set it for the AWS SDK, and print the server's name."""
     click.echo(f"Using {local.name}", err=True)
     of_aws = {name: value for name, value in local.environment.items() if name.startswith("AWS_")}
     if of_aws:
@@ -178,32 +179,32 @@ def _used(local: Local) -> dict[str, str]:
 
 
 def aws(command: Command) -> Command:
-    """Give the command the options that say as whom, and where, AWS is asked."""
+    """Add the options for AWS credentials, region and endpoint."""
 
-    @click.option("--profile", help="The profile of your AWS configuration whose credentials are used.")
-    @click.option("--region", help="The AWS region of the deployment.")
-    @click.option("--endpoint-url", callback=web_address, help="Where AWS is, when it is an emulator.")
+    @click.option("--profile", help="Profile of your AWS configuration.")
+    @click.option("--region", help="AWS region of the deployment.")
+    @click.option("--endpoint-url", callback=web_address, help="URL of an AWS emulator.")
     @functools.wraps(command)
     def with_aws(
         *arguments: Any, profile: str | None, region: str | None, endpoint_url: str | None, **options: Any
     ) -> Any:
-        with asking(profile, region, endpoint_url):
+        with aws_environment(profile, region, endpoint_url):
             return command(*arguments, **options)
 
     return with_aws
 
 
 @contextmanager
-def asking(profile: str | None, region: str | None, endpoint_url: str | None) -> Iterator[None]:
-    """Let AWS's SDK find what the options say, where it looks for everything else, until the block ends."""
-    said = {
+def aws_environment(profile: str | None, region: str | None, endpoint_url: str | None) -> Iterator[None]:
+    """Set these options in the environment, for the AWS SDK, until the block ends."""
+    variables = {
         "AWS_PROFILE": profile,
         "AWS_REGION": region,
         "AWS_DEFAULT_REGION": region,
         EMULATED: endpoint_url,
     }
-    chosen = {name: value for name, value in said.items() if value}
-    # A profile that is named here goes before credentials of the environment, as in the AWS CLI.
+    chosen = {name: value for name, value in variables.items() if value}
+    # As in the AWS CLI, --profile overrides credentials of the environment.
     hidden = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN") if profile else ()
     with _environment({**dict.fromkeys(hidden, ""), **chosen}):
         yield
@@ -211,7 +212,7 @@ def asking(profile: str | None, region: str | None, endpoint_url: str | None) ->
 
 @contextmanager
 def _environment(chosen: Mapping[str, str], kept: Sequence[str] = ()) -> Iterator[None]:
-    """Set these variables, or take those away that are empty, while the block lasts; put them, and `kept`, back."""
+    """Set these variables, or remove empty ones, within the block; restore them and `kept` afterwards."""
     before = {name: os.environ.get(name) for name in (*chosen, *kept)}
     _set(chosen)
     try:
@@ -228,8 +229,70 @@ def _set(variables: Mapping[str, str]) -> None:
 
 
 def saved_place(saved: "SamConfig") -> tuple[str | None, str | None]:
-    """Return the profile and the region that samconfig.toml says, each where the shell's environment says none."""
+    """Return samconfig.toml's profile and region, each unless the environment has one."""
     environ = os.environ
     region = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or saved.get("region")
     is_named = environ.get("AWS_PROFILE") or environ.get("AWS_ACCESS_KEY_ID")
     return (None if is_named else saved.get("profile") or None), region or None
+
+
+def stack(command: Command) -> Command:
+    """Add the options --stack and --env, and pass the stack's name as `stack`.
+
+    samconfig.toml's region applies unless an option or the environment names one.
+    """
+
+    @click.option(
+        "--stack", envvar="AION_STACK", show_envvar=True, help="The stack's name.  [default: samconfig.toml's]"
+    )
+    @click.option("--env", "environment", default="default", show_default=True, help="Environment of samconfig.toml.")
+    @functools.wraps(command)
+    def with_stack(*arguments: Any, stack: str | None, environment: str, **given: Any) -> Any:
+        from aion_core.deploy.samconfig import SamConfig
+
+        saved = SamConfig.read(Path("samconfig.toml"), environment)
+        name = stack or saved.get("stack_name")
+        if not name:
+            raise click.UsageError("Which stack? Give --stack NAME: this folder's samconfig.toml has no stack_name.")
+        with aws_environment(*saved_place(saved), None):
+            return command(*arguments, stack=name, **given)
+
+    return with_stack
+
+
+def owner(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options naming an owner, and pass it as `owner`, "" without one."""
+
+    @click.option("--owner", help="Owner of the tasks, as printed by logs, dead letters and this command.")
+    @click.option("--subject", help="Instead of --owner: a token's subject, or an API key's principal.")
+    @click.option(
+        "--issuer",
+        help=f"Issuer of the --subject: a token's issuer, urn:aion:basic or urn:aws:iam.  [default: {API_KEY_ISSUER}, for "
+        "API keys]",
+    )
+    @click.option("--tenant", help="Tenant of the --subject.")
+    @functools.wraps(command)
+    def with_owner(
+        *arguments: Any,
+        owner: str | None,
+        subject: str | None,
+        issuer: str | None,
+        tenant: str | None,
+        **options: Any,
+    ) -> Any:
+        if owner and subject:
+            raise click.UsageError("Give --owner or --subject, not both.")
+        if (issuer or tenant) and not subject:
+            raise click.UsageError("--issuer and --tenant require a --subject.")
+        if subject:
+            owner = owner_of(subject, issuer or API_KEY_ISSUER, tenant or "")
+        return command(*arguments, owner=owner or "", **options)
+
+    return with_owner
+
+
+def owner_of(subject: str, issuer: str, tenant: str) -> str:
+    """Return the subject's owner, as in the table."""
+    from aion_core.web.request_context import owner_in
+
+    return owner_in(Principal(issuer, subject).owner, tenant)

@@ -1,4 +1,4 @@
-"""`aion push`: how far the notifications of tasks have come, and the given-up ones posted again. It opens no secret."""
+"""`aion push`: state of push notifications, and redrive of dead ones, without decrypting secrets."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -7,72 +7,74 @@ import click
 
 from aion_core.cli import options
 from aion_core.cli.options import Deployment
-from aion_core.cli.owners import owner as named_owner
+from aion_core.cli.options import owner as named_owner
 from aion_core.errors import ConfigurationError
 from aion_core.ports import Delivery, PushWakeUp, TaskFilter, TaskKey
 
 if TYPE_CHECKING:
     from aion_core.bootstrap.operator import PushOperator
 
-SCANS = "Reading the whole table, since no owner is named (--owner or --subject): it takes its time with a large one."
+SCANS = "Reading the whole table, since no owner is given (--owner or --subject). This is slow for a large table."
 
 
-@click.group(short_help="See which notifications fail; post them again.")
+@click.group(short_help="Show and redrive push notifications.")
 def push() -> None:
-    """Look after push notifications: see which fail or were given up, and have them posted again.
+    """Show failing and dead push notifications, and redrive them.
 
-    A task's key holds its owner. Where none is named (--owner or --subject), the whole table is read.
+    Without an owner (--owner or --subject), the command reads the whole table.
     """
 
 
 @push.command(
     "list",
-    short_help="Print what fails, was given up, or is gone.",
+    short_help="Print failing configs.",
     epilog="""\b
 Examples:
   aion push list --stack aion-prod
   aion push list --subject alice@example.com --agent helper --stack aion-prod""",
 )
-@click.option("--all", "everything", is_flag=True, help="Those too with which nothing is wrong.")
+@click.option("--all", "everything", is_flag=True, help="Print configs without failures too.")
 @named_owner
-@click.option("--agent", default="", help="The owner's tasks with this agent; needed beside an owner.")
-@click.option("--context", "context_id", default="", help="In this context of the owner and agent.")
+@click.option("--agent", default="", help="Only tasks of this agent; required with an owner.")
+@click.option("--context", "context_id", default="", help="Only tasks of this context; requires an owner.")
 @options.deployment
 def list_pushes(owner: str, agent: str, context_id: str, deployment: Deployment, *, everything: bool) -> None:
-    """Print the push configs whose notifications fail, were given up, or whose receivers are gone."""
+    """Print the push configs with failing deliveries, dead letters or disabled webhooks."""
     if bool(owner) != bool(agent) or (context_id and not owner):
-        raise click.UsageError("Tasks are listed by owner and agent (and context): say both, or none for all of them.")
+        raise click.UsageError(
+            "Tasks are listed by owner and agent (and context): give both, or neither for all tasks."
+        )
     found = asyncio.run(_listed(_operator(deployment), owner, agent, context_id))
-    shown = [delivery for delivery in found if everything or _state(delivery) != "well"]
-    for delivery in shown:
+    printed = [delivery for delivery in found if everything or _state(delivery) != "ok"]
+    for delivery in printed:
         click.echo("\t".join([delivery.task.task_id, delivery.config_id, _state(delivery), delivery.failure]))
-    if not shown:
+    if not printed:
         click.echo("No push configs." if everything else "No push configs with failures.", err=True)
 
 
-@push.command(short_help="Print how far a task's webhooks have come.")
+@push.command(short_help="Print a task's deliveries.")
 @click.argument("task_id")
 @named_owner
 @options.deployment
 def show(task_id: str, owner: str, deployment: Deployment) -> None:
-    """Print all that is known of the notifications of the task TASK_ID: neither URLs nor credentials."""
+    """Print the state of the task TASK_ID's push notifications, without URLs and credentials."""
     for delivery in asyncio.run(_of_task(_operator(deployment), owner, task_id)):
         lines = {
             "config": delivery.config_id,
             "owner": delivery.task.owner,
             "state": _state(delivery),
-            "registered after event": delivery.after,
-            "has passed event": delivery.cursor,
-            "tries of the next": delivery.tries,
-            "tried again": _next(delivery),
-            "last failure": delivery.failure or "none",
-            "given up": f"{delivery.dead}, from event {delivery.dead_from} on" if delivery.dead else "nothing",
+            "created after event": delivery.after,
+            "delivered through": delivery.cursor,
+            "attempts of next": delivery.tries,
+            "next attempt": _next(delivery),
+            "last failure": delivery.failure or "-",
+            "dead letters": f"{delivery.dead}, from event {delivery.dead_from} on" if delivery.dead else "-",
         }
         click.echo("\n".join(f"{name:24}{value}" for name, value in lines.items()) + "\n")
 
 
 @push.command(
-    short_help="Post again what was given up.",
+    short_help="Redrive dead push notifications.",
     epilog="""\b
 Examples:
   aion push redrive 0199f0a2-… --subject alice@example.com --stack aion-prod
@@ -85,13 +87,13 @@ Examples:
     "--queue",
     envvar="AION_PUSH_QUEUE_URL",
     show_envvar=True,
-    help="The output PushQueueUrl, without --stack; without either the sweep finds the work, within two minutes.",
+    help="The stack's output PushQueueUrl, if --stack is not given. Without both, the sweep starts the delivery within two minutes.",
 )
 @options.deployment
 def redrive(task_id: str, config_id: str | None, owner: str, queue: str | None, deployment: Deployment) -> None:
-    """Post again what was given up of the task TASK_ID, and go on with receivers that were gone.
+    """Deliver the dead push notifications of the task TASK_ID again, and enable disabled webhooks.
 
-    What came after the first event that was given up is posted again too, under the ids that it had.
+    Later events are delivered again too, under the same webhook-ids.
     """
     operator = _operator(deployment, queue)
     chosen = [each for each in asyncio.run(_of_task(operator, owner, task_id)) if config_id in (None, each.config_id)]
@@ -100,9 +102,9 @@ def redrive(task_id: str, config_id: str | None, owner: str, queue: str | None, 
     for delivery in chosen:
         if delivery.dead or delivery.disabled or delivery.tries:
             asyncio.run(_redrive(operator, delivery))
-            click.echo(f"{delivery.config_id}: posted again from event {_first(delivery)} on.")
+            click.echo(f"{delivery.config_id}: redriven from event {_first(delivery)} on.")
         else:
-            click.echo(f"{delivery.config_id}: nothing was given up.")
+            click.echo(f"{delivery.config_id}: no dead letters.")
 
 
 def _operator(deployment: Deployment, queue: str | None = None) -> "PushOperator":
@@ -124,7 +126,7 @@ async def _of_task(operator: "PushOperator", owner: str, task_id: str) -> list[D
         click.echo(SCANS, err=True)
         found = [delivery async for delivery in operator.inspection.deliveries(task_id)]
     if not found:
-        raise ConfigurationError(f"No push config is known of a task {task_id}. See `aion push list --all`.")
+        raise ConfigurationError(f"There is no push config of task {task_id}. See `aion push list --all`.")
     return found
 
 
@@ -133,19 +135,19 @@ async def _listed(operator: "PushOperator", owner: str, agent: str, context_id: 
         click.echo(SCANS, err=True)
         return [delivery async for delivery in operator.inspection.deliveries()]
     tasks, after, found = TaskFilter(owner, agent, context_id or None), None, list[Delivery]()
-    while places := await operator.task_list.page(tasks, after=after, limit=100):
-        for place in places:
-            found += await operator.configs.deliveries(TaskKey(owner, place.task_id))
-        after = places[-1]
+    while entries := await operator.task_list.page(tasks, after=after, limit=100):
+        for entry in entries:
+            found += await operator.configs.deliveries(TaskKey(owner, entry.task_id))
+        after = entries[-1]
     return found
 
 
 def _state(delivery: Delivery) -> str:
     if delivery.disabled:
-        return "gone"
+        return "disabled"
     if delivery.dead:
-        return f"given up: {delivery.dead}"
-    return f"failing, {delivery.tries} tries" if delivery.tries else "well"
+        return f"dead letters: {delivery.dead}"
+    return f"failing, {delivery.tries} attempts" if delivery.tries else "ok"
 
 
 def _first(delivery: Delivery) -> int:
@@ -154,8 +156,8 @@ def _first(delivery: Delivery) -> int:
 
 def _next(delivery: Delivery) -> str:
     if delivery.disabled:
-        return "never, but by `aion push redrive`"
+        return "only by `aion push redrive`"
     if delivery.claimed_until is not None:
-        return "just now"
+        return "in progress"
     at = delivery.next_at or delivery.due_at
-    return f"{at:%Y-%m-%d %H:%M:%S} UTC" if at else "when there is something to post"
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC" if at else "with the next event"

@@ -1,30 +1,29 @@
-"""`aion smoke`: whether a deployed agent does what the official client asks of it; a line for each check."""
+"""`aion smoke`: checks of a deployed agent by the official client."""
 
 import asyncio
 import os
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
 
 from aion_core.cli import options
-from aion_core.cli.deployed import Reached, reach
+from aion_core.errors import ConfigurationError
 
 EPILOG = """\b
-Credentials, by the environment:
+Credentials from the environment:
   TOKEN             sent as Authorization: Bearer
-  API_KEY           sent in the header that the card names
+  API_KEY           sent in the header named by the card
   BASIC             name:password, for HTTP Basic
-  none of them      a stack that asks for AWS_IAM, a REST API's and a Function
-                    URL's address are asked with an AWS signature, by the
-                    credentials that boto3 finds (--profile); who signs needs
-                    execute-api:Invoke, or lambda:InvokeFunctionUrl and
+  otherwise         requests to a stack with AWS_IAM, a REST API or a Function
+                    URL are signed with your AWS credentials (--profile). They
+                    need execute-api:Invoke, or lambda:InvokeFunctionUrl and
                     lambda:InvokeFunction
 
 \b
-The exit code is 1 if a check failed, 2 if nothing could be checked. What is
-skipped was not checked: its line says why."""
+The exit code is 1 if a check failed, 2 if nothing could be checked. The line
+of a skipped check states the reason."""
 
 
 def _url(_: click.Context, __: click.Parameter, given: str) -> str:
@@ -37,7 +36,7 @@ def _url(_: click.Context, __: click.Parameter, given: str) -> str:
     except httpx.InvalidURL:
         url = httpx.URL("")
     if url.scheme not in ("https", "http") or not url.host:
-        raise click.BadParameter("it has to say where the deployment is, as https://…")
+        raise click.BadParameter("it has to be the deployment's URL, as https://…")
     return given
 
 
@@ -46,44 +45,84 @@ def _only(_: click.Context, __: click.Parameter, given: str) -> tuple[str, ...]:
 
     names = tuple(name for name in given.split(",") if name)
     if unknown := sorted(set(names) - set(CHECKS)):
-        raise click.BadParameter(f"there is no check {', '.join(unknown)}; there are {', '.join(CHECKS)}.")
+        raise click.BadParameter(f"unknown check {', '.join(unknown)}; the checks are {', '.join(CHECKS)}.")
     return names
 
 
 @click.command(short_help="Check a deployed agent with the official client.", epilog=EPILOG)
 @click.argument("url", default="", envvar="URL", callback=_url)
-@click.option("--stack", envvar="AION_STACK", show_envvar=True, help="The deployment's stack, in the place of URL.")
+@click.option("--stack", envvar="AION_STACK", show_envvar=True, help="The deployment's stack, instead of URL.")
 @click.option(
-    "--agent", default="", envvar="AGENT", help="The id of an agent of aion.yaml; the one at the root otherwise."
+    "--agent", default="", envvar="AGENT", help="Id of an agent in aion.yaml.  [default: the agent at the root]"
 )
-@click.option("--text", envvar="TEXT", help="What is said to it; best is what it takes some seconds over.")
+@click.option("--text", envvar="TEXT", help="Message to the agent; a reply of several seconds is best.")
+@click.option("--webhook", default="", envvar="WEBHOOK", help="Public https URL of a tunnel to --webhook-port.")
 @click.option(
-    "--webhook", default="", envvar="WEBHOOK", help="A public https address that leads to a port here, by a tunnel."
+    "--webhook-port",
+    default=8765,
+    envvar="WEBHOOK_PORT",
+    show_default=True,
+    help="Port of the webhook on this machine.",
 )
-@click.option("--webhook-port", default=8765, envvar="WEBHOOK_PORT", show_default=True, help="That port.")
 @click.option(
     "--sign",
     default="auto",
     envvar="SIGN",
     show_default=True,
-    help="auto, off, or the region that an AWS signature is for: the URL of a custom domain does not tell it.",
+    help="auto, off, or the region of the AWS signature: needed for a custom domain.",
 )
-@click.option("--only", default="", envvar="ONLY", callback=_only, help="Only these checks, by commas.")
+@click.option("--only", default="", envvar="ONLY", callback=_only, help="Only these checks, separated by commas.")
 @click.option(
-    "--patience", default=300.0, envvar="PATIENCE", show_default=True, help="How many seconds a check may take."
+    "--timeout", default=300.0, envvar="TIMEOUT", show_default=True, help="Time limit of each check, in seconds."
 )
 @options.aws
-def smoke(url: str, stack: str | None, sign: str, text: str | None, **asked: Any) -> None:
-    """Ask the agent at URL, or of --stack, for what clients ask: card, reply, stream, cancel, subscribe, webhooks."""
-    from aion_core.smoke.credentials import Credentials, NoCredentials
-    from aion_core.smoke.report import Asked, check
+def smoke(url: str, stack: str | None, sign: str, text: str | None, **chosen: Any) -> None:
+    """Check the agent at URL, or of --stack, as its clients use it: card, reply, stream, cancel, subscribe, webhooks."""
+    from aion_core.smoke.credentials import NoCredentials, SmokeCredentials
+    from aion_core.smoke.report import SmokeOptions, check
 
     if not url and not stack:
-        raise click.UsageError("URL has to say where the deployment is, as https://…, or --stack which stack it is.")
-    where = Reached(url, sign) if url else reach(stack or "", sign)
+        raise click.UsageError("Give the deployment's URL, as https://…, or its --stack.")
+    endpoint = Endpoint(url, sign) if url else stack_endpoint(stack or "", sign)
     try:
-        credentials = Credentials.from_environ(os.environ, where.url, where.sign)
+        credentials = SmokeCredentials.from_environ(os.environ, endpoint.url, endpoint.sign)
     except NoCredentials as error:
         raise click.UsageError(f"{error}.") from error
-    asks = Asked(where.url, **asked)
-    sys.exit(asyncio.run(check(replace(asks, text=text) if text else asks, credentials)))
+    smoke_options = SmokeOptions(endpoint.url, **chosen)
+    sys.exit(asyncio.run(check(replace(smoke_options, text=text) if text else smoke_options, credentials)))
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Address of a deployment."""
+
+    url: str
+    sign: str
+    """Value of `aion smoke --sign`: auto, off, or a region."""
+
+
+def stack_url(parameters: dict[str, str], outputs: dict[str, str]) -> str:
+    """Return the stack's URL for clients, as in its cards; "" without one."""
+    domain = parameters.get("DomainName")
+    return (
+        parameters.get("BaseUrl")
+        or (f"https://{domain}" if domain else "")
+        or outputs.get("ApiUrl", "")
+        or outputs.get("FunctionUrl", "").rstrip("/")
+    )
+
+
+def stack_endpoint(stack: str, sign: str = "auto") -> Endpoint:
+    """Return the stack's URL, and the region of its signatures; raises ConfigurationError for an unknown stack."""
+    from aion_core.deploy import aws, cloudformation
+
+    found = cloudformation.find(stack)
+    url = stack_url(found.parameters, found.outputs) if found else ""
+    if found is None or not url:
+        raise ConfigurationError(
+            f"There is no aion stack {stack!r} in this account and region. Check --region and --profile."
+        )
+    # The URL of a custom domain does not reveal its authorizer; the stack's parameters do.
+    if sign == "auto" and found.parameters.get("ApiAuthorizer") == "AWS_IAM":
+        return Endpoint(url, aws.region())
+    return Endpoint(url, "off" if sign == "auto" and "ApiAuthorizer" in found.parameters else sign)

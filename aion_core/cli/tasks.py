@@ -1,4 +1,4 @@
-"""`aion tasks`: which tasks there are, how one stands and what it waits for, and the end of one. It opens no secret."""
+"""`aion tasks`: list, show and cancel tasks, without decrypting secrets."""
 
 import asyncio
 import json
@@ -8,8 +8,8 @@ import click
 
 from aion_core.cli import options
 from aion_core.cli.options import PLACES, Deployment
-from aion_core.cli.owners import owner as named_owner
-from aion_core.cli.seen import Seen, listed, see
+from aion_core.cli.options import owner as named_owner
+from aion_core.cli.render import TaskReport, list_heads, task_report
 from aion_core.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -30,14 +30,13 @@ STATES = (
 _scan = click.option(
     "--scan",
     is_flag=True,
-    help="Read the whole table if no owner is known: it costs what it holds, and takes its time. The default beside "
-    "`aion dev`.",
+    help="Read the whole table: slow and costly for a large one. The default beside `aion dev`.",
 )
 
 
 @click.group()
 def tasks() -> None:
-    """Look at tasks, and cancel them.
+    """List, show and cancel tasks.
 
     A task is stored under its owner: name the owner by --owner, or by --subject and --issuer. Logs and dead letters
     print owners. Beside `aion dev` no owner is needed.
@@ -46,7 +45,7 @@ def tasks() -> None:
 
 @tasks.command(
     "list",
-    short_help="Print tasks and how they stand.",
+    short_help="Print tasks and their states.",
     epilog="""\b
 Examples:
   aion tasks list
@@ -56,12 +55,14 @@ Examples:
   aion tasks list --scan --state working""",
 )
 @named_owner
-@click.option("--agent", default="", help="With this agent; needed beside an owner.")
-@click.option("--context", "context_id", default="", help="In this context of the owner and agent.")
-@click.option("--state", type=click.Choice(STATES), metavar="STATE", help=f"In this state: {', '.join(STATES)}.")
-@click.option("--expired", is_flag=True, help="Tasks of every owner whose timer has expired.")
+@click.option("--agent", default="", help="Only tasks of this agent; required with an owner.")
+@click.option("--context", "context_id", default="", help="Only tasks of this context; requires an owner.")
+@click.option(
+    "--state", type=click.Choice(STATES), metavar="STATE", help=f"Only tasks in this state: {', '.join(STATES)}."
+)
+@click.option("--expired", is_flag=True, help="Tasks of all owners with an expired timer.")
 @_scan
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Maximum number of tasks.")
 @options.as_json
 @options.deployment
 def list_tasks(
@@ -76,22 +77,24 @@ def list_tasks(
     scan: bool,
     as_json: bool,
 ) -> None:
-    """Print tasks: id, state, since when, owner, agent and context; the newest first if an owner is named.
+    """Print tasks: id, state, time of the state, owner, agent and context; newest first for an owner.
 
     A deployment needs an owner and an agent, or --expired, or --scan.
     """
     scan = scan or (not owner and not expired and deployment.is_of_development)
     if sum([bool(owner), expired, scan]) != 1:
-        raise click.UsageError("Say whose tasks (--owner or --subject), or --expired, or --scan for the whole table.")
+        raise click.UsageError(
+            "Name an owner (--owner or --subject), or give --expired, or --scan for the whole table."
+        )
     if owner and not agent:
-        raise click.UsageError("Tasks are listed by owner and agent: say --agent too.")
+        raise click.UsageError("Tasks are listed by owner and agent: give --agent too.")
     if context_id and not owner:
-        raise click.UsageError("A context is an owner's: say whose.")
+        raise click.UsageError("--context requires an owner (--owner or --subject).")
     if expired:
         heads = asyncio.run(_expired(_operator(deployment), limit))
         number = len(heads)
     else:
-        heads, number = asyncio.run(listed(_operator(deployment), owner, agent, context_id, state, limit))
+        heads, number = asyncio.run(list_heads(_operator(deployment), owner, agent, context_id, state, limit))
     if as_json:
         click.echo(json.dumps([_document(head) for head in heads], indent=2))
         return
@@ -100,11 +103,11 @@ def list_tasks(
     if not heads:
         click.echo("No tasks.", err=True)
     elif number > limit:
-        click.echo(f"{limit} of {number} shown; --limit shows more.", err=True)
+        click.echo(f"{limit} of {number} tasks printed; --limit prints more.", err=True)
 
 
 @tasks.command(
-    short_help="Print all that is known of a task.",
+    short_help="Print everything stored about a task.",
     epilog="""\b
 Examples:
   aion tasks show 0199f0a2-…
@@ -114,14 +117,14 @@ Examples:
 @click.argument("task_id")
 @named_owner
 @_scan
-@click.option("--content", is_flag=True, help="Print what the events hold, too: messages of people and agents.")
+@click.option("--content", is_flag=True, help="Print the events' contents too: messages of people and agents.")
 @options.as_json
 @options.deployment
 def show(task_id: str, owner: str, deployment: Deployment, *, scan: bool, content: bool, as_json: bool) -> None:
     """Print the task TASK_ID: its state and events, its context's lease and queue of turns, its timers and webhooks."""
     scan = scan or (not owner and deployment.is_of_development)
     operator = _operator(deployment)
-    found = asyncio.run(_seen(operator, task_id, owner, scan=scan, content=content))
+    found = asyncio.run(_reports(operator, task_id, owner, scan=scan, content=content))
     if as_json:
         click.echo(json.dumps([each.document() for each in found], indent=2))
         return
@@ -129,7 +132,7 @@ def show(task_id: str, owner: str, deployment: Deployment, *, scan: bool, conten
 
 
 @tasks.command(
-    short_help="End a task as canceled.",
+    short_help="Cancel a task.",
     epilog="""\b
 Examples:
   aion tasks cancel 0199f0a2-… --subject alice@example.com --stack aion-prod
@@ -138,10 +141,10 @@ Examples:
 @click.argument("task_id")
 @named_owner
 @_scan
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @options.deployment
 def cancel(task_id: str, owner: str, deployment: Deployment, *, scan: bool, yes: bool) -> None:
-    """End the task TASK_ID as canceled, as its client could.
+    """Cancel the task TASK_ID, as its client could.
 
     Its worker stops within seconds. The next turn of its context begins.
     """
@@ -152,7 +155,7 @@ def cancel(task_id: str, owner: str, deployment: Deployment, *, scan: bool, yes:
         if not yes:
             click.confirm(f"Cancel the task {task_id} of {head.key.owner}?", abort=True, err=True)
         asyncio.run(_cancel(operator, head))
-        click.echo(f"The task {task_id} is canceled.")
+        click.echo(f"Task {task_id} is canceled.")
 
 
 def _operator(deployment: Deployment) -> "Operator":
@@ -167,37 +170,37 @@ async def _cancel(operator: "Operator", head: "Head") -> None:
     await operator.service.cancel(CallContext(head.key.owner, head.context.agent), head.key.task_id)
 
 
-async def _seen(operator: "Operator", task_id: str, owner: str, *, scan: bool, content: bool) -> list[Seen]:
+async def _reports(operator: "Operator", task_id: str, owner: str, *, scan: bool, content: bool) -> list[TaskReport]:
     heads = await _heads(operator, task_id, owner, scan=scan)
-    return [await see(operator, head, content=content) for head in heads]
+    return [await task_report(operator, head, content=content) for head in heads]
 
 
 async def _heads(operator: "Operator", task_id: str, owner: str, *, scan: bool) -> "list[Head]":
-    """Return the task, or, where the table is scanned, the tasks of the id; raises where there is none."""
+    """Return the task, or all tasks of the id when scanning; raises ConfigurationError without one."""
     from aion_core.ports import TaskKey
 
     if bool(owner) == scan:
-        raise click.UsageError("Say whose task it is (--owner or --subject), or --scan to look for it in the table.")
+        raise click.UsageError("Name the task's owner (--owner or --subject), or give --scan to search the table.")
     if scan:
         found = [head async for head in operator.inspection.tasks(task_id)]
     else:
         head = await operator.tasks.head(TaskKey(owner, task_id))
         found = [head] if head is not None else []
     if not found:
-        whose = "" if scan else " of this owner"
-        raise ConfigurationError(f"There is no task {task_id}{whose}; it may have expired.")
+        of_owner = "" if scan else " of this owner"
+        raise ConfigurationError(f"There is no task {task_id}{of_owner}; it may have expired.")
     return found
 
 
 async def _expired(operator: "Operator", limit: int) -> "list[Head]":
-    """Return the tasks at work in the contexts that are overdue, the longest first."""
+    """Return the tasks of contexts with expired timers, the oldest timer first."""
     from aion_core.ports import TaskKey
 
     heads = []
     for timer in await operator.tasks.expired_timers(limit=limit):
         seen = await operator.inspection.context(timer.context)
-        at_work = (seen.record.active_task or seen.record.interrupted) if seen is not None else None
-        head = await operator.tasks.head(TaskKey(timer.context.owner, at_work)) if at_work else None
+        task_id = (seen.record.active_task or seen.record.interrupted) if seen is not None else None
+        head = await operator.tasks.head(TaskKey(timer.context.owner, task_id)) if task_id else None
         heads += [head] if head is not None else []
     return heads
 

@@ -1,4 +1,4 @@
-"""Calls AWS as an operator does: patiently, with AWS's own words of what went wrong."""
+"""AWS calls with retries; errors keep AWS's own reason."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -12,44 +12,44 @@ from aion_core.deploy.errors import AwsRefused
 from aion_core.errors import StoreUnavailable
 
 _CONFIG = Config(connect_timeout=5, read_timeout=60, retries={"mode": "standard", "total_max_attempts": 6})
-# An emulator answers at an address, not at a bucket's own name.
+# An emulator has one address, not a host name for each bucket.
 _CONFIG_OF_AN_EMULATOR = _CONFIG.merge(Config(s3={"addressing_style": "path"}))
 
 
 def client_of(service: str) -> Any:
     """Return a boto3 client of the service, from the environment; raises StoreUnavailable without region or profile."""
     config = _CONFIG_OF_AN_EMULATOR if "AWS_ENDPOINT_URL" in os.environ else _CONFIG
-    return _named(lambda: boto3.session.Session().client(service, config=config))  # type: ignore[call-overload]
+    return _with_own_errors(lambda: boto3.session.Session().client(service, config=config))  # type: ignore[call-overload]
 
 
 def call(operation: Callable[..., Any], **parameters: Any) -> dict[str, Any]:
     """Call the operation; raises AwsRefused with AWS's own reason, or StoreUnavailable."""
-    answer: dict[str, Any] = _named(lambda: operation(**parameters))
+    answer: dict[str, Any] = _with_own_errors(lambda: operation(**parameters))
     return answer
 
 
 def listed(client: Any, operation: str, field: str, **parameters: Any) -> Iterator[dict[str, Any]]:
-    """Yield each element of a list that AWS answers by pages; raises what `call` raises."""
+    """Yield each element of a paginated list; raises the errors of `call`."""
     pages = iter(client.get_paginator(operation).paginate(**parameters))
-    while (page := _named(lambda: next(pages, None))) is not None:
+    while (page := _with_own_errors(lambda: next(pages, None))) is not None:
         yield from page.get(field) or []
 
 
 def region() -> str:
-    """Return the region that the environment and the profile name; "" if neither does."""
-    return str(_named(lambda: boto3.session.Session().region_name) or "")
+    """Return the region of the environment or the profile; "" without one."""
+    return str(_with_own_errors(lambda: boto3.session.Session().region_name) or "")
 
 
 def account() -> str:
-    """Return the account that the credentials belong to; raises AwsRefused or StoreUnavailable."""
+    """Return the account of the credentials; raises AwsRefused or StoreUnavailable."""
     return str(call(client_of("sts").get_caller_identity)["Account"])
 
 
-def _named(asks: Callable[[], Any]) -> Any:
+def _with_own_errors(request: Callable[[], Any]) -> Any:
     try:
-        return asks()
+        return request()
     except ClientError as error:
-        said = error.response.get("Error", {})
-        raise AwsRefused(error.operation_name, said.get("Code", ""), said.get("Message", "")) from error
+        details = error.response.get("Error", {})
+        raise AwsRefused(error.operation_name, details.get("Code", ""), details.get("Message", "")) from error
     except BotoCoreError as error:
         raise StoreUnavailable(type(error).__name__) from error

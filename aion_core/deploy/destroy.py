@@ -1,91 +1,255 @@
-"""Deletes a deployment: its stack, and, if asked to, what outlives the stack. A second run goes on where one failed."""
+"""Deletion of a deployment: its stack and, on request, its retained resources. A second run continues a failed one."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from aion_core.deploy import kept, stacks
-from aion_core.deploy.aws import call, client_of
-from aion_core.deploy.errors import DeployError
-from aion_core.deploy.kept import Kept
-from aion_core.deploy.stacks import PAUSE_SECONDS, Event, Stack
+from aion_core.deploy import cloudformation
+from aion_core.deploy.aws import call, client_of, listed
+from aion_core.deploy.cloudformation import PAUSE_SECONDS, CloudFormationStack, Resource, StackEvent
+from aion_core.deploy.errors import AwsRefused, DeployError
+from aion_core.deploy.logs import FUNCTIONS, group
 from aion_core.errors import ConfigurationError
 
 MOST_FAILURES = 4
 OWN = {"ApiFunction", "TaskFunction", "SweepFunction", "State"}
-"""Resources that every template of aion has; stacks without them belong to other programs and are refused."""
+"""Resources of every aion template. Stacks without them belong to other programs and are refused."""
 EARLIER = 5
-"""Number of earlier stacks of the same name to search."""
+"""Number of searched earlier stacks of the same name."""
+
+
+TABLE, BUCKET, KEY = "AWS::DynamoDB::Table", "AWS::S3::Bucket", "AWS::KMS::Key"
+LOG_GROUP = "AWS::Logs::LogGroup"
+KINDS = {TABLE: "table", BUCKET: "bucket", KEY: "key", LOG_GROUP: "log group"}
+KEY_DAYS = 30
+"""Days until AWS deletes the key; `aws kms cancel-key-deletion` keeps it until then."""
+_BATCH = 1000
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Resources of a deployment that exist."""
+class RetainedResource:
+    """A resource retained by its stack's deletion."""
+
+    type: str
+    name: str
+
+    @property
+    def kind(self) -> str:
+        """Its kind for people, such as `log group`."""
+        return KINDS[self.type]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+@dataclass(frozen=True)
+class DestroyPlan:
+    """Existing resources of a deployment."""
 
     name: str
-    stack: Stack | None
-    """None if it is deleted already."""
-    kept: Sequence[Kept]
-    """Retained resources of the last stack of this name, living or deleted."""
-    log_groups: Sequence[Kept]
-    earlier: Sequence[Kept] = field(default=())
+    stack: CloudFormationStack | None
+    """None for a stack already deleted."""
+    retained: Sequence[RetainedResource]
+    """Retained resources of the last stack of this name, existing or deleted."""
+    log_groups: Sequence[RetainedResource]
+    earlier: Sequence[RetainedResource] = field(default=())
     """Retained resources of earlier stacks of this name; listed, never deleted."""
 
     @property
     def is_empty(self) -> bool:
-        """True if nothing is left."""
-        return self.stack is None and not self.kept and not self.log_groups
+        """True without a stack, retained resources and log groups."""
+        return self.stack is None and not self.retained and not self.log_groups
 
 
-def plan(name: str) -> Plan:
-    """Return what is there of the stack of this name; raises ConfigurationError if there never was one, or it is not aion's."""
-    living, gone = stacks.find(name), stacks.deleted(name)
-    if living is None and not gone:
+def plan(name: str) -> DestroyPlan:
+    """Return the stack's existing resources; raises ConfigurationError for an unknown or foreign stack."""
+    existing, gone = cloudformation.find(name), cloudformation.deleted(name)
+    if existing is None and not gone:
         raise ConfigurationError(
-            f"There is no stack {name!r} in this account and region, and was none in the last 90 days. --region and "
-            "--profile say where to look."
+            f"There is no stack {name!r} in this account and region, nor was there one in the last 90 days. Check --region "
+            "and --profile."
         )
-    last, *before = [living.id, *gone] if living else gone
-    if living is not None and not stacks.names(living.id) >= OWN and living.status != "REVIEW_IN_PROGRESS":
-        raise ConfigurationError(f"The stack {name!r} is none of aion's. Nothing was deleted.")
-    own = kept.of_resources(stacks.resources(last)) if living is not None else []
-    # A deletion that stopped half way has left resources behind already.
-    left = [each for each in kept.of_resources(stacks.skipped(last)) if each not in own and not kept.owner(each)]
-    rest = [each for each in [*own, *left] if kept.is_there(each)]
-    earlier = [each for stack in before[:EARLIER] for each in kept.of_resources(stacks.skipped(stack))]
-    others = [each for each in earlier if each not in rest and kept.is_there(each) and not kept.owner(each)]
-    return Plan(name, living, rest, kept.log_groups(name), others)
+    last, *before = [existing.id, *gone] if existing else gone
+    if (
+        existing is not None
+        and not cloudformation.template_resource_ids(existing.id) >= OWN
+        and existing.status != "REVIEW_IN_PROGRESS"
+    ):
+        raise ConfigurationError(f"The stack {name!r} is not an aion stack. Nothing was deleted.")
+    own = of_resources(cloudformation.resources(last)) if existing is not None else []
+    # A failed deletion may already have retained resources.
+    left = [
+        each for each in of_resources(cloudformation.retained_by_deletion(last)) if each not in own and not owner(each)
+    ]
+    rest = [each for each in [*own, *left] if is_there(each)]
+    earlier = [each for stack in before[:EARLIER] for each in of_resources(cloudformation.retained_by_deletion(stack))]
+    others = [each for each in earlier if each not in rest and is_there(each) and not owner(each)]
+    return DestroyPlan(name, existing, rest, log_groups(name), others)
 
 
-def check(planned: Plan, *, data: bool) -> None:
-    """Raise DeployError, before anything is deleted, for what AWS would refuse half way."""
+def check(planned: DestroyPlan, *, data: bool) -> None:
+    """Raise DeployError, before anything is deleted, if AWS would refuse a part of the plan."""
     stack = planned.stack
     if stack is not None and stack.is_protected:
         raise DeployError(
             f"The stack {stack.name} has termination protection. Nothing was deleted.",
-            do=f"aws cloudformation update-termination-protection --no-enable-termination-protection --stack-name {stack.name}",
+            next_step=f"aws cloudformation update-termination-protection --no-enable-termination-protection --stack-name {stack.name}",
         )
     if stack is not None and stack.is_changing and stack.status != "DELETE_IN_PROGRESS":
         raise DeployError(
-            f"The stack {stack.name} is {stack.status}: an operation is under way. Nothing was deleted.",
-            do="Wait until it is over, and run the command again.",
+            f"The stack {stack.name} is {stack.status}: an operation is in progress. Nothing was deleted.",
+            next_step="Wait for its end, then run the command again.",
         )
-    for each in planned.kept if data else ():
-        if kept.is_protected(each):
+    for each in planned.retained if data else ():
+        if is_protected(each):
             raise DeployError(
                 f"The {each} has deletion protection. Nothing was deleted.",
-                do=f"aws dynamodb update-table --no-deletion-protection-enabled --table-name {each.name}",
+                next_step=f"aws dynamodb update-table --no-deletion-protection-enabled --table-name {each.name}",
             )
 
 
-def delete_stack(stack: Stack, tell: Callable[[Event], None], *, pause: float = PAUSE_SECONDS) -> None:
-    """Delete the stack and wait until it is gone; raises DeployError with what CloudFormation could not delete."""
-    since = stacks.last_event(stack.id)
+def delete_stack(
+    stack: CloudFormationStack, report: Callable[[StackEvent], None], *, pause: float = PAUSE_SECONDS
+) -> None:
+    """Delete the stack and wait for the end; raises DeployError with the undeletable resources."""
+    since = cloudformation.last_event(stack.id)
     call(client_of("cloudformation").delete_stack, StackName=stack.id)
-    after = stacks.settled(stack.id, since, tell, pause=pause)
+    after = cloudformation.wait_until_settled(stack.id, since, report, pause=pause)
     if after.status != "DELETE_COMPLETE":
-        failed = [str(event) for event in stacks.failures(stack.id, since)]
+        failed = [str(event) for event in cloudformation.failures(stack.id, since)]
         raise DeployError(
             f"The stack {stack.name} could not be deleted; it is {after.status} now.",
             lines=failed[:MOST_FAILURES],
-            do="Remove what holds it, and run the command again; it goes on from here.",
+            next_step="Remove the cause and run the command again; it continues from here.",
         )
+
+
+def of_resources(resources: Iterable[Resource]) -> list[RetainedResource]:
+    """Return the resources that a deletion of their stack retains, or has retained."""
+    found = [
+        RetainedResource(each.type, each.physical_id)
+        for each in resources
+        if each.type in KINDS
+        and each.physical_id
+        and (each.status == "DELETE_SKIPPED" or (each.is_retained and each.status != "DELETE_COMPLETE"))
+    ]
+    return sorted(set(found), key=lambda each: list(KINDS).index(each.type))
+
+
+def log_groups(stack: str) -> list[RetainedResource]:
+    """Return the existing log groups of the stack's functions."""
+    client, found = client_of("logs"), []
+    for function in FUNCTIONS:
+        name = group(stack, function)
+        named = listed(client, "describe_log_groups", "logGroups", logGroupNamePrefix=name)
+        found += [RetainedResource(LOG_GROUP, name) for each in named if each["logGroupName"] == name]
+    return found
+
+
+def is_there(resource: RetainedResource) -> bool:
+    """Return True if the resource exists and its deletion is not scheduled."""
+    try:
+        match resource.type:
+            case "AWS::DynamoDB::Table":
+                table = call(client_of("dynamodb").describe_table, TableName=resource.name)["Table"]
+                return bool(table["TableStatus"] != "DELETING")
+            case "AWS::S3::Bucket":
+                call(client_of("s3").head_bucket, Bucket=resource.name)
+            case "AWS::KMS::Key":
+                return bool(_key_state(resource.name) != "PendingDeletion")
+            case _:
+                pass
+    except AwsRefused as error:
+        if error.code in ("ResourceNotFoundException", "NotFoundException", "404", "NoSuchBucket"):
+            return False
+        raise
+    return True
+
+
+def is_protected(resource: RetainedResource) -> bool:
+    """Return True for a table with deletion protection."""
+    if resource.type != TABLE:
+        return False
+    table = call(client_of("dynamodb").describe_table, TableName=resource.name)["Table"]
+    return bool(table.get("DeletionProtectionEnabled"))
+
+
+def owner(resource: RetainedResource) -> str:
+    """Return the name of the stack with this resource; "" without one.
+
+    A retained resource may have been imported into another stack.
+    """
+    try:
+        found = call(client_of("cloudformation").describe_stack_resources, PhysicalResourceId=resource.name)
+    except AwsRefused as error:
+        if error.code == "ValidationError":
+            return ""
+        raise
+    # Resources of deleted stacks have a DELETE_ status.
+    existing = [each for each in found["StackResources"] if not each["ResourceStatus"].startswith("DELETE_")]
+    return str(existing[0]["StackName"]) if existing else ""
+
+
+def delete(resource: RetainedResource, report: Callable[[str], None]) -> str:
+    """Delete the resource with its contents, and return the result as text; a repeat does no harm.
+
+    Raises AwsRefused, or DeployError if S3 keeps an object.
+    """
+    match resource.type:
+        case "AWS::DynamoDB::Table":
+            client = client_of("dynamodb")
+            call(client.delete_table, TableName=resource.name)
+            client.get_waiter("table_not_exists").wait(
+                TableName=resource.name, WaiterConfig={"Delay": 2, "MaxAttempts": 300}
+            )
+            return "deleted"
+        case "AWS::S3::Bucket":
+            emptied = empty(resource.name, report)
+            call(client_of("s3").delete_bucket, Bucket=resource.name)
+            return f"emptied of {emptied} versions, and deleted"
+        case "AWS::KMS::Key":
+            answer = call(client_of("kms").schedule_key_deletion, KeyId=resource.name, PendingWindowInDays=KEY_DAYS)
+            return f"deleted on {answer['DeletionDate']:%Y-%m-%d}; `aws kms cancel-key-deletion` keeps it until then"
+        case _:
+            call(client_of("logs").delete_log_group, logGroupName=resource.name)
+            return "deleted"
+
+
+def empty(bucket: str, report: Callable[[str], None]) -> int:
+    """Delete all versions, delete markers and unfinished uploads of the bucket; return the number of versions."""
+    s3, done = client_of("s3"), 0
+    for batch in _batches(_versions(s3, bucket)):
+        answer = call(s3.delete_objects, Bucket=bucket, Delete={"Objects": batch, "Quiet": True})
+        if failed := answer.get("Errors"):
+            raise DeployError(
+                f"S3 keeps objects of {bucket}.",
+                lines=[f"{each.get('Key')}: {each.get('Code')} {each.get('Message')}" for each in failed[:4]],
+                next_step="An object lock or a bucket policy may protect them. Remove it and run the command again; it continues from here.",
+            )
+        done += len(batch)
+        report(f"{done} versions deleted")
+    for upload in listed(s3, "list_multipart_uploads", "Uploads", Bucket=bucket):
+        call(s3.abort_multipart_upload, Bucket=bucket, Key=upload["Key"], UploadId=upload["UploadId"])
+    return done
+
+
+def _versions(s3: Any, bucket: str) -> Iterator[dict[str, str]]:
+    for kind in ("Versions", "DeleteMarkers"):
+        for each in listed(s3, "list_object_versions", kind, Bucket=bucket):
+            yield {"Key": each["Key"], "VersionId": each["VersionId"]}
+
+
+def _batches(found: Iterator[dict[str, str]]) -> Iterator[list[dict[str, str]]]:
+    # Read each page before deleting its objects: it contains the position of the next page.
+    batch: list[dict[str, str]] = []
+    for each in found:
+        batch.append(each)
+        if len(batch) == _BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _key_state(name: str) -> str:
+    return str(call(client_of("kms").describe_key, KeyId=name)["KeyMetadata"]["KeyState"])

@@ -1,4 +1,4 @@
-"""Failures of a deployment: what failed, the lines that say so, and what to do."""
+"""Failures of a deployment: the failed step, the output lines with the reason, and the remedy."""
 
 from collections.abc import Sequence
 
@@ -6,16 +6,16 @@ from aion_core.errors import AionError, StoreError
 
 
 class DeployError(AionError):
-    """A step failed. The text is one screen: what failed, `lines` of the tool that failed, and what to do."""
+    """A failed step. The text fits one screen: the failure, `lines` of the failed tool's output, and the next step."""
 
-    def __init__(self, what: str, *, lines: Sequence[str] = (), do: str = "") -> None:
-        told = [what, *(f"    {line}" for line in lines), *([f"  → {do}"] if do else [])]
-        super().__init__("\n".join(told))
-        self.what, self.lines, self.do = what, tuple(lines), do
+    def __init__(self, what: str, *, lines: Sequence[str] = (), next_step: str = "") -> None:
+        text = [what, *(f"    {line}" for line in lines), *([f"  → {next_step}"] if next_step else [])]
+        super().__init__("\n".join(text))
+        self.what, self.lines, self.next_step = what, tuple(lines), next_step
 
 
 class AwsRefused(StoreError):
-    """AWS refused an operation; `code` is its name for the reason, `reason` its sentence."""
+    """AWS refused an operation; `code` is its error code, `reason` its message."""
 
     def __init__(self, operation: str, code: str, reason: str) -> None:
         super().__init__(f"{operation}: {code}")
@@ -25,28 +25,28 @@ class AwsRefused(StoreError):
 REMEDIES = (
     (
         "ReservedConcurrentExecutions",
-        "Your account may run too few functions at once. Deploy with --parameter ApiConcurrency=0, or ask for more "
+        "Your account's limit of concurrent executions is too low. Deploy with --parameter ApiConcurrency=0, or ask for more "
         '(Service Quotas, AWS Lambda, "Concurrent executions"; it is free).',
     ),
     (
         "MaximumConcurrency",
-        "Your account may run too few functions at once: deploy with --parameter TaskConcurrency=2 --parameter PushConcurrency=2.",
+        "Your account's limit of concurrent executions is too low. Deploy with --parameter TaskConcurrency=2 --parameter PushConcurrency=2.",
     ),
-    ("is not authorized to perform", "Your AWS credentials may not do this; whoever administers the account can allow it."),
-    ("AccessDenied", "Your AWS credentials may not do this; whoever administers the account can allow it."),
-    ("already exists", "Something else has this name. Deploy under another one (--stack), or remove what has it."),
-    ("Rate exceeded", "AWS has too many requests of this account just now. Run the command again."),
-    ("TooManyRequestsException", "AWS has too many requests of this account just now. Run the command again."),
-    ("LimitExceeded", "A quota of the account is used up. Ask for more (Service Quotas), or remove what is not needed."),
+    ("is not authorized to perform", "Your AWS credentials lack a permission. Ask the account's administrator for it."),
+    ("AccessDenied", "Your AWS credentials lack a permission. Ask the account's administrator for it."),
+    ("already exists", "Another resource has this name. Deploy under another name (--stack), or remove the resource."),
+    ("Rate exceeded", "AWS throttles this account's requests. Run the command again."),
+    ("TooManyRequestsException", "AWS throttles this account's requests. Run the command again."),
+    ("LimitExceeded", "A quota of the account is used up. Ask for more (Service Quotas), or remove unused resources."),
     ("Unzipped size must be smaller", "The package is too large for Lambda: give the agents fewer dependencies (`aion build` prints its size)."),
-    ("certificate", "Look at CertificateArn: it has to be issued, for DomainName, in this region."),
+    ("certificate", "Check CertificateArn: the certificate has to be issued, for DomainName, in this region."),
     ("Unable to locate credentials", "Name a profile (--profile, AWS_PROFILE), or sign in (`aws sso login`)."),
     ("ExpiredToken", "Your AWS credentials have expired. Sign in again (`aws sso login`)."),
-    ("does not exist in the template", "template.yaml has no such parameter. Look for a typo; `aion upgrade` brings the newest template."),
+    ("does not exist in the template", "template.yaml has no such parameter. Check its spelling; `aion upgrade` installs the newest template."),
 )  # fmt: skip
 """Remedies by words of AWS's failure reason; the first match applies."""
 
 
 def remedy(reason: str, otherwise: str) -> str:
-    """Return what to do about AWS's reason."""
-    return next((do for words, do in REMEDIES if words in reason), otherwise)
+    """Return the remedy for AWS's reason."""
+    return next((text for words, text in REMEDIES if words in reason), otherwise)

@@ -1,10 +1,11 @@
-"""Reads the log groups of a deployment's functions, once or as long as somebody follows them."""
+"""Log groups of a deployment's functions: read once or followed, and rendered for people."""
 
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from aion_core.deploy.aws import client_of, listed
@@ -14,13 +15,13 @@ from aion_core.errors import ConfigurationError
 FUNCTIONS = ("api", "task", "push", "sweep")
 PAUSE_SECONDS = 2.0
 LATE_MS = 10_000
-"""A line may reach CloudWatch so much later than its time says; what was read already is not told again."""
+"""Longest delay, in milliseconds, of a line on its way to CloudWatch; `follow` rereads this long and drops duplicates."""
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 @dataclass(frozen=True)
-class Line:
+class LogLine:
     """A line of a function's log."""
 
     at: int
@@ -31,12 +32,12 @@ class Line:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The line parsed as JSON; {} for a line that is not JSON."""
+        """The line parsed as JSON; {} for other text."""
         try:
-            said = json.loads(self.text)
+            parsed = json.loads(self.text)
         except ValueError:
             return {}
-        return said if isinstance(said, dict) else {}
+        return parsed if isinstance(parsed, dict) else {}
 
 
 def group(stack: str, function: str) -> str:
@@ -52,13 +53,13 @@ def seconds(text: str) -> int:
     return int(found[1]) * _UNITS[found[2]]
 
 
-def read(stack: str, functions: Sequence[str], *, since: int, task: str = "") -> list[Line]:
+def read(stack: str, functions: Sequence[str], *, since: int, task: str = "") -> list[LogLine]:
     """Return the lines from `since` (milliseconds) on, oldest first; only those of a task if one is named.
 
-    Raises ConfigurationError if none of the functions has a log group.
+    Raises ConfigurationError if no function has a log group.
     """
     client = client_of("logs")
-    found: list[Line] = []
+    found: list[LogLine] = []
     missing = 0
     for function in functions:
         try:
@@ -69,8 +70,8 @@ def read(stack: str, functions: Sequence[str], *, since: int, task: str = "") ->
             missing += 1
     if missing == len(functions):
         raise ConfigurationError(
-            f"There is no log group {group(stack, functions[0])} in this account and region. --stack, --region and "
-            "--profile say where to look."
+            f"There is no log group {group(stack, functions[0])} in this account and region. Check --stack, --region "
+            "and --profile."
         )
     return sorted(found, key=lambda line: line.at)
 
@@ -82,26 +83,78 @@ def follow(
     since: int,
     task: str = "",
     pause: Callable[[], None] = lambda: time.sleep(PAUSE_SECONDS),
-) -> Iterator[Line]:
-    """Yield the lines from `since` on, and those that follow, without end; `pause` is called between two looks."""
-    told: dict[str, int] = {}
+) -> Iterator[LogLine]:
+    """Yield the lines from `since` on without end; `pause` is called between two reads."""
+    yielded: dict[str, int] = {}
     newest = since
     while True:
         for line in read(stack, functions, since=max(since, newest - LATE_MS), task=task):
-            if line.id not in told:
-                told[line.id] = line.at
+            if line.id not in yielded:
+                yielded[line.id] = line.at
                 newest = max(newest, line.at)
                 yield line
-        told = {line: at for line, at in told.items() if at >= newest - LATE_MS}
+        yielded = {line: at for line, at in yielded.items() if at >= newest - LATE_MS}
         pause()
 
 
-def _lines(client: Any, stack: str, function: str, since: int, task: str) -> Iterator[Line]:
-    asked = {"logGroupName": group(stack, function), "startTime": since}
+def _lines(client: Any, stack: str, function: str, since: int, task: str) -> Iterator[LogLine]:
+    parameters = {"logGroupName": group(stack, function), "startTime": since}
     if task:
-        asked["filterPattern"] = f"{{ $.task_id = {json.dumps(task)} }}"
-    for event in listed(client, "filter_log_events", "events", **asked):
-        line = Line(event["timestamp"], function, event["message"].rstrip(), event.get("eventId", ""))
-        # An emulator may not know patterns of JSON.
+        parameters["filterPattern"] = f"{{ $.task_id = {json.dumps(task)} }}"
+    for event in listed(client, "filter_log_events", "events", **parameters):
+        line = LogLine(event["timestamp"], function, event["message"].rstrip(), event.get("eventId", ""))
+        # An emulator may not support JSON filter patterns.
         if not task or line.fields.get("task_id") == task:
             yield line
+
+
+SHOWN = ("task_id", "context_id", "agent")
+"""The ids of a line, in this order."""
+
+# Fields repeated elsewhere in the line, or useful to programs only.
+_HIDDEN_FIELDS = frozenset(
+    {
+        "level", "message", "timestamp", "logger", "location", "service", "correlation_id", "function_request_id", "cold_start",
+        "function_name", "function_memory_size", "function_arn", "exception", "exception_name", "stack_trace", "xray_trace_id",
+        "queue_message_id", "traceparent", "taskName", "requestId", "errorType", "errorMessage", "stackTrace", *SHOWN,
+    }
+)  # fmt: skip
+
+
+def rendered(line: LogLine) -> tuple[str, str]:
+    """Return the line's level, and its text with time, function, ids and traceback; ("", "") for a hidden line.
+
+    Metrics and Lambda's own reports are hidden, except reports of failed invocations.
+    """
+    fields = line.fields
+    if not fields:
+        return "INFO", _text(line, "", line.text, {}, "")
+    if "_aws" in fields and "message" not in fields:
+        return "", ""
+    if str(fields.get("type", "")).startswith("platform."):
+        return _platform(line, fields)
+    level = str(fields.get("level", "INFO"))
+    more = {name: value for name, value in fields.items() if name not in _HIDDEN_FIELDS and not name.startswith("_")}
+    ids = {name: fields[name] for name in SHOWN if fields.get(name)}
+    message = str(fields.get("message", fields.get("errorMessage", "")))
+    traceback = fields.get("exception") or fields.get("stackTrace") or ""
+    trace = "\n".join(map(str, traceback)) if isinstance(traceback, list) else str(traceback)
+    return level, _text(line, level, message, {**ids, **more}, trace)
+
+
+def _platform(line: LogLine, fields: Mapping[str, Any]) -> tuple[str, str]:
+    record = fields.get("record") or {}
+    status = record.get("status", "success") if isinstance(record, Mapping) else "success"
+    if status == "success":
+        return "", ""
+    ids = {"request": record.get("requestId", "")}
+    reason = record.get("errorType", "")
+    return "ERROR", _text(line, "ERROR", f"Lambda ended an invocation: {status}{reason and f' ({reason})'}.", ids, "")
+
+
+def _text(line: LogLine, level: str, message: str, more: Mapping[str, Any], traceback: str) -> str:
+    at = datetime.fromtimestamp(line.at / 1000).astimezone()
+    head = f"{at:%Y-%m-%d %H:%M:%S}.{line.at % 1000:03d} {line.function:5} {level:7} {message}"
+    fields = " ".join(f"{name}={value}" for name, value in more.items())
+    lines = [f"{head}  {fields}" if fields else head, *(f"    {each}" for each in traceback.splitlines())]
+    return "\n".join(lines)

@@ -1,16 +1,22 @@
-"""Runs SAM CLI in a project's folder: `sam build`, and `sam deploy` up to the change set."""
+"""SAM CLI: its installation, and its runs in a project: `sam build`, and `sam deploy` up to the change set."""
 
+import hashlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from aion_core.deploy import sam_cli
+import platformdirs
+
 from aion_core.deploy.errors import DeployError, remedy
 from aion_core.deploy.samconfig import SamConfig, word
+from aion_core.errors import AionError
+from aion_core.packaging import uv
+from aion_core.packaging.file_lock import file_lock
 
 CAPABILITIES = ("CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND")
 SHOWN = 15
@@ -18,13 +24,13 @@ SHOWN = 15
 
 _CHANGE_SET = re.compile(r"arn:[\w-]+:cloudformation:\S+:changeSet/\S+")
 _UP_TO_DATE = "No changes to deploy"
-# SAM's own progress lines, which surround the output of the package build.
+# SAM's own progress lines around the output of the package build.
 _NOISE = re.compile(
     r"\s*$|Building codeuri:|Build(ing)? |Starting Build|Built |Commands you can use|=====|\[\*\]|Cache is|"
     r".*Running CustomMakeBuilder|.*Current Artifacts Directory|.*Manifest |SAM CLI update available|To download:|.*uv --version"
 )
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -35,22 +41,22 @@ class Sam:
     project: Path
     saved: SamConfig
 
-    def build(self, tell: Tell, architecture: str) -> None:
-        """Build the packages for the processor, "" for the template's; `tell` gets their lines. Raises DeployError."""
+    def build(self, report: Report, architecture: str) -> None:
+        """Build the packages for the processor, "" for the template's; `report` gets their lines. Raises DeployError."""
         overrides = _overrides({"Architecture": architecture} if architecture else {})
         more = {"AION_ARCHITECTURE": architecture} if architecture else {}
-        # A copy of the folder, as SAM would build in otherwise, has neither .venv nor .git.
+        # Build in the folder itself: SAM's copy would have neither .venv nor .git.
         command = ["build", "--build-in-source", *self._config(), *overrides]
-        code, lines = self._run(command, lambda line: None if _NOISE.match(line) else tell(line), more)
+        code, lines = self._run(command, lambda line: None if _NOISE.match(line) else report(line), more)
         if code:
             raise DeployError(
                 "The packages could not be built.",
                 lines=_after(lines, ("Build Failed", "Error:")),
-                do="Mend it, and run `aion deploy` again; `aion build` shows the build by itself.",
+                next_step="Fix it and run `aion deploy` again; `aion build` runs the build alone.",
             )
 
     def change_set(self, stack: str, region: str, given: Mapping[str, str]) -> str:
-        """Upload the packages and make a change set of the stack; return its ARN, "" if nothing changes.
+        """Upload the packages and make a change set of the stack; return its ARN, "" without changes.
 
         Raises DeployError.
         """
@@ -61,16 +67,16 @@ class Sam:
         command += [] if self.saved.get("capabilities") else ["--capabilities", *CAPABILITIES]
         command += ["--no-execute-changeset", "--no-confirm-changeset", "--no-fail-on-empty-changeset"]
         code, lines = self._run([*command, *_overrides(given)], lambda line: None, {})
-        told = "\n".join(lines)
-        if found := _CHANGE_SET.search(told):
+        output = "\n".join(lines)
+        if found := _CHANGE_SET.search(output):
             return found[0]
-        if not code and _UP_TO_DATE in told:
+        if not code and _UP_TO_DATE in output:
             return ""
         failed = _after(lines, ("Error:",))
         raise DeployError(
             f"The change set of {stack} could not be made.",
             lines=failed,
-            do=remedy(" ".join(failed), "Mend it, and run `aion deploy` again; nothing was changed."),
+            next_step=remedy(" ".join(failed), "Fix it and run `aion deploy` again; nothing was changed."),
         )
 
     def _config(self) -> list[str]:
@@ -78,13 +84,13 @@ class Sam:
             return []
         return ["--config-file", str(self.saved.path), "--config-env", self.saved.environment]
 
-    def _run(self, arguments: Sequence[str], tell: Tell, more: Mapping[str, str]) -> tuple[int, list[str]]:
-        # The package build finds `aion` and uv beside this program first.
+    def _run(self, arguments: Sequence[str], report: Report, more: Mapping[str, str]) -> tuple[int, list[str]]:
+        # Let the package build find the `aion` and uv of this environment first.
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-        process = subprocess.Popen(  # noqa: S603 - no shell, and our own words
+        process = subprocess.Popen(  # noqa: S603 - no shell
             [str(self.program), *arguments],
             cwd=self.project,
-            env={**os.environ, **sam_cli.ENVIRONMENT, "PATH": path, **more},
+            env={**os.environ, **ENVIRONMENT, "PATH": path, **more},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -96,7 +102,7 @@ class Sam:
             assert process.stdout is not None  # noqa: S101 - it is a pipe
             for line in process.stdout:
                 lines.append(line.rstrip())
-                tell(lines[-1])
+                report(lines[-1])
         return process.returncode, lines
 
 
@@ -104,8 +110,82 @@ def _overrides(given: Mapping[str, str]) -> list[str]:
     return ["--parameter-overrides", *(word(name, value) for name, value in given.items())] if given else []
 
 
-def _after(lines: Sequence[str], words: Sequence[str]) -> list[str]:
-    """Return the lines from the last that begins with one of the words on; the last lines if none does."""
-    said = [line.strip() for line in lines if line.strip()]
-    begins = [place for place, line in enumerate(said) if line.startswith(tuple(words))]
-    return (said[begins[0] :] if begins else said)[-SHOWN:]
+def _after(lines: Sequence[str], beginnings: Sequence[str]) -> list[str]:
+    """Return the lines from the first one with such a beginning; without one, the last lines."""
+    stripped = [line.strip() for line in lines if line.strip()]
+    begins = [place for place, line in enumerate(stripped) if line.startswith(tuple(beginnings))]
+    return (stripped[begins[0] :] if begins else stripped)[-SHOWN:]
+
+
+ROOT = Path(__file__).resolve().parents[2]
+REQUIREMENTS = Path(__file__).with_name("sam-requirements.txt")
+# In a checkout it is beside the code, for `make clean`; otherwise in the user's cache folder.
+HOME = ROOT / ".sam" if (ROOT / "template.yaml").is_file() else platformdirs.user_cache_path("aion-lambda") / "sam"
+# SAM CLI sends telemetry of every command otherwise.
+ENVIRONMENT = {"SAM_CLI_TELEMETRY": "0"}
+OLDEST = (1, 150)
+"""The first SAM CLI with `ResponseTransferMode`, needed for streaming by a REST API."""
+
+
+class SamMissing(AionError):
+    """SAM CLI is missing and could not be installed."""
+
+
+def command() -> Path:
+    """Return the program `sam`: from PATH if new enough, else the one of `installed`.
+
+    Raises SamMissing.
+    """
+    found = shutil.which("sam")
+    if found and _version_of(found) >= OLDEST:
+        return Path(found)
+    return installed() / "sam"
+
+
+def installed() -> Path:
+    """Return the folder of SAM's programs (sam, python), after installing the pinned requirements.
+
+    SAM CLI has an environment of its own, since its pinned dependencies conflict with ours. Raises SamMissing.
+    """
+    programs = HOME / ("Scripts" if sys.platform == "win32" else "bin")
+    stamp = HOME / "requirements.sha256"
+    wanted = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()
+    with file_lock(HOME):
+        if not stamp.is_file() or stamp.read_text() != wanted:
+            try:
+                program = uv.find()
+            except uv.UvMissing as error:
+                raise SamMissing(f"SAM CLI is missing and cannot be installed: {error}") from error
+            _run([program, "venv", "--quiet", "--clear", "--python", sys.executable, str(HOME)])
+            python = str(programs / "python")
+            install = [program, "pip", "install", "--quiet", "--python", python]
+            _run([*install, "--require-hashes", "-r", str(REQUIREMENTS)])
+            stamp.write_text(wanted)
+    return programs
+
+
+def _version_of(program: str) -> tuple[int, ...]:
+    """Return the program's version, (0,) if it prints no version."""
+    result = subprocess.run([program, "--version"], capture_output=True, text=True)  # noqa: S603 - found on the path
+    version = re.search(r"(\d+)\.(\d+)\.(\d+)", result.stdout)
+    return tuple(map(int, version.groups())) if version and not result.returncode else (0,)
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)  # noqa: S603 - no shell
+    if done.returncode:
+        raise SamMissing(f"SAM CLI could not be installed:\n{done.stderr.strip()}")
+
+
+def main() -> int:
+    """Install SAM CLI and print its path."""
+    try:
+        print(installed() / "sam")
+    except SamMissing as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

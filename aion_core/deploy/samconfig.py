@@ -1,4 +1,4 @@
-"""samconfig.toml: what it says of an environment, and answers written into it with its comments left as they are."""
+"""samconfig.toml: options of an environment, read and written with comments preserved."""
 
 import re
 import shlex
@@ -28,9 +28,9 @@ class SamConfig:
 
     @classmethod
     def read(cls, path: Path, environment: str = DEFAULT) -> "SamConfig":
-        """Read the file; a missing one says nothing.
+        """Read the file; a missing file is empty.
 
-        Raises ConfigurationError if it is no TOML, or has no environment of this name.
+        Raises ConfigurationError for invalid TOML and for an unknown environment.
         """
         try:
             document = tomlkit.parse(path.read_text(encoding="utf-8")) if path.is_file() else tomlkit.document()
@@ -38,12 +38,12 @@ class SamConfig:
             raise ConfigurationError(f"{path} is not valid TOML: {error}.") from error
         known = [name for name, section in document.items() if isinstance(section, Mapping)]
         if environment not in known and environment != DEFAULT:
-            named = ", ".join(known) or "no environment at all"
-            raise ConfigurationError(f"{path.name} has no environment {environment!r}; it has {named}.")
+            names = ", ".join(known) or "no environment"
+            raise ConfigurationError(f"{path.name} has no environment {environment!r}; it has {names}.")
         return cls(path, environment, document)
 
     def get(self, name: str, command: str = "deploy") -> str:
-        """Return what the environment says of an option of a command; "" if it says nothing."""
+        """Return the environment's value of a command's option; "" without one."""
         for section in (command, "global"):
             value = self._section(section).get(name)
             if value is not None:
@@ -52,7 +52,7 @@ class SamConfig:
 
     @property
     def parameters(self) -> dict[str, str]:
-        """The template's parameters that `sam deploy` is given, by name; raises ConfigurationError for what is none."""
+        """The template parameters of `sam deploy`, by name; raises ConfigurationError for an invalid one."""
         value = self._section("deploy").get(_OVERRIDES, [])
         words = [str(each) for each in value] if isinstance(value, list) else shlex.split(str(value))
         try:
@@ -61,7 +61,7 @@ class SamConfig:
             raise ConfigurationError(f"{self.path.name}, {_OVERRIDES} of {self.environment}: {error}") from error
 
     def remember(self, options: Mapping[str, str], given: Mapping[str, str]) -> None:
-        """Write options of `sam deploy`, and the template's parameters, into the environment; all else stays as it is."""
+        """Write options and template parameters of `sam deploy` into the environment; the rest stays unchanged."""
         if not options and not given:
             return
         table = self._deploy()
@@ -78,7 +78,7 @@ class SamConfig:
         return found if isinstance(found, Mapping) else {}
 
     def _deploy(self) -> Table:
-        """Return the table of `sam deploy`, made if it is not there."""
+        """Return the table of `sam deploy`; create it if missing."""
         self._document.setdefault("version", 0.1)
         found: Any = self._document
         for name in (self.environment, "deploy", "parameters"):
@@ -90,7 +90,7 @@ class SamConfig:
 
 
 def parameters(words: Iterable[str]) -> dict[str, str]:
-    """Return parameters by name, of words such as `Stage=dev`; raises ValueError for a word that is none."""
+    """Return parameters by name from words such as `Stage=dev`; raises ValueError for an invalid word."""
     found = {}
     for word in words:
         name, equals, value = word.partition("=")
@@ -103,7 +103,7 @@ def parameters(words: Iterable[str]) -> dict[str, str]:
 
 
 def word(name: str, value: str) -> str:
-    """Return a parameter as SAM CLI reads it: quoted where it has to be."""
+    """Return a parameter as SAM CLI reads it, quoted if necessary."""
     if _PLAIN.fullmatch(value):
         return f"{name}={value}"
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
@@ -111,17 +111,17 @@ def word(name: str, value: str) -> str:
 
 
 def _write(table: Table, wanted: Mapping[str, str], changed: set[str]) -> None:
-    """Put the changed parameters into the array, each in the place of its older value."""
+    """Put the changed parameters into the array, each at the position of its older value."""
     array = table.get(_OVERRIDES)
     if not isinstance(array, Array):
         array = tomlkit.array()
         array.extend(word(name, value) for name, value in wanted.items())
         table[_OVERRIDES] = array
         return
-    places = {str(each).partition("=")[0]: place for place, each in enumerate(array)}
+    positions = {str(each).partition("=")[0]: position for position, each in enumerate(array)}
     for name in sorted(changed):
-        if name in places:
-            array[places[name]] = word(name, wanted[name])
+        if name in positions:
+            array[positions[name]] = word(name, wanted[name])
         elif "\n" in array.as_string():
             array.add_line(word(name, wanted[name]), indent="  ")
         else:

@@ -20,6 +20,7 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoReque
 from werkzeug.serving import ThreadedWSGIServer
 from werkzeug.test import run_wsgi_app
 
+from aion_core.local.message_moves import support_message_moves
 from aion_core.local.region import RECEIVER
 from aion_core.local.region import REGION as REGION
 from aion_core.local.region import EmulatorError as EmulatorError
@@ -59,6 +60,7 @@ class Emulator:
 
     def __init__(self, listener: socket.socket, host: str) -> None:
         self.account = next(_accounts)
+        support_message_moves()
         with _no_profile():
             keep_only_what_is_touched(get_backend("dynamodb")[self.account][REGION])
         self._gate = _Gate(DomainDispatcherApplication(create_backend_app), self.account)

@@ -62,7 +62,6 @@ class DeadLetter:
     sent_at: datetime
     """Time of the first send."""
     receipt: str = ""
-    group: str = ""
 
 
 class DeadLetters(Protocol):
@@ -76,8 +75,8 @@ class DeadLetters(Protocol):
         """Make the messages visible to others again."""
         ...
 
-    async def send_again(self, letter: DeadLetter) -> None:
-        """Move the message back into its queue; after an error it may be in both."""
+    async def redrive(self) -> None:
+        """Move all messages back into their queue, perhaps after the return; a message may then be in both."""
         ...
 
     async def drop(self, letter: DeadLetter) -> None:

@@ -1,4 +1,4 @@
-"""Copies of the shipped files as a project last got them (infra/.shipped), to tell its edits from ours."""
+"""Copies of the shipped files in a project (infra/.shipped), the base of an upgrade's three-way merge."""
 
 import re
 from collections.abc import Mapping
@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aion_core import __version__
-from aion_core.project.errors import ProjectError
+from aion_core.project import ProjectError
 
 FOLDER = "infra/.shipped"
 RULE = "build.mk"
-"""The Makefile's rule, among the copies."""
+"""Name of the copied Makefile rule."""
 
 _VERSION = "VERSION"
 _UNREADABLE = (
-    f"{FOLDER} cannot be read: {{why}}. Restore it (git checkout -- {FOLDER}), or remove it: then `aion upgrade` puts each new "
-    f"version that differs beside your file, as .new."
+    f"{FOLDER} cannot be read: {{why}}. Restore it (git checkout -- {FOLDER}), or remove it: `aion upgrade` then writes each "
+    f"different new version beside your file, as .new."
 )
 _README = (
     "Copies of the files as aion-lambda shipped them. `aion upgrade` compares yours with them, to keep your edits.\n"
@@ -25,16 +25,16 @@ _README = (
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """The shipped files that a project started from, or was last upgraded to."""
+    """Shipped files of the project's first version or last upgrade."""
 
     files: Mapping[str, str]
-    """Their texts by their paths in the project; the Makefile's rule by `RULE`. Empty where nothing is recorded."""
+    """Their texts by path in the project; the Makefile's rule under `RULE`. Empty without a record."""
     version: str = ""
-    """The version of aion-lambda that shipped them; empty where nothing is recorded."""
+    """The shipping version of aion-lambda; empty without a record."""
 
 
 def read(project: Path) -> Base:
-    """Return what the project has recorded; raises ProjectError where it cannot be read."""
+    """Return the recorded files; raises ProjectError if they cannot be read."""
     folder = project / FOLDER
     if folder.exists() and not folder.is_dir():
         raise ProjectError(_UNREADABLE.format(why="it is a file"))
@@ -53,12 +53,12 @@ def _read(folder: Path) -> Base:
     files = {file.relative_to(folder).as_posix(): file.read_text(encoding="utf-8") for file in copies}
     number = version.read_text(encoding="utf-8").strip()
     if not re.match(r"\d+\.\d+", number):
-        raise ProjectError(_UNREADABLE.format(why="its VERSION is not one"))
+        raise ProjectError(_UNREADABLE.format(why="its VERSION is not a version"))
     return Base(files, number)
 
 
 def write(project: Path, files: Mapping[str, str], version: str = __version__) -> None:
-    """Record the files in place of those recorded before."""
+    """Record the files, in place of the earlier ones."""
     folder = project / FOLDER
     for name in set(read(project).files) - set(files):
         (folder / name).unlink()
@@ -67,6 +67,6 @@ def write(project: Path, files: Mapping[str, str], version: str = __version__) -
 
 
 def put(file: Path, text: str) -> None:
-    """Write a file with the line ends of this system's git: those of the text."""
+    """Write a file with the text's own line ends, on every system."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text, encoding="utf-8", newline="\n")

@@ -1,4 +1,4 @@
-"""A project made: all its files in a new folder, or the missing ones in a folder that has an agent already."""
+"""Creation of a project: all files in a new folder, or the missing files in an existing one."""
 
 import shlex
 import sys
@@ -6,55 +6,62 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from aion_core.packaging import uv
-from aion_core.project import base
-from aion_core.project.errors import ProjectError
-from aion_core.project.files import AGENT_FILES, Project, aionignore, build_rule, rendered, shipped_files
-from aion_core.project.makefile import block_of, has_own_rule, with_block
-from aion_core.project.run import uv_run
-from aion_core.project.tools import PIP, PIPENV, UV, read_pyproject, tool_of
+from aion_core.project import ProjectError, base
+from aion_core.project.files import (
+    AGENT_FILES,
+    Project,
+    aionignore,
+    block_of,
+    build_rule,
+    has_own_rule,
+    rendered,
+    shipped_files,
+    with_block,
+)
+from aion_core.project.tools import PIP, PIPENV, UV, read_pyproject, tool_of, uv_run
 from aion_core.shipped import shipped
 
 
 @dataclass(slots=True)
-class Made:
-    """Result of making a project."""
+class ProjectResult:
+    """Result of creating a project."""
 
     written: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
-    """The files that were there, and were left as they are."""
+    """Existing files, left unchanged."""
     notes: list[str] = field(default_factory=list)
     """Sentences for the author: facts and next steps."""
     project: Project | None = None
-    """The project as it was made, with its tool and its tests."""
+    """The project with its tool and its tests."""
 
 
-def create(folder: Path, project: Project, *, force: bool = False) -> Made:
-    """Write a whole project; raises ProjectError, before anything is written, where it would overwrite a file.
+def create(folder: Path, project: Project, *, force: bool = False) -> ProjectResult:
+    """Write a whole project; raises ProjectError, before writing, if a file exists already.
 
-    With `force` it overwrites.
+    `force` overwrites existing files.
     """
     if folder.exists() and not folder.is_dir():
         raise ProjectError(f"{folder} is a file. Choose another name.")
     files = rendered(project)
-    there = [path for path in files if (folder / path).exists()]
-    if there and not force:
+    existing = [path for path in files if (folder / path).exists()]
+    if existing and not force:
         raise ProjectError(
-            f"{folder} has {_listed(there)} already, and nothing was written. `aion new --here` in that folder keeps "
-            f"them and adds what is missing; --force overwrites them."
+            f"{folder} has {_listed(existing)} already. Nothing was written. `aion new --here` in that folder keeps "
+            f"them and adds the missing files; --force overwrites them."
         )
     for path, text in files.items():
         base.put(folder / path, text)
     base.write(folder, {**shipped_files(shipped()), base.RULE: build_rule()})
-    return Made(written=[*files])
+    return ProjectResult(written=[*files])
 
 
-def complete(folder: Path, project: Project, *, agents_yaml: str | None) -> Made:
-    """Write the files that a folder lacks, and leave the others as they are.
+def complete(folder: Path, project: Project, *, agents_yaml: str | None) -> ProjectResult:
+    """Write the missing files of a folder, and leave the others unchanged.
 
-    `agents_yaml` is the aion.yaml for the agents that are there; without it a folder that has no aion.yaml
-    gets the example. Nothing is overwritten; a Makefile without the rule for `sam build` gets it at its end.
+    `agents_yaml` is the aion.yaml of the existing agents; without it a folder without an aion.yaml gets the example. A
+    Makefile without the rule for `sam build` gets it appended.
     """
-    made, has_example = Made(), not (agents_yaml or (folder / "aion.yaml").exists())
+    made, has_example = ProjectResult(), not (agents_yaml or (folder / "aion.yaml").exists())
     tool = tool_of(folder)
     writes_pyproject = tool is UV and not (folder / "pyproject.toml").exists()
     project = replace(project, tool=tool, has_tests=_has_tests(folder, has_example, writes_pyproject))
@@ -73,8 +80,8 @@ def complete(folder: Path, project: Project, *, agents_yaml: str | None) -> Made
     is_foreign = _is_foreign(folder / "template.yaml")
     if is_foreign:
         raise ProjectError(
-            "template.yaml here is not aion's, and `sam` reads one template in a folder. Move it, or make the project in a "
-            "folder of its own: `aion new NAME`."
+            "template.yaml in this folder is not an aion template, and `sam` reads one template per folder. Move it, or "
+            "create the project in a new folder: `aion new NAME`."
         )
     for path, text in files.items():
         if path == "Makefile":
@@ -91,16 +98,16 @@ def complete(folder: Path, project: Project, *, agents_yaml: str | None) -> Made
 
 
 def lock(folder: Path) -> str:
-    """Write the project's uv.lock; return "" where it is written, else uv's reason."""
+    """Write the project's uv.lock; return "" on success, else uv's error."""
     try:
-        # This program's Python is recent enough for the project.
+        # This Python is recent enough for the project.
         return uv_run(folder, ["lock", "--quiet", "--python", sys.executable])
     except uv.UvMissing as error:
         return str(error)
 
 
-def _complete_makefile(file: Path, whole: str, made: Made, recorded: dict[str, str]) -> None:
-    """Write the Makefile, or append the rule to the one that is there."""
+def _complete_makefile(file: Path, whole: str, made: ProjectResult, recorded: dict[str, str]) -> None:
+    """Write the Makefile, or append the rule to the existing one."""
     if not file.exists():
         base.put(file, whole)
         made.written.append(file.name)
@@ -112,16 +119,16 @@ def _complete_makefile(file: Path, whole: str, made: Made, recorded: dict[str, s
         if has_own_rule(text):
             made.kept.append(file.name)
             recipe = "\n".join(line for line in build_rule().splitlines() if not line.startswith("#"))
-            made.notes.append(f"Makefile has a rule of its own for `sam build`. aion's is:\n{recipe}")
+            made.notes.append(f"Makefile has its own rule for `sam build`. aion's rule is:\n{recipe}")
             return
         base.put(file, with_block(text, build_rule()))
         made.written.append(file.name)
-        made.notes.append("Makefile: the rule that `sam build` calls was appended; the rest is as it was.")
+        made.notes.append("Makefile: the rule for `sam build` was appended; the rest is unchanged.")
     recorded[base.RULE] = build_rule()
 
 
 def _has_tests(folder: Path, has_example: bool, writes_pyproject: bool) -> bool:
-    """Tell whether the project has tests, and pytest from the dependencies that it declares."""
+    """Return True for a project with tests and with pytest among its declared dependencies."""
     if not (has_example or any((folder / "tests").rglob("test_*.py")) or any(folder.glob("test_*.py"))):
         return False
     files = [folder / name for name in ("pyproject.toml", "requirements.txt", "Pipfile")]
@@ -129,7 +136,7 @@ def _has_tests(folder: Path, has_example: bool, writes_pyproject: bool) -> bool:
 
 
 def _dependency_notes(folder: Path, project: Project) -> list[str]:
-    """Return what to do where the folder's own list of dependencies lacks aion-lambda."""
+    """Return the next steps for a list of dependencies without aion-lambda."""
     tool = project.tool
     file = folder / {PIP: "requirements.txt", PIPENV: "Pipfile"}.get(tool, "pyproject.toml")
     text = file.read_text(encoding="utf-8") if file.is_file() else ""
@@ -139,25 +146,25 @@ def _dependency_notes(folder: Path, project: Project) -> list[str]:
     is_read = "project" in read_pyproject(folder) or (folder / "requirements.txt").is_file()
     if tool not in (UV, PIP) and not is_read:
         notes.append(
-            "`aion build` reads the dependencies of `[project]` in pyproject.toml, or of a requirements.txt: move them "
+            "`aion build` reads dependencies from `[project]` in pyproject.toml, or from a requirements.txt: move them "
             "there, or export them into a requirements.txt before each build."
         )
     return notes
 
 
 def _adding(project: Project, text: str) -> str:
-    """Return the commands, as they can be typed, that add aion-lambda to the dependencies in the text."""
+    """Return the shell commands that add aion-lambda to these dependencies."""
     tool, wanted = project.tool, shlex.quote(_named(project))
     if tool is PIP:
         end = "" if text.endswith("\n") or not text else "echo >> requirements.txt && "
         return f"{end}echo {wanted} >> requirements.txt"
-    # uv has noted the source with the first.
+    # uv remembers the source from the first command.
     local = "'aion-lambda[local]'" if tool is UV else project.local
     return f"{tool.add} {wanted} && {tool.add_tool} {local}"
 
 
 def _named(project: Project) -> str:
-    """Return the requirement, with the place that it comes from where no index has it."""
+    """Return the requirement, with a source if no package index has it."""
     direct = project.origin.direct
     return f"{project.requirement.partition('>')[0]} {direct}" if direct else project.requirement
 

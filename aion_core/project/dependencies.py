@@ -1,4 +1,4 @@
-"""Packages added by uv to the dependencies of a project's agent; its development tools stay as they are."""
+"""Addition of packages to the agent's dependencies; development tools stay unchanged."""
 
 import re
 import sys
@@ -7,41 +7,37 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from aion_core.packaging import uv
-from aion_core.project.errors import ProjectError
+from aion_core.project import ProjectError
 from aion_core.project.names import normal
-from aion_core.project.run import uv_run
-from aion_core.project.tools import BY_FILE
+from aion_core.project.tools import BY_FILE, uv_run
 
 _REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-"""Start of a requirement: the name of a package. Options and paths start otherwise."""
+"""Start of a requirement: the name of a package. Options and paths start differently."""
 
 
 def add(folder: Path, packages: Sequence[str], *, environment: Path | None = None) -> str:
-    """Add packages to the folder's dependencies, and install them; return a sentence that says where they are now.
+    """Add packages to the folder's dependencies and install them; return the result as a sentence.
 
-    With a pyproject.toml it is uv that adds them, and its lock that has the versions; with a requirements.txt each is a
-    line of it, and they are installed into the folder's .venv, else into `environment` (this program's by default). Raises
-    ProjectError, before anything is changed, for what is no package, for a folder without either file, and for one whose
-    dependencies another tool keeps.
+    With a pyproject.toml, uv adds and locks them. With a requirements.txt, each becomes a line of it, and uv installs it
+    into the folder's .venv, else into `environment` (by default this program's). Raises ProjectError, before any change, for
+    an invalid package name, for a folder without either file, and for another tool's project.
     """
     for package in packages:
         if not _REQUIREMENT.match(package):
             raise ProjectError(
-                f"{package!r} is no package: name it as the package index does, such as langchain-openai."
+                f"{package!r} is not a package name. Use the name in the package index, such as langchain-openai."
             )
     named = ", ".join(packages)
     for file, tool in BY_FILE.items():
         if (folder / file).is_file():
-            raise ProjectError(
-                f"{file} says that another tool keeps this project's dependencies: {tool.add} {' '.join(packages)}"
-            )
+            raise ProjectError(f"{file} belongs to another dependency tool. Run: {tool.add} {' '.join(packages)}")
     if (folder / "pyproject.toml").is_file():
         return _add_to_project(folder, packages, named)
     if (folder / "requirements.txt").is_file():
         return _add_to_requirements(folder, packages, named, environment)
     raise ProjectError(
-        f"There is neither a pyproject.toml nor a requirements.txt in {folder} to add {named} to. `aion new --here` makes a "
-        f"project of this folder; for one run: uvx {' '.join(f'--with {package}' for package in packages)} "
+        f"{folder} has neither a pyproject.toml nor a requirements.txt for {named}. `aion new --here` makes this folder a "
+        f"project. For one run: uvx {' '.join(f'--with {package}' for package in packages)} "
         f"--from 'aion-lambda[langgraph,local]' aion dev"
     )
 
@@ -49,9 +45,9 @@ def add(folder: Path, packages: Sequence[str], *, environment: Path | None = Non
 def _add_to_project(folder: Path, packages: Sequence[str], named: str) -> str:
     if "project" not in tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8")):
         raise ProjectError(
-            f"pyproject.toml has no [project] table for dependencies: add {named} by the tool that keeps this project's."
+            f"pyproject.toml has no [project] table for dependencies. Add {named} with this project's own tool."
         )
-    # By itself `uv add` installs the group `dev` too: whoever only serves has not asked for pytest.
+    # `uv add` alone would install the group `dev` too, with pytest.
     _run(folder, ["add", "--quiet", "--no-sync", "--", *packages], f"{named} could not be added to pyproject.toml")
     _run(
         folder,
@@ -64,26 +60,26 @@ def _add_to_project(folder: Path, packages: Sequence[str], named: str) -> str:
 def _add_to_requirements(folder: Path, packages: Sequence[str], named: str, environment: Path | None) -> str:
     file = folder / "requirements.txt"
     text = file.read_text(encoding="utf-8")
-    there = {normal(found[0]) for line in text.splitlines() if (found := _REQUIREMENT.match(line.strip()))}
-    new = [package for package in packages if normal(_REQUIREMENT.match(package)[0]) not in there]  # type: ignore[index]
+    existing = {normal(found[0]) for line in text.splitlines() if (found := _REQUIREMENT.match(line.strip()))}
+    new = [package for package in packages if normal(_REQUIREMENT.match(package)[0]) not in existing]  # type: ignore[index]
     own = folder / ".venv"
     environment = own if own.is_dir() else environment or Path(sys.prefix)
-    if lasting := not _is_for_one_run(environment):
+    if is_lasting := not _is_for_one_run(environment):
         install = ["pip", "install", "--quiet", "--python", str(environment), "--", *packages]
         _run(folder, install, f"{named} could not be installed")
     with file.open("a", encoding="utf-8", newline="\n") as lines:
         lines.write("".join(["" if text.endswith("\n") or not text else "\n", *(f"{package}\n" for package in new)]))
-    where = "added to requirements.txt" if new else "in requirements.txt already"
-    if lasting:
+    where = "added to requirements.txt" if new else "already in requirements.txt"
+    if is_lasting:
         return f"{named}: {where}, and installed."
     return (
-        f"{named}: {where}. This aion runs in an environment of its own (uvx): start it again by "
+        f"{named}: {where}. This aion runs in a temporary environment (uvx). Start it again with "
         f"uvx --with-requirements requirements.txt --from 'aion-lambda[langgraph,local]' aion dev"
     )
 
 
 def _is_for_one_run(environment: Path) -> bool:
-    """Tell whether uvx or `uv tool` has made the environment: what is installed there is lost, or in the tool's way."""
+    """Return True for an environment of uvx or `uv tool`: packages installed there are lost, or disturb the tool."""
     return (environment / "uv-receipt.toml").is_file() or any(
         part.startswith("archive-v") for part in environment.parts
     )

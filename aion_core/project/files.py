@@ -1,69 +1,68 @@
-"""Files of a new project, rendered from the templates beside this file and from what aion-lambda ships."""
+"""Files of a new project, rendered from the templates beside this file and from the shipped files."""
 
+import re
 import shlex
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from aion_core.agents.frameworks import extras
-from aion_core.project.frameworks import OBJECTS
+from aion_core.agents.frameworks import FRAMEWORKS, extras
 from aion_core.project.names import STAGES, stack_name
 from aion_core.project.origin import Origin, requirement
 from aion_core.project.tools import UV, Tool
 from aion_core.shipped import shipped
 
 AGENT_FILES = ("agent.py", "tests/test_agent.py")
-"""The example: written only where a project has no agent yet."""
+"""The example agent: written only into a project without agents."""
 
 CONTENTS = {
     "agent.py": "the agent",
-    "aion.yaml": "its name, skills and configuration; who may call it",
-    "tests/test_agent.py": "its tests: served in the test's process, asked by the official A2A client",
+    "aion.yaml": "its name, skills, configuration and callers",
+    "tests/test_agent.py": "its tests, by the official A2A client in the test's process",
     "pyproject.toml": "its dependencies",
     "uv.lock": "their versions",
-    ".env.example": "names of the keys that it needs here; copy it to .env",
-    ".gitignore": "files that git leaves out",
-    ".aionignore": "files that the Lambda packages leave out",
+    ".env.example": "names of its API keys; copy it to .env",
+    ".gitignore": "files ignored by git",
+    ".aionignore": "files left out of the Lambda packages",
     "template.yaml": "the AWS resources, with infra/",
     "infra/": "nested stacks, and .shipped/: copies for `aion upgrade`",
     "samconfig.toml": "stack names and parameters of dev and prod",
-    "Makefile": "short names for the commands; the rule that `sam build` calls",
+    "Makefile": "short names for the commands; the rule for `sam build`",
     ".github/workflows/deploy.yml": "tests on pull requests, deployment of main",
     "README.md": "this list, and the next steps",
 }
-"""Purpose of each file, in the order of the list that `aion new` prints."""
+"""Purpose of each file, in the order of the list printed by `aion new`."""
 
 _TEMPLATES = Path(__file__).parent / "files"
 
 _SOURCES = """
 [tool.uv.sources]
-# The place that aion-lambda was installed from when `aion new` ran. Remove it once your package index has aion-lambda.
+# The source of aion-lambda when `aion new` ran. Remove it once your package index has aion-lambda.
 aion-lambda = {source}
 """
 
 _ORIGIN_NOTE = """
 ## aion-lambda's source
 
-`pyproject.toml` takes aion-lambda from `{place}`, since it was installed from there when this project was made. Other machines,
-and the CI, need it from a place that they reach too: change `[tool.uv.sources]`, or remove it where your package index has
-aion-lambda; then run `uv lock`.
+`pyproject.toml` takes aion-lambda from `{place}`, its source when this project was created. Other machines and the CI need
+a source within their reach: change `[tool.uv.sources]`, or remove it if your package index has aion-lambda; then run `uv lock`.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """A project to be made."""
+    """A project to be created."""
 
     name: str
     framework: str
-    """The framework of the example agent."""
+    """Framework of the example agent."""
     origin: Origin
     frameworks: tuple[str, ...] | None = None
-    """The frameworks of the agents that are there; None for the example's."""
+    """Frameworks of the existing agents; None for the example's."""
     tool: Tool = UV
-    """The tool that keeps its dependencies."""
+    """The project's dependency tool."""
     has_tests: bool = True
-    """True if it has tests, and pytest among its dependencies."""
+    """True with tests, and with pytest among the dependencies."""
 
     @property
     def requirement(self) -> str:
@@ -73,7 +72,8 @@ class Project:
 
     @property
     def local(self) -> str:
-        """The requirement for the tools that serve and deploy, as a shell takes it; pip wants the same source in each."""
+        """The requirement for the serving and deploying tools, quoted for a shell."""
+        # pip needs the same source in each requirement.
         direct = self.origin.direct
         return shlex.quote(f"aion-lambda[local] {direct}" if direct else "aion-lambda[local]")
 
@@ -109,7 +109,7 @@ def rendered(project: Project) -> dict[str, str]:
 
 
 def _commands(project: Project) -> dict[str, str]:
-    """Return the parts of the Makefile and the workflow that depend on the project's tool, and on its tests."""
+    """Return the values of the Makefile and the workflow for the project's tool and tests."""
     tool, tests = project.tool, project.has_tests
     run = tool.run.replace("uv", "$(UV)") if tool is UV else tool.run
     install = "".join(f"      - {step}\n".replace("{local}", project.local) for step in tool.steps)
@@ -129,14 +129,14 @@ def _commands(project: Project) -> dict[str, str]:
 
 
 def contents(*, has_tests: bool) -> dict[str, str]:
-    """Return the purpose of each file of a project with or without tests, in the order of `CONTENTS`."""
+    """Return each file's purpose, in the order of `CONTENTS`."""
     return CONTENTS if has_tests else {**CONTENTS, ".github/workflows/deploy.yml": "deployment of main"}
 
 
 def aionignore(text: str, files: Collection[str], there: Callable[[str], bool]) -> str:
-    """Return the .aionignore of a folder in which some of the files are its author's: it names only ours.
+    """Return the .aionignore of a folder with files of its author: it lists only ours.
 
-    `text` is that of a new project, `files` are all that may be written, `there` tells which exist.
+    `text` is a new project's, `files` are all files of a project, `there` returns True for existing ones.
     """
     lines: list[str] = []
     for line in text.splitlines():
@@ -151,13 +151,13 @@ def aionignore(text: str, files: Collection[str], there: Callable[[str], bool]) 
 
 
 def shipped_files(folder: Path) -> dict[str, str]:
-    """Return the template and the nested stacks of a folder that has them as aion-lambda ships them, by their paths."""
+    """Return the shipped template and nested stacks of a folder, by their paths."""
     files = [folder / "template.yaml", *sorted((folder / "infra").glob("*.yaml"))]
     return {file.relative_to(folder).as_posix(): file.read_text(encoding="utf-8") for file in files}
 
 
 def build_rule() -> str:
-    """Return the part of a Makefile that `sam build` calls, with its first and last line."""
+    """Return the Makefile's rule for `sam build`, with its marker lines."""
     return _template("every", "build.mk")
 
 
@@ -177,3 +177,31 @@ def _filled(text: str, values: Mapping[str, str]) -> str:
     for key, value in values.items():
         text = text.replace(f"@{key}@", value)
     return text.rstrip("\n") + "\n"
+
+
+OBJECTS = {name: framework.example for name, framework in FRAMEWORKS.items() if framework.example}
+"""Name of the agent object in agent.py, by framework; the first framework is the default."""
+
+
+_FIRST, _LAST = "# >>> aion", "# <<< aion"
+_BLOCK = re.compile(rf"^{re.escape(_FIRST)}.*?^{re.escape(_LAST)}[^\n]*\n?", re.MULTILINE | re.DOTALL)
+_OWN_RULE = re.compile(r"^build-(%|[A-Za-z]+Function)\s*:", re.MULTILINE)
+
+
+def block_of(text: str) -> str | None:
+    """Return the marked block of a Makefile, with its marker lines; None without one."""
+    found = _BLOCK.search(text)
+    return found[0].rstrip("\n") + "\n" if found else None
+
+
+def has_own_rule(text: str) -> bool:
+    """Return True for a Makefile with the author's own rule for `sam build`."""
+    return _OWN_RULE.search(_BLOCK.sub("", text)) is not None
+
+
+def with_block(text: str, block: str) -> str:
+    """Return the Makefile with the block replaced, or appended."""
+    if block_of(text) is not None:
+        return _BLOCK.sub(lambda _: block, text, count=1)
+    before = text.rstrip("\n")
+    return f"{before}\n\n{block}" if before else block

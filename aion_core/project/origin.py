@@ -1,4 +1,4 @@
-"""Origin of the running aion-lambda, for projects that depend on it: the package index, a file, a folder or a repository."""
+"""Origin of the running aion-lambda, for new projects: the package index, a file, a folder or a repository."""
 
 import json
 from dataclasses import dataclass
@@ -18,15 +18,15 @@ class Origin:
     """Source of aion-lambda for a project."""
 
     source: str = ""
-    """The inline table for `[tool.uv.sources]`; empty where the package index has it."""
+    """Inline table for `[tool.uv.sources]`; empty for the package index."""
     place: str = ""
     """The same for a person: a path or a URL."""
     direct: str = ""
-    """The part of a requirement that names it to pip: `@ URL`; empty where the package index has it."""
+    """Direct reference for pip: `@ URL`; empty for the package index."""
 
 
 def origin(direct_url: str | None = None) -> Origin:
-    """Return where this installation came from, by its direct_url.json (PEP 610) or the given text of one."""
+    """Return this installation's origin by its direct_url.json (PEP 610), or by the given text of one."""
     text = _recorded() if direct_url is None else direct_url
     if not text:
         return Origin()
@@ -46,7 +46,7 @@ def origin(direct_url: str | None = None) -> Origin:
 
 
 def versions(version: str = __version__) -> str:
-    """Return the versions that a project made by this one accepts: from it to before the next that may break."""
+    """Return the accepted versions for a new project: from this one to before the next incompatible one."""
     major, minor = (int(part) for part in version.split(".")[:2])
     before = f"0.{minor + 1}" if major == 0 else str(major + 1)
     return f">={version},<{before}"

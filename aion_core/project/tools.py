@@ -1,23 +1,28 @@
-"""Tools that keep a project's dependencies, each with its commands: uv, pip, Poetry, PDM and Pipenv."""
+"""Dependency tools and their commands: uv, pip, Poetry, PDM and Pipenv."""
 
+import os
+import subprocess
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from aion_core.packaging import uv
+
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool that installs a project's dependencies."""
+    """A dependency tool."""
 
     add: str
-    """Its command that adds a dependency; a requirement follows."""
+    """Its command to add a dependency, without the requirement."""
     add_tool: str
-    """Its command that adds a tool for development."""
+    """Its command to add a development tool."""
     run: str
-    """Prefix of a command that runs in the project's environment."""
+    """Prefix of a command in the project's environment."""
     steps: tuple[str, ...]
-    """Steps of a GitHub workflow that install the project, as YAML; `{local}` stands for aion-lambda[local]."""
+    """Installing steps of a GitHub workflow, as YAML; `{local}` stands for aion-lambda[local]."""
 
 
 _PYTHON = 'uses: actions/setup-python@v6\n        with:\n          python-version: "3.13"'
@@ -48,11 +53,11 @@ PIPENV = Tool(
 )
 
 BY_FILE = {"poetry.lock": POETRY, "pdm.lock": PDM, "Pipfile": PIPENV}
-"""By a file that only it writes, the tool."""
+"""Tools by their own file, such as poetry.lock."""
 
 
 def tool_of(folder: Path) -> Tool:
-    """Return the tool that keeps the folder's dependencies; uv where none is to be seen."""
+    """Return the folder's dependency tool, by default uv."""
     for file, tool in BY_FILE.items():
         if (folder / file).is_file():
             return tool
@@ -63,6 +68,18 @@ def tool_of(folder: Path) -> Tool:
 
 
 def read_pyproject(folder: Path) -> dict[str, Any]:
-    """Return what the folder's pyproject.toml says, {} without one."""
+    """Return the folder's parsed pyproject.toml, {} without one."""
     file = folder / "pyproject.toml"
     return tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+
+
+_OF_OUR_OWN_RUN = ("VIRTUAL_ENV", "UV_RUN_RECURSION_DEPTH")
+"""Variables of this program's environment, hidden from uv in favour of the project's."""
+
+
+def uv_run(folder: Path, arguments: Sequence[str]) -> str:
+    """Run uv in the folder; return "" on success, else its output. Raises UvMissing."""
+    environment = {name: value for name, value in os.environ.items() if name not in _OF_OUR_OWN_RUN}
+    command = [uv.find(), *arguments]
+    ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)  # noqa: S603 - no shell
+    return "" if ran.returncode == 0 else (ran.stderr.strip() or ran.stdout.strip() or f"uv exits {ran.returncode}")

@@ -1,35 +1,61 @@
-"""A project's template, nested stacks and Makefile rule brought to the installed version: planned, shown, written."""
+"""Upgrade of a project's template, nested stacks and Makefile rule: planned, shown, written."""
 
 import difflib
 import re
+import subprocess
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 
 from aion_core import __version__
-from aion_core.project import base
-from aion_core.project.errors import ProjectError
-from aion_core.project.files import build_rule, shipped_files
-from aion_core.project.makefile import block_of, has_own_rule, with_block
-from aion_core.project.merge import Fate, Outcome, outcome
+from aion_core.project import ProjectError, base
+from aion_core.project.files import block_of, build_rule, has_own_rule, shipped_files, with_block
 from aion_core.shipped import shipped
 
-CHANGING = frozenset({Fate.ADDED, Fate.REPLACED, Fate.MERGED, Fate.REMOVED})
-"""Fates by which a file of the project becomes another."""
 
-FOR_THE_AUTHOR = frozenset({Fate.CONFLICT, Fate.UNKNOWN})
-"""Fates that leave the file as it is, and a `.new` file beside it."""
+class FileOutcome(Enum):
+    """Outcome of an upgrade for a file."""
+
+    CURRENT = "is current"
+    KEPT = "keeps your edits; unchanged in aion-lambda"
+    LEFT_OUT = "stays removed, as you removed it"
+    ADDED = "added"
+    REPLACED = "replaced"
+    MERGED = "merged with your edits"
+    OWN = "has your own rule for `sam build`; left unchanged"
+    CONFLICT = "not changed: your edits conflict with the new version"
+    UNKNOWN = "not changed: no record of its shipped text"
+    REMOVED = "removed; no longer shipped"
+    ORPHANED = "kept for your edits; no longer shipped"
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class MergeResult:
+    """A file after the upgrade."""
+
+    outcome: FileOutcome
+    text: str | None
+    """The file's text; for CONFLICT and UNKNOWN the text to resolve. None: no file."""
+
+
+CHANGING = frozenset({FileOutcome.ADDED, FileOutcome.REPLACED, FileOutcome.MERGED, FileOutcome.REMOVED})
+"""Outcomes with a changed file."""
+
+UNRESOLVED = frozenset({FileOutcome.CONFLICT, FileOutcome.UNKNOWN})
+"""Outcomes with an unchanged file, and a `.new` file beside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
     """A file of the project in an upgrade."""
 
     path: str
-    fate: Fate
+    outcome: FileOutcome
     before: str | None
     after: str | None
-    """The file's text after the upgrade; of a fate for the author the text of the `.new` file. None: not there."""
+    """The file's text after the upgrade; for an unresolved outcome the `.new` file's. None: no file."""
 
     @property
     def diff(self) -> str:
@@ -43,47 +69,47 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """All that an upgrade does to a project."""
+    """All changes of an upgrade."""
 
     project: Path
     version: str
-    """The version of aion-lambda that the project's files are of; empty where nothing is recorded."""
-    changes: tuple[Change, ...]
+    """The recorded version of the project's files; empty without a record."""
+    changes: tuple[FileChange, ...]
     waiting: tuple[str, ...]
-    """The `.new` files of an earlier upgrade, which the author has still to resolve."""
+    """Unresolved `.new` files of an earlier upgrade."""
     shipped: Mapping[str, str]
 
     @property
     def is_needed(self) -> bool:
-        """True if it would write a file, or a file waits for the author."""
-        fates = {change.fate for change in self.changes}
-        return bool(self.waiting or fates & (CHANGING | FOR_THE_AUTHOR))
+        """True if it would write a file, or if a `.new` file is unresolved."""
+        outcomes = {change.outcome for change in self.changes}
+        return bool(self.waiting or outcomes & (CHANGING | UNRESOLVED))
 
 
 def find_project(here: Path) -> Path:
-    """Return the folder with template.yaml and infra/: this one, or one above it; raises ProjectError."""
+    """Return the folder with template.yaml and infra/, this one or a parent; raises ProjectError."""
     for folder in (here, *here.parents):
         if (folder / "template.yaml").is_file() and (folder / "infra").is_dir():
             if folder.resolve() == shipped().resolve():
-                raise ProjectError("This is aion-lambda's own repository: its template is the one that is shipped.")
+                raise ProjectError("This is aion-lambda's own repository: its template is the shipped one.")
             return folder
     raise ProjectError(
-        "There is no project here: no template.yaml with an infra folder. Run `aion init`, which writes them."
+        "There is no project here: no template.yaml with an infra folder. Run `aion init` to create them."
     )
 
 
 def plan(project: Path, *, new: Mapping[str, str] | None = None, version: str = __version__) -> Upgrade:
-    """Return what brings the project to the shipped files; raises ProjectError where those are older than the project's.
+    """Return the upgrade to the shipped files; raises ProjectError if those are older than the project's.
 
-    `new` are other shipped files than the installed ones, of another `version`.
+    `new` are the files of another `version` than the installed one.
     """
     if new is None:
         new = {**shipped_files(shipped()), base.RULE: build_rule()}
     recorded = base.read(project)
     if _numbers(recorded.version) > _numbers(version):
         raise ProjectError(
-            f"The project's files are of aion-lambda {recorded.version}, and {version} is installed here. Install the "
-            f"newer one first: uv lock --upgrade-package aion-lambda && uv sync"
+            f"The project's files are from aion-lambda {recorded.version}, but {version} is installed here. Install the "
+            f"newer version first: uv lock --upgrade-package aion-lambda && uv sync"
         )
     changes, waiting = [], []
     for name in sorted({*new, *recorded.files}):
@@ -95,47 +121,47 @@ def plan(project: Path, *, new: Mapping[str, str] | None = None, version: str = 
             changes.append(_makefile_change(project, recorded.files.get(name), new.get(name)))
         else:
             current = _text(project / name)
-            changes.append(_change(name, current, outcome(current, recorded.files.get(name), new.get(name))))
+            changes.append(_change(name, current, merge_result(current, recorded.files.get(name), new.get(name))))
     return Upgrade(project, recorded.version, tuple(changes), tuple(waiting), new)
 
 
 def apply(upgrade: Upgrade, *, version: str = __version__) -> None:
-    """Write what was planned, and record the shipped files.
+    """Write the plan, and record the shipped files.
 
-    A file that is left to its author gets one with `.new` after its name beside it.
+    A file left to its author gets a `.new` file beside it.
     """
     for change in upgrade.changes:
         file = upgrade.project / change.path
-        if change.fate in FOR_THE_AUTHOR:
+        if change.outcome in UNRESOLVED:
             base.put(_beside(file), change.after or "")
-        elif change.fate is Fate.REMOVED:
+        elif change.outcome is FileOutcome.REMOVED:
             file.unlink(missing_ok=True)
-        elif change.fate in CHANGING:
+        elif change.outcome in CHANGING:
             base.put(file, change.after or "")
     recorded = base.read(upgrade.project).files
     waiting = {path.removesuffix(".new") for path in upgrade.waiting}
-    # A file that still waits was compared with the copies that are recorded, and is again.
+    # Keep the recorded copies of unresolved files for the next comparison.
     kept = {name: text for name, text in recorded.items() if (name if name != base.RULE else "Makefile") in waiting}
     files = {**upgrade.shipped, **kept}
     if (upgrade.version, dict(recorded)) != (version, files):
         base.write(upgrade.project, files, version)
 
 
-def _makefile_change(project: Path, known: str | None, new: str | None) -> Change:
-    """Return the change of the Makefile, by its marked block; a rule of the author's own is left alone."""
+def _makefile_change(project: Path, known: str | None, new: str | None) -> FileChange:
+    """Return the change of the Makefile's marked block; the author's own rule stays unchanged."""
     text = _text(project / "Makefile")
     block = block_of(text) if text is not None else None
     if block is None and text is not None and has_own_rule(text):
-        return Change("Makefile", Fate.OWN, text, text)
-    decided = outcome(block, known, new)
+        return FileChange("Makefile", FileOutcome.OWN, text, text)
+    decided = merge_result(block, known, new)
     after = text if decided.text is None else with_block(text or "", decided.text)
-    if decided.fate is Fate.REMOVED:
-        return Change("Makefile", Fate.ORPHANED, text, text)
-    return Change("Makefile", decided.fate, text, after)
+    if decided.outcome is FileOutcome.REMOVED:
+        return FileChange("Makefile", FileOutcome.ORPHANED, text, text)
+    return FileChange("Makefile", decided.outcome, text, after)
 
 
-def _change(path: str, before: str | None, decided: Outcome) -> Change:
-    return Change(path, decided.fate, before, decided.text)
+def _change(path: str, before: str | None, decided: MergeResult) -> FileChange:
+    return FileChange(path, decided.outcome, before, decided.text)
 
 
 def _beside(file: Path) -> Path:
@@ -148,3 +174,46 @@ def _text(file: Path) -> str | None:
 
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
+
+
+def merge_result(current: str | None, base: str | None, new: str | None) -> MergeResult:
+    """Decide a file's outcome by its text in the project, its shipped text then (`base`), and its shipped text now.
+
+    None stands for a missing file; `base` is None without a record. Merges with git, and reports a conflict without
+    git.
+    """
+    if new is None and current is None:
+        return MergeResult(FileOutcome.CURRENT, None)
+    if new is None:
+        return MergeResult(FileOutcome.REMOVED, None) if current == base else MergeResult(FileOutcome.ORPHANED, current)
+    if current is None:
+        return MergeResult(FileOutcome.ADDED, new) if base is None else MergeResult(FileOutcome.LEFT_OUT, None)
+    if current == new:
+        return MergeResult(FileOutcome.CURRENT, current)
+    if base is None:
+        return MergeResult(FileOutcome.UNKNOWN, new)
+    if current == base:
+        return MergeResult(FileOutcome.REPLACED, new)
+    if base == new:
+        return MergeResult(FileOutcome.KEPT, current)
+    merged = _merged(current, base, new)
+    if merged is None:
+        return MergeResult(FileOutcome.CONFLICT, new)
+    text, conflicts = merged
+    return MergeResult(FileOutcome.CONFLICT if conflicts else FileOutcome.MERGED, text)
+
+
+def _merged(current: str, base: str, new: str) -> tuple[str, bool] | None:
+    """Return the three-way merge, and True for conflicts; None if git cannot merge."""
+    with tempfile.TemporaryDirectory() as folder:
+        files = [Path(folder, name) for name in ("yours", "base", "new")]
+        for file, text in zip(files, (current, base, new), strict=True):
+            file.write_text(text, encoding="utf-8", newline="\n")
+        labels = ["-L", "yours", "-L", "as shipped before", "-L", "as shipped now"]
+        command = ["git", "merge-file", "--stdout", *labels, *map(str, files)]
+        try:
+            ran = subprocess.run(command, capture_output=True, text=True, encoding="utf-8")  # noqa: S603
+        except FileNotFoundError:
+            return None
+    # The exit code is the number of conflicts, up to 127; larger codes are errors.
+    return (ran.stdout, ran.returncode > 0) if 0 <= ran.returncode <= 127 else None

@@ -1,9 +1,9 @@
-"""`aion smoke`: the official client, whose code is not ours, against a deployed stack.
+"""`aion smoke`: checks of a deployed stack by the official A2A client.
 
-report        the checks, a line for each
-checks        what an agent has to do, and how it is seen to have done it
-push          the same of webhooks, and the webhook itself
+report        runs the checks and prints a line for each
+checks        card, replies, streams, cancellation, subscription
+push          push notification configs, and deliveries to a webhook on this machine
 first_reply   one streamed reply, as `aion deploy` shows it
-deployment    the agent that is checked, as the official client reaches it
-credentials   who asks: a token, a key, a password, a signature of AWS
+agent         the checked agent, reached by the official client
+credentials   tokens, API keys, passwords and AWS signatures of the requests
 """

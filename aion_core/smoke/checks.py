@@ -1,4 +1,4 @@
-"""What an agent has to do for the official client: each check tells what it saw, or raises Failed or Skipped."""
+"""Checks of an agent by the official client: each returns its finding, or raises CheckFailed or CheckSkipped."""
 
 import time
 from collections.abc import AsyncIterator
@@ -8,193 +8,201 @@ from datetime import UTC, datetime
 from a2a.types import CancelTaskRequest, StreamResponse, SubscribeToTaskRequest, TaskState, TaskStatus
 from a2a.utils.errors import A2AError
 
-from aion_core.smoke.deployment import (
-    AT_WORK,
+from aion_core.smoke.agent import (
     BINDING,
+    RUNNING,
     VERSION,
-    Deployment,
-    Failed,
-    Skipped,
-    must_not_have_failed,
+    AgentUnderTest,
+    CheckFailed,
+    CheckSkipped,
     name_of,
+    raise_if_failed,
 )
 
 TRIES = 3
-"""How often what a fast agent or a slow network may hide is looked for."""
-TELLING, TELLING_OF_FEW = 1.0, 0.1
-"""Seconds that a turn has to take, so that its stream tells whether it was held back; of few bytes it tells sooner, since
-they would have come in one moment."""
-FEW = 10_000
-TOO_FAST = "the agent had answered before it could be {}; TEXT=… that it takes a few seconds over would tell"
+"""Attempts of a check, since a fast agent or a slow network may hide the behaviour."""
+CONCLUSIVE_SECONDS, CONCLUSIVE_SECONDS_OF_SMALL = 1.0, 0.1
+"""Shortest turn, in seconds, with a conclusive stream: long enough to show buffering.
+
+Small streams need less, since a buffer would deliver their bytes in one moment.
+"""
+SMALL_BYTES = 10_000
+TOO_FAST = "the agent had answered before its task could be {}; set TEXT to a message that takes it a few seconds"
 
 
-async def card(agent: Deployment) -> str:
-    """It leads where it was found."""
+async def card(agent: AgentUnderTest) -> str:
+    """Check the card's URL against the URL it was read from."""
     interfaces = [i for i in agent.card.supported_interfaces if i.protocol_binding == BINDING]
     urls = [i.url for i in interfaces if i.protocol_version == VERSION]
     if not urls:
-        raise Failed(f"it offers no {BINDING} {VERSION}")
-    # The deployment's agent at the root may name itself by its path.
+        raise CheckFailed(f"the card offers no {BINDING} {VERSION} interface")
+    # The card of the agent at the root may name its own path.
     if not any(url == agent.url or url.startswith(f"{agent.url}/") for url in urls):
-        raise Failed(
-            f"it leads to {urls[0]}, not to {agent.url}: deploy with BaseUrl={agent.deployment}, or check that URL instead. "
-            f"What follows is asked of {agent.url}"
+        raise CheckFailed(
+            f"the card names {urls[0]}, not {agent.url}: deploy with BaseUrl={agent.deployment}, or check that URL instead. "
+            f"The next checks use {agent.url}"
         )
     return f"{agent.card.name or 'an agent without a name'} {agent.card.version}, at {urls[0]}"
 
 
-async def send(agent: Deployment) -> str:
-    """A message is answered when the answer is there, and the task is there to be read."""
+async def send(agent: AgentUnderTest) -> str:
+    """Check a message's reply, and the task behind it."""
     answer = await agent.send(agent.request())
     if not answer.HasField("task"):
         return "answered with a message"
     task = answer.task
-    must_not_have_failed(task.status)
+    raise_if_failed(task.status)
     read = await agent.task(task.id)
-    if task.status.state in AT_WORK:
-        return "answered as it stands: the agent takes longer than a request waits"
+    if task.status.state in RUNNING:
+        return "the task is still running: the agent takes longer than a request waits"
     if read.status.state != task.status.state:
-        raise Failed(f"the task was answered as {name_of(task.status.state)}, and reads {name_of(read.status.state)}")
-    return f"the task is {name_of(task.status.state)}, and reads so"
+        raise CheckFailed(
+            f"the reply says the task is {name_of(task.status.state)}, and GetTask says {name_of(read.status.state)}"
+        )
+    return f"the task is {name_of(task.status.state)}, also by GetTask"
 
 
-async def stream(agent: Deployment) -> str:
-    """An answer comes while it is made, not when it is done."""
+async def stream(agent: AgentUnderTest) -> str:
+    """Check the arrival of events during the turn: no proxy may buffer them until its end."""
     _must_stream(agent)
     for left in reversed(range(TRIES)):
-        heard = await _heard(agent.streaming.send_message(agent.request()))
-        if heard.is_a_message:
-            raise Skipped("the agent answers with a message, which is not streamed")
-        heard.must_be_whole()
-        must_not_have_failed(heard.statuses[-1].status)
-        if heard.is_spread and heard.turn >= (TELLING_OF_FEW if heard.size < FEW else TELLING):
-            return str(heard)
-        if heard.turn < TELLING:
-            raise Skipped(f"{heard}: too fast to tell whether it was held back. TEXT=… that takes longer would tell")
+        received = await _received(agent.streaming.send_message(agent.request()))
+        if received.is_a_message:
+            raise CheckSkipped("the agent answers with a message instead of a task")
+        received.must_be_complete()
+        raise_if_failed(received.statuses[-1].status)
+        if received.is_spread and received.turn >= (
+            CONCLUSIVE_SECONDS_OF_SMALL if received.size < SMALL_BYTES else CONCLUSIVE_SECONDS
+        ):
+            return str(received)
+        if received.turn < CONCLUSIVE_SECONDS:
+            raise CheckSkipped(f"{received}: too fast to show buffering. Set TEXT to a message that takes longer")
         if not left:
-            raise Failed(f"{heard}: something holds the stream back until it is over")
+            raise CheckFailed(f"{received}: a proxy buffers the stream until its end")
     raise AssertionError
 
 
-async def cancel(agent: Deployment) -> str:
-    """A task at work is canceled, and stays so."""
+async def cancel(agent: AgentUnderTest) -> str:
+    """Check the cancellation of a running task, and its state afterwards."""
     for _ in range(TRIES):
         task = await agent.begin()
-        if task.status.state not in AT_WORK:
+        if task.status.state not in RUNNING:
             continue
         try:
             answered = await agent.blocking.cancel_task(CancelTaskRequest(id=task.id))
         except A2AError as error:
             now = await agent.task(task.id)
-            if now.status.state in AT_WORK:
-                raise Failed(f"it was refused of a task that is {name_of(now.status.state)}: {error}") from error
+            if now.status.state in RUNNING:
+                raise CheckFailed(
+                    f"the cancellation of a {name_of(now.status.state)} task was refused: {error}"
+                ) from error
             continue
-        ended = await agent.at_rest(task.id)
+        ended = await agent.wait_until_done(task.id)
         if ended.status.state != TaskState.TASK_STATE_CANCELED:
-            raise Failed(
-                f"it was answered ({name_of(answered.status.state)}), and the task is {name_of(ended.status.state)}"
+            raise CheckFailed(
+                f"the answer says {name_of(answered.status.state)}, and the task is {name_of(ended.status.state)}"
             )
-        return "the task is canceled, and reads so"
-    raise Skipped(TOO_FAST.format("canceled"))
+        return "the task is canceled, also by GetTask"
+    raise CheckSkipped(TOO_FAST.format("canceled"))
 
 
-async def subscribe(agent: Deployment) -> str:
-    """Who comes later to a task that nobody waits for hears the rest of it."""
+async def subscribe(agent: AgentUnderTest) -> str:
+    """Check a subscription to a running task without subscribers: the client receives the rest of its events."""
     _must_stream(agent)
     for _ in range(TRIES):
         task = await agent.begin()
         try:
-            heard = await _heard(agent.streaming.subscribe(SubscribeToTaskRequest(id=task.id)))
+            received = await _received(agent.streaming.subscribe(SubscribeToTaskRequest(id=task.id)))
         except A2AError:
-            if (await agent.task(task.id)).status.state in AT_WORK:
+            if (await agent.task(task.id)).status.state in RUNNING:
                 raise
             continue
-        heard.must_be_whole()
+        received.must_be_complete()
         ended = await agent.task(task.id)
-        must_not_have_failed(ended.status)
-        if ended.status.state != (said := heard.statuses[-1].status.state):
-            raise Failed(f"the task was heard to be {name_of(said)}, and reads {name_of(ended.status.state)}")
-        return f"{heard.events} events to the end; the task is {name_of(said)}"
-    ended = await agent.at_rest(task.id)
-    must_not_have_failed(ended.status)
-    raise Skipped(TOO_FAST.format("subscribed to"))
+        raise_if_failed(ended.status)
+        if ended.status.state != (last := received.statuses[-1].status.state):
+            raise CheckFailed(f"the stream ends with {name_of(last)}, and GetTask says {name_of(ended.status.state)}")
+        return f"{received.events} events to the end; the task is {name_of(last)}"
+    ended = await agent.wait_until_done(task.id)
+    raise_if_failed(ended.status)
+    raise CheckSkipped(TOO_FAST.format("subscribed to"))
 
 
 @dataclass(frozen=True)
-class _Said:
-    """A status, and when it was heard."""
+class ReceivedStatus:
+    """A status, and the time of its arrival."""
 
     at: float
     status: TaskStatus
 
     @property
     def made_at(self) -> datetime:
-        """When it became so, by the server's clock."""
+        """The status's own timestamp, by the server's clock."""
         return self.status.timestamp.ToDatetime(UTC)
 
 
 @dataclass
-class _Heard:
-    """What came of a stream, and when."""
+class ReceivedStream:
+    """Events received of a stream, and their times."""
 
-    statuses: list[_Said] = field(default_factory=list)
+    statuses: list[ReceivedStatus] = field(default_factory=list)
     chunks: list[float] = field(default_factory=list)
     events: int = 0
     size: int = 0
     begins_with_task: bool = False
     is_a_message: bool = False
 
-    def take(self, event: StreamResponse, at: float) -> None:
-        """Note an event."""
+    def add(self, event: StreamResponse, at: float) -> None:
+        """Record an event."""
         self.is_a_message = self.events == 0 and event.HasField("message")
         self.begins_with_task |= self.events == 0 and event.HasField("task")
         self.events += 1
         self.size += event.ByteSize()
         if event.HasField("task"):
-            self.statuses.append(_Said(at, event.task.status))
+            self.statuses.append(ReceivedStatus(at, event.task.status))
         elif event.HasField("status_update"):
-            self.statuses.append(_Said(at, event.status_update.status))
+            self.statuses.append(ReceivedStatus(at, event.status_update.status))
         elif event.HasField("artifact_update"):
             self.chunks.append(at)
 
-    def must_be_whole(self) -> None:
-        """Raise Failed unless it begins with the task and ends where the task is at rest."""
+    def must_be_complete(self) -> None:
+        """Raise CheckFailed unless it begins with the task and ends in a terminal or interrupted state."""
         if not self.begins_with_task:
-            raise Failed("the stream does not begin with the task")
-        if (state := self.statuses[-1].status.state) in AT_WORK:
-            raise Failed(f"the stream is over after {self.events} events, and the task is {name_of(state)}")
+            raise CheckFailed("the stream does not begin with the task")
+        if (state := self.statuses[-1].status.state) in RUNNING:
+            raise CheckFailed(f"the stream ends after {self.events} events, and the task is still {name_of(state)}")
 
     @property
     def turn(self) -> float:
-        """How many seconds lie between the first status and the last, by the server's clock."""
+        """Seconds between the first status and the last, by the server's clock."""
         return (self.statuses[-1].made_at - self.statuses[0].made_at).total_seconds()
 
     @property
     def spread(self) -> float:
-        """How many seconds lay between them here; of a stream that is held back until its end, next to none."""
+        """Seconds between their arrivals here; about zero for a buffered stream."""
         return self.statuses[-1].at - self.statuses[0].at
 
     @property
     def is_spread(self) -> bool:
-        """Whether it came as it was made. Differences are compared, so that neither clock has to be right."""
+        """True if the events arrived as they were made. It compares differences, so neither clock has to be right."""
         return self.spread >= self.turn / 2
 
     def __str__(self) -> str:
-        told = f"{self.events} events came over {self.spread:.1f} s of a turn of {self.turn:.1f} s"
+        text = f"{self.events} events in {self.spread:.1f} s of a {self.turn:.1f} s turn"
         if not self.chunks:
-            return told
-        return f"{told}, {len(self.chunks)} pieces of the answer over {self.chunks[-1] - self.chunks[0]:.1f} s"
+            return text
+        return f"{text}, {len(self.chunks)} artifact chunks in {self.chunks[-1] - self.chunks[0]:.1f} s"
 
 
-async def _heard(events: AsyncIterator[StreamResponse]) -> _Heard:
-    heard = _Heard()
+async def _received(events: AsyncIterator[StreamResponse]) -> ReceivedStream:
+    received = ReceivedStream()
     async for event in events:
-        heard.take(event, time.monotonic())
-    if not heard.events:
-        raise Failed("the stream is empty")
-    return heard
+        received.add(event, time.monotonic())
+    if not received.events:
+        raise CheckFailed("the stream is empty")
+    return received
 
 
-def _must_stream(agent: Deployment) -> None:
+def _must_stream(agent: AgentUnderTest) -> None:
     if not agent.card.capabilities.streaming:
-        raise Skipped("the card says that the agent does not stream")
+        raise CheckSkipped("the card declares no streaming")

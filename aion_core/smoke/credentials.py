@@ -1,4 +1,4 @@
-"""Who the requests are from: a token, an API key, a password, or whoever AWS's credentials belong to."""
+"""Credentials of the requests: a token, an API key, a password, or an AWS signature."""
 
 import re
 from collections.abc import Generator, Mapping
@@ -18,12 +18,12 @@ _SERVICES = {"execute-api": "execute-api", "lambda-url": "lambda"}
 
 
 class NoCredentials(Exception):
-    """Requests cannot be sent as asked; the message says what is missing."""
+    """The requested credentials are missing or contradict each other; the message names them."""
 
 
 @dataclass(frozen=True)
 class Signer:
-    """Signs requests for one of AWS's fronts."""
+    """AWS signature of the requests to an HTTP entry point (API Gateway, Function URL)."""
 
     credentials: AwsCredentials
     service: str
@@ -31,9 +31,9 @@ class Signer:
 
     @classmethod
     def for_entrypoint(cls, url: str, region: str = "") -> Self:
-        """Sign for the front of this URL, in the region if its host does not say one.
+        """Return the signer for this URL, in the given region if the host names no region.
 
-        The credentials are those that boto3 would find. Raises NoCredentials.
+        It uses boto3's default credentials. Raises NoCredentials.
         """
         entrypoint = _ENTRYPOINT.search(httpx.URL(url).host)
         session = botocore.session.Session()
@@ -42,21 +42,21 @@ class Signer:
         except BotoCoreError as error:
             raise NoCredentials(f"the AWS credentials cannot be read: {error}") from error
         if credentials is None:
-            raise NoCredentials("there are no AWS credentials here; `aws sts get-caller-identity` has to answer")
+            raise NoCredentials("there are no AWS credentials here; check with `aws sts get-caller-identity`")
         service, region = (_SERVICES[entrypoint[1]], entrypoint[2]) if entrypoint else ("execute-api", region)
         return cls(credentials, service, region)
 
     def headers(self, request: httpx.Request) -> dict[str, str]:
-        """Return the headers that sign the request: its method, URL, host, media type and body."""
-        said = {name: request.headers[name] for name in ("host", "content-type") if name in request.headers}
-        signed = AWSRequest(request.method, str(request.url), headers=said, data=request.content)
-        # Frozen for each request: those of a role end, and are got anew.
+        """Return the signature's headers for the request: over its method, URL, host, media type and body."""
+        signed_names = {name: request.headers[name] for name in ("host", "content-type") if name in request.headers}
+        signed = AWSRequest(request.method, str(request.url), headers=signed_names, data=request.content)
+        # Freeze for each request: credentials of a role expire, and botocore renews them.
         SigV4Auth(self.credentials.get_frozen_credentials(), self.service, self.region).add_auth(signed)
-        return {name: value for name, value in signed.headers.items() if name.lower() not in said}
+        return {name: value for name, value in signed.headers.items() if name.lower() not in signed_names}
 
 
-class Credentials(httpx.Auth):
-    """What every request carries. `card_read` says which header an API key goes in."""
+class SmokeCredentials(httpx.Auth):
+    """Credentials of every request; `read_card` finds the API key's header."""
 
     requires_request_body = True
 
@@ -67,16 +67,18 @@ class Credentials(httpx.Auth):
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str], url: str, sign: str) -> Self:
-        """Read TOKEN, API_KEY and BASIC; `sign` is `auto`, `off`, or the region to sign for.
+        """Read TOKEN, API_KEY and BASIC; `sign` is `auto`, `off`, or the region of the signature.
 
-        `auto` signs for a host of AWS's when there is none of them. Raises NoCredentials.
+        `auto` signs requests to AWS hosts if the environment has no other credentials. Raises NoCredentials.
         """
         token, api_key, basic = (environ.get(name, "") for name in ("TOKEN", "API_KEY", "BASIC"))
         if basic and ":" not in basic:
             raise NoCredentials("BASIC has to be name:password")
-        signs = sign != "off" if sign != "auto" else is_of_aws(url) and not (token or api_key or basic)
+        signs = sign != "off" if sign != "auto" else is_aws_host(url) and not (token or api_key or basic)
         if sum(map(bool, (token, basic, signs))) > 1:
-            raise NoCredentials("a token, a password and a signature all go in Authorization: give one of them")
+            raise NoCredentials(
+                "a token, a password and a signature all use the Authorization header: give one of them"
+            )
         region = "" if sign == "auto" else sign
         return cls(
             token=token, api_key=api_key, basic=basic, signer=Signer.for_entrypoint(url, region) if signs else None
@@ -84,24 +86,24 @@ class Credentials(httpx.Auth):
 
     def __str__(self) -> str:
         signature = self._signer and f"an AWS signature for {self._signer.service} in {self._signer.region}"
-        said = [
+        parts = [
             "a token" if self._token else "",
             "a password" if self._basic else "",
             signature or "",
             "an API key" if self._api_key else "",
         ]
-        return " and ".join(filter(None, said)) or "no credentials"
+        return " and ".join(filter(None, parts)) or "no credentials"
 
-    def card_read(self, card: AgentCard) -> None:
-        """Take the name of the API key's header from the card that declares it."""
+    def read_card(self, card: AgentCard) -> None:
+        """Take the name of the API key's header from the card."""
         schemes = [scheme.api_key_security_scheme for scheme in card.security_schemes.values()]
         headers = [scheme.name for scheme in schemes if scheme.location.lower() == "header"]
         self._key_header = headers[0] if headers else ""
         if self._api_key and not headers:
-            raise NoCredentials("API_KEY is given, and the card declares no API key in a header")
+            raise NoCredentials("API_KEY is set, but the card declares no API key in a header")
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response]:
-        """Put them on the request, the signature last."""
+        """Add the credentials to the request, the signature last."""
         if self._api_key and self._key_header:
             request.headers[self._key_header] = self._api_key
         if self._token:
@@ -114,6 +116,6 @@ class Credentials(httpx.Auth):
             yield request
 
 
-def is_of_aws(url: str) -> bool:
-    """Say whether the host is one that AWS gives to a REST API or a Function URL, which asks for signatures by default."""
+def is_aws_host(url: str) -> bool:
+    """Return True for the host of a REST API or a Function URL; both ask for AWS signatures by default."""
     return _ENTRYPOINT.search(httpx.URL(url).host) is not None

@@ -1,4 +1,4 @@
-"""One streamed reply of a deployment, told as it comes."""
+"""First streamed reply of a deployment, printed as it arrives."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -9,9 +9,9 @@ from a2a.client.errors import A2AClientError
 from a2a.types import Part, StreamResponse, TaskStatus
 from a2a.utils.errors import A2AError
 
-from aion_core.smoke.credentials import Credentials, NoCredentials
-from aion_core.smoke.deployment import Failed, must_not_have_failed, reached, read_card
-from aion_core.smoke.report import explained, why_no_card
+from aion_core.smoke.agent import CheckFailed, agent_under_test, raise_if_failed, read_card
+from aion_core.smoke.credentials import NoCredentials, SmokeCredentials
+from aion_core.smoke.report import error_reason, missing_card_reason
 
 TEXT = "Hello, who is there?"
 
@@ -23,52 +23,57 @@ class FirstReply:
     agent: str
     """The name on the card."""
     seconds: float
-    """Until its first words."""
+    """Seconds until its first words."""
     is_streamed: bool
 
 
 async def first_reply(
-    url: str, credentials: Credentials, tell: Callable[[str], None], *, text: str = TEXT, patience: float = 120.0
+    url: str,
+    credentials: SmokeCredentials,
+    write: Callable[[str], None],
+    *,
+    text: str = TEXT,
+    time_limit: float = 120.0,
 ) -> FirstReply:
-    """Ask the agent at the URL's root, by the official client, and pass on its words; raises Failed, with the reason.
+    """Send the agent at the URL a message by the official client, and pass on its words; raises CheckFailed.
 
-    Its first turn may start two functions, so it may take longer than those that follow.
+    The first turn may start two functions, so it may take longer than later ones.
     """
     try:
-        async with httpx.AsyncClient(auth=credentials, timeout=patience) as http:
+        async with httpx.AsyncClient(auth=credentials, timeout=time_limit) as http:
             card = await read_card(url, http, credentials)
-            agent = reached(url, url, card, http, text=text, patience=patience)
+            agent = agent_under_test(url, url, card, http, text=text, timeout=time_limit)
             streams = card.capabilities.streaming
             client = agent.streaming if streams else agent.blocking
             began, first, last = time.monotonic(), 0.0, None
             async for event in client.send_message(agent.request()):
                 last = _status(event) or last
-                if (words := _words(event, spoken=bool(first))) and not first:
+                if (words := _words(event, has_words=bool(first))) and not first:
                     first = time.monotonic() - began
                 if words:
-                    tell(words)
+                    write(words)
             if last is not None:
-                must_not_have_failed(last)
+                raise_if_failed(last)
             if not first:
                 first = time.monotonic() - began
             return FirstReply(card.name, first, streams)
     except A2AClientError as error:
-        raise Failed(why_no_card(error, url)) from error
+        raise CheckFailed(missing_card_reason(error, url)) from error
     except (A2AError, NoCredentials, httpx.HTTPError, ValueError) as error:
-        raise Failed(explained(error)) from error
+        raise CheckFailed(error_reason(error)) from error
 
 
-def _words(event: StreamResponse, *, spoken: bool) -> str:
-    """Return the words of an event; those of a status are a repetition once an artifact has had them."""
+def _words(event: StreamResponse, *, has_words: bool) -> str:
+    """Return an event's words; those of a status only repeat an artifact's, once one was printed."""
     if event.HasField("artifact_update"):
         return _text(event.artifact_update.artifact.parts)
     if event.HasField("message"):
         return _text(event.message.parts)
     status = _status(event)
-    if spoken or status is None:
+    if has_words or status is None:
         return ""
-    told = _text(status.message.parts)
-    return told or (
+    text = _text(status.message.parts)
+    return text or (
         _text(part for each in event.task.artifacts for part in each.parts) if event.HasField("task") else ""
     )
 

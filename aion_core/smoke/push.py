@@ -1,4 +1,4 @@
-"""What an agent has to do with webhooks: keep them, and call one that is here and reached from where the agent runs."""
+"""Checks of push notifications: configs, and deliveries to a webhook on this machine."""
 
 import asyncio
 import base64
@@ -22,78 +22,76 @@ from a2a.utils.errors import A2AError
 from google.protobuf import json_format
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from aion_core.smoke.deployment import AT_WORK, POLL, Deployment, Failed, Skipped, must_not_have_failed, name_of
+from aion_core.smoke.agent import POLL, RUNNING, AgentUnderTest, CheckFailed, CheckSkipped, name_of, raise_if_failed
 
 ELSEWHERE = "https://example.com/aion-smoke"
-"""A webhook of a task that is over: it is never called."""
+"""Webhook of a finished task; it is never called."""
 LARGEST = 16 * 1024 * 1024
 
 
-async def configs(agent: Deployment) -> str:
-    """A webhook is registered, read, listed and forgotten."""
+async def configs(agent: AgentUnderTest) -> str:
+    """Check the creation, reading, listing and deletion of a push notification config."""
     _must_push(agent)
     answer = await agent.send(agent.request())
     if not answer.HasField("task"):
-        raise Skipped("the agent answers with a message, and only a task has webhooks")
-    task = await agent.at_rest(answer.task.id)
-    client, asked = agent.blocking, TaskPushNotificationConfig(task_id=task.id, url=ELSEWHERE, token="smoke")  # noqa: S106
-    made = await client.create_task_push_notification_config(asked)
+        raise CheckSkipped("the agent answers with a message, and only tasks have webhooks")
+    task = await agent.wait_until_done(answer.task.id)
+    client, config = agent.blocking, TaskPushNotificationConfig(task_id=task.id, url=ELSEWHERE, token="smoke")  # noqa: S106
+    made = await client.create_task_push_notification_config(config)
     get = GetTaskPushNotificationConfigRequest(task_id=task.id, id=made.id)
     if (await client.get_task_push_notification_config(get)).url != ELSEWHERE:
-        raise Failed("a webhook is not read as it was registered")
+        raise CheckFailed("a config differs from the created one")
     listed = ListTaskPushNotificationConfigsRequest(task_id=task.id)
     if made.id not in _ids(await client.list_task_push_notification_configs(listed)):
-        raise Failed("a webhook that was registered is not listed")
+        raise CheckFailed("a created config is not listed")
     await client.delete_task_push_notification_config(
         DeleteTaskPushNotificationConfigRequest(task_id=task.id, id=made.id)
     )
     if made.id in _ids(await client.list_task_push_notification_configs(listed)):
-        raise Failed("a webhook that was deleted is listed")
-    return "a webhook is registered, read, listed and forgotten"
+        raise CheckFailed("a deleted config is still listed")
+    return "a config is created, read, listed and deleted"
 
 
-async def delivery(agent: Deployment, url: str, port: int) -> str:
-    """A webhook is told of a task to its end, and can tell who tells it."""
+async def delivery(agent: AgentUnderTest, url: str, port: int) -> str:
+    """Check the notifications of a task up to its end, and their signatures."""
     _must_push(agent)
     if not url:
-        raise Skipped(
-            "without WEBHOOK=…, a public address that leads to a port of this machine, no delivery was checked"
-        )
+        raise CheckSkipped("set WEBHOOK to a public URL of a port of this machine to check deliveries")
     token = "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
-    with _webhook(port, Webhook(token)) as heard:
+    with _webhook(port, Webhook(token)) as received:
         try:
             task = await agent.begin(TaskPushNotificationConfig(url=url, token=token))
         except A2AError as error:
-            raise Failed(f"{url} was refused: {error}") from error
+            raise CheckFailed(f"{url} was refused: {error}") from error
         try:
-            # Sooner than the check itself is given up: what was heard is to be told.
-            async with asyncio.timeout(agent.patience * 0.8):
-                ended = await agent.at_rest(task.id)
-                while ended.status.state not in heard.states:  # noqa: ASYNC110 - the webhook is in a thread of its own
+            # End before the check's own time limit, so that the report shows the received requests.
+            async with asyncio.timeout(agent.timeout * 0.8):
+                ended = await agent.wait_until_done(task.id)
+                while ended.status.state not in received.states:  # noqa: ASYNC110 - the webhook is in a thread of its own
                     await asyncio.sleep(POLL)
         except TimeoutError as error:
-            raise Failed(f"the task was not told of to its end in time: {heard}") from error
-    must_not_have_failed(ended.status)
-    if heard.strange:
-        raise Failed(str(heard))
-    return f"{heard}; the task is {name_of(ended.status.state)}"
+            raise CheckFailed(f"the webhook did not receive the task's end in time: {received}") from error
+    raise_if_failed(ended.status)
+    if received.invalid:
+        raise CheckFailed(str(received))
+    return f"{received}; the task is {name_of(ended.status.state)}"
 
 
 @dataclass
-class _Told:
-    """What the webhook has heard."""
+class ReceivedPosts:
+    """Requests received by the webhook."""
 
     states: list[TaskState] = field(default_factory=list)
     posts: int = 0
-    strange: list[str] = field(default_factory=list)
+    invalid: list[str] = field(default_factory=list)
 
-    def take(self, body: bytes, headers: dict[str, str], key: Webhook) -> bool:
-        """Note a post; return whether it is one of ours."""
+    def add(self, body: bytes, headers: dict[str, str], key: Webhook) -> bool:
+        """Record a request; return False for one with a wrong signature."""
         try:
             key.verify(body, headers)
             event = json_format.Parse(body, StreamResponse())
         except (WebhookVerificationError, json_format.ParseError) as error:
-            self.strange.append(f"{type(error).__name__}: {error}")
+            self.invalid.append(f"{type(error).__name__}: {error}")
             return False
         self.posts += 1
         if event.HasField("status_update"):
@@ -103,39 +101,39 @@ class _Told:
         return True
 
     def __str__(self) -> str:
-        told = f"{self.posts} posts came, all signed" if self.posts and not self.strange else f"{self.posts} posts came"
-        if self.strange:
-            told += f", and {len(self.strange)} that cannot be verified ({self.strange[0]})"
-        resting = [name_of(state) for state in self.states if state not in AT_WORK]
-        return f"{told}; none says that the task is over" if self.posts and not resting else told
+        text = f"{self.posts} notifications arrived" + (", all signed" if self.posts and not self.invalid else "")
+        if self.invalid:
+            text += f", and {len(self.invalid)} with a wrong signature or body ({self.invalid[0]})"
+        done = [name_of(state) for state in self.states if state not in RUNNING]
+        return f"{text}; the task's end is not among them" if self.posts and not done else text
 
 
 @contextmanager
-def _webhook(port: int, key: Webhook) -> Iterator[_Told]:
-    """Listen on the port, on every address: whatever leads here may run in a container."""
-    told = _Told()
+def _webhook(port: int, key: Webhook) -> Iterator[ReceivedPosts]:
+    """Listen on the port on every address: the public URL's tunnel may run in a container."""
+    posts = ReceivedPosts()
 
-    class Handler(BaseHTTPRequestHandler):
+    class WebhookHandler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(min(int(self.headers.get("content-length") or 0), LARGEST))
             headers = {name.lower(): value for name, value in self.headers.items()}
-            self.send_response(204 if told.take(body, headers, key) else 401)
+            self.send_response(204 if posts.add(body, headers, key) else 401)
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Print nothing."""
 
     try:
-        server = ThreadingHTTPServer(("", port), Handler)
+        server = ThreadingHTTPServer(("", port), WebhookHandler)
     except OSError as error:
-        raise Failed(
-            f"the webhook cannot listen on port {port}: {error.strerror} (WEBHOOK_PORT=… takes another)"
+        raise CheckFailed(
+            f"the webhook cannot listen on port {port}: {error.strerror} (set WEBHOOK_PORT to another)"
         ) from error
     with server:
         thread = Thread(target=server.serve_forever, args=(0.05,), daemon=True)
         thread.start()
         try:
-            yield told
+            yield posts
         finally:
             server.shutdown()
             thread.join()
@@ -145,6 +143,6 @@ def _ids(answer: ListTaskPushNotificationConfigsResponse) -> set[str]:
     return {config.id for config in answer.configs}
 
 
-def _must_push(agent: Deployment) -> None:
+def _must_push(agent: AgentUnderTest) -> None:
     if not agent.card.capabilities.push_notifications:
-        raise Skipped("the card says that the agent sends no push notifications")
+        raise CheckSkipped("the card declares no push notifications")

@@ -1,4 +1,4 @@
-"""The checks of `aion smoke`, one after the other: a line for each, and what is mostly behind a failure."""
+"""Report of `aion smoke`: a line for each check, with hints on common failures."""
 
 import asyncio
 import json
@@ -11,8 +11,8 @@ from a2a.client.errors import A2AClientError
 from a2a.utils.constants import AGENT_CARD_WELL_KNOWN_PATH
 
 from aion_core.smoke import checks, push
-from aion_core.smoke.credentials import Credentials, NoCredentials
-from aion_core.smoke.deployment import Deployment, Failed, Skipped, reached, read_card
+from aion_core.smoke.agent import AgentUnderTest, CheckFailed, CheckSkipped, agent_under_test, read_card
+from aion_core.smoke.credentials import NoCredentials, SmokeCredentials
 
 CHECKS: dict[str, Callable[..., Awaitable[str]]] = {
     "card": checks.card,
@@ -25,111 +25,111 @@ CHECKS: dict[str, Callable[..., Awaitable[str]]] = {
 }
 TEXT = "Say hello, and count from one to twenty in words, slowly, one to a line."
 HINTS = {
-    401: "TOKEN=…, API_KEY=… or BASIC=… has to be what the agent's card asks for",
-    403: "whoever asks may not: is it signed, and may the signer call it?",
-    404: "nothing is there: does the URL hold the stage (/dev), and is AGENT in aion.yaml?",
-    429: "more was asked for than aion.limits of aion.yaml allows",
-    502: "the function has failed; see the log group of ApiFunction",
-    503: "see the log group of ApiFunction",
+    401: "set TOKEN, API_KEY or BASIC to credentials of a scheme in the agent's card",
+    403: "the caller lacks permission: is the request signed, and may the signer call it?",
+    404: "not found: does the URL contain the stage (/dev), and is AGENT in aion.yaml?",
+    429: "aion.limits of aion.yaml allows fewer requests",
+    502: "the function failed; see `aion logs --function api`",
+    503: "see `aion logs --function api`",
 }
 
 
 class Report:
-    """Prints what each check came to, and counts."""
+    """Printed results of the checks, and their counts."""
 
     def __init__(self) -> None:
         self.counts = {"ok": 0, "FAILED": 0, "skipped": 0}
 
-    async def on(self, name: str, check: Awaitable[str], patience: float) -> None:
-        """Wait for the check, and say what it came to."""
+    async def run(self, name: str, check: Awaitable[str], time_limit: float) -> None:
+        """Run the check and print its result."""
         try:
-            async with asyncio.timeout(patience):
-                self.say("ok", name, await check)
-        except Skipped as reason:
-            self.say("skipped", name, str(reason))
-        except Failed as reason:
-            self.say("FAILED", name, str(reason))
+            async with asyncio.timeout(time_limit):
+                self.print("ok", name, await check)
+        except CheckSkipped as reason:
+            self.print("skipped", name, str(reason))
+        except CheckFailed as reason:
+            self.print("FAILED", name, str(reason))
         except TimeoutError:
-            self.say("FAILED", name, f"it was not over within {patience:g} s; PATIENCE=… gives it longer")
-        # Whatever a deployment may answer, the other checks are made too.
+            self.print("FAILED", name, f"no result within {time_limit:g} s; set TIMEOUT to wait longer")
+        # An unexpected response must not prevent the other checks.
         except Exception as error:
-            self.say("FAILED", name, explained(error))
+            self.print("FAILED", name, error_reason(error))
 
-    def say(self, verdict: str, name: str, why: str) -> None:
+    def print(self, verdict: str, name: str, why: str) -> None:
         """Print a line."""
         self.counts[verdict] += 1
         print(f"{verdict:8} {name:10} {' '.join(why.split())}", flush=True)
 
 
 @dataclass(frozen=True)
-class Asked:
+class SmokeOptions:
     """Options of the checks: agent, message, webhook."""
 
     url: str
     """URL of the deployment."""
     agent: str = ""
-    """The id of an agent; "" is the one at the deployment's root."""
+    """Id of an agent; "" is the one at the deployment's root."""
     text: str = TEXT
     webhook: str = ""
     webhook_port: int = 8765
     only: Sequence[str] = ()
-    """Names of checks; all where none is named."""
-    patience: float = 300.0
+    """Names of checks; empty for all."""
+    timeout: float = 300.0
     """Time limit of each check, in seconds."""
 
 
-async def check(asked: Asked, credentials: Credentials) -> int:
-    """Make the checks and print a line for each; return the exit code: 1 if one failed, 2 if nothing could be checked."""
-    deployment = asked.url.rstrip("/")
-    url = f"{deployment}/agents/{asked.agent}" if asked.agent else deployment
+async def check(chosen: SmokeOptions, credentials: SmokeCredentials) -> int:
+    """Run the checks and print a line for each; return the exit code: 1 if one failed, 2 if nothing could be checked."""
+    deployment = chosen.url.rstrip("/")
+    url = f"{deployment}/agents/{chosen.agent}" if chosen.agent else deployment
     report = Report()
     print(f"{url}, with {credentials}", flush=True)
-    async with httpx.AsyncClient(auth=credentials, timeout=asked.patience) as http:
+    async with httpx.AsyncClient(auth=credentials, timeout=chosen.timeout) as http:
         try:
             card = await read_card(url, http, credentials)
             if not card.supported_interfaces:
-                raise ValueError("it offers no interface")
+                raise ValueError("the card offers no interface")
         except (A2AClientError, NoCredentials, ValueError) as error:
-            report.say("FAILED", "card", f"{why_no_card(error, url)}. Nothing else was checked")
+            report.print("FAILED", "card", f"{missing_card_reason(error, url)}. No other check was made")
             return 2
-        agent = reached(url, deployment, card, http, text=asked.text, patience=asked.patience)
-        for name in asked.only or CHECKS:
-            await report.on(name, _made(name, agent, asked), asked.patience)
+        agent = agent_under_test(url, deployment, card, http, text=chosen.text, timeout=chosen.timeout)
+        for name in chosen.only or CHECKS:
+            await report.run(name, _made(name, agent, chosen), chosen.timeout)
     print(", ".join(f"{number} {verdict}" for verdict, number in report.counts.items() if number))
     return 1 if report.counts["FAILED"] else 0
 
 
-def _made(name: str, agent: Deployment, asked: Asked) -> Awaitable[str]:
+def _made(name: str, agent: AgentUnderTest, chosen: SmokeOptions) -> Awaitable[str]:
     made = CHECKS[name]
     if name == "push":
-        made = partial(made, url=asked.webhook, port=asked.webhook_port)
+        made = partial(made, url=chosen.webhook, port=chosen.webhook_port)
     return made(agent)
 
 
-def why_no_card(error: BaseException, url: str) -> str:
-    """Return why there is no card of an agent there."""
+def missing_card_reason(error: BaseException, url: str) -> str:
+    """Return the reason for the missing agent card."""
     cause, card = error.__cause__, f"{url}{AGENT_CARD_WELL_KNOWN_PATH}"
     if isinstance(error, NoCredentials):
         return str(error)
     if isinstance(cause, httpx.TransportError):
-        return f"nothing answers at {card}: {cause}"
+        return f"no response from {card}: {cause}"
     if not isinstance(cause, httpx.HTTPStatusError):
-        return f"there is no agent card at {card}: {cause or error}"
-    return explained(error)
+        return f"{card} is not an agent card: {cause or error}"
+    return error_reason(error)
 
 
-def explained(error: BaseException) -> str:
-    """Return what went wrong, with what the server answered and what is mostly behind it."""
+def error_reason(error: BaseException) -> str:
+    """Return the error with the server's response and a hint on its common cause."""
     cause = error.__cause__
     if not isinstance(cause, httpx.HTTPStatusError):
         return f"{type(error).__name__}: {error}"
     status, body = cause.response.status_code, _body(cause.response)
-    said = f"{cause.request.method} {cause.request.url} was answered with {status}{body and f': {body}'}"
-    return f"{said} ({HINTS[status]})" if status in HINTS else said
+    text = f"{cause.request.method} {cause.request.url} returned {status}{body and f': {body}'}"
+    return f"{text} ({HINTS[status]})" if status in HINTS else text
 
 
 def _body(response: httpx.Response) -> str:
-    """Return what the answer says: the message of an error of ours, nothing of a page for people."""
+    """Return the error message in the response, "" for an HTML page."""
     try:
         text = response.text
     except httpx.ResponseNotRead:

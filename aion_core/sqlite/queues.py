@@ -186,10 +186,10 @@ class SQLiteQueue:
     async def give_back(self, letters: Sequence[DeadLetter]) -> None:
         """See `ports.DeadLetters.give_back`."""
 
-    async def send_again(self, letter: DeadLetter) -> None:
-        """See `ports.DeadLetters.send_again`."""
-        values = self._now(), int(letter.id)
-        change = "UPDATE messages SET parked = 0, receives = 0, visible_at = ? WHERE id = ? AND parked = 1"
+    async def redrive(self) -> None:
+        """See `ports.DeadLetters.redrive`."""
+        values = self._now(), self.name
+        change = "UPDATE messages SET parked = 0, receives = 0, visible_at = ? WHERE queue = ? AND parked = 1"
         await self._database.write(lambda connection: connection.execute(change, values))
 
     async def drop(self, letter: DeadLetter) -> None:

@@ -260,11 +260,11 @@ def acquired(lease: Lease, record: ContextRecord, times: Times) -> Change:
 
 def acquired_for_input(lease: Lease, record: ContextRecord, times: Times) -> Change:
     """Run the turn of an answer to the required input."""
-    asks = Equals("interrupted", lease.turn.task_id)
+    requires_input = Equals("interrupted", lease.turn.task_id)
     return Change(
         _leased(lease, times, expires=times.expires),
         remove=("interrupted",),
-        only_if=Both((fence_is(record.fence), NOTHING_RUNS, asks)),
+        only_if=Both((fence_is(record.fence), NOTHING_RUNS, requires_input)),
     )
 
 
@@ -378,16 +378,16 @@ def suspended(lease: Lease, turn: Turn, times: Times) -> Change:
 def removed(task_id: str, record: ContextRecord, fence: int, times: Times) -> Change:
     """Remove every turn and the required input of an ended or deleted task."""
     waiting = record.without(task_id)
-    runs, asks = record.runs(task_id), record.interrupted == task_id
+    runs, requires_input = record.runs(task_id), record.interrupted == task_id
     another_runs = record.running is not None and not runs
-    another_asks = record.interrupted is not None and not asks
-    remove = (*(LEASE_ATTRIBUTES if runs else ()), *(("interrupted",) if asks else ()))
+    another_requires_input = record.interrupted is not None and not requires_input
+    remove = (*(LEASE_ATTRIBUTES if runs else ()), *(("interrupted",) if requires_input else ()))
     values: dict[str, Any] = {
         "waiting": [turn_value(turn) for turn in waiting],
         "line": record.queue_version + 1,
         "fence": fence,
     }
-    if waiting and not another_runs and not another_asks:
+    if waiting and not another_runs and not another_requires_input:
         values["due_at"] = times.lease_until
     elif not another_runs:
         remove = (*remove, "due_at")

@@ -95,7 +95,7 @@ class LeaseRenewal:
 
 
 class Heartbeat:
-    """`async with Heartbeat(...) as beat:` keeps the lease; `beat.lost` is set when it is lost. See `LeaseRenewal`."""
+    """`async with Heartbeat(...) as beat:` renews the lease; `beat.lost` is set after its loss. See `LeaseRenewal`."""
 
     def __init__(
         self, store: TaskStore, work_queue: WorkQueue, lease: Lease, *, renew_seconds: float, wake_up_seconds: float

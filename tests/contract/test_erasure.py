@@ -147,7 +147,7 @@ async def test_delete_leaves_nothing_of_owner(stack: Stack, delete: Delete) -> N
     assert (of_person(bob, table_items(stack)), of_person(bob, bucket_versions(stack))) == bobs
     again = await delete("--subject", alice.name, "--yes")
     assert (again.exit_code, again.stdout) == (0, "")
-    assert "There is nothing of this owner." in again.stderr
+    assert "No data of this owner." in again.stderr
 
 
 async def test_delete_of_tenant_leaves_principal(stack: Stack, delete: Delete) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import tomlkit
 
-from aion_core.deploy import sam_cli
+from aion_core.deploy import sam
 from aion_core.shipped import shipped
 from infra.sam_local import machine_architecture
 from tests.support import ministack
@@ -102,7 +102,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, endpoint: str) -> Iterator[
         first = project.run("deploy", "--yes", "--no-smoke", *options)
         assert first.returncode == 0, first.stdout + first.stderr
         assert "counting (agent.py:graph)" in first.stdout or not DEEP
-        assert "ok       deploy: the stack aion-dev is there" in first.stdout
+        assert "ok       deploy: the stack aion-dev is deployed" in first.stdout
         with running(unpacked(project, entrypoint_url, folder / "unpacked")):
             yield Served(project, entrypoint_url.url, options)
 
@@ -125,7 +125,7 @@ def test_deploy_reports_refused_first_reply(served: Served) -> None:
     refused = served.project.run("deploy", "--yes", *served.options, AWS_SECRET_ACCESS_KEY="another")
     assert refused.returncode == 1
     assert "FAILED   first reply" in refused.stdout
-    assert "was answered with 403" in refused.stderr
+    assert "returned 403" in refused.stderr
     assert "aion logs --stack aion-dev" in refused.stderr
     assert "is deployed." in refused.stdout
 
@@ -175,7 +175,7 @@ def test_declared_callers_are_offered(project: SamProject) -> None:
     (project.folder / "aion.yaml").write_text(f"aion:\n{declared}  agents: {{counting: {{path: agent.py:graph}}}}\n")
     code, shown = project.typed("deploy", "--stack", "declared", answers=["1", "", "n"])
     assert code == 1, shown
-    assert "whoever aion.yaml declares, by key" in shown
+    assert "callers declared in aion.yaml, by key" in shown
     saved = tomlkit.parse((project.folder / "samconfig.toml").read_text()).unwrap()
     overrides = saved["default"]["deploy"]["parameters"]["parameter_overrides"]
     assert overrides[-2:] == ['AlarmEmail=""', "ApiAuthorizer=NONE"]
@@ -200,7 +200,7 @@ def test_secrets_of_aion_yaml_become_rights(project: SamProject) -> None:
 def test_without_a_terminal_yes_is_required(project: SamProject) -> None:
     done = project.run("deploy")
     assert done.returncode == 2
-    assert "say --yes to deploy without a question" in done.stderr
+    assert "give --yes to deploy without questions" in done.stderr
 
 
 def test_deploy_without_template_names_init(project: SamProject) -> None:
@@ -208,7 +208,7 @@ def test_deploy_without_template_names_init(project: SamProject) -> None:
     done = project.run("deploy", "--yes")
     assert (done.returncode, done.stderr) == (
         1,
-        "aion: There is no template.yaml in this folder. Run `aion init`, which writes it.\n",
+        "aion: There is no template.yaml in this folder. Run `aion init` to create it.\n",
     )
 
 
@@ -223,7 +223,7 @@ def test_broken_agent_stops_before_the_build(project: SamProject) -> None:
     assert done.returncode == 1
     assert "FAILED   doctor" in done.stdout
     assert "nothing_of_this_name" in done.stdout
-    assert "Nothing was built, nothing was deployed." in done.stderr
+    assert "Nothing was built or deployed." in done.stderr
     assert not (project.folder / ".aws-sam").exists()
 
 
@@ -241,7 +241,7 @@ def test_failed_build_shows_its_lines(project: SamProject) -> None:
 def test_callers_that_nobody_declares_are_refused(project: SamProject) -> None:
     done = project.run("deploy", "--yes", "--stack", "open", "--parameter", "ApiAuthorizer=NONE")
     assert done.returncode == 1
-    assert "aion.yaml declares nobody: the function would not start" in done.stderr
+    assert "there are no callers in it: the function would not start" in done.stderr
 
 
 def test_unknown_parameter_is_named(project: SamProject) -> None:
@@ -278,14 +278,14 @@ def test_value_of_a_flag_stays_until_another_is_named(deployed: SamProject) -> N
     assert deployed.run("deploy", "--yes", "--no-smoke", "--stack", "standing", *chosen).returncode == 0
     again = deployed.run("deploy", "--yes", "--no-smoke", "--stack", "standing")
     assert again.returncode == 0, again.stdout + again.stderr
-    assert "SlowSeconds=30 stays, from an earlier deployment; samconfig.toml does not name it\n" in again.stdout
+    assert "SlowSeconds=30 stays from an earlier deployment; it is not in samconfig.toml\n" in again.stdout
     # What is built fits the processor that the stack keeps.
     assert "ApiFunction for x86_64\n" in again.stdout
     (found,) = deployed.client("cloudformation").describe_stacks(StackName="standing")["Stacks"]
     values = {each["ParameterKey"]: each["ParameterValue"] for each in found["Parameters"]}
     assert (values["SlowSeconds"], values["RequestRate"]) == ("30", "20")
     unchanged = deployed.run("deploy", "--yes", "--no-smoke", "--stack", "standing")
-    assert "ok       changes: none: the stack is up to date\n" in unchanged.stdout
+    assert "ok       changes: the stack is up to date\n" in unchanged.stdout
     assert (unchanged.returncode, "standing is deployed." in unchanged.stdout) == (0, True)
 
 
@@ -345,7 +345,7 @@ def test_destroy_deletes_nothing_without_consent(deployed: SamProject) -> None:
     done = deployed.run("destroy", "--stack", "standing", "--data")
     assert done.returncode == 0
     assert outputs(deployed, "standing")["TableName"] in done.stdout
-    assert "Nothing was deleted: say --yes" in done.stdout
+    assert "Nothing was deleted: without a terminal, give --yes" in done.stdout
     code, shown = deployed.typed("destroy", "--stack", "standing", answers=["another"])
     assert (code, "Nothing was deleted." in shown) == (1, True)
     assert stack_status(deployed, "standing").endswith("E_COMPLETE")
@@ -370,7 +370,7 @@ def test_destroy_refuses_a_foreign_stack(project: SamProject) -> None:
     body = '{"Resources": {"Any": {"Type": "AWS::SQS::Queue"}}}'
     project.client("cloudformation").create_stack(StackName="foreign", TemplateBody=body)
     done = project.run("destroy", "--stack", "foreign", "--data", "--yes")
-    assert (done.returncode, "is none of aion's. Nothing was deleted." in done.stderr) == (1, True)
+    assert (done.returncode, "is not an aion stack. Nothing was deleted." in done.stderr) == (1, True)
     assert stack_status(project, "foreign") == "CREATE_COMPLETE"
 
 
@@ -424,7 +424,7 @@ def test_destroy_goes_on_where_it_was_killed(project: SamProject) -> None:
 @pytest.mark.deep
 def test_packaged_template_creates_the_stack(deployed: SamProject) -> None:
     """What Terraform's aws_cloudformation_stack and CDK's CfnInclude do with the file that `sam package` writes."""
-    command = [sam_cli.command(), "package", "--resolve-s3", "--region", "us-east-1"]
+    command = [sam.command(), "package", "--resolve-s3", "--region", "us-east-1"]
     command += ["--template-file", ".aws-sam/build/template.yaml", "--output-template-file", "packaged.yaml"]
     packaged = subprocess.run(command, cwd=deployed.folder, env=deployed.environment(), capture_output=True, text=True)
     assert packaged.returncode == 0, packaged.stdout + packaged.stderr

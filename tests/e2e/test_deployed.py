@@ -16,7 +16,7 @@ import httpx
 import pytest
 from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
 from a2a.types import Message, Part, Role, SendMessageRequest
-from botocore.credentials import Credentials as AwsCredentials
+from botocore.credentials import SmokeCredentials as AwsCredentials
 from click.testing import CliRunner
 
 from aion_core.cli.smoke import smoke
@@ -24,7 +24,7 @@ from aion_core.clock import SystemClock
 from aion_core.ports import ContextKey, PushWakeUp, TaskKey, WakeUp
 from aion_core.ports.queues import body_of, push_body_of
 from aion_core.protocol.types import TaskState
-from aion_core.smoke.credentials import Credentials, Signer
+from aion_core.smoke.credentials import Signer, SmokeCredentials
 from aion_core.smoke.report import CHECKS
 from aion_core.tasks import projection
 from tests.support.deployed_stack import DeployedStack, deployed_stack, running_alone
@@ -49,7 +49,7 @@ aion:
 """
 SLOW = (ROOT / "tests" / "support" / "agents" / "taking_its_time.py").read_text()
 # What stands in for a tunnel: the webhook's address is this machine's.
-PATIENCE = "60"
+TIMEOUT = "60"
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ Checked = Callable[..., dict[str, tuple[str, str]]]
 @pytest.fixture
 def checked(stack: DeployedStack, monkeypatch: pytest.MonkeyPatch) -> Checked:
     """What `make smoke` says of each check, and its exit code as that of `exit`."""
-    for name, value in {**CALLER, "SIGN": REGION, "PATIENCE": PATIENCE}.items():
+    for name, value in {**CALLER, "SIGN": REGION, "TIMEOUT": TIMEOUT}.items():
         monkeypatch.setenv(name, value)
 
     def checked(agent: str = "slow", **variables: str) -> dict[str, tuple[str, str]]:
@@ -92,7 +92,7 @@ def checked(stack: DeployedStack, monkeypatch: pytest.MonkeyPatch) -> Checked:
 def test_make_smoke_finds_nothing_wrong(stack: DeployedStack) -> None:
     """R112, R113, R114: every check, a signature on each request, and a webhook that is told; the packages are the built ones."""
     port = str(free_port())
-    told = {"WEBHOOK": f"http://127.0.0.1:{port}/hook", "WEBHOOK_PORT": port, "AGENT": "slow", "PATIENCE": PATIENCE}
+    told = {"WEBHOOK": f"http://127.0.0.1:{port}/hook", "WEBHOOK_PORT": port, "AGENT": "slow", "TIMEOUT": TIMEOUT}
     command = ["make", "--silent", "smoke", f"URL={stack.entrypoint_url.url}/", f"VENV={sys.prefix}"]
     environ = {**os.environ, **CALLER, **told, "SIGN": REGION}
     before = len(stack.handed)
@@ -110,7 +110,7 @@ async def test_an_agent_that_was_told_nothing_is_found_by_its_card_and_answers(s
     """R4, R107: one deployment without BaseUrl; the official client goes where the card leads, and nowhere else."""
     assert stack.environment("ApiFunction")["AION_BASE_URL"] == ""
     signs = Signer(AwsCredentials(*CALLER.values()), "execute-api", REGION)
-    async with httpx.AsyncClient(auth=Credentials(signer=signs), timeout=60) as http:
+    async with httpx.AsyncClient(auth=SmokeCredentials(signer=signs), timeout=60) as http:
         card = await A2ACardResolver(http, stack.entrypoint_url.url).get_agent_card()
         assert {each.url.rstrip("/") for each in card.supported_interfaces} == {stack.entrypoint_url.url}
         client = ClientFactory(ClientConfig(httpx_client=http, streaming=False)).create(card)
@@ -128,7 +128,7 @@ def test_of_the_example_agent_nothing_fails(checked: Checked) -> None:
     assert said["exit"][0] == "0"
     assert said["card"][0] == said["send"][0] == said["webhooks"][0] == "ok"
     assert said["push"][0] == "skipped"
-    assert "no delivery was checked" in said["push"][1]
+    assert "set WEBHOOK to a public URL" in said["push"][1]
 
 
 # --- Something is wrong ---
@@ -137,13 +137,13 @@ def test_of_the_example_agent_nothing_fails(checked: Checked) -> None:
 @pytest.mark.parametrize(
     ("fault", "check", "told"),
     [
-        ("buffers", "stream", "something holds the stream back until it is over"),
+        ("buffers", "stream", "a proxy buffers the stream until its end"),
         (
             "leads elsewhere",
             "card",
-            "it leads to http://127.0.0.1:9/elsewhere/agents/slow/, not to {url}/agents/slow: deploy with BaseUrl={url},",
+            "the card names http://127.0.0.1:9/elsewhere/agents/slow/, not {url}/agents/slow: deploy with BaseUrl={url},",
         ),
-        ("cancels nothing", "cancel", "it was answered (working), and the task is completed"),
+        ("cancels nothing", "cancel", "the answer says working, and the task is completed"),
     ],
 )
 def test_what_is_broken_is_found(whole: DeployedStack, checked: Checked, fault: str, check: str, told: str) -> None:
@@ -157,23 +157,23 @@ def test_what_is_broken_is_found(whole: DeployedStack, checked: Checked, fault: 
 def test_a_push_that_never_comes_is_found(whole: DeployedStack, checked: Checked) -> None:
     whole.idle.add("PushFunction")
     port = str(free_port())
-    said = checked(WEBHOOK=f"http://127.0.0.1:{port}/hook", WEBHOOK_PORT=port, ONLY="push", PATIENCE="12")
+    said = checked(WEBHOOK=f"http://127.0.0.1:{port}/hook", WEBHOOK_PORT=port, ONLY="push", TIMEOUT="12")
     assert (said["push"][0], said["exit"][0]) == ("FAILED", "1")
-    assert "the task was not told of to its end in time: 0 posts came" in said["push"][1]
+    assert "the webhook did not receive the task's end in time: 0 notifications arrived" in said["push"][1]
 
 
 def test_turns_that_nobody_runs_are_found(whole: DeployedStack, checked: Checked) -> None:
     whole.idle.add("TaskFunction")
-    said = checked(ONLY="subscribe", PATIENCE="4")
+    said = checked(ONLY="subscribe", TIMEOUT="4")
     assert said["subscribe"][0] == "FAILED"
-    assert "it was not over within 4 s" in said["subscribe"][1]
+    assert "no result within 4 s" in said["subscribe"][1]
 
 
 def test_whoever_may_not_call_is_told_so(checked: Checked) -> None:
     said = checked(SIGN="off")
     assert (said["card"][0], said["exit"][0]) == ("FAILED", "2")
-    assert 'was answered with 403: {"message":"Missing Authentication Token"}' in said["card"][1]
-    assert "is it signed" in said["card"][1]
+    assert 'returned 403: {"message":"Missing Authentication Token"}' in said["card"][1]
+    assert "is the request signed" in said["card"][1]
     assert "403" in checked(SIGN=REGION, AWS_SECRET_ACCESS_KEY="another")["card"][1]
 
 

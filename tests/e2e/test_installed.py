@@ -164,7 +164,7 @@ def test_missing_extra_is_named(bare: Installed, tmp_path: Path, command: str) -
     (tmp_path / "aion.yaml").write_text("aion: {agents: {mine: {path: agent.py}}}")
     (tmp_path / "template.yaml").touch()
     said = bare.run("aion", *command.split(), cwd=tmp_path, fails=True, AION_STACK="aion-dev", AWS_REGION="us-east-1")
-    assert "is missing: install aion-lambda[local]" in said
+    assert "is missing. Install aion-lambda[local]" in said
     assert "Traceback" not in said
 
 

@@ -24,11 +24,11 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 
 def test_printed_commands_run_in_new_project(local: Installed, tmp_path: Path) -> None:
     said = local.run("aion", "new", "my-agent", cwd=tmp_path)
-    assert f"aion-lambda is taken from {local.wheel}" in said
+    assert f"aion-lambda comes from {local.wheel}" in said
     commands = [line.strip() for line in said.partition("Next:\n")[2].splitlines()]
     assert commands == ["cd my-agent", "uv run aion dev", "uv run pytest"]
     folder = tmp_path / "my-agent"
     assert "2 passed" in local.run(*commands[-1].split(), cwd=folder)
-    assert "are those of aion-lambda" in local.run("uv", "run", "aion", "upgrade", "--check", cwd=folder)
+    assert "are up to date with aion-lambda" in local.run("uv", "run", "aion", "upgrade", "--check", cwd=folder)
     assert "added to pyproject.toml" in local.run("uv", "run", "aion", "add", "cowsay", cwd=folder)
     local.run("uv", "run", "--locked", "python", "-c", "import cowsay", cwd=folder)

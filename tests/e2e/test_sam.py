@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from aion_core.deploy import sam_cli
+from aion_core.deploy import sam as sam_cli
 from aion_core.local.stack import LocalStack
 from aion_core.packaging.cache import cache
 from infra.sam_local import machine_architecture, sam_environment, write_env_vars

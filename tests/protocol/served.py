@@ -27,7 +27,10 @@ class ServedTasks:
         """`declared` has the extensions of the tasks' messages; `push` enables push notifications."""
         self.agent = Obedient()
         self._declared = {"a2a-extensions": declared} if declared else {}
-        told = {"webhooks": PinnedWebhookClient(ALLOWED, SystemClock(), resolve=_nobody), "allowed": ALLOWED}
+        told: dict[str, Any] = {
+            "webhooks": PinnedWebhookClient(ALLOWED, SystemClock(), resolve=_nobody),
+            "allowed": ALLOWED,
+        }
         self._parts = parts(self.agent, **(told if push else {}))
         for name, value in options.items():
             setattr(self._parts, name, value)

@@ -1,4 +1,4 @@
-"""A deployed stack as CloudFormation knows it, on the emulator, and `aion` as an operator runs it."""
+"""Run of `aion` by an operator, on an emulated stack."""
 
 import json
 import os
@@ -11,22 +11,22 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
+from aion_core.cli.error_text import error_text
 from aion_core.cli.main import aion
-from aion_core.cli.sentences import sentence
 from aion_core.errors import AionError
 from aion_core.local.stack import SETTINGS, LocalStack
 from tests.support.server import ROOT
 
 STACK = "aion-test"
 
-EventBroadcast = Callable[..., Result]
+RunCommand = Callable[..., Result]
 
 ELSEWHERE = ("AION_", "AWS_")
-"""Variables that name a deployment, and credentials: none of this machine's are a test's."""
+"""Prefixes of variables naming deployments and credentials: removed in tests."""
 
 
 def registered(stack: LocalStack, name: str = STACK, **parameters: str) -> str:
-    """Let CloudFormation know a stack with the outputs of template.yaml that name what is in the emulator."""
+    """Create a CloudFormation stack with template.yaml's outputs for the emulated resources."""
     environment = stack.environment("ApiFunction")
     outputs = {
         "TableName": environment["AION_TABLE"],
@@ -51,12 +51,12 @@ def registered(stack: LocalStack, name: str = STACK, **parameters: str) -> str:
 
 
 def environ_of(stack: LocalStack) -> dict[str, str]:
-    """An operator's environment: credentials and a place, and no name of the deployment's."""
+    """Return an operator's environment: credentials and region, without names of the deployment."""
     return {**SETTINGS, "AWS_ENDPOINT_URL": stack.endpoint}
 
 
-def runs(environ: dict[str, str]) -> EventBroadcast:
-    """`aion` in this process, with this environment."""
+def runs(environ: dict[str, str]) -> RunCommand:
+    """Return a function to run `aion` in this process, with this environment."""
     others: dict[str, str | None] = {name: None for name in os.environ if name.startswith(ELSEWHERE)}
 
     def run(*arguments: object, **options: Any) -> Result:
@@ -66,13 +66,13 @@ def runs(environ: dict[str, str]) -> EventBroadcast:
 
 
 def refusal(failed: Result) -> str:
-    """The one sentence that `main` prints before it exits 1."""
+    """Return the sentence printed before exit code 1."""
     assert isinstance(failed.exception, AionError), (failed.output, failed.exception)
-    return sentence(failed.exception)
+    return error_text(failed.exception)
 
 
 def process(*arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
-    """`aion` as a process of its own."""
+    """Run `aion` in a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", "aion_core.cli", *arguments],
         cwd=ROOT,
@@ -85,6 +85,6 @@ def process(*arguments: str, **environ: str) -> "subprocess.CompletedProcess[str
 
 @contextmanager
 def taken_port() -> Iterator[int]:
-    """A port of this machine at which nobody answers, and which nobody else gets before the block ends."""
+    """Reserve a port without a server, until the block ends."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield listener.getsockname()[1]

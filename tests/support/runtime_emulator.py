@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from aion_core.deploy import sam_cli
+from aion_core.deploy import sam
 from aion_core.packaging.interpreters import interpreter
 from infra.sam_local import machine_architecture
 from tests.support.environments import folder_with
@@ -50,7 +50,7 @@ def emulated(code: Path, handler: str, environ: Mapping[str, str], scratch: Path
     bootstrap.write_text(BOOTSTRAP)
     bootstrap.chmod(0o755)
     binary = "aws-lambda-rie-" + machine_architecture()
-    (emulator,) = sam_cli.installed().parent.glob(f"lib/python*/site-packages/samcli/local/rapid/{binary}")
+    (emulator,) = sam.installed().parent.glob(f"lib/python*/site-packages/samcli/local/rapid/{binary}")
     invoke_port, runtime_port = free_port(), free_port()
     command = [str(emulator), "--log-level", "error"]
     command += ["--runtime-interface-emulator-address", f"127.0.0.1:{invoke_port}"]

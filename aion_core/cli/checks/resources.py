@@ -1,4 +1,4 @@
-"""A deployment's resources, asked of AWS: table, bucket, queues, key, secrets."""
+"""Checks of a deployment's AWS resources: table, bucket, queues, key, secrets."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from aion_core.agents.config import DeploymentConfig
 from aion_core.agents.config_sections import SECRETS_MANAGER, SecretSource
 from aion_core.agents.environment import template_parameters
-from aion_core.cli.checks.check import Check, failed, ok, warning
-from aion_core.cli.sentences import is_forbidden, sentence
+from aion_core.cli.checks import CheckResult, failed, ok, warning
+from aion_core.cli.error_text import error_text, is_forbidden
 from aion_core.errors import AionError, ConfigurationError, StoreError
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ QUEUES = {"task queue": "AION_TASK_QUEUE_URL", "push queue": "AION_PUSH_QUEUE_UR
 SECRETS = {"users": "AION_BASIC_USERS_SECRET", "card key": "AION_CARD_KEY_SECRET"}
 
 
-async def resources(environ: Mapping[str, str]) -> AsyncIterator[Check]:
-    """Look at each resource that the environment names; one that is not named is said not to have been looked at."""
+async def check_resources(environ: Mapping[str, str]) -> AsyncIterator[CheckResult]:
+    """Check each resource named by the environment; an unnamed one is reported as not checked."""
     from aion_core.aws.client import AwsClient
 
     with ThreadPoolExecutor(4) as executor:
@@ -29,7 +29,7 @@ async def resources(environ: Mapping[str, str]) -> AsyncIterator[Check]:
         def client(service: str) -> "AwsClient":
             return AwsClient(service, executor)
 
-        looks: list[tuple[str, str, Callable[[str], Awaitable[Check]]]] = [
+        checks: list[tuple[str, str, Callable[[str], Awaitable[CheckResult]]]] = [
             ("table", "AION_TABLE", lambda name: _table(client("dynamodb"), name)),
             ("table's backup", "AION_TABLE", lambda name: _recovery(client("dynamodb"), name)),
             ("bucket", "AION_BUCKET", lambda name: _bucket(client("s3"), name)),
@@ -39,59 +39,59 @@ async def resources(environ: Mapping[str, str]) -> AsyncIterator[Check]:
             ),
             ("key", "AION_KMS_KEY", lambda key: _key(client("kms"), key)),
         ]
-        for name, variable, look in looks:
-            yield await _looked(name, environ.get(variable, ""), variable, look)
+        for name, variable, check in checks:
+            yield await _checked(name, environ.get(variable, ""), variable, check)
         for name, variable in SECRETS.items():
             if arn := environ.get(variable):
                 secret = client("ssm" if ":ssm:" in arn else "secretsmanager")
-                yield await _looked(name, arn, variable, lambda arn, name=name: _secret(secret, name, arn))  # type: ignore[misc]  # noqa: B023  # called at once
+                yield await _checked(name, arn, variable, lambda arn, name=name: _secret(secret, name, arn))  # type: ignore[misc]  # noqa: B023  # called at once
 
 
-async def _looked(name: str, value: str, variable: str, look: Callable[[str], Awaitable[Check]]) -> Check:
+async def _checked(name: str, value: str, variable: str, check: Callable[[str], Awaitable[CheckResult]]) -> CheckResult:
     from aion_core.aws.client import NoSuchObject
 
     if not value:
-        return warning(name, f"It was not looked at: nothing names it ({variable}).", "Say --stack.")
+        return warning(name, f"Not checked: its name is unknown ({variable}).", "Give --stack.")
     try:
-        return await look(value)
+        return await check(value)
     except StoreError as error:
         if is_forbidden(error):
-            return warning(name, f"{value}: {sentence(error)}", "Ask as somebody who may look at it.")
-        return failed(name, f"{value}: {sentence(error)}", DEPLOY)
+            return warning(name, f"{value}: {error_text(error)}", "Use credentials with permission to read it.")
+        return failed(name, f"{value}: {error_text(error)}", DEPLOY)
     except NoSuchObject:
-        return failed(name, f"{value} is not there.", DEPLOY)
+        return failed(name, f"{value} does not exist.", DEPLOY)
     except AionError as error:
         return failed(name, str(error), DEPLOY)
 
 
-async def _table(dynamodb: "AwsClient", name: str) -> Check:
+async def _table(dynamodb: "AwsClient", name: str) -> CheckResult:
     from aion_core.aws.health import table_problems
 
     found = await table_problems(dynamodb, name)
     if found:
         return failed("table", f"{name}: {'; '.join(found)}.", DEPLOY)
-    return ok("table", f"{name} is there, with its indexes and its time to live.")
+    return ok("table", f"{name} exists, with its indexes and its TTL.")
 
 
-async def _recovery(dynamodb: "AwsClient", name: str) -> Check:
+async def _recovery(dynamodb: "AwsClient", name: str) -> CheckResult:
     from aion_core.aws.health import recovers
 
     if await recovers(dynamodb, name):
-        return ok("table's backup", f"{name} can be restored to each second of the last 35 days.")
-    said = f"{name} cannot be restored to a point in time."
-    return warning("table's backup", said, "Deploy the template again: it turns that on.")
+        return ok("table's backup", f"{name} has point-in-time recovery for 35 days.")
+    message = f"{name} has no point-in-time recovery."
+    return warning("table's backup", message, "Deploy the template again to enable it.")
 
 
-async def _bucket(s3: "AwsClient", name: str) -> Check:
+async def _bucket(s3: "AwsClient", name: str) -> CheckResult:
     from aion_core.aws.health import bucket_problems
 
     found = await bucket_problems(s3, name)
     if found:
         return warning("bucket", f"{name}: {'; '.join(found)}.", DEPLOY)
-    return ok("bucket", f"{name} is there, and keeps versions.")
+    return ok("bucket", f"{name} exists, with versioning.")
 
 
-async def _queue(sqs: "AwsClient", name: str, url: str) -> Check:
+async def _queue(sqs: "AwsClient", name: str, url: str) -> CheckResult:
     from aion_core.aws.queues import SQSDeadLetters, queue_state
 
     state = await queue_state(sqs, url)
@@ -100,37 +100,39 @@ async def _queue(sqs: "AwsClient", name: str, url: str) -> Check:
         dead = await queue_state(sqs, await letters.url())
     except ConfigurationError as error:
         return failed(name, str(error), DEPLOY)
-    said = f"{state.waiting} messages wait, {state.in_flight} are in flight, {dead.waiting} lie in its dead letters."
+    message = f"{state.waiting} messages waiting, {state.in_flight} in flight, {dead.waiting} in the dead letter queue."
     if dead.waiting:
         word = "task" if name == "task queue" else "push"
-        return warning(name, said, f"See `aion dlq list --queue {word}`.")
-    return ok(name, said)
+        return warning(name, message, f"See `aion dlq list --queue {word}`.")
+    return ok(name, message)
 
 
-async def _key(kms: "AwsClient", key: str) -> Check:
+async def _key(kms: "AwsClient", key: str) -> CheckResult:
     from aion_core.aws.health import key_state
 
     state = await key_state(kms, key)
     if state != "Enabled":
-        do = "Cancel its deletion or enable it, now: without it no session and no webhook can be read."
-        return failed("key", f"{key} is {state}.", do)
+        next_step = "Cancel its deletion or enable it now: sessions and webhooks cannot be decrypted without it."
+        return failed("key", f"{key} is {state}.", next_step)
     return ok("key", f"{key} is enabled.")
 
 
-async def _secret(secrets: "AwsClient", name: str, arn: str) -> Check:
+async def _secret(secrets: "AwsClient", name: str, arn: str) -> CheckResult:
     from aion_core.aws.health import parameter_is_encrypted, secret_is_deleted
 
     if ":ssm:" in arn:
         if await parameter_is_encrypted(secrets, arn):
-            return ok(name, f"{arn} is there.")
-        return warning(name, f"{arn} is no SecureString: it lies there in the clear.", "Put it anew as a SecureString.")
+            return ok(name, f"{arn} exists.")
+        return warning(
+            name, f"{arn} is not a SecureString: its value is not encrypted.", "Store it again as a SecureString."
+        )
     if await secret_is_deleted(secrets, arn):
-        return failed(name, f"{arn} is about to be deleted.", "`aws secretsmanager restore-secret`.")
-    return ok(name, f"{arn} is there.")
+        return failed(name, f"{arn} is scheduled for deletion.", "Run `aws secretsmanager restore-secret`.")
+    return ok(name, f"{arn} exists.")
 
 
-async def agent_secrets(declared: DeploymentConfig, environ: Mapping[str, str]) -> AsyncIterator[Check]:
-    """Look whether each secret that aion.yaml names is there, and whether the stack's roles may read it."""
+async def check_agent_secrets(declared: DeploymentConfig, environ: Mapping[str, str]) -> AsyncIterator[CheckResult]:
+    """Check each secret of aion.yaml: its existence, and the permission of the stack's roles."""
     from aion_core.aws.client import AwsClient
 
     with ThreadPoolExecutor(1) as executor:
@@ -140,7 +142,7 @@ async def agent_secrets(declared: DeploymentConfig, environ: Mapping[str, str]) 
 
 async def _agent_secret(
     calls: "AwsClient", variable: str, source: SecretSource, declared: DeploymentConfig, environ: Mapping[str, str]
-) -> Check:
+) -> CheckResult:
     from aion_core.aws.health import parameter_arn, secret_arn
 
     name = f"secret of {variable}"
@@ -148,13 +150,13 @@ async def _agent_secret(
         arn = await (secret_arn if source.service == SECRETS_MANAGER else parameter_arn)(calls, source.name)
     except StoreError as error:
         if is_forbidden(error):
-            return warning(name, f"{source}: {sentence(error)}", "Ask as somebody who may look at it.")
-        do = "Create it in this region, or mend its name in aion.yaml."
-        return failed(name, f"{source}: {sentence(error)}", do)
+            return warning(name, f"{source}: {error_text(error)}", "Use credentials with permission to read it.")
+        next_step = "Create it in this region, or fix its name in aion.yaml."
+        return failed(name, f"{source}: {error_text(error)}", next_step)
     if not any(fnmatchcase(arn, given) for given in environ.get("AION_AGENT_SECRETS", "").split(",")):
-        # The key's ARN has the place of all the rest.
+        # Take region and account from the key's ARN.
         _, _, _, region, account, *_ = environ.get("AION_KMS_KEY", "arn:aws:kms:::").split(":")
         wanted = template_parameters(declared, region, account)["AgentSecrets"]
-        said = f"{arn} is not in the stack's AgentSecrets: the functions that run agents do not start."
-        return failed(name, said, f"Deploy with 'AgentSecrets={wanted}'.")
-    return ok(name, f"{arn} is there, and the roles may read it.")
+        message = f"{arn} is not in the stack's AgentSecrets parameter: the functions with agents do not start."
+        return failed(name, message, f"Deploy with 'AgentSecrets={wanted}'.")
+    return ok(name, f"{arn} exists, and the roles may read it.")

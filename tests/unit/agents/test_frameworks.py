@@ -12,13 +12,13 @@ from aion_core.agents.frameworks import FRAMEWORKS, AgentDependencies, Framework
 from aion_core.agents.load_errors import missing_framework_remedy
 from aion_core.agents.objects import LoadedObject
 from aion_core.agents.source_scan import agent_file
-from aion_core.cli.checks.here import load
+from aion_core.cli.checks.local import check_agents
 from aion_core.packaging.frameworks import frameworks_of
 from aion_core.ports import Agent, Emission, Reply, TurnRequest
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.testing import serve
-from tests.support.isolated import isolated_imports
 from tests.support.server import ROOT
+from tests.unit.agents.isolated import isolated_imports
 
 TOY = Framework(
     title="a toy",
@@ -81,7 +81,7 @@ def test_registered_framework_is_packaged(project: Path) -> None:
 
 
 def test_registered_framework_is_named_by_doctor(project: Path) -> None:
-    [check] = load(read_deployment_config(project / "aion.yaml"))
+    [check] = check_agents(read_deployment_config(project / "aion.yaml"))
     assert "agent.py is a toy, loaded in" in str(check)
 
 
@@ -92,15 +92,23 @@ def test_missing_framework_names_registered_extra(project: Path) -> None:
 def test_unsupported_object_lists_registered_objects(project: Path) -> None:
     (project / "agent.py").write_text("mine = 1\n")
     (project / "aion.yaml").write_text("aion: {agents: {toy: {path: 'agent.py:mine'}}}\n")
-    [check] = load(read_deployment_config(project / "aion.yaml"))
+    [check] = check_agents(read_deployment_config(project / "aion.yaml"))
     assert "which is not an agent" in str(check)
     assert "a2a-sdk AgentExecutor, a Toy, or a function" in str(check)
 
 
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
 @pytest.mark.parametrize("name", [name for name, framework in FRAMEWORKS.items() if framework.distribution])
 def test_framework_has_its_extra(name: str) -> None:
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    extras = PYPROJECT["project"]["optional-dependencies"]
     assert FRAMEWORKS[name].distribution in {Requirement(line).name for line in extras[name]}
+
+
+def test_adapters_are_independent() -> None:
+    [contract] = [each for each in PYPROJECT["tool"]["importlinter"]["contracts"] if "adapters of" in each["name"]]
+    assert {framework.adapter.rpartition(".")[0] for framework in FRAMEWORKS.values()} == set(contract["modules"])
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)

@@ -142,7 +142,12 @@ def test_log_lines_of_turn_have_ids(output: Output, moto: LocalStack) -> None:
     lines, metrics = output.lines()
     assert {"A turn begins.", "An author's own line.", "A turn has ended."} <= {line["message"] for line in lines}
     for line in lines:
-        found_by = {"task_id": head.key.task_id, "context_id": "c-1", "agent": "one", "queue_message_id": "q-0"}
+        found_by: dict[str, Any] = {
+            "task_id": head.key.task_id,
+            "context_id": "c-1",
+            "agent": "one",
+            "queue_message_id": "q-0",
+        }
         found_by |= {"correlation_id": request_id, "function_request_id": request_id, "cold_start": True}
         assert found_by.items() <= line.items(), line
         assert head.context.owner not in json.dumps(line)
@@ -196,7 +201,12 @@ async def test_log_lines_of_delivery_have_ids(output: Output, moto: LocalStack) 
     lines, metrics = output.lines()
     assert {line["message"] for line in lines} == {"A notification was delivered.", "A notification failed: HTTP 500"}
     for line in lines:
-        found_by = {"task_id": head.key.task_id, "context_id": "c-1", "agent": "one", "correlation_id": request_id}
+        found_by: dict[str, Any] = {
+            "task_id": head.key.task_id,
+            "context_id": "c-1",
+            "agent": "one",
+            "correlation_id": request_id,
+        }
         assert found_by.items() <= line.items(), line
     assert "s3cret" not in json.dumps([lines, metrics])
     counted = values(metrics)
@@ -209,7 +219,8 @@ def test_sweep_counts_findings_including_zero(output: Output) -> None:
     swept, request_id = call("sweep")
     lines, metrics = output.lines()
     counted = values(metrics)
-    assert (counted.keys(), counted["SweepEnqueued"]) == ({"SweepFound", "SweepEnqueued"}, [swept["rung"]])
+    assert set(counted) == {"SweepFound", "SweepEnqueued"}
+    assert counted["SweepEnqueued"] == [swept["rung"]]
     assert 0 <= counted["SweepFound"][0] <= swept["found"]
     assert next(line for line in lines if line["message"] == "swept")["correlation_id"] == request_id
 

@@ -1,4 +1,4 @@
-"""`aion card`, run as a person runs it."""
+"""`aion card` on the command line."""
 
 import json
 import stat
@@ -27,7 +27,7 @@ def run(*arguments: object, stdin: str | None = None) -> Result:
 
 
 def refusal(*arguments: object, stdin: str | None = None) -> str:
-    """The one sentence that `main` prints before it exits 1."""
+    """Return the sentence printed before exit code 1."""
     failed = run(*arguments, stdin=stdin)
     assert isinstance(failed.exception, AionError), failed.output
     return str(failed.exception)
@@ -49,11 +49,11 @@ def private(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def web(tmp_path: Path) -> Iterator[str]:
-    """A server of the files in the folder."""
+    """HTTP server of the files in the folder."""
 
     class Quiet(SimpleHTTPRequestHandler):
         def log_message(self, *_: Any) -> None:
-            """Say nothing."""
+            """Print nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(tmp_path))) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -67,7 +67,7 @@ def shown(config: Path, *arguments: str) -> str:
     return printed.stdout
 
 
-async def test_show_prints_the_card_that_the_server_serves(config: Path, tmp_path: Path) -> None:
+async def test_show_prints_the_served_card(config: Path, tmp_path: Path) -> None:
     app = deployed(tmp_path, AION_YAML)
     async with at(app) as client:
         for agent, path in (((), ""), (("helper",), ""), (("quiet",), "/agents/quiet")):
@@ -78,19 +78,19 @@ async def test_show_prints_the_card_that_the_server_serves(config: Path, tmp_pat
     assert "Hélper" in shown(config)
 
 
-def test_show_takes_the_agent_that_is_marked_as_the_default(config: Path) -> None:
+def test_show_prints_default_agents_card(config: Path) -> None:
     config.write_text(AION_YAML.replace("    quiet:\n", "    quiet:\n      default: true\n"), encoding="utf-8")
     card = json.loads(shown(config))
     assert (card["name"], card["url"]) == ("quiet", f"{BASE_URL}/")
 
 
-def test_show_says_what_there_is_not(config: Path) -> None:
-    assert "has no agent 'nobody'; it has helper, quiet, unready" in refusal("show", "nobody", "--config", config)
+def test_show_refuses_unknown_agent_and_card(config: Path) -> None:
+    assert "has no agent 'nobody'. It declares helper, quiet, unready" in refusal("show", "nobody", "--config", config)
     assert "no extended card" in refusal("show", "quiet", "--extended", "--config", config)
     assert "no extended card" in refusal("show", "unready", "--extended", "--config", config)
 
 
-def test_what_is_signed_verifies_until_it_is_changed(config: Path, private: Path, tmp_path: Path) -> None:
+def test_signed_card_verifies_until_changed(config: Path, private: Path, tmp_path: Path) -> None:
     signed = run("sign", "-", "--key", private, stdin=shown(config))
     assert signed.exit_code == 0
     card = tmp_path / "card.json"
@@ -98,9 +98,9 @@ def test_what_is_signed_verifies_until_it_is_changed(config: Path, private: Path
     for trusted in ("public.jwk", "private.pem"):
         verified = run("verify", card, "--key", tmp_path / trusted)
         assert verified.exit_code == 0, verified.exception
-        assert "As v1.0 reads it: signed by" in verified.stdout
-        assert "As v0.3 reads it: signed by" in verified.stdout
-    # A card is signed again, and both signatures are there.
+        assert "As v1.0: signed by" in verified.stdout
+        assert "As v0.3: signed by" in verified.stdout
+    # A second signature is added to the first.
     again = run("sign", card, "--key", private, "--key-id", "second", "--key-url", "https://example.com/keys")
     assert len(json.loads(again.stdout)["signatures"]) == 2 * len(json.loads(signed.stdout)["signatures"])
     card.write_text(signed.stdout.replace("Answers", "Refuses"), encoding="utf-8")
@@ -110,7 +110,7 @@ def test_what_is_signed_verifies_until_it_is_changed(config: Path, private: Path
     assert "is not signed" in refusal("verify", card, "--key", tmp_path / "public.jwk")
 
 
-def test_a_card_on_the_web_is_verified_by_a_set_of_keys(config: Path, private: Path, tmp_path: Path, web: str) -> None:
+def test_verify_reads_card_and_keys_from_url(config: Path, private: Path, tmp_path: Path, web: str) -> None:
     signed = json.loads(run("sign", "-", "--key", private, stdin=shown(config)).stdout)
     folder = tmp_path / ".well-known"
     folder.mkdir()
@@ -123,34 +123,39 @@ def test_a_card_on_the_web_is_verified_by_a_set_of_keys(config: Path, private: P
         (tmp_path / own).write_text(json.dumps(signed), encoding="utf-8")
     for source in (web, f"{web}/", *(f"{web}/{own}" for own in CARDS)):
         assert run("verify", source, "--jwks", f"{web}/jwks.json").exit_code == 0
-    # A key that the set calls otherwise is not the one that the card names.
+    # The set has the key under another id than the card.
     (tmp_path / "jwks.json").write_text(json.dumps({"keys": [{**public, "kid": "another"}]}), encoding="utf-8")
     assert "does not verify" in refusal("verify", web, "--jwks", f"{web}/jwks.json")
     (tmp_path / "jwks.json").write_text(json.dumps({"keys": [other]}), encoding="utf-8")
     assert "has no key for the signatures of cards" in refusal("verify", web, "--jwks", f"{web}/jwks.json")
     refused = refusal("verify", web, "--jwks", f"{web}/nothing.json")
-    assert refused == f"{web}/nothing.json cannot be read: the server answers 404 File not found."
+    assert refused == f"{web}/nothing.json cannot be read: the server returned 404 File not found."
 
 
 @pytest.mark.parametrize(
     ("content", "told"),
-    [("{", "is no JSON"), ("[]", "is no agent card"), ("{}", "is not an agent card"), ("[" * 100_000, "is no JSON")],
+    [
+        ("{", "is not JSON"),
+        ("[]", "is not an agent card"),
+        ("{}", "is not an agent card"),
+        ("[" * 100_000, "is not JSON"),
+    ],
 )
-def test_what_is_no_card_is_said_to_be_none(private: Path, tmp_path: Path, content: str, told: str) -> None:
+def test_verify_refuses_other_files(private: Path, tmp_path: Path, content: str, told: str) -> None:
     card = tmp_path / "card.json"
     card.write_text(content, encoding="utf-8")
     assert told in refusal("verify", card, "--key", tmp_path / "public.jwk")
 
 
-def test_signing_needs_a_card_and_a_private_key(config: Path, private: Path, tmp_path: Path) -> None:
+def test_sign_needs_card_and_private_key(config: Path, private: Path, tmp_path: Path) -> None:
     assert "cannot sign" in refusal("sign", "-", "--key", tmp_path / "public.jwk", stdin=shown(config))
     assert "cannot be read" in refusal("sign", "-", "--key", tmp_path / "nowhere.pem", stdin=shown(config))
-    assert "no agent card" in refusal("sign", "-", "--key", private, stdin='{"skills": 1}')
-    assert "no agent card" in refusal("sign", "-", "--key", private, stdin="{}")
+    assert "not an agent card" in refusal("sign", "-", "--key", private, stdin='{"skills": 1}')
+    assert "not an agent card" in refusal("sign", "-", "--key", private, stdin="{}")
 
 
 @pytest.mark.parametrize("bad", ["example.com", "ftp://example.com", "https://", "https://example.com/?a=b"])
-def test_where_a_server_is_has_to_be_a_web_address(config: Path, private: Path, bad: str) -> None:
+def test_url_options_refuse_other_values(config: Path, private: Path, bad: str) -> None:
     for arguments in (
         ("show", "--config", config, "--base-url", bad),
         ("sign", "-", "--key", private, "--key-url", bad),
@@ -160,15 +165,15 @@ def test_where_a_server_is_has_to_be_a_web_address(config: Path, private: Path, 
         assert f"{bad!r} has to be an http or https URL without a query." in " ".join(failed.stderr.split())
 
 
-def test_verify_asks_whom_you_trust(tmp_path: Path) -> None:
+def test_verify_needs_one_trusted_key(tmp_path: Path) -> None:
     for arguments in ((), ("--key", "a", "--jwks", "b")):
         failed = run("verify", tmp_path, *arguments)
         assert failed.exit_code == 2
-        assert "Say which key you trust" in failed.stderr
+        assert "Name the trusted key" in failed.stderr
 
 
 @pytest.mark.parametrize("algorithm", ["ES256", "RS256", "EdDSA"])
-def test_keygen_writes_a_key_that_only_you_may_read_and_never_over_another(tmp_path: Path, algorithm: str) -> None:
+def test_keygen_writes_private_file_once(tmp_path: Path, algorithm: str) -> None:
     file = tmp_path / "key.pem"
     made = run("keygen", file, "--algorithm", algorithm, "--key-id", "mine")
     assert made.exit_code == 0
@@ -181,7 +186,7 @@ def test_keygen_writes_a_key_that_only_you_may_read_and_never_over_another(tmp_p
     assert file.read_text() == before
 
 
-def test_a_failure_is_one_sentence_and_exit_1(tmp_path: Path) -> None:
+def test_failure_is_one_sentence_and_exit_1(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "aion_core.cli", "card", "verify", str(tmp_path / "nowhere.json"), "--key", "k"]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (ran.returncode, ran.stdout) == (1, "")
@@ -190,5 +195,5 @@ def test_a_failure_is_one_sentence_and_exit_1(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["show", "sign", "verify", "keygen"])
-def test_help_gives_examples(command: str) -> None:
+def test_help_shows_examples(command: str) -> None:
     assert f"  aion card {command}" in run(command, "--help").stdout

@@ -1,4 +1,4 @@
-"""`aion data delete`, as a person types it: whose things, what it prints, and when it deletes."""
+"""`aion data delete` on the command line: owners, output, and deletion."""
 
 import asyncio
 import json
@@ -17,8 +17,7 @@ from aion_core.auth.iam import IamVerifier
 from aion_core.auth.presented import Presented
 from aion_core.auth.principal import API_KEY_ISSUER, BASIC_ISSUER, IAM_ISSUER, Principal
 from aion_core.bootstrap.operator import build_keys
-from aion_core.cli.data import Progress
-from aion_core.cli.subjects import OWN_ISSUERS, declared_in, owners_of
+from aion_core.cli.data import OWN_ISSUERS, Progress, declared_in, owners_of
 from aion_core.clock import SystemClock
 from aion_core.errors import ConfigurationError
 from aion_core.local.stack import LocalStack
@@ -31,7 +30,7 @@ from tests.support import operating
 from tests.support.clock import ManualClock
 from tests.support.conversation import Conversation
 from tests.support.erased import AION_YAML, ISSUER
-from tests.support.operating import EventBroadcast
+from tests.support.operating import RunCommand
 from tests.support.stores import dynamodb_store, dynamodb_table
 
 ALICE = "alice@example.com"
@@ -41,7 +40,7 @@ pytestmark = pytest.mark.usefixtures("empty_table")
 
 
 @pytest.fixture
-def run(stack: LocalStack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> EventBroadcast:
+def run(stack: LocalStack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> RunCommand:
     environ = stack.environment("ApiFunction")
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
@@ -50,8 +49,8 @@ def run(stack: LocalStack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> E
 
 
 @pytest.fixture
-def owner(stack: LocalStack, run: EventBroadcast) -> Iterator[str]:
-    """The owner of one task of Alice's, who has an API key."""
+def owner(stack: LocalStack, run: RunCommand) -> Iterator[str]:
+    """Owner of a task and an API key."""
     owner = Principal(API_KEY_ISSUER, ALICE).owner
     asyncio.run(uses(stack, owner))
     yield owner
@@ -68,19 +67,19 @@ async def uses(stack: LocalStack, owner: str) -> None:
 
 
 class Terminal(BytesIO):
-    """What a person types."""
+    """Input typed at a terminal."""
 
     def isatty(self) -> bool:
         return True
 
 
 def stores(report: str) -> dict[str, tuple[int, int]]:
-    """Items and versions by store, as the table says them."""
+    """Return items and versions by store, from the printed table."""
     lines = [re.split(r" {2,}", line) for line in report.splitlines()[1:]]
     return {store: (int(items), int(versions)) for store, items, versions, _ in lines}
 
 
-def test_dry_run_prints_stores_and_deletes_nothing(run: EventBroadcast, owner: str) -> None:
+def test_dry_run_prints_stores_and_deletes_nothing(run: RunCommand, owner: str) -> None:
     first = run("data", "delete", "--owner", owner)
     assert first.exit_code == 0, first.exception
     assert first.stdout.startswith("STORE ")
@@ -92,34 +91,34 @@ def test_dry_run_prints_stores_and_deletes_nothing(run: EventBroadcast, owner: s
         "API keys": (1, 0),
         "task payloads": (0, 1),
     }
-    assert first.stderr.endswith("Nothing was deleted: this was a dry run. --yes deletes.\n")
+    assert first.stderr.endswith("Nothing was deleted (dry run). --yes deletes.\n")
     assert run("data", "delete", "--owner", owner, "--dry-run").stdout == first.stdout
 
 
-def test_yes_deletes_and_repeats(run: EventBroadcast, owner: str) -> None:
+def test_yes_deletes_and_repeats(run: RunCommand, owner: str) -> None:
     done = run("data", "delete", "--subject", ALICE, "--yes")
     assert done.exit_code == 0, done.exception
-    assert "All of it is deleted" in done.stderr
+    assert "Everything was deleted" in done.stderr
     again = run("data", "delete", "--subject", ALICE, "--yes", "--json")
     document = json.loads(again.stdout)
     assert (document["stores"], document["left"], document["deleted"]) == ([], 0, True)
     assert "\t" + ALICE not in run("key", "list").stdout
 
 
-def test_keys_are_left_on_request(run: EventBroadcast, owner: str) -> None:
+def test_keys_are_left_on_request(run: RunCommand, owner: str) -> None:
     assert run("data", "delete", "--owner", owner, "--keep-keys", "--yes").exit_code == 0
     assert stores(run("data", "delete", "--owner", owner).stdout) == {"API keys": (1, 0)}
 
 
 @pytest.mark.parametrize(("typed", "deletes"), [(ALICE, True), ("yes", False), ("", False)])
-def test_prompt_takes_the_name_only(run: EventBroadcast, owner: str, typed: str, *, deletes: bool) -> None:
+def test_prompt_takes_the_name_only(run: RunCommand, owner: str, typed: str, *, deletes: bool) -> None:
     asked = run("data", "delete", "--subject", ALICE, input=Terminal(f"{typed}\n".encode()))
     assert asked.exit_code == 0, asked.exception
-    assert f"Type {ALICE} to delete all this" in asked.stderr
+    assert f"Type {ALICE} to delete all of it" in asked.stderr
     assert (run("data", "delete", "--owner", owner).stdout == "") is deletes
 
 
-def test_json_names_owners_and_stores(run: EventBroadcast, owner: str) -> None:
+def test_json_names_owners_and_stores(run: RunCommand, owner: str) -> None:
     document = json.loads(run("data", "delete", "--subject", ALICE, "--json").stdout)
     assert document["owners"][0] == {
         "owner": owner, "subject": ALICE, "issuer": API_KEY_ISSUER, "tenant": "", "found": 8,
@@ -141,19 +140,19 @@ def test_stack_names_table_and_bucket(moto: LocalStack, owner: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
+    ("arguments", "error_text"),
     [
-        ([], "Name the --owner or the --subject, and not both."),
-        (["--owner", "a", "--subject", "b"], "Name the --owner or the --subject, and not both."),
-        (["--owner", "a", "--issuer", "i"], "--issuer and --tenant belong to a --subject: name it."),
-        (["--owner", "a", "--tenant", "t"], "--issuer and --tenant belong to a --subject: name it."),
-        (["--owner", "a", "--yes", "--dry-run"], "choose one"),
+        ([], "Give either --owner or --subject."),
+        (["--owner", "a", "--subject", "b"], "Give either --owner or --subject."),
+        (["--owner", "a", "--issuer", "i"], "--issuer and --tenant require a --subject."),
+        (["--owner", "a", "--tenant", "t"], "--issuer and --tenant require a --subject."),
+        (["--owner", "a", "--yes", "--dry-run"], "either --yes or --dry-run"),
     ],
 )
-def test_contradicting_options_are_refused(run: EventBroadcast, arguments: list[str], sentence: str) -> None:
+def test_contradicting_options_are_refused(run: RunCommand, arguments: list[str], error_text: str) -> None:
     failed = run("data", "delete", *arguments)
     assert failed.exit_code == 2
-    assert sentence in failed.stderr
+    assert error_text in failed.stderr
 
 
 def test_bucket_has_to_be_known(stack: LocalStack) -> None:
@@ -164,12 +163,12 @@ def test_bucket_has_to_be_known(stack: LocalStack) -> None:
 
 
 def test_owner_who_still_writes_is_reported(
-    run: EventBroadcast, owner: str, stack: LocalStack, monkeypatch: pytest.MonkeyPatch
+    run: RunCommand, owner: str, stack: LocalStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, whole = dynamodb_table(stack), boto3.session.Session.client
 
     def is_written_to(*arguments: Any, **options: Any) -> Any:
-        """A client after whose deletions a request of the owner is counted."""
+        """Return a client that writes a request count of the owner after each deletion."""
         client = whole(*arguments, **options)
         request = Put(keys.requests_key(owner), {"full_at": 1})
         client.meta.events.register("after-call.dynamodb.BatchWriteItem", lambda **_: table.write_blocking(request))
@@ -178,9 +177,7 @@ def test_owner_who_still_writes_is_reported(
     with monkeypatch.context() as patched:
         patched.setattr(boto3.session.Session, "client", is_written_to)
         failed = run("data", "delete", "--owner", owner, "--yes")
-    assert operating.refusal(failed).startswith(
-        "1 item or version is there again: somebody still writes as this owner."
-    )
+    assert operating.refusal(failed).startswith("1 item or version is there again: the owner still writes.")
     assert stores(run("data", "delete", "--owner", owner).stdout) == {"rate limits": (1, 0)}
 
 
@@ -209,7 +206,7 @@ def test_subject_has_owner_for_each_issuer_and_tenant() -> None:
 
 
 async def test_role_arn_stands_for_its_sessions() -> None:
-    """A request is signed by a session: AWS names it without the role's path."""
+    """A session signs the request: AWS names it without the role's path."""
     event: dict[str, Any] = {
         "requestContext": {"identity": {"userArn": "arn:aws:sts::123456789012:assumed-role/caller/session-1"}}
     }
@@ -221,7 +218,7 @@ async def test_role_arn_stands_for_its_sessions() -> None:
 
 def test_aion_yaml_adds_agents_and_issuers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     declared = declared_in(AION_YAML)
-    assert (declared.agents, declared.issuers) == ({"graph", "adk"}, (ISSUER,))
+    assert (declared.agents, declared.issuers) == (frozenset({"graph", "adk"}), (ISSUER,))
     monkeypatch.chdir(tmp_path)
     assert declared_in(Path("aion.yaml")).agents == frozenset()
     with pytest.raises(ConfigurationError, match="cannot be read"):
@@ -235,7 +232,7 @@ INDEXED = {"DUE#", "API-KEYS#", "SESSIONS#"}
 
 
 def test_list_of_stores_has_every_partition() -> None:
-    """A partition that is added to keys.py has to be added to the list, or it would stay when its owner is deleted."""
+    """A new partition of keys.py belongs into the list, or its items would survive their owner."""
     text = Path(keys.__file__).read_text(encoding="utf-8")
     prefixes = set(re.findall(r'["#]([A-Z][A-Z-]+#)', text))
     assert prefixes - SORTS - INDEXED == {each.prefix for each in owned.PARTITIONS}

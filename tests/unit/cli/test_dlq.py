@@ -1,11 +1,13 @@
-"""`aion dlq`, run as an operator runs it, on emulated queues."""
+"""`aion dlq` on the command line, with emulated queues."""
 
 import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any
 
+import boto3
 import pytest
+from botocore.exceptions import ClientError
 
 from aion_core.local.stack import LocalStack
 from aion_core.ports import PushWakeUp, TaskKey, WakeUp
@@ -13,7 +15,7 @@ from aion_core.ports.queues import body_of, push_body_of
 from tests.support import operating, pushes
 from tests.support.clock import ManualClock
 from tests.support.conversation import Conversation
-from tests.support.operating import EventBroadcast, refusal
+from tests.support.operating import RunCommand, refusal
 from tests.support.pushes import a_config
 from tests.support.queues import messages_in
 from tests.support.stores import dynamodb_store
@@ -21,13 +23,13 @@ from tests.support.stores import dynamodb_store
 
 @pytest.fixture(scope="module")
 def moto() -> Iterator[LocalStack]:
-    # Queues of its own: what others leave in theirs is not to be counted.
+    # A stack for this module only: other tests' messages would be counted.
     with LocalStack.start("template.yaml") as stack:
         yield stack
 
 
 @pytest.fixture
-def run(moto: LocalStack) -> EventBroadcast:
+def run(moto: LocalStack) -> RunCommand:
     run = operating.runs(moto.environment("ApiFunction"))
     return lambda command, *arguments, **options: run("dlq", command, *arguments, **options)
 
@@ -64,106 +66,123 @@ def wake_up(chat: Conversation) -> str:
     return body_of(WakeUp(chat.context))
 
 
-def test_each_bell_is_explained_by_what_the_table_says_of_it_now(
-    run: EventBroadcast, chat: Conversation, moto: LocalStack
-) -> None:
+def listed(run: RunCommand, queue: str = "task") -> dict[str, dict[str, Any]]:
+    return {each["id"]: each for each in json.loads(run("list", "--queue", queue, "--json").stdout)}
+
+
+def test_list_prints_meaning_of_each_message(run: RunCommand, chat: Conversation, moto: LocalStack) -> None:
     asyncio.run(chat.starts("m-1"))
-    gone = dead(moto, wake_up(chat))
+    lost = dead(moto, wake_up(chat))
     unknown = dead(moto, body_of(WakeUp(Conversation(chat.store, chat.clock).context)))
     poison = dead(moto, "not of ours")
-    listed = {line.split("\t")[0]: line.split("\t")[3:] for line in run("list", "--queue", "task").stdout.splitlines()}
-    assert listed[gone] == ["enqueue", "The worker of task t-m-1 is gone (begun 1 times): a bell has it taken over."]
-    assert listed[unknown] == ["idle", "The context is gone: nothing is left to do."]
-    assert listed[poison][0] == "poison"
-    shown = run("show", gone, "--queue", "task").stdout
-    assert f"owner       {chat.context.owner}" in shown
-    assert "context     c-1" in shown
-    # They were given back: whoever looks again sees them again.
-    assert len(json.loads(run("list", "--queue", "task", "--json").stdout)) == 3
-    assert len(bodies(moto, "TaskDeadLetters")) == 3
+    lines = {line.split("\t")[0]: line.split("\t")[3:] for line in run("list", "--queue", "task").stdout.splitlines()}
+    assert lines[lost] == [
+        "pending",
+        "The worker of task t-m-1 lost its lease (attempt 1). A wake-up message restarts it.",
+    ]
+    assert lines[unknown] == ["obsolete", "The context has expired or was deleted. There is nothing to do."]
+    assert lines[poison][0] == "poison"
 
 
-def test_a_context_at_rest_one_that_waits_and_one_that_asks_are_told_apart(
-    run: EventBroadcast, chat: Conversation, moto: LocalStack
-) -> None:
-    async def three() -> list[str]:
+def test_show_prints_ids_and_gives_message_back(run: RunCommand, chat: Conversation, moto: LocalStack) -> None:
+    message = dead(moto, wake_up(chat))
+    for _ in range(2):
+        shown = run("show", message, "--queue", "task").stdout
+        assert f"owner       {chat.context.owner}" in shown
+        assert "context     c-1" in shown
+    assert bodies(moto, "TaskDeadLetters") == [wake_up(chat)]
+
+
+def test_list_distinguishes_states_of_contexts(run: RunCommand, chat: Conversation, moto: LocalStack) -> None:
+    async def four() -> list[str]:
         contexts = [Conversation(chat.store, chat.clock) for _ in range(4)]
-        rests, waits, asks, works = contexts
-        await rests.ends(await rests.starts("m-1"))
-        await waits.store.create(waits.message("m-1"), holder=None)
-        await asks.asks("m-1")
-        works.clock.move(3600)
-        await works.starts("m-1")
+        finished, queued, interrupted, running = contexts
+        await finished.ends(await finished.starts("m-1"))
+        await queued.store.create(queued.message("m-1"), holder=None)
+        await interrupted.asks("m-1")
+        running.clock.move(3600)
+        await running.starts("m-1")
         return [dead(moto, wake_up(each)) for each in contexts]
 
-    ids = asyncio.run(three())
-    said = {each["id"]: each for each in json.loads(run("list", "--queue", "task", "--json").stdout)}
-    assert [said[each]["doesSomething"] for each in ids] == [False, True, False, False]
-    for each, words in zip(
-        ids, ("at rest", "nobody has begun it", "waits for its client", "its lease lives"), strict=True
-    ):
-        assert words in said[each]["now"]
+    ids = asyncio.run(four())
+    found = listed(run)
+    assert [found[each]["category"] for each in ids] == ["obsolete", "pending", "obsolete", "obsolete"]
+    texts = (
+        "No turn is running or queued",
+        "queued and not started",
+        "waits for input from its client",
+        "lease is valid",
+    )
+    for each, text in zip(ids, texts, strict=True):
+        assert text in found[each]["status"]
 
 
-def test_bells_are_rung_again_and_a_second_time_does_no_harm(
-    run: EventBroadcast, chat: Conversation, moto: LocalStack
-) -> None:
-    asyncio.run(chat.starts("m-1"))
+def test_redrive_moves_all_messages_by_sqs(run: RunCommand, chat: Conversation, moto: LocalStack) -> None:
     dead(moto, wake_up(chat))
-    poison = dead(moto, "not of ours")
-    tried = run("redrive", "--all", "--dry-run", "--queue", "task")
-    assert "dry run" in tried.stderr
-    assert (len(bodies(moto, "TaskDeadLetters")), bodies(moto, "TaskQueue")) == (2, [])
-    assert run("redrive", "--all", "--queue", "task", input="n\n").exit_code == 1
+    dead(moto, "not of ours")
+    assert run("redrive", "--queue", "task", input="n\n").exit_code == 1
     assert len(bodies(moto, "TaskDeadLetters")) == 2
-    driven = run("redrive", "--all", "--queue", "task", input="y\n")
-    assert driven.exit_code == 0
-    assert f"{poison}: left." in driven.stderr
-    assert bodies(moto, "TaskQueue") == [wake_up(chat)]
-    assert bodies(moto, "TaskDeadLetters") == ["not of ours"]
-    assert messages_in(moto, "TaskDeadLetters") == 1, "what is rung is taken out, and not only hidden"
-    assert run("redrive", "--all", "--queue", "task", "--yes").exit_code == 0
-    assert bodies(moto, "TaskQueue") == [wake_up(chat)]
+    redriven = run("redrive", "--queue", "task", "--limit", "1", input="y\n")
+    assert redriven.exit_code == 0, redriven.exception
+    assert "Redrive to the task queue started." in redriven.stderr
+    assert bodies(moto, "TaskQueue") == sorted([wake_up(chat), "not of ours"])
+    assert messages_in(moto, "TaskDeadLetters") == 0
+    assert "No messages" in run("redrive", "--queue", "task", "--yes").stderr
 
 
-def test_one_message_is_rung_or_thrown_away_by_its_id_and_the_others_stay(
-    run: EventBroadcast, chat: Conversation, moto: LocalStack
-) -> None:
+def test_redrive_of_running_move_is_refused(run: RunCommand, moto: LocalStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    dead(moto, "not of ours")
+    client = boto3.session.Session.client
+
+    def busy(*arguments: Any, **options: Any) -> Any:
+        """Return a client with SQS's error for a second redrive of a queue."""
+        made = client(*arguments, **options)
+
+        def refuse(**_: object) -> None:
+            error = {"Error": {"Code": "AWS.SimpleQueueService.UnsupportedOperation", "Message": "There is one"}}
+            raise ClientError(error, "StartMessageMoveTask")  # type: ignore[arg-type]
+
+        made.meta.events.register("before-call.sqs.StartMessageMoveTask", refuse)
+        return made
+
+    monkeypatch.setattr(boto3.session.Session, "client", busy)
+    assert "a redrive of this queue may still be running" in refusal(run("redrive", "--queue", "task", "--yes"))
+
+
+def test_drop_deletes_only_named_messages(run: RunCommand, chat: Conversation, moto: LocalStack) -> None:
     first, second, third = (dead(moto, body) for body in (wake_up(chat), "not of ours", "nor this"))
-    assert run("redrive", first, "--yes", "--queue", "task").exit_code == 0
-    assert run("drop", second, "--yes", "--queue", "task").exit_code == 0
-    assert bodies(moto, "TaskDeadLetters") == ["nor this"]
-    assert bodies(moto, "TaskQueue") == [wake_up(chat)]
+    assert run("drop", second, third, "--queue", "task", input="n\n").exit_code == 1
+    assert len(bodies(moto, "TaskDeadLetters")) == 3
+    assert run("drop", second, third, "--yes", "--queue", "task").exit_code == 0
+    assert bodies(moto, "TaskDeadLetters") == [wake_up(chat)]
     assert f"No message {second}" in refusal(run("drop", second, "--yes", "--queue", "task"))
-    assert third in run("list", "--queue", "task").stdout
+    assert list(listed(run)) == [first]
 
 
-@pytest.mark.parametrize("command", ["redrive", "drop"])
-def test_which_messages_has_to_be_said(run: EventBroadcast, command: str) -> None:
-    for arguments in ((), ("some-id", "--all")):
-        assert run(command, *arguments, "--queue", "task", "--yes").exit_code == 2
+def test_drop_needs_message_ids(run: RunCommand) -> None:
+    assert run("drop", "--queue", "task", "--yes").exit_code == 2
 
 
-def test_a_bell_of_a_notification_is_explained_by_who_has_yet_to_hear(run: EventBroadcast, moto: LocalStack) -> None:
+def test_push_message_names_webhooks_without_events(run: RunCommand, moto: LocalStack) -> None:
     push = pushes.on_table(moto, ManualClock())
 
-    async def told() -> TaskKey:
+    async def create() -> TaskKey:
         new = push.chat.message("m-1")
         await push.chat.store.create(new, holder="holder-1")
         await push.configs.put(new.key, a_config("mine"))
         return new.key
 
-    key = asyncio.run(told())
-    due = dead(moto, push_body_of(PushWakeUp(key, 2)), "PushDeadLetters")
+    key = asyncio.run(create())
+    ready = dead(moto, push_body_of(PushWakeUp(key, 2)), "PushDeadLetters")
     gone = dead(moto, push_body_of(PushWakeUp(TaskKey(key.owner, "t-never"), 2)), "PushDeadLetters")
-    said = {each["id"]: each for each in json.loads(run("list", "--queue", "push", "--json").stdout)}
-    assert (said[due]["doesSomething"], said[due]["task"]) == (True, "t-m-1")
-    assert "for mine" in said[due]["now"]
-    assert said[gone]["now"] == "The task is gone: nothing is left to be told."
-    assert "hidden" not in json.dumps(said)
+    found = listed(run, "push")
+    assert (found[ready]["category"], found[ready]["task"]) == ("pending", "t-m-1")
+    assert "Events for mine are ready" in found[ready]["status"]
+    assert found[gone]["status"] == "The task has expired or was deleted. There is nothing to deliver."
+    assert "hidden" not in json.dumps(found)
 
 
-def test_the_queues_come_from_the_stack_or_from_the_environment(moto: LocalStack) -> None:
+def test_queues_come_from_stack_or_environment(moto: LocalStack) -> None:
     stack = operating.registered(moto)
     assert operating.runs(operating.environ_of(moto))("dlq", "list", "--queue", "push", "--stack", stack).exit_code == 0
     environ = moto.environment("TaskFunction") | {"AION_PUSH_QUEUE_URL": ""}

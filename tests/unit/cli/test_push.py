@@ -1,4 +1,4 @@
-"""`aion push`, run as a person runs it, on an emulated table."""
+"""`aion push` on the command line, with an emulated table."""
 
 import asyncio
 import re
@@ -16,14 +16,13 @@ from tests.support import pushes
 from tests.support.clock import ManualClock
 from tests.support.pushes import Pushes, a_config
 
-EventBroadcast = Callable[..., Result]
-
+RunCommand = Callable[..., Result]
 
 pytestmark = pytest.mark.usefixtures("empty_table")
 
 
 @pytest.fixture
-def run(moto: LocalStack, monkeypatch: pytest.MonkeyPatch) -> EventBroadcast:
+def run(moto: LocalStack, monkeypatch: pytest.MonkeyPatch) -> RunCommand:
     for name, value in moto.environment("ApiFunction").items():
         monkeypatch.setenv(name, value)
     return lambda *arguments: CliRunner().invoke(aion, ["push", *map(str, arguments)])
@@ -31,7 +30,7 @@ def run(moto: LocalStack, monkeypatch: pytest.MonkeyPatch) -> EventBroadcast:
 
 @pytest.fixture
 def push(moto: LocalStack) -> Pushes:
-    """A task with three configs: one that is told, one whose events were given up, one that is gone."""
+    """A task with three configs: delivered, with dead letters, and disabled."""
     push = pushes.on_table(moto, ManualClock())
     asyncio.run(three(push))
     return push
@@ -60,64 +59,62 @@ async def three(push: Pushes) -> None:
                 await push.configs.settle(claim, cursor=2, delivered=True)
 
 
-def test_empty_list_is_one_sentence(run: EventBroadcast) -> None:
+def test_empty_list_is_one_sentence(run: RunCommand) -> None:
     listed = run("list", "--owner", "nobody", "--agent", "echo")
     assert (listed.stdout, listed.stderr) == ("", "No push configs with failures.\n")
     assert run("list", "--owner", "nobody", "--agent", "echo", "--all").stderr == "No push configs.\n"
 
 
-def test_what_is_wrong_is_listed(run: EventBroadcast, push: Pushes) -> None:
+def test_failing_configs_are_listed(run: RunCommand, push: Pushes) -> None:
     listed = [line for line in run("list").stdout.splitlines() if line.startswith(task_id(push) + "\t")]
     assert [line.split("\t")[1:] for line in sorted(listed)] == [
-        ["dead", "given up: 1", "HTTP 503"],
-        ["gone", "gone", "HTTP 410"],
+        ["dead", "dead letters: 1", "HTTP 503"],
+        ["gone", "disabled", "HTTP 410"],
     ]
-    assert f"{task_id(push)}\twell\twell" in run("list", "--all").output
+    assert f"{task_id(push)}\twell\tok" in run("list", "--all").output
 
 
-def test_a_tasks_notifications_are_shown_without_what_is_secret(run: EventBroadcast, push: Pushes) -> None:
+def test_show_prints_deliveries_without_secrets(run: RunCommand, push: Pushes) -> None:
     shown = run("show", task_id(push))
     assert shown.exit_code == 0
     assert "1, from event 3 on" in shown.output
-    tried = [line.split(maxsplit=2)[2] for line in shown.stdout.splitlines() if line.startswith("tried again")]
-    at_ease = "when there is something to post"
-    assert tried == [at_ease, "never, but by `aion push redrive`", at_ease]
+    tried = [line.split(maxsplit=2)[2] for line in shown.stdout.splitlines() if line.startswith("next attempt")]
+    at_ease = "with the next event"
+    assert tried == [at_ease, "only by `aion push redrive`", at_ease]
     assert "hidden" not in shown.output
 
 
 def enqueued_for_pushes(moto: LocalStack) -> Iterator[str]:
-    """Yield all that the queue holds: other tests may have rung before."""
+    """Yield all messages of the queue: other tests may have enqueued some."""
     asked = {"QueueUrl": moto.physical_id("PushQueue"), "MaxNumberOfMessages": 10, "WaitTimeSeconds": 1}
     while messages := moto.client("sqs").receive_message(**asked).get("Messages"):
         yield from (message["Body"] for message in messages)
 
 
-def test_what_was_given_up_is_posted_again_and_somebody_is_woken_for_it(
-    run: EventBroadcast, push: Pushes, moto: LocalStack
-) -> None:
+def test_redrive_resets_deliveries_and_wakes_push_function(run: RunCommand, push: Pushes, moto: LocalStack) -> None:
     driven = run("redrive", task_id(push))
     assert driven.stdout.splitlines() == [
-        "dead: posted again from event 3 on.",
-        "gone: posted again from event 3 on.",
-        "well: nothing was given up.",
+        "dead: redriven from event 3 on.",
+        "gone: redriven from event 3 on.",
+        "well: no dead letters.",
     ]
     found = {each.config_id: each for each in asyncio.run(push.configs.deliveries(push.key(task_id(push))))}
     assert (found["dead"].cursor, found["dead"].dead, found["gone"].disabled) == (2, 0, False)
     shown = run("show", task_id(push)).stdout
-    times = re.findall(r"tried again +(\d{4}-\d\d-\d\d \d\d:\d\d)", shown)
+    times = re.findall(r"next attempt +(\d{4}-\d\d-\d\d \d\d:\d\d)", shown)
     assert len(times) == 2
     assert all(f"{push.clock.now():%Y-%m-%d %H:%M}" <= time <= f"{datetime.now(UTC):%Y-%m-%d %H:%M}" for time in times)
     assert sum(task_id(push) in body for body in enqueued_for_pushes(moto)) == 2
 
 
 @pytest.mark.parametrize("arguments", [("show", "t-never"), ("redrive", "t-never")])
-def test_a_task_that_nobody_knows_is_said(run: EventBroadcast, arguments: tuple[str, ...]) -> None:
+def test_unknown_task_is_refused(run: RunCommand, arguments: tuple[str, ...]) -> None:
     failed = run(*arguments)
     assert isinstance(failed.exception, AionError)
     assert "t-never" in str(failed.exception)
 
 
-def test_a_config_that_the_task_has_not_is_said(run: EventBroadcast, push: Pushes) -> None:
+def test_redrive_refuses_unknown_config(run: RunCommand, push: Pushes) -> None:
     failed = run("redrive", task_id(push), "other")
     assert isinstance(failed.exception, AionError)
     assert "'other'" in str(failed.exception)

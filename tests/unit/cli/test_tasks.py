@@ -1,4 +1,4 @@
-"""`aion tasks`, run as an operator runs it, on an emulated table."""
+"""`aion tasks` on the command line, with an emulated table."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from aion_core.web.request_context import owner_in
 from tests.support import operating, pushes
 from tests.support.clock import ManualClock
 from tests.support.conversation import Conversation
-from tests.support.operating import EventBroadcast, refusal
+from tests.support.operating import RunCommand, refusal
 from tests.support.pushes import a_config
 from tests.support.stores import dynamodb_store, dynamodb_table
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("empty_table")
 
 
 @pytest.fixture
-def run(moto: LocalStack) -> EventBroadcast:
+def run(moto: LocalStack) -> RunCommand:
     run = operating.runs(moto.environment("ApiFunction"))
     return lambda *arguments, **options: run("tasks", *arguments, **options)
 
@@ -34,9 +34,7 @@ def chat(moto: LocalStack, clock: ManualClock) -> Conversation:
     return Conversation(dynamodb_store(moto, clock), clock)
 
 
-def test_an_owners_tasks_are_listed_newest_first_by_agent_context_and_state(
-    run: EventBroadcast, chat: Conversation
-) -> None:
+def test_owners_tasks_are_listed_newest_first(run: RunCommand, chat: Conversation) -> None:
     async def two() -> None:
         await chat.ends(await chat.starts("m-1"))
         chat.clock.move(1)
@@ -56,7 +54,7 @@ def test_an_owners_tasks_are_listed_newest_first_by_agent_context_and_state(
     assert run("list", *owner, "--context", "c-2").stdout == ""
 
 
-def test_a_subject_is_as_good_as_the_owner_that_is_made_of_it(run: EventBroadcast, chat: Conversation) -> None:
+def test_subject_stands_for_its_owner(run: RunCommand, chat: Conversation) -> None:
     owner = owner_in(Principal(API_KEY_ISSUER, "alice@example.com").owner, "red")
     hers = Conversation(chat.store, chat.clock, ContextKey(owner, "echo", "c-1"))
     asyncio.run(hers.starts("m-1", task_id="t-hers"))
@@ -80,13 +78,13 @@ def test_a_subject_is_as_good_as_the_owner_that_is_made_of_it(run: EventBroadcas
         ("cancel", "t-1", "--yes"),
     ],
 )
-def test_the_table_is_scanned_only_where_that_is_asked_for(run: EventBroadcast, arguments: tuple[str, ...]) -> None:
+def test_table_is_scanned_only_on_request(run: RunCommand, arguments: tuple[str, ...]) -> None:
     failed = run(*arguments)
     assert failed.exit_code == 2
     assert failed.stderr.startswith("Usage: ")
 
 
-def test_a_scan_finds_a_task_whosever_it_is(run: EventBroadcast, chat: Conversation) -> None:
+def test_scan_finds_task_of_any_owner(run: RunCommand, chat: Conversation) -> None:
     task_id = f"t-{chat.context.owner}"
     asyncio.run(chat.starts("m-1", task_id=task_id))
     assert f"owner       {chat.context.owner}" in run("show", task_id, "--scan").stdout
@@ -107,10 +105,10 @@ def test_development_server_needs_no_owner(
     run = operating.runs({})
     assert task_id in run("tasks", "list", "--limit", "1000").stdout
     assert f"owner       {chat.context.owner}" in run("tasks", "show", task_id).stdout
-    assert f"The task {task_id} is canceled." in run("tasks", "cancel", task_id, "--yes").stdout
+    assert f"Task {task_id} is canceled." in run("tasks", "cancel", task_id, "--yes").stdout
 
 
-def test_list_tells_how_many_it_leaves_out(run: EventBroadcast, chat: Conversation) -> None:
+def test_list_prints_number_of_hidden_tasks(run: RunCommand, chat: Conversation) -> None:
     async def three() -> None:
         for number in range(3):
             await chat.ends(await chat.starts(f"m-{number}"))
@@ -118,7 +116,7 @@ def test_list_tells_how_many_it_leaves_out(run: EventBroadcast, chat: Conversati
 
     asyncio.run(three())
     owner = ("--owner", chat.context.owner, "--agent", "echo")
-    assert run("list", *owner, "--limit", "2").stderr == "2 of 3 shown; --limit shows more.\n"
+    assert run("list", *owner, "--limit", "2").stderr == "2 of 3 tasks printed; --limit prints more.\n"
     assert run("list", *owner, "--limit", "3").stderr == ""
     assert run("list", *owner, "--state", "failed").stderr == "No tasks.\n"
     scanned = run("list", "--scan", "--limit", "1")
@@ -126,9 +124,7 @@ def test_list_tells_how_many_it_leaves_out(run: EventBroadcast, chat: Conversati
     assert scanned.stderr.startswith("1 of ")
 
 
-def test_a_task_is_shown_with_its_log_its_lease_its_line_and_what_is_due(
-    run: EventBroadcast, chat: Conversation
-) -> None:
+def test_show_prints_log_lease_and_queue(run: RunCommand, chat: Conversation) -> None:
     async def busy() -> None:
         begun = await chat.starts("m-1", text="a private word")
         await chat.store.append(begun.lease, begun.head, chat.says(begun.head, text="a private answer"))
@@ -138,37 +134,35 @@ def test_a_task_is_shown_with_its_log_its_lease_its_line_and_what_is_due(
     owner = ("--owner", chat.context.owner)
     shown = run("show", "t-m-1", *owner).stdout
     assert "state       working since " in shown
-    assert "events      3, recorded under fence 1" in shown
-    assert "Task t-m-1 is at work, and its lease lives" in shown
+    assert "events      3, written under fence 1" in shown
+    assert "Task t-m-1 is running and its lease is valid" in shown
     assert "lease       of holder-1, until " in shown
-    assert "running     turn turn-m-1 of task t-m-1: begun 1 times" in shown
-    assert "waiting     turn turn-m-2 of task t-m-2: begun 0 times" in shown
+    assert "running     turn turn-m-1 of task t-m-1: 1 attempts" in shown
+    assert "waiting     turn turn-m-2 of task t-m-2: 0 attempts" in shown
     assert [line.split()[0] for line in shown.split("log:\n")[1].splitlines()] == ["1", "2", "3"]
     assert "private" not in shown
     whole = run("show", "t-m-1", *owner, "--content").stdout
     assert "a private word" in whole
     assert "a private answer" in whole
     (document,) = json.loads(run("show", "t-m-1", *owner, "--json").stdout)
-    assert document["atWork"]["holder"] == "holder-1"
-    assert [turn["task"] for turn in document["atWork"]["waiting"]] == ["t-m-2"]
+    assert document["contextState"]["holder"] == "holder-1"
+    assert [turn["task"] for turn in document["contextState"]["waiting"]] == ["t-m-2"]
     assert "private" not in json.dumps(document)
 
 
-def test_a_task_whose_worker_is_gone_is_called_overdue_and_said_to_want_a_bell(
-    run: EventBroadcast, chat: Conversation
-) -> None:
-    # The command's clock is the machine's: this turn was begun long ago.
+def test_expired_lease_is_listed_and_shown(run: RunCommand, chat: Conversation) -> None:
+    # The command uses the machine's clock: start the turn an hour ago.
     chat.clock.move(-3600)
     asyncio.run(chat.starts("m-1"))
     listed = [line.split("\t") for line in run("list", "--expired", "--limit", "1000").stdout.splitlines()]
     assert [line[0] for line in listed if line[3] == chat.context.owner] == ["t-m-1"]
     shown = run("show", "t-m-1", "--owner", chat.context.owner).stdout
-    assert "The worker of task t-m-1 is gone (begun 1 times)" in shown
-    assert "ran out" in shown
+    assert "The worker of task t-m-1 lost its lease (attempt 1)" in shown
+    assert ", expired " in shown
     assert "(expired)" in shown
 
 
-def test_the_webhooks_of_a_task_are_shown_without_what_is_secret(run: EventBroadcast, moto: LocalStack) -> None:
+def test_show_prints_webhooks_without_secrets(run: RunCommand, moto: LocalStack) -> None:
     push = pushes.on_table(moto, ManualClock())
     task_id = f"t-{push.chat.context.owner}"
 
@@ -182,13 +176,11 @@ def test_the_webhooks_of_a_task_are_shown_without_what_is_secret(run: EventBroad
     asyncio.run(told())
     shown = run("show", task_id, "--owner", push.chat.context.owner).stdout
     assert "webhook mine:\n" in shown
-    assert "to be posted: events 3" in shown
+    assert "undelivered events: 3" in shown
     assert "hidden" not in shown
 
 
-def test_a_task_is_canceled_when_that_is_confirmed_and_what_waits_goes_on(
-    run: EventBroadcast, chat: Conversation, moto: LocalStack
-) -> None:
+def test_confirmed_cancel_wakes_queued_turn(run: RunCommand, chat: Conversation, moto: LocalStack) -> None:
     async def busy() -> None:
         await chat.starts("m-1")
         await chat.waits("m-2")
@@ -198,19 +190,19 @@ def test_a_task_is_canceled_when_that_is_confirmed_and_what_waits_goes_on(
     refused = run("cancel", "t-m-1", *owner, input="n\n")
     assert refused.exit_code == 1
     assert asyncio.run(chat.state("t-m-1")) == "working"
-    assert run("cancel", "t-m-1", *owner, input="y\n").stdout == "The task t-m-1 is canceled.\n"
+    assert run("cancel", "t-m-1", *owner, input="y\n").stdout == "Task t-m-1 is canceled.\n"
     assert asyncio.run(chat.state("t-m-1")) == "canceled"
     sqs, queue = moto.client("sqs"), moto.physical_id("TaskQueue")
     messages = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages", [])
-    assert any(chat.context.owner in message["Body"] for message in messages), "a bell is rung for what waits"
+    assert any(chat.context.owner in message["Body"] for message in messages), (
+        "a wake-up message is enqueued for the queued turn"
+    )
     for message in messages:
         sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
-    assert "nothing left to cancel" in refusal(run("cancel", "t-m-1", *owner, "--yes"))
+    assert "can no longer be canceled" in refusal(run("cancel", "t-m-1", *owner, "--yes"))
 
 
-def test_what_a_cancel_records_is_kept_as_long_as_the_deployment_keeps_tasks(
-    chat: Conversation, moto: LocalStack
-) -> None:
+def test_cancel_event_has_deployments_ttl(chat: Conversation, moto: LocalStack) -> None:
     asyncio.run(chat.starts("m-1"))
     name = operating.registered(moto, "aion-kept", RetentionDays="365")
     run = operating.runs(operating.environ_of(moto))

@@ -1,4 +1,4 @@
-"""The price of an idle month, as it is told after a deployment."""
+"""Price of an idle month, as printed after a deployment."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""samconfig.toml: what is read of an environment, and what is written into it."""
+"""samconfig.toml: reading and writing an environment."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Projects made in a new folder, and completed in one that has files already."""
+"""Projects in a new folder, and in a folder with existing files."""
 
 import os
 import subprocess
@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.project import base
+from aion_core.project import ProjectError, base
 from aion_core.project.create import complete, create, lock
-from aion_core.project.errors import ProjectError
-from aion_core.project.files import Project, build_rule, rendered
-from aion_core.project.makefile import block_of
+from aion_core.project.files import Project, block_of, build_rule, rendered
 from aion_core.project.origin import Origin
 from aion_core.project.upgrade import plan
 
@@ -37,7 +35,7 @@ def test_created_project_is_current(tmp_path: Path) -> None:
 def test_create_overwrites_nothing(tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text("mine\n")
     (tmp_path / "notes.txt").write_text("mine\n")
-    with pytest.raises(ProjectError, match=r"has agent\.py already, and nothing was written\. .*--force") as refused:
+    with pytest.raises(ProjectError, match=r"has agent\.py already\. Nothing was written\. .*--force") as refused:
         create(tmp_path, PROJECT)
     assert "notes.txt" not in str(refused.value)
     assert texts(tmp_path) == {"agent.py": "mine\n", "notes.txt": "mine\n"}
@@ -57,7 +55,7 @@ def test_create_refuses_a_file(tmp_path: Path) -> None:
         create(tmp_path / "my-agent", PROJECT)
 
 
-def test_complete_keeps_what_is_there(tmp_path: Path) -> None:
+def test_complete_keeps_existing_files(tmp_path: Path) -> None:
     mine = {
         "helper.py": "graph = 1\n",
         "README.md": "# Mine\n",
@@ -109,7 +107,7 @@ def test_complete_leaves_own_rule_alone(tmp_path: Path) -> None:
 
 def test_complete_refuses_template_of_another_application(tmp_path: Path) -> None:
     (tmp_path / "template.yaml").write_text("Resources: {}\n")
-    with pytest.raises(ProjectError, match=r"template\.yaml here is not aion's"):
+    with pytest.raises(ProjectError, match=r"template\.yaml in this folder is not an aion template"):
         complete(tmp_path, PROJECT, agents_yaml=AGENTS)
     assert texts(tmp_path) == {"template.yaml": "Resources: {}\n"}
 
@@ -147,7 +145,7 @@ def test_lock_without_network_gives_uvs_reason(tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.parametrize("in_environment", [True, False], ids=["environment", "path"])
 def test_make_finds_aion(tmp_path: Path, in_environment: bool) -> None:
-    """The rule runs the environment's aion, else the one on the path."""
+    """The rule runs the environment's aion, else the one on PATH."""
     create(tmp_path, PROJECT)
     program = tmp_path / (".venv/bin/aion" if in_environment else "bin/aion")
     program.parent.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Packages added to a project, by the real uv."""
+"""Packages added to a project by the real uv."""
 
 import subprocess
 import sys
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from aion_core.packaging import uv
+from aion_core.project import ProjectError
 from aion_core.project.dependencies import add
-from aion_core.project.errors import ProjectError
 
 PYPROJECT = """\
 [project]
@@ -29,7 +29,7 @@ package = false
 
 @pytest.fixture(autouse=True)
 def _environment_of_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`make` names this repository's."""
+    """`make` sets this repository's environment."""
     monkeypatch.delenv("UV_PROJECT_ENVIRONMENT", raising=False)
 
 
@@ -82,7 +82,7 @@ def test_add_to_requirements_writes_package_once(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("Ini.Config\n")
     environment(tmp_path / ".venv")
     (tmp_path / "requirements.txt").write_text("INICONFIG>=1\n")
-    assert add(tmp_path, ["iniconfig"]) == "iniconfig: in requirements.txt already, and installed."
+    assert add(tmp_path, ["iniconfig"]) == "iniconfig: already in requirements.txt, and installed."
     assert (tmp_path / "requirements.txt").read_text() == "INICONFIG>=1\n"
 
 
@@ -114,7 +114,7 @@ def test_environment_of_uvx_is_not_changed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "text", "sentence"),
     [
-        ("poetry.lock", "", r"another tool keeps this project's dependencies: poetry add iniconfig"),
+        ("poetry.lock", "", r"belongs to another dependency tool\. Run: poetry add iniconfig"),
         ("pyproject.toml", "[tool.poetry]\n", r"has no \[project\] table"),
         ("notes.txt", "", r"neither a pyproject\.toml nor a requirements\.txt .* uvx --with iniconfig --from"),
     ],
@@ -129,7 +129,7 @@ def test_add_elsewhere_says_what_to_do(tmp_path: Path, file: str, text: str, sen
 @pytest.mark.parametrize("package", ["--index-url=https://example.com", "-e.", "./folder", ""])
 def test_add_takes_only_packages(tmp_path: Path, package: str) -> None:
     (tmp_path / "requirements.txt").write_text("")
-    with pytest.raises(ProjectError, match="is no package"):
+    with pytest.raises(ProjectError, match="is not a package name"):
         add(tmp_path, [package])
 
 

@@ -1,4 +1,4 @@
-"""Files of a new project: each is one that its tool can read, and says the project's name where it should."""
+"""Files of a new project: syntax, and the project's name in them."""
 
 import re
 import tomllib
@@ -8,12 +8,11 @@ import pytest
 import yaml
 
 from aion_core.agents.config import read_agent_configs, read_deployment_config
-from aion_core.project.files import CONTENTS, Project, rendered
-from aion_core.project.frameworks import OBJECTS
-from aion_core.project.makefile import block_of
+from aion_core.project.files import CONTENTS, OBJECTS, Project, block_of, build_rule, has_own_rule, rendered, with_block
 from aion_core.project.origin import Origin
 from aion_core.project.tools import PIP
 from aion_core.template.reader import Place, Template
+from aion_core.testing import AgentClient, serve
 
 WHEEL = Origin('{ path = "/dist/aion.whl" }', "/dist/aion.whl", "@ file:///dist/aion.whl")
 EACH = pytest.mark.parametrize("framework", OBJECTS)
@@ -121,7 +120,7 @@ def test_each_file_is_listed_with_its_purpose() -> None:
 
 
 def test_commented_keys_of_aion_yaml_are_valid(tmp_path: Path) -> None:
-    """Whoever removes the `#` before a key has a file that works."""
+    """Without the `#` before a key the file stays valid."""
     text = files()["aion.yaml"]
     opened = re.sub(r"^( *)# (configuration:|environment:|secrets:|  \w+:)", r"\1\2", text, flags=re.MULTILINE)
     (tmp_path / "aion.yaml").write_text(opened)
@@ -129,3 +128,61 @@ def test_commented_keys_of_aion_yaml_are_valid(tmp_path: Path) -> None:
     assert declared.agents["agent"].configuration == {"language": "en"}
     assert dict(declared.environment) == {"MODEL": "gpt-5-mini"}
     assert list(declared.secrets) == ["OPENAI_API_KEY"]
+
+
+OWN = "all:\n\techo all\n"
+
+
+def test_rule_is_appended_once() -> None:
+    text = with_block(OWN, build_rule())
+    assert text.startswith(OWN)
+    assert block_of(text) == build_rule()
+    assert with_block(text, build_rule()) == text
+
+
+def test_rule_is_replaced_in_its_place() -> None:
+    text = with_block(OWN, build_rule()) + "\nlast:\n\techo last\n"
+    other = build_rule().replace("uv run aion", r"uv run \1 aion")
+    replaced = with_block(text, other)
+    assert replaced == text.replace(build_rule(), other)
+
+
+def test_rule_of_author_is_seen() -> None:
+    assert has_own_rule("build-%:\n\tcp -r . $(ARTIFACTS_DIR)\n")
+    assert has_own_rule("build-ApiFunction: x\n\tcp -r . $(ARTIFACTS_DIR)\n")
+    assert not has_own_rule(with_block(OWN, build_rule()))
+    assert not has_own_rule("build-docs:\n\tmkdocs build\n")
+
+
+def test_block_of_other_makefile_is_missing() -> None:
+    assert block_of(OWN) is None
+
+
+@pytest.fixture(params=list(OBJECTS))
+def config(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    files = rendered(Project("my-agent", request.param, Origin()))
+    for path in ("agent.py", "aion.yaml"):
+        (tmp_path / path).write_text(files[path])
+    return tmp_path / "aion.yaml"
+
+
+async def count(client: AgentClient, text: str) -> None:
+    reply = await client.ask(text)
+    expected = f"Your message has {len(text.split())} words."
+    assert (reply.state, reply.text, "".join(reply.chunks)) == ("completed", expected, expected)
+    assert len(reply.chunks) > 1
+
+
+async def test_example_answers_and_streams(config: Path) -> None:
+    async with serve(config) as client:
+        assert client.card.name == "My agent"
+        assert [skill.id for skill in client.card.skills] == ["count-words"]
+        await count(client, "How many words are these?")
+        await count(client, "Hello")
+
+
+async def test_example_goes_on_with_conversation(config: Path) -> None:
+    async with serve(config) as client:
+        first = await client.ask("one two three")
+        second = await client.ask("four", context_id=first.context_id)
+    assert second.text == "Your message has 1 words."

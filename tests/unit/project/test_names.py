@@ -1,12 +1,11 @@
-"""Names that a folder, a Python distribution and a CloudFormation stack can have."""
+"""Valid names for a folder, a Python distribution and a CloudFormation stack."""
 
 import re
 from importlib.metadata import PackageNotFoundError, distribution
 
 import pytest
 
-from aion_core.project import names
-from aion_core.project.errors import InvalidName
+from aion_core.project import InvalidName, names
 
 STACK = re.compile(r"[a-zA-Z][-a-zA-Z0-9]{0,127}")
 """CloudFormation's rule: https://docs.aws.amazon.com/AWSCloudFormation/latest/APIReference/API_CreateStack.html"""
@@ -29,7 +28,7 @@ def test_invalid_name_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["langgraph", "LangGraph", "a2a_sdk", "aion-lambda", "google-adk", "moto", "pytest"])
 def test_name_of_needed_package_is_refused(name: str) -> None:
-    with pytest.raises(InvalidName, match="can depend on, or that is installed here"):
+    with pytest.raises(InvalidName, match="name of an installed Python package"):
         names.check(name)
 
 

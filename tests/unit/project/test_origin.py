@@ -1,4 +1,4 @@
-"""Origins of aion-lambda by PEP 610, and the requirement that a project gets."""
+"""Origins of aion-lambda by PEP 610, and the requirement of a new project."""
 
 import json
 import tomllib

@@ -1,4 +1,4 @@
-"""Projects of an older version, upgraded to a newer one, with and without edits of their own."""
+"""Upgrades of projects with and without edits."""
 
 import shutil
 from collections.abc import Mapping
@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.project import base
-from aion_core.project.errors import ProjectError
-from aion_core.project.makefile import with_block
-from aion_core.project.merge import Fate
-from aion_core.project.upgrade import Upgrade, apply, find_project, plan
+from aion_core.project import ProjectError, base
+from aion_core.project.files import with_block
+from aion_core.project.upgrade import FileOutcome, MergeResult, Upgrade, apply, find_project, merge_result, plan
 from aion_core.shipped import shipped
 
 RULE = "# >>> aion >>>\nbuild-%:\n\t@aion build $*\n# <<< aion <<<\n"
@@ -27,7 +25,7 @@ VERSION = "0.2.0"
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A project that aion-lambda 0.1.0 has made."""
+    """A project made by aion-lambda 0.1.0."""
     for path, text in OLD.items():
         if path != base.RULE:
             base.put(tmp_path / path, text)
@@ -42,10 +40,10 @@ def planned(project: Path, new: Mapping[str, str] = NEW, version: str = VERSION)
     return plan(project, new=new, version=version)
 
 
-def upgraded(project: Path) -> dict[str, Fate]:
+def upgraded(project: Path) -> dict[str, FileOutcome]:
     upgrade = planned(project)
     apply(upgrade, version=VERSION)
-    return {change.path: change.fate for change in upgrade.changes}
+    return {change.path: change.outcome for change in upgrade.changes}
 
 
 def texts(project: Path) -> dict[str, str]:
@@ -55,11 +53,11 @@ def texts(project: Path) -> dict[str, str]:
 
 def test_upgrade_of_unedited_project_replaces_all(project: Path) -> None:
     assert upgraded(project) == {
-        "template.yaml": Fate.REPLACED,
-        "infra/state.yaml": Fate.REPLACED,
-        "infra/new.yaml": Fate.ADDED,
-        "infra/old.yaml": Fate.REMOVED,
-        "Makefile": Fate.REPLACED,
+        "template.yaml": FileOutcome.REPLACED,
+        "infra/state.yaml": FileOutcome.REPLACED,
+        "infra/new.yaml": FileOutcome.ADDED,
+        "infra/old.yaml": FileOutcome.REMOVED,
+        "Makefile": FileOutcome.REPLACED,
     }
     makefile = with_block("all:\n\techo all\n", NEW[base.RULE])
     own = {"Makefile": makefile, "agent.py": "graph = 1\n", "samconfig.toml": "version = 0.1\n"}
@@ -75,16 +73,16 @@ def test_upgrade_is_done_once(project: Path) -> None:
 def test_upgrade_merges_edits(project: Path) -> None:
     edited = TEMPLATE.replace("line 2\n", "mine 2\n")
     base.put(project / "template.yaml", edited)
-    assert upgraded(project)["template.yaml"] is Fate.MERGED
+    assert upgraded(project)["template.yaml"] is FileOutcome.MERGED
     assert (project / "template.yaml").read_text() == edited.replace("line 18", "line eighteen")
-    # The edit is still known as one: the next upgrade keeps it, too.
-    assert {change.path: change.fate for change in planned(project).changes}["template.yaml"] is Fate.KEPT
+    # The next upgrade keeps the edit too.
+    assert {change.path: change.outcome for change in planned(project).changes}["template.yaml"] is FileOutcome.KEPT
 
 
 def test_upgrade_leaves_conflicts_to_author(project: Path) -> None:
     edited = TEMPLATE.replace("line 18", "mine 18")
     base.put(project / "template.yaml", edited)
-    assert upgraded(project)["template.yaml"] is Fate.CONFLICT
+    assert upgraded(project)["template.yaml"] is FileOutcome.CONFLICT
     assert (project / "template.yaml").read_text() == edited
     assert "=======\nline eighteen\n" in (project / "template.yaml.new").read_text()
     assert planned(project).waiting == ("template.yaml.new",)
@@ -99,7 +97,10 @@ def test_resolved_conflict_ends_upgrade(project: Path) -> None:
     assert not planned(project).is_needed
     later = {**NEW, "template.yaml": NEW["template.yaml"].replace("line 1\n", "line one\n")}
     [change] = [each for each in planned(project, later, "0.3.0").changes if each.path == "template.yaml"]
-    assert (change.fate, change.after) == (Fate.MERGED, later["template.yaml"].replace("line eighteen", "both 18"))
+    assert (change.outcome, change.after) == (
+        FileOutcome.MERGED,
+        later["template.yaml"].replace("line eighteen", "both 18"),
+    )
 
 
 def test_waiting_file_keeps_its_base(project: Path) -> None:
@@ -113,7 +114,7 @@ def test_waiting_file_keeps_its_base(project: Path) -> None:
 def test_unrecorded_edits_are_left_to_author(project: Path) -> None:
     for file in sorted((project / base.FOLDER).rglob("*"), reverse=True):
         file.rmdir() if file.is_dir() else file.unlink()
-    assert upgraded(project)["template.yaml"] is Fate.UNKNOWN
+    assert upgraded(project)["template.yaml"] is FileOutcome.UNKNOWN
     assert (project / "template.yaml").read_text() == TEMPLATE
     assert (project / "template.yaml.new").read_text() == NEW["template.yaml"]
 
@@ -121,8 +122,8 @@ def test_unrecorded_edits_are_left_to_author(project: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "why"),
     [
-        ("VERSION", b"", "its VERSION is not one"),
-        ("VERSION", b"<<<<<<< ours", "its VERSION is not one"),
+        ("VERSION", b"", "its VERSION is not a version"),
+        ("VERSION", b"<<<<<<< ours", "its VERSION is not a version"),
         ("VERSION", b"\xff\xfe", "a file in it is not UTF-8"),
         ("template.yaml", b"\xff\xfe", "a file in it is not UTF-8"),
         ("", b"", "it is a file"),
@@ -141,8 +142,8 @@ def test_unreadable_copies_are_named(project: Path, name: str, content: bytes, w
 def test_removed_file_stays_away(project: Path) -> None:
     (project / "infra/state.yaml").unlink()
     (project / "Makefile").write_text("all:\n\techo all\n")
-    fates = upgraded(project)
-    assert (fates["infra/state.yaml"], fates["Makefile"]) == (Fate.LEFT_OUT, Fate.LEFT_OUT)
+    outcomes = upgraded(project)
+    assert (outcomes["infra/state.yaml"], outcomes["Makefile"]) == (FileOutcome.LEFT_OUT, FileOutcome.LEFT_OUT)
     assert not (project / "infra/state.yaml").exists()
     assert (project / "Makefile").read_text() == "all:\n\techo all\n"
 
@@ -150,17 +151,17 @@ def test_removed_file_stays_away(project: Path) -> None:
 def test_own_build_rule_is_left_alone(project: Path) -> None:
     own = "build-%:\n\tcp -r . $(ARTIFACTS_DIR)\n"
     (project / "Makefile").write_text(own)
-    assert upgraded(project)["Makefile"] is Fate.OWN
+    assert upgraded(project)["Makefile"] is FileOutcome.OWN
     assert (project / "Makefile").read_text() == own
 
 
 def test_line_ends_of_windows_are_no_edit(project: Path) -> None:
     (project / "template.yaml").write_text(TEMPLATE, newline="\r\n")
-    assert upgraded(project)["template.yaml"] is Fate.REPLACED
+    assert upgraded(project)["template.yaml"] is FileOutcome.REPLACED
 
 
 def test_older_installation_is_refused(project: Path) -> None:
-    with pytest.raises(ProjectError, match=r"of aion-lambda 0\.1\.0, and 0\.0\.9 is installed"):
+    with pytest.raises(ProjectError, match=r"from aion-lambda 0\.1\.0, but 0\.0\.9 is installed"):
         planned(project, version="0.0.9")
 
 
@@ -183,3 +184,43 @@ def test_own_repository_is_no_project(tmp_path: Path) -> None:
         find_project(shipped())
     with pytest.raises(ProjectError, match="Run `aion init`"):
         find_project(tmp_path)
+
+
+OLD_TEXT = "one\ntwo\nthree\nfour\nfive\nsix\nseven\n"
+NEW_TEXT = OLD_TEXT.replace("seven", "SEVEN")
+EDITED_TEXT = OLD_TEXT.replace("one", "mine")
+
+
+@pytest.mark.parametrize(
+    ("current", "base", "new", "expected"),
+    [
+        (NEW_TEXT, OLD_TEXT, NEW_TEXT, MergeResult(FileOutcome.CURRENT, NEW_TEXT)),
+        (NEW_TEXT, None, NEW_TEXT, MergeResult(FileOutcome.CURRENT, NEW_TEXT)),
+        (OLD_TEXT, OLD_TEXT, NEW_TEXT, MergeResult(FileOutcome.REPLACED, NEW_TEXT)),
+        (EDITED_TEXT, OLD_TEXT, OLD_TEXT, MergeResult(FileOutcome.KEPT, EDITED_TEXT)),
+        (EDITED_TEXT, OLD_TEXT, NEW_TEXT, MergeResult(FileOutcome.MERGED, NEW_TEXT.replace("one", "mine"))),
+        (EDITED_TEXT, None, NEW_TEXT, MergeResult(FileOutcome.UNKNOWN, NEW_TEXT)),
+        (None, None, NEW_TEXT, MergeResult(FileOutcome.ADDED, NEW_TEXT)),
+        (None, OLD_TEXT, NEW_TEXT, MergeResult(FileOutcome.LEFT_OUT, None)),
+        (OLD_TEXT, OLD_TEXT, None, MergeResult(FileOutcome.REMOVED, None)),
+        (EDITED_TEXT, OLD_TEXT, None, MergeResult(FileOutcome.ORPHANED, EDITED_TEXT)),
+        (None, OLD_TEXT, None, MergeResult(FileOutcome.CURRENT, None)),
+    ],
+)
+def test_outcome_follows_from_three_texts(
+    current: str | None, base: str | None, new: str | None, expected: MergeResult
+) -> None:
+    assert merge_result(current, base, new) == expected
+
+
+def test_conflict_shows_both_sides() -> None:
+    decided = merge_result(OLD_TEXT.replace("seven", "mine"), OLD_TEXT, NEW_TEXT)
+    assert decided.outcome is FileOutcome.CONFLICT
+    assert decided.text is not None
+    assert "<<<<<<< yours\nmine\n=======\nSEVEN\n>>>>>>> as shipped now\n" in decided.text
+
+
+def test_edits_without_git_are_left_to_author(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shutil.which("git")
+    monkeypatch.setenv("PATH", "/nonexistent")
+    assert merge_result(EDITED_TEXT, OLD_TEXT, NEW_TEXT) == MergeResult(FileOutcome.CONFLICT, NEW_TEXT)

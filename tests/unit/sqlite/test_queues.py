@@ -109,7 +109,7 @@ async def test_message_that_always_fails_is_parked(
     assert "failed 5 times and is parked" in caplog.text
     (letter,) = await other.queue.read(10)
     assert wake_up_of(letter.body) == WAKE_UP
-    await other.queue.send_again(letter)
+    await other.queue.redrive()
     assert await other.queue.read(10) == []
     one.failures = 1
     await one.turn()
@@ -126,7 +126,7 @@ async def test_parked_message_is_dropped(one: Process, clock: ManualClock) -> No
         clock.move(3600)
     (letter,) = await one.queue.read(10)
     await one.queue.drop(letter)
-    await one.queue.send_again(letter)
+    await one.queue.redrive()
     assert (await one.queue.read(10), await one.turn()) == ([], 0)
 
 

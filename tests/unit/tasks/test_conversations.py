@@ -351,7 +351,7 @@ async def test_conversations_are_the_same_from_the_table(stack: Stack, clock: Ma
     call, reader = CallContext(owner, "test"), Conversations(store, task_list)
     for number, context_id in enumerate(("a", "b", "a")):
         clock.move(1)
-        await send_task(made.service, call, request(f"n{number}", message_id=f"m-{number}", context_id=context_id))
+        await made.service.send(call, request(f"n{number}", message_id=f"m-{number}", context_id=context_id))
     assert await reader.ids(call, length=50, offset=0) == ["a", "b"]
     found = await reader.get(call, "a", length=3, offset=0)
     assert [message.parts[0].text for message in found.history] == ["answer to n0", "n2", "answer to n2"]
@@ -360,7 +360,7 @@ async def test_conversations_are_the_same_from_the_table(stack: Stack, clock: Ma
         await reader.get(CallContext(new_owner(), "test"), "a", length=None, offset=0)
 
 
-# ── History of an author ───────────────────────────────────────────────────────────────────────────────────────────────
+# ── History of an author ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 ALL = ["one", "answer to one", "two", "answer to two", "three", "answer to three"]

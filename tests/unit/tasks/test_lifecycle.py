@@ -64,7 +64,7 @@ def test_status_has_whole_milliseconds(microsecond: int, milliseconds: int) -> N
     assert lifecycle.timestamp_of(made) == AT.replace(microsecond=milliseconds * 1000)
 
 
-# ── Timestamps ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Timestamps ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 SECOND = datetime(2026, 11, 22, 0, 52, 11, tzinfo=UTC)

@@ -21,7 +21,7 @@ from tests.support.requests import request
 from tests.support.service import Parts, parts, send_task
 from tests.support.stores import MemoryTaskStore
 
-# ── Wake-up messages ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Wake-up messages ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 CONTEXT = ContextKey("owner", "test", "c")
@@ -153,7 +153,7 @@ async def test_one_wake_up_runs_queue_in_order() -> None:
     assert agent.asked == [f"{n}" for n in range(5)]
 
 
-# ── Handoffs ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Handoffs ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 INVOCATION = timedelta(minutes=15)

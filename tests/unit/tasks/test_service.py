@@ -174,7 +174,7 @@ async def test_message_without_json_form_is_refused(part: str) -> None:
     assert answer.json()["error"]["code"] == -32602
 
 
-# ── Cancellation ───────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Cancellation ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 CANCELED = TaskState.TASK_STATE_CANCELED
@@ -324,7 +324,7 @@ async def test_stream_ends_with_cancellation() -> None:
     assert items[-1].status.state == CANCELED
 
 
-# ── Repeats ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Repeats ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_idempotency_key_identifies_repeat_without_context() -> None:

@@ -19,7 +19,7 @@ from tests.support.requests import request
 from tests.support.service import http, parts, send, send_task
 from tests.support.stores import MemoryTaskStore
 
-# ── Readers ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Readers ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def event(generation: int) -> Numbered:
@@ -99,7 +99,7 @@ def test_cursor_beyond_log_has_no_items(cursor: Cursor) -> None:
     assert merge([], [batch(2, 1, 0, "a")], cursor) == ([], cursor)
 
 
-# ── Shared reads ───────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Shared reads ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class CountingStore(MemoryTaskStore):
@@ -176,7 +176,7 @@ async def test_leaving_reader_does_not_cancel_shared_read() -> None:
     assert len(read.log.events) == 3
 
 
-# ── Resumed streams ────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Resumed streams ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def held() -> tuple[Any, GatedAgent, str, "asyncio.Task[Any]"]:

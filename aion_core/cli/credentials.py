@@ -1,0 +1,142 @@
+"""`aion key` and `aion user`: API keys of a deployment, and password hashes for HTTP Basic."""
+
+import asyncio
+import json
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import click
+
+from aion_core.bootstrap.operator import build_keys
+from aion_core.cli import options
+from aion_core.cli.options import Deployment
+from aion_core.clock import SystemClock
+from aion_core.errors import ConfigurationError
+
+MAX_NAME = 256
+
+
+@click.group()
+def key() -> None:
+    """Create, list and revoke the API keys of a deployment."""
+
+
+@key.command(
+    short_help="Create a key, and print it once.",
+    epilog="""\b
+Examples:
+  aion key create alice@example.com --stack aion-dev
+  aion key create billing --agent helper --scope orders.read --days 90""",
+)
+@click.argument("principal")
+@click.option(
+    "--agent", "agents", multiple=True, help="Agent allowed by the key; may be repeated.  [default: every agent]"
+)
+@click.option("--scope", "scopes", multiple=True, help="Scope of the key; may be repeated.")
+@click.option("--tenant", default="", help="Tenant of the key.  [default: the caller chooses]")
+@click.option("--days", type=click.IntRange(1, 3650), help="Days until it expires.  [default: never]")
+@options.config
+@options.deployment
+def create(
+    principal: str,
+    agents: tuple[str, ...],
+    scopes: tuple[str, ...],
+    tenant: str,
+    days: int | None,
+    config: Path,
+    deployment: Deployment,
+) -> None:
+    """Create a key for PRINCIPAL, the owner of its tasks, and print it once: the table holds only its hash.
+
+    To replace a key, create another one for the same principal, and revoke the first after its last use.
+    """
+    from aion_core.agents.config import read_agent_configs
+    from aion_core.auth.api_keys import make_key
+
+    _check_name("The principal", principal)
+    if tenant:
+        _check_name("The tenant", tenant)
+    for scope in scopes:
+        if not scope or " " in scope:
+            raise ConfigurationError(f"{scope!r} is not a scope: a scope has no spaces.")
+    if agents:
+        declared = read_agent_configs(config.expanduser())
+        if unknown := sorted(set(agents) - declared.keys()):
+            raise ConfigurationError(f"{config} has no agent {unknown[0]!r}. It declares {', '.join(declared)}.")
+    now = SystemClock().now()
+    new = make_key(
+        principal,
+        now=now,
+        agents=frozenset(agents) if agents else None,
+        scopes=frozenset(scopes),
+        tenant=tenant,
+        expires=now + timedelta(days=days) if days else None,
+    )
+    asyncio.run(build_keys(deployment.settings("AION_TABLE")).add(new.record))
+    click.echo(f"Key {new.record.id} of {principal}. It is not shown again:", err=True)
+    click.echo(new.text)
+
+
+@key.command("list", short_help="Print the keys, without their secrets.")
+@options.deployment
+def list_keys(deployment: Deployment) -> None:
+    """Print the keys, newest first: id, principal, last four characters, time of creation, agents, and limits."""
+    keys = asyncio.run(build_keys(deployment.settings("AION_TABLE")).all())
+    if not keys:
+        click.echo("No keys.", err=True)
+    for found in keys:
+        agents = ",".join(sorted(found.agents)) if found.agents is not None else "every agent"
+        more = [
+            *(["scopes " + ",".join(sorted(found.scopes))] if found.scopes else []),
+            *([f"tenant {found.tenant}"] if found.tenant else []),
+            *([f"until {found.expires:%Y-%m-%d}"] if found.expires else []),
+        ]
+        words = [found.id, found.principal, f"…{found.last4}", f"{found.created:%Y-%m-%d %H:%M}", agents, *more]
+        click.echo("\t".join(words))
+
+
+@key.command(short_help="Revoke a key at once.")
+@click.argument("key_id")
+@options.deployment
+def revoke(key_id: str, deployment: Deployment) -> None:
+    """Revoke the key KEY_ID at once; tasks stay their principal's."""
+    # Accept the whole key: it is in the shell's history already.
+    found = key_id.split("_")[1] if key_id.startswith("aion_") and key_id.count("_") >= 2 else key_id
+    if not asyncio.run(build_keys(deployment.settings("AION_TABLE")).revoke(found)):
+        raise ConfigurationError(f"There is no key {found}. See `aion key list`.")
+    click.echo(f"Key {found} is revoked.")
+
+
+def _check_name(subject: str, name: str) -> None:
+    if not name.strip() or len(name) > MAX_NAME or not name.isprintable():
+        raise ConfigurationError(f"{subject} has to be a name of 1 to {MAX_NAME} printable characters.")
+
+
+@click.group()
+def user() -> None:
+    """Hash passwords for HTTP Basic."""
+
+
+@user.command(
+    short_help="Ask for a password and print its hash.",
+    name="hash",
+    epilog="""\b
+Examples:
+  aion user hash alice
+  aion user hash alice < password.txt""",
+)
+@click.argument("name")
+def hash_user(name: str) -> None:
+    """Ask for NAME's password, and print its JSON member for the users' secret."""
+    from aion_core.auth.basic import hash_password
+
+    if not name or ":" in name or not name.isprintable():
+        raise ConfigurationError("A name for HTTP Basic has printable characters and no ':' (RFC 7617).")
+    if sys.stdin.isatty():
+        password = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+    else:
+        password = sys.stdin.readline().rstrip("\r\n")
+    if not password:
+        raise ConfigurationError("The password is empty.")
+    click.echo(json.dumps({name: hash_password(password)}))

@@ -1,0 +1,64 @@
+"""Error messages for the operator: the cause, and the next step."""
+
+from aion_core.errors import AionError, StoreError
+
+_NO_CREDENTIALS = (
+    "There are no AWS credentials here. Name a profile (--profile, AWS_PROFILE), sign in (`aws sso login`), or set "
+    "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+)
+_OLD_CREDENTIALS = "Your AWS credentials have expired. Sign in again (`aws sso login`)."
+_BAD_CREDENTIALS = "AWS does not know these credentials. Check the profile (--profile, AWS_PROFILE)."
+_FORBIDDEN = "Your AWS credentials lack a permission"
+_NO_NETWORK = "AWS does not respond. Check the network, --region and --endpoint-url (AWS_ENDPOINT_URL)."
+_NOT_THERE = (
+    "There is no resource of this name in this account and region. Check --stack, --table, --region and --profile."
+)
+
+_MOVING = "SQS cannot do this now: a redrive of this queue may still be running. See `aws sqs list-message-move-tasks`."
+
+ERROR_TEXTS = {
+    "NoCredentialsError": _NO_CREDENTIALS,
+    "PartialCredentialsError": _NO_CREDENTIALS,
+    "CredentialRetrievalError": _NO_CREDENTIALS,
+    "SSOTokenLoadError": _OLD_CREDENTIALS,
+    "UnauthorizedSSOTokenError": _OLD_CREDENTIALS,
+    "TokenRetrievalError": _OLD_CREDENTIALS,
+    "ExpiredToken": _OLD_CREDENTIALS,
+    "ExpiredTokenException": _OLD_CREDENTIALS,
+    "UnrecognizedClientException": _BAD_CREDENTIALS,
+    "InvalidClientTokenId": _BAD_CREDENTIALS,
+    "InvalidSignatureException": _BAD_CREDENTIALS,
+    "SignatureDoesNotMatch": _BAD_CREDENTIALS,
+    "AccessDenied": f"{_FORBIDDEN}.",
+    "AccessDeniedException": f"{_FORBIDDEN}.",
+    "ProfileNotFound": "Your AWS configuration has no profile of this name (--profile, AWS_PROFILE).",
+    "NoRegionError": "Name the deployment's AWS region: --region, or AWS_REGION.",
+    "EndpointConnectionError": _NO_NETWORK,
+    "ConnectTimeoutError": _NO_NETWORK,
+    "ConnectionClosedError": _NO_NETWORK,
+    "ReadTimeoutError": _NO_NETWORK,
+    "ResourceNotFoundException": _NOT_THERE,
+    "AWS.SimpleQueueService.NonExistentQueue": _NOT_THERE,
+    "QueueDoesNotExist": _NOT_THERE,
+    "UnsupportedOperation": _MOVING,
+    "AWS.SimpleQueueService.UnsupportedOperation": _MOVING,
+}
+"""Error texts by AWS's error code, or by the name of the SDK's error."""
+
+
+def error_text(error: AionError) -> str:
+    """Return the error as a sentence for the operator."""
+    if not isinstance(error, StoreError):
+        return str(error)
+    operation, _, code = str(error).rpartition(": ")
+    text = ERROR_TEXTS.get(code)
+    if text is None and (reason := getattr(error, "reason", "")):
+        return f"AWS refused ({error}): {reason}"
+    if text is None:
+        return f"AWS refused: {error}." if operation else f"AWS failed: {error}."
+    return text.replace(_FORBIDDEN, f"{_FORBIDDEN} ({operation})") if operation else text
+
+
+def is_forbidden(error: StoreError) -> bool:
+    """Return True if the credentials lack permission: the resource itself is then unknown."""
+    return str(error).rpartition(": ")[2] in ("AccessDenied", "AccessDeniedException", "403", "Forbidden")

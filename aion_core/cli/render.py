@@ -1,0 +1,226 @@
+"""Rendering of a task for operators: its head, events, context, timers and webhooks."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, cast
+
+from google.protobuf.json_format import MessageToDict
+
+from aion_core.errors import StoreCorrupt
+from aion_core.ports import Delivery, Head, LeaseHeld, Numbered, TaskFilter, TaskKey, Turn
+from aion_core.protocol.types import Event, Message, Task, TaskState, TaskStatusUpdateEvent, stream_response
+from aion_core.tasks.lifecycle import state_name
+
+if TYPE_CHECKING:
+    from aion_core.bootstrap.operator import Operator
+    from aion_core.stores.inspection import ContextStatus
+
+UNREADABLE = "The log cannot be read: an event, or its payload in the bucket, is missing."
+
+
+@dataclass(frozen=True)
+class TaskReport:
+    """All stored facts of a task except secrets."""
+
+    head: Head
+    events: tuple[Numbered, ...] | None
+    """None for an unreadable log."""
+    context: "ContextStatus | None"
+    undelivered: list[int]
+    deliveries: tuple[Delivery, ...]
+    now: datetime
+    content: bool
+
+    def document(self) -> dict[str, Any]:
+        """Return the report as JSON values."""
+        head = self.head
+        return {
+            "task": head.key.task_id,
+            "owner": head.key.owner,
+            "agent": head.context.agent,
+            "context": head.context.context_id,
+            "state": state_name(head.state),
+            "since": head.timestamp.isoformat(),
+            "generation": head.generation,
+            "fence": head.fence,
+            "events": [self._event(each) for each in self.events] if self.events is not None else None,
+            "contextState": self._context(),
+            "undeliveredEvents": self.undelivered,
+            "webhooks": [_delivery(each) for each in self.deliveries],
+        }
+
+    def text(self) -> str:
+        """Return the report as text."""
+        head = self.head
+        lines = {
+            "task": head.key.task_id,
+            "owner": head.key.owner,
+            "agent": head.context.agent,
+            "context": head.context.context_id,
+            "state": f"{state_name(head.state)} since {_time(head.timestamp)}",
+            "events": f"{head.generation}, written under fence {head.fence}",
+            **self._context_lines(),
+        }
+        text = [f"{name:12}{value}" for name, value in lines.items()]
+        text += ["", "log:", *(self._event_lines() if self.events is not None else [f"  {UNREADABLE}"])]
+        if self.undelivered:
+            text += ["", f"undelivered events: {', '.join(map(str, self.undelivered))}"]
+        for each in self.deliveries:
+            fields = _delivery(each)
+            text += ["", f"webhook {each.config_id}:", *(f"  {name:18}{value}" for name, value in fields.items())]
+        return "\n".join(text)
+
+    def _context(self) -> dict[str, Any] | None:
+        if self.context is None or self.context.record.expired:
+            return None
+        record = self.context.record
+        lease_until = record.held_until()
+        return {
+            "status": describe_context(self.context, self.now)[0],
+            "fence": record.fence,
+            "holder": record.holder,
+            "leaseUntil": lease_until.isoformat() if lease_until else None,
+            "running": _turn(record.running) if record.running else None,
+            "waiting": [_turn(turn) for turn in record.waiting],
+            "interrupted": record.interrupted,
+            "timer": self.context.due_at.isoformat() if self.context.due_at else None,
+        }
+
+    def _context_lines(self) -> dict[str, str]:
+        if self.context is None or self.context.record.expired:
+            return {"status": "The context has expired or was deleted."}
+        record, due_at = self.context.record, self.context.due_at
+        lease_until = record.held_until()
+        lines = {"status": describe_context(self.context, self.now)[0], "fence": str(record.fence)}
+        if lease_until is not None:
+            lines["lease"] = (
+                f"of {record.holder}, {'until' if lease_until > self.now else 'expired'} {_time(lease_until)}"
+            )
+        for name, turns in (("running", [record.running] if record.running else []), ("waiting", record.waiting)):
+            for turn in turns:
+                lines[f"{name} {turn.id[-4:]}" if name in lines else name] = (
+                    f"turn {turn.id} of task {turn.task_id}: {turn.tries} attempts, {turn.handoffs} handoffs"
+                )
+        lines["timer"] = f"{_time(due_at)}{' (expired)' if due_at <= self.now else ''}" if due_at else "not set"
+        return lines
+
+    def _event(self, event: Numbered) -> dict[str, Any]:
+        fields = {"number": event.generation, **_kind(event.event)}
+        return {**fields, "content": MessageToDict(stream_response(event.event))} if self.content else fields
+
+    def _event_lines(self) -> list[str]:
+        lines = []
+        for each in self.events or ():
+            fields = self._event(each)
+            lines.append(f"  {fields['number']:>4}  {fields.get('at') or '':24}{fields['kind']}")
+            if self.content:
+                lines.append(f"        {fields['content']}")
+        return lines
+
+
+def describe_context(seen: "ContextStatus | None", now: datetime) -> tuple[str, bool]:
+    """Return the context's state as a sentence, and True if a wake-up message would start a turn in it. Pure."""
+    from aion_core.tasks.contexts import turn_to_begin
+
+    if seen is None or seen.record.expired:
+        return "The context has expired or was deleted. There is nothing to do.", False
+    record = seen.record
+    turn = turn_to_begin(record, int(now.timestamp() * 1000))
+    if isinstance(turn, LeaseHeld):
+        return f"Task {record.active_task} is running and its lease is valid. There is nothing to do.", False
+    if turn is not None and record.running is not None:
+        return (
+            f"The worker of task {turn.task_id} lost its lease (attempt {turn.tries}). A wake-up message restarts it.",
+            True,
+        )
+    if turn is not None:
+        return f"A turn of task {turn.task_id} is queued and not started. A wake-up message starts it.", True
+    if record.interrupted is not None:
+        behind = f"; {len(record.waiting)} turns are queued behind it" if record.waiting else ""
+        # A wake-up message checks whether the interrupted task still exists.
+        return f"Task {record.interrupted} waits for input from its client{behind}.", bool(record.waiting)
+    return "No turn is running or queued. There is nothing to do.", False
+
+
+async def task_report(operator: "Operator", head: Head, *, content: bool) -> TaskReport:
+    """Return the task's report; raises StoreError if the table cannot be read."""
+    try:
+        log = await operator.tasks.every_event(head.key)
+        events = log.events if log is not None else None
+    except StoreCorrupt:
+        events = None
+    return TaskReport(
+        head,
+        events,
+        await operator.inspection.context(head.context),
+        await operator.inspection.events_with_timers(head.key),
+        tuple(await operator.push_configs.deliveries(head.key)) if operator.push_configs is not None else (),
+        operator.clock.now(),
+        content,
+    )
+
+
+async def list_heads(
+    operator: "Operator", owner: str, agent: str, context_id: str, state: str | None, limit: int
+) -> tuple[list[Head], int]:
+    """Return at most `limit` heads of an owner's tasks, newest first, and the number of all.
+
+    Without an owner it scans the whole table.
+    """
+    wanted = _state(state) if state else None
+    if not owner:
+        found, number = [], 0
+        async for head in operator.inspection.tasks():
+            if wanted in (None, head.state) and agent in ("", head.context.agent):
+                number += 1
+                if number <= limit:
+                    found.append(head)
+        return found, number
+    tasks = TaskFilter(owner, agent, context_id or None, wanted)
+    entries = await operator.task_list.page(tasks, after=None, limit=limit)
+    number = len(entries) if len(entries) < limit else await operator.task_list.count(tasks)
+    heads = [await operator.tasks.head(TaskKey(owner, entry.task_id)) for entry in entries]
+    return [head for head in heads if head is not None], number
+
+
+def _state(name: str) -> TaskState:
+    """Return the state of this name, as A2A v0.3 spells it."""
+    return cast("TaskState", TaskState.Value(f"TASK_STATE_{name.upper().replace('-', '_')}"))
+
+
+def _kind(event: Event) -> dict[str, Any]:
+    match event:
+        case Task():
+            return {"kind": f"task, {state_name(event.status.state)}", "at": _at(event)}
+        case TaskStatusUpdateEvent():
+            message = ", with a message" if event.status.HasField("message") else ""
+            return {"kind": f"status, {state_name(event.status.state)}{message}", "at": _at(event)}
+        case Message():
+            return {"kind": "message"}
+        case _:
+            return {"kind": f"artifact {event.artifact.artifact_id}, {len(event.artifact.parts)} parts"}
+
+
+def _at(event: Task | TaskStatusUpdateEvent) -> str:
+    at = event.status.timestamp
+    return f"{at.ToDatetime():%Y-%m-%d %H:%M:%S}" if at.seconds else ""
+
+
+def _turn(turn: Turn) -> dict[str, Any]:
+    return {"turn": turn.id, "task": turn.task_id, "attempts": turn.tries, "handoffs": turn.handoffs}
+
+
+def _delivery(delivery: Delivery) -> dict[str, Any]:
+    return {
+        "config": delivery.config_id,
+        "deliveredThrough": delivery.cursor,
+        "attempts": delivery.tries,
+        "failure": delivery.failure,
+        "deadLetters": delivery.dead,
+        "disabled": delivery.disabled,
+        "timer": _time(delivery.due_at) if delivery.due_at else "",
+    }
+
+
+def _time(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"

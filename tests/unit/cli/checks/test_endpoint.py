@@ -1,0 +1,135 @@
+"""Checks of a deployment's URL by `aion doctor`, on healthy and broken servers."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+
+from aion_core.bootstrap import build_app
+from aion_core.settings import Settings
+from tests.support import operating
+from tests.support.issuer import issuing
+from tests.support.operating import RunCommand
+from tests.unit.cli.checks.doctor_command import OPEN, run_doctor, written
+
+
+@pytest.fixture
+def run() -> RunCommand:
+    run = operating.runs({})
+    return lambda *arguments, **options: run("doctor", *arguments, **options)
+
+
+class _Uvicorn:
+    """The app, served by uvicorn in a thread."""
+
+    def __init__(self, folder: Path, text: str, **environ: str) -> None:
+        with operating.taken_port() as port:
+            self.url = f"http://127.0.0.1:{port}"
+        given = {
+            "AION_STORE": "memory",
+            "AION_CONFIG": str(written(folder, text)),
+            "AION_BASE_URL": self.url,
+            **environ,
+        }
+        app = build_app(Settings.from_environ(given))
+        self._server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="critical"))
+        self._thread = threading.Thread(target=self._server.run, daemon=True)
+
+    def __enter__(self) -> str:
+        self._thread.start()
+        while not self._server.started:
+            self._thread.join(0.02)
+        return self.url
+
+    def __exit__(self, *_: object) -> None:
+        self._server.should_exit = True
+        self._thread.join()
+
+
+def test_healthy_server_passes_at_both_card_paths(run: RunCommand, tmp_path: Path) -> None:
+    with _Uvicorn(tmp_path, OPEN) as url:
+        code, results = run_doctor(run, "--url", url, "--config", "/nowhere.yaml")
+    assert (code, {each["status"] for each in results.values()}) == (0, {"ok"})
+    assert "Helper" in results["card at /.well-known/agent-card.json"]["message"]
+    assert url in results["card at /.well-known/agent.json"]["message"]
+    assert "Anybody on this machine may call" in results["callers"]["message"]
+
+
+def test_card_with_other_url_fails(run: RunCommand, tmp_path: Path) -> None:
+    with _Uvicorn(tmp_path, OPEN, AION_BASE_URL="http://127.0.0.1:8000") as url:
+        code, results = run_doctor(run, "--url", url, "--config", "/nowhere.yaml")
+    assert code == 1
+    wrong = results["card at /.well-known/agent-card.json"]
+    assert wrong["message"] == f"The card names http://127.0.0.1:8000 instead of {url}."
+    assert f"BaseUrl={url}" in wrong["next"]
+
+
+def test_authentication_and_issuers_keys_are_checked(run: RunCommand, tmp_path: Path) -> None:
+    with issuing() as issuer:
+        issuer.add("k-1")
+        schemes = (
+            f"{{login: {{type: bearer-jwt, issuer: '{issuer.url}', audience: a, jwks_url: '{issuer.url}/jwks.json'}}}}"
+        )
+        text = f"aion: {{security: {{schemes: {schemes}}}, agents: {{helper: {{path: agent.py}}}}}}"
+        with _Uvicorn(tmp_path, text) as url:
+            code, results = run_doctor(run, "--url", url, "--config", tmp_path / "aion.yaml")
+            assert code == 0
+            assert results["callers"]["message"].startswith("Callers authenticate by Bearer")
+            assert results[f"keys of {issuer.url}"]["status"] == "ok"
+            issuer.says["/jwks.json"] = {"no": "keys"}
+            code, results = run_doctor(run, "--url", url, "--config", tmp_path / "aion.yaml")
+    assert code == 1
+    assert "not a JWK set" in results[f"keys of {issuer.url}"]["message"]
+
+
+@pytest.fixture
+def gateway() -> Iterator[tuple[str, list[str], dict[str, str]]]:
+    """Server like API Gateway with IAM: 403 for unsigned requests, else a card with another URL."""
+    seen: list[str] = []
+    headers: dict[str, str] = {}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append(self.headers.get("Authorization", ""))
+            signed = seen[-1].startswith("AWS4-HMAC-SHA256")
+            body = json.dumps({"name": "x", "url": url} if signed else {"message": "Missing Authentication Token"})
+            self.send_response_only(200 if signed else 403)
+            for name, value in {"Content-Length": str(len(body)), **headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *_: Any) -> None:
+            """Print nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        url = f"http://127.0.0.1:{server.server_port}"
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield url, seen, headers
+        server.shutdown()
+
+
+def test_requests_behind_iam_are_signed(gateway: tuple[str, list[str], dict[str, str]]) -> None:
+    url, seen, headers = gateway
+    headers["Date"] = "Mon, 01 Jan 2024 00:00:00 GMT"
+    signing = {"AWS_ACCESS_KEY_ID": "AKIAME", "AWS_SECRET_ACCESS_KEY": "s", "AWS_REGION": "eu-west-1"}
+    run = operating.runs(signing | {"AWS_DEFAULT_REGION": "eu-west-1"})
+    code, results = run_doctor(lambda *a: run("doctor", *a), "--url", url, "--config", "/nowhere.yaml")
+    assert results["card at /.well-known/agent-card.json"]["status"] == "ok"
+    assert "signed for AWS IAM" in results["callers"]["message"]
+    assert "Credential=AKIAME/" in seen[-1]
+    assert "/eu-west-1/execute-api/aws4_request" in seen[-1]
+    # The server's clock differs by years.
+    assert (code, results["clock"]["status"]) == (1, "FAILED")
+
+
+def test_unreachable_url_fails(run: RunCommand) -> None:
+    with operating.taken_port() as port:
+        pass
+    code, results = run_doctor(run, "--url", f"http://127.0.0.1:{port}", "--config", "/nowhere.yaml")
+    assert (code, list(results)) == (1, ["reachability"])

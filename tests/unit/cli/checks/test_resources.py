@@ -1,0 +1,141 @@
+"""Checks of a deployment's AWS resources by `aion doctor`, on an emulated stack."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from aion_core.aws.stacks import DOMAIN, OUTPUTS, PARAMETERS, URLS
+from aion_core.local.stack import LocalStack
+from aion_core.ports.schema import INDEXES, TTL_ATTRIBUTE
+from aion_core.template.reader import Place, Template
+from tests.support import operating
+from tests.unit.cli.checks.doctor_command import run_doctor, written
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[LocalStack]:
+    # A stack for this module only: the tests break it.
+    with LocalStack.start("template.yaml") as stack:
+        yield stack
+
+
+def test_each_broken_resource_is_reported(own: LocalStack) -> None:
+    name = operating.registered(
+        own, BasicUsersSecret="arn:aws:secretsmanager:us-east-1:123456789012:secret:none-AbCdEf"
+    )
+    table, dynamodb = own.physical_id("Table"), own.client("dynamodb")
+    recovery = {"PointInTimeRecoveryEnabled": True}
+    dynamodb.update_continuous_backups(TableName=table, PointInTimeRecoverySpecification=recovery)
+    run = operating.runs(operating.environ_of(own))
+
+    def checked() -> tuple[int, dict[str, dict[str, str]]]:
+        return run_doctor(lambda *arguments: run("doctor", *arguments), "--stack", name, "--config", "/nowhere.yaml")
+
+    code, results = checked()
+    assert {each: results[each]["status"] for each in results} == {
+        "table": "ok",
+        "table's backup": "ok",
+        "bucket": "ok",
+        "task queue": "ok",
+        "push queue": "ok",
+        "key": "ok",
+        "users": "FAILED",
+    }
+    assert code == 1
+    dynamodb.update_table(TableName=table, GlobalSecondaryIndexUpdates=[{"Delete": {"IndexName": "by_agent"}}])
+    dynamodb.update_time_to_live(
+        TableName=table, TimeToLiveSpecification={"AttributeName": "expires", "Enabled": False}
+    )
+    dynamodb.update_continuous_backups(
+        TableName=table, PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": False}
+    )
+    own.client("s3").put_bucket_versioning(
+        Bucket=own.physical_id("Blobs"), VersioningConfiguration={"Status": "Suspended"}
+    )
+    kms = own.client("kms")
+    kms.disable_key(
+        KeyId=kms.describe_key(KeyId=own.environment("ApiFunction")["AION_KMS_KEY"])["KeyMetadata"]["KeyId"]
+    )
+    own.client("sqs").send_message(QueueUrl=own.physical_id("TaskDeadLetters"), MessageBody="x")
+    own.client("sqs").delete_queue(QueueUrl=own.physical_id("PushQueue"))
+    code, results = checked()
+    assert code == 1
+    assert {each: results[each]["status"] for each in results if each != "users"} == {
+        "table": "FAILED",
+        "table's backup": "warning",
+        "bucket": "warning",
+        "task queue": "warning",
+        "push queue": "FAILED",
+        "key": "FAILED",
+    }
+    for words in ("no index 'by_agent'", "time to live"):
+        assert words in results["table"]["message"]
+    assert "1 in the dead letter queue" in results["task queue"]["message"]
+    assert "aion dlq list" in results["task queue"]["next"]
+
+
+def test_checked_indexes_are_the_templates() -> None:
+    template = Template(Path("template.yaml").resolve(), Place("123456789012", "us-east-1", "https://sqs", "gate"))
+    table = template.resolved("Table")
+    assert table["TimeToLiveSpecification"] == {"AttributeName": TTL_ATTRIBUTE, "Enabled": True}
+    made = {
+        each["IndexName"]: tuple(key["AttributeName"] for key in each["KeySchema"])
+        for each in table["GlobalSecondaryIndexes"]
+    }
+    assert made == {index.name: (index.partition, index.sort) for index in INDEXES}
+
+
+def test_template_has_the_read_outputs() -> None:
+    template = Template(Path("template.yaml").resolve(), Place("123456789012", "us-east-1", "https://sqs", "gate"))
+    assert {*OUTPUTS, *URLS} <= template.document["Outputs"].keys()
+    assert {*PARAMETERS, DOMAIN} <= template.document["Parameters"].keys()
+
+
+def test_stack_with_domain_is_checked_there(own: LocalStack) -> None:
+    """The card names the domain, so clients never use the API's own address."""
+    run = operating.runs(operating.environ_of(own))
+    name = operating.registered(own, "aion-domain", BaseUrl="", DomainName="agents.example.invalid")
+    _, results = run_doctor(lambda *arguments: run("doctor", *arguments), "--stack", name, "--config", "/nowhere.yaml")
+    assert results["reachability"]["message"].startswith("https://agents.example.invalid does not respond")
+
+
+def test_unknown_stack_is_refused(own: LocalStack) -> None:
+    failed = operating.runs(operating.environ_of(own))("doctor", "--stack", "nobodys")
+    assert "no stack 'nobodys'" in operating.refusal(failed)
+
+
+def test_agents_secrets_of_stack_are_checked(tmp_path: Path) -> None:
+    with LocalStack.start("template.yaml") as stack:
+        secrets, ssm = stack.client("secretsmanager"), stack.client("ssm")
+        arn = secrets.create_secret(Name="given-by-pattern", SecretString="hunter2")["ARN"]
+        whole = secrets.create_secret(Name="given-whole", SecretString='{"a": "hunter2"}')["ARN"]
+        not_given = secrets.create_secret(Name="given-by", SecretString="hunter2")["ARN"]
+        ssm.put_parameter(Name="/given", Value="hunter2", Type="SecureString")
+        given = [f"{arn[:-6]}??????", whole, ssm.get_parameter(Name="/given")["Parameter"]["ARN"]]
+        name = operating.registered(stack, AgentSecrets=",".join(given))
+        results = {
+            "A": "given-by-pattern",
+            "B": "given-whole#a",
+            "C": "ssm:/given",
+            "D": "given-by",
+            "E": "gone",
+            "F": "ssm:/gone",
+        }
+        config = written(tmp_path, json.dumps({"aion": {"secrets": results, "agents": {"a": {"path": "a.py"}}}}))
+        run = operating.runs(operating.environ_of(stack))
+        code, found = run_doctor(lambda *arguments: run("doctor", *arguments), "--stack", name, "--config", config)
+    assert code == 1
+    told = {each: found[f"secret of {each}"] for each in results}
+    assert {each: told[each]["status"] for each in told} == {
+        "A": "ok", "B": "ok", "C": "ok", "D": "FAILED", "E": "FAILED", "F": "FAILED",
+    }  # fmt: skip
+    assert (
+        told["D"]["message"]
+        == f"{not_given} is not in the stack's AgentSecrets parameter: the functions with agents do not start."
+    )
+    assert "secret:given-by-??????" in told["D"]["next"]
+    assert told["D"]["next"].startswith("Deploy with 'AgentSecrets=arn:aws:secretsmanager:us-east-1:")
+    assert "ssm:/gone" in told["F"]["message"]
+    assert "hunter2" not in json.dumps(found)

@@ -1,0 +1,58 @@
+"""Arguments of `aion dev`, before the server starts."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from aion_core.agents.discovery import discover, project_above
+from aion_core.cli.dev import _listen, agents_variables, find_template
+from aion_core.errors import ConfigurationError
+from aion_core.shipped import shipped
+from tests.support import operating
+
+GRAPH = "from langgraph.graph import StateGraph\ngraph = StateGraph(dict).compile()\n"
+
+
+def test_connections_send_each_chunk_at_once() -> None:
+    """asyncio sets TCP_NODELAY only on sockets with an explicit protocol."""
+    with _listen(0) as listener:
+        listener.listen()
+        with socket.create_connection(listener.getsockname()):
+            accepted, _ = listener.accept()
+            with accepted:
+                assert accepted.proto == socket.IPPROTO_TCP
+
+
+def test_taken_port_names_the_option() -> None:
+    named = pytest.raises(ConfigurationError, match=r"`aion dev --port 8001` \(with make")
+    with operating.taken_port() as port, named, _listen(port):
+        pass
+
+
+@pytest.mark.parametrize("above", ["", ".git", "pyproject.toml"])
+def test_project_above_ends_at_its_own_project(above: str, tmp_path: Path) -> None:
+    (tmp_path / "aion.yaml").write_text("")
+    folder = tmp_path / "one" / "two"
+    folder.mkdir(parents=True)
+    if above:
+        (tmp_path / "one" / above).write_text("")
+    assert project_above(folder) == (None if above else tmp_path)
+    assert project_above(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "is_own"), [("Resources: {ApiFunction: {}}", True), ("Resources: {Other: {}}", False)]
+)
+def test_template_of_the_project_goes_first(tmp_path: Path, text: str, is_own: bool) -> None:
+    assert find_template(tmp_path) == shipped() / "template.yaml"
+    own = tmp_path / "template.yaml"
+    own.write_text(text)
+    assert find_template(tmp_path) == (own if is_own else shipped() / "template.yaml")
+
+
+def test_environment_goes_before_dotenv_of_a_found_agent(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text(GRAPH)
+    (tmp_path / ".env").write_text("MODEL=small\nKEY=from-file\n")
+    found = discover(tmp_path)
+    assert agents_variables(found, {"KEY": "exported"}) == ({"MODEL": "small"}, [])

@@ -1,0 +1,61 @@
+"""Errors of the command: missing packages and Ctrl-C."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def run(folder: Path, code: str) -> "subprocess.CompletedProcess[str]":
+    """Run `aion own`, a command with this code, in its own process."""
+    (folder / "authors.py").write_text("import nothing_of_this_name\n")
+    main = f"""
+import sys
+import click
+from aion_core.cli import main
+
+@main.aion.command()
+def own() -> None:
+    exec(compile({code!r}, "own", "exec"), {{"__name__": sys.argv[2]}})
+
+own.params.append(click.Argument(["importer"], expose_value=False))
+main.main()
+"""
+    importer = "aion_core.any" if "nothing_of" in code else "__main__"
+    command = [sys.executable, "-c", main, "own", importer]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    "code", ["import nothing_of_this_name", "import importlib; importlib.import_module('nothing_of_this_name')"]
+)
+def test_missing_package_of_extra_is_named(tmp_path: Path, code: str) -> None:
+    done = run(tmp_path, code)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "aion: nothing_of_this_name is missing. Install aion-lambda[local] (`uv sync` in a project of `aion new`).\n",
+    )
+
+
+def test_missing_package_of_author_is_traceback(tmp_path: Path) -> None:
+    done = run(tmp_path, "import authors")
+    assert done.returncode == 1
+    assert "authors.py" in done.stderr
+    assert done.stderr.endswith("ModuleNotFoundError: No module named 'nothing_of_this_name'\n")
+
+
+def test_interrupted_import_ends_silently() -> None:
+    """Ctrl-C reaches the command at the first import of its modules."""
+    code = (
+        "import sys\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name == 'aion_core.cli.dev':\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "from aion_core.cli.__main__ import main\n"
+        "main()\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "")

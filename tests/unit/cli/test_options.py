@@ -1,0 +1,194 @@
+"""Options of all operator commands: deployment, local store, credentials."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from aion_core.bootstrap.stores import Stores, build_stores
+from aion_core.cli.main import aion
+from aion_core.clock import SystemClock
+from aion_core.local.stack import SETTINGS, LocalStack
+from aion_core.ports import WakeUp
+from aion_core.ports.queues import body_of
+from aion_core.settings import Settings
+from aion_core.sqlite.queues import MAX_RECEIVES, SQLiteQueue, open_queues
+from tests.support import operating
+from tests.support.clock import ManualClock
+from tests.support.conversation import Conversation
+from tests.support.operating import RunCommand
+
+COMMANDS = [["key", "list"], ["push", "list"], ["tasks", "list", "--scan"], ["dlq", "list"]]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_deployment_has_to_be_named(command: list[str]) -> None:
+    failed = operating.runs({})(*command)
+    assert failed.exit_code == 2
+    assert "Which deployment? Give --stack NAME" in failed.stderr
+
+
+def test_stack_overrides_environment(moto: LocalStack) -> None:
+    stack = operating.registered(moto, "aion-names")
+    run = operating.runs({**operating.environ_of(moto), "AION_TABLE": "another-table"})
+    assert run("key", "list", "--stack", stack).exit_code == 0
+    assert "no resource of this name" in operating.refusal(run("key", "list"))
+    assert run("key", "list", "--table", moto.physical_id("Table")).exit_code == 0
+
+
+def test_foreign_stack_is_refused(moto: LocalStack) -> None:
+    body = '{"Resources": {"Any": {"Type": "AWS::SQS::Queue"}}}'
+    moto.client("cloudformation").create_stack(StackName="foreign", TemplateBody=body)
+    failed = operating.runs(operating.environ_of(moto))("key", "list", "--stack", "foreign")
+    assert "is not an aion deployment" in operating.refusal(failed)
+
+
+def test_options_name_profile_region_and_endpoint(moto: LocalStack, tmp_path: Path) -> None:
+    before = dict(os.environ)
+    run = operating.runs({**SETTINGS, "AWS_CONFIG_FILE": "/nowhere", "AWS_SHARED_CREDENTIALS_FILE": "/nowhere"})
+    table = ("--table", moto.physical_id("Table"))
+    there = ("--endpoint-url", moto.endpoint, "--region", "us-east-1")
+    assert run("key", "list", *table, *there).exit_code == 0
+    # --profile overrides credentials of the environment: one profile has none, the other does not exist.
+    (tmp_path / "config").write_text("[profile empty]\nregion = us-east-1\n")
+    profiles = operating.runs(
+        {**SETTINGS, "AWS_CONFIG_FILE": str(tmp_path / "config"), "AWS_EC2_METADATA_DISABLED": "true"}
+    )
+    failed = profiles("key", "list", *table, *there, "--profile", "empty")
+    assert operating.refusal(failed).startswith("There are no AWS credentials")
+    failed = run("key", "list", *table, *there, "--profile", "nobody")
+    assert operating.refusal(failed).startswith("Your AWS configuration has no profile")
+    assert dict(os.environ) == before
+
+
+def test_missing_credentials_are_one_sentence() -> None:
+    with operating.taken_port() as port:
+        ran = operating.process(
+            "key", "list", "--table", "t", "--region", "us-east-1", "--endpoint-url", f"http://127.0.0.1:{port}"
+        )
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr.startswith("aion: There are no AWS credentials here.")
+    assert ran.stderr.count("\n") == 1
+
+
+def test_missing_network_is_one_sentence() -> None:
+    with operating.taken_port() as port:
+        pass
+    ran = operating.process(
+        "tasks", "list", "--scan", **SETTINGS, AWS_ENDPOINT_URL=f"http://127.0.0.1:{port}",
+        AION_TABLE="t", AION_BUCKET="b", AION_TASK_QUEUE_URL="https://sqs/q",
+    )  # fmt: skip
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr.startswith("aion: AWS does not respond.")
+    assert ran.stderr.count("\n") == 1
+
+
+def test_closed_output_pipe_prints_no_traceback(moto: LocalStack) -> None:
+    command = f"{sys.executable} -m aion_core.cli --help | true; echo ${{PIPESTATUS[0]}}"
+    ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert ran.stderr == ""
+
+
+def walk(command: object, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    commands = getattr(command, "commands", {})
+    return [path, *(found for name, each in commands.items() for found in walk(each, (*path, name)))]
+
+
+@pytest.mark.parametrize("path", walk(aion), ids=lambda path: " ".join(path) or "aion")
+def test_help_of_each_command_fits_terminal(path: tuple[str, ...]) -> None:
+    shown = operating.runs({})(*path, "--help")
+    assert shown.exit_code == 0
+    assert max(map(len, shown.stdout.partition("Examples:")[0].splitlines())) <= 80
+    assert "..." not in shown.stdout.partition("Commands:")[2], "what a command does fits into a line"
+
+
+CLOCK = SystemClock()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("AION_DATA_DIR", raising=False)
+    return tmp_path / ".aion" / "store"
+
+
+@pytest.fixture
+def stores(folder: Path) -> Stores:
+    return build_stores(Settings.from_environ({"AION_STORE": "sqlite", "AION_SQLITE_FOLDER": str(folder)}), CLOCK)
+
+
+@pytest.fixture
+def run() -> RunCommand:
+    return operating.runs({})
+
+
+def parked(folder: Path, body: str) -> None:
+    """Receive the message as often as allowed."""
+    clock = ManualClock()
+    queue = SQLiteQueue(open_queues(folder / "queues.db"), "task", clock)
+
+    async def park() -> None:
+        await queue.send(body)
+        for _ in range(MAX_RECEIVES + 1):
+            await queue.receive(1)
+            clock.move(3600)
+
+    asyncio.run(park())
+
+
+def test_tasks_are_listed_shown_and_canceled(run: RunCommand, stores: Stores, folder: Path) -> None:
+    chat = Conversation(stores.tasks, CLOCK)
+    asyncio.run(chat.starts("m-1"))
+    listed = run("tasks", "list")
+    assert listed.stderr == f"Using {folder}, the store of `aion dev`, which is stopped\n"
+    assert listed.stdout.split("\t")[:2] == ["t-m-1", "working"]
+    assert run("tasks", "cancel", "t-m-1", "--yes").exit_code == 0
+    assert json.loads(run("tasks", "show", "t-m-1", "--json").stdout)[0]["state"] == "canceled"
+    assert "No tasks." in run("tasks", "list", "--expired").stderr
+
+
+def test_parked_messages_are_redriven_or_dropped(run: RunCommand, stores: Stores, folder: Path) -> None:
+    chat = Conversation(stores.tasks, CLOCK)
+    parked(folder, body_of(WakeUp(chat.context)))
+    parked(folder, "not of ours")
+    listed = json.loads(run("dlq", "list", "--json").stdout)
+    assert [each.get("context") for each in listed] == [chat.context.context_id, None]
+    assert abs((datetime.fromisoformat(listed[0]["sentAt"]) - datetime.now(UTC)).total_seconds()) < 600
+    assert run("dlq", "drop", listed[1]["id"], "--yes").exit_code == 0
+    redriven = run("dlq", "redrive", "--yes")
+    assert "Redrive to the task queue started." in redriven.stderr
+    assert "No messages in the dead letter queues." in run("dlq", "list").stderr
+
+
+def test_keys_and_webhooks_are_listed(run: RunCommand, stores: Stores) -> None:
+    made = run("key", "create", "alice")
+    assert made.stdout.startswith("aion_")
+    assert "alice" in run("key", "list").stdout
+    assert "No push configs." in run("push", "list", "--all").stderr
+
+
+def test_owner_is_deleted_with_large_payloads(run: RunCommand, stores: Stores) -> None:
+    chat = Conversation(stores.tasks, CLOCK)
+
+    async def converse() -> None:
+        begun = await chat.starts(text="x" * 400_000)
+        await chat.ends(begun)
+
+    asyncio.run(converse())
+    assert asyncio.run(stores.resources.blobs.names("tasks/"))
+    owner = chat.context.owner
+    deleted = json.loads(run("data", "delete", "--owner", owner, "--yes", "--json").stdout)
+    assert deleted["left"] == 0
+    assert {each["versions"] for each in deleted["stores"]} == {0, 1}
+    assert not asyncio.run(stores.resources.blobs.names("tasks/"))
+    assert "No tasks." in run("tasks", "list").stderr
+
+
+def test_named_deployment_overrides_local_store(run: RunCommand, stores: Stores) -> None:
+    refused = operating.runs({"AION_TABLE": "theirs"})("tasks", "list", "--scan")
+    assert "set AION_BUCKET, AION_TASK_QUEUE_URL" in refused.stderr

@@ -1,0 +1,64 @@
+"""Log lines of the functions, rendered for people."""
+
+import json
+
+import pytest
+
+from aion_core.deploy.logs import LogLine, rendered, seconds
+
+
+def shown(**fields: object) -> tuple[str, list[str]]:
+    level, text = rendered(LogLine(1_780_000_000_123, "task", json.dumps(fields), "id"))
+    # Cut off the time: it is in this machine's zone.
+    return level, [line[24:] if place == 0 else line for place, line in enumerate(text.splitlines())]
+
+
+def test_line_has_level_message_and_ids() -> None:
+    line = {"level": "INFO", "message": "A turn has ended.", "service": "aion-dev", "agent": "helper", "task_id": "t-1"}
+    assert shown(**line, state="completed", duration_ms=12, location="run:1", timestamp="…") == (
+        "INFO",
+        ["task  INFO    A turn has ended.  task_id=t-1 agent=helper state=completed duration_ms=12"],
+    )
+
+
+def test_traceback_is_indented_below_its_line() -> None:
+    level, lines = shown(level="ERROR", message="The agent failed.", exception="Traceback:\n  x\nValueError: no")
+    assert (level, lines[1:]) == ("ERROR", ["    Traceback:", "      x", "    ValueError: no"])
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"_aws": {"CloudWatchMetrics": []}, "Turns": 1},
+        {"type": "platform.report", "record": {"status": "success", "requestId": "r-1"}},
+        {"type": "platform.start", "record": {"requestId": "r-1"}},
+    ],
+    ids=["metrics", "report", "start"],
+)
+def test_metrics_and_reports_are_left_out(fields: dict[str, object]) -> None:
+    assert shown(**fields) == ("", [])
+
+
+def test_killed_invocation_is_an_error() -> None:
+    record = {"status": "timeout", "errorType": "Sandbox.Timedout", "requestId": "r-1"}
+    level, (line,) = shown(type="platform.report", record=record)
+    assert (level, line) == (
+        "ERROR",
+        "task  ERROR   Lambda ended an invocation: timeout (Sandbox.Timedout).  request=r-1",
+    )
+
+
+def test_plain_line_is_shown_whole() -> None:
+    level, text = rendered(LogLine(1_780_000_000_000, "api", "Illegal instruction", ""))
+    assert (level, text[24:]) == ("INFO", "api           Illegal instruction")
+
+
+@pytest.mark.parametrize(("text", "many"), [("90s", 90), ("15m", 900), ("1h", 3600), ("2d", 172_800)])
+def test_spans_of_time_are_read(text: str, many: int) -> None:
+    assert seconds(text) == many
+
+
+@pytest.mark.parametrize("text", ["", "1", "h", "1 h", "-1h", "1w"])
+def test_other_spans_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="such as 15m"):
+        seconds(text)

@@ -1,0 +1,64 @@
+"""docs/cards.md: its agent is served, its commands run, its client verifies the card."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from a2a.utils.signing import SignatureVerificationError
+
+from aion_core.bootstrap import build_app
+from aion_core.settings import Settings
+
+GUIDE = (Path(__file__).parents[3] / "docs" / "cards.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "aion.yaml").write_text(blocks("yaml")[0], encoding="utf-8")
+    return tmp_path
+
+
+def shell(folder: Path, script: str) -> str:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    ran = subprocess.run(
+        ["sh", "-ec", script], cwd=folder, env={"PATH": path}, capture_output=True, text=True, timeout=100
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+async def test_guides_agent_is_served_and_verified(folder: Path) -> None:
+    show, sign = blocks("sh")[:2]
+    assert '"find-order"' in shell(folder, show)
+    assert "As v1.0: signed by" in shell(folder, sign)
+    environ = {
+        "AION_STORE": "memory",
+        "AION_CONFIG": str(folder / "aion.yaml"),
+        "AION_CARD_KEY_FILE": str(folder / "private.pem"),
+    }
+    app = build_app(Settings.from_environ(environ))
+    names: dict[str, Any] = {}
+    exec(compile(blocks("python")[0], "docs/cards.md", "exec"), names)  # noqa: S102  # our own page
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app)) as client:
+        card = await names["trusted_card"](client, "http://test")
+        assert [skill.id for skill in card.skills] == ["find-order"]
+        for path in re.findall(r"^\| `(/[^`<]*)` \|", GUIDE, re.MULTILINE):
+            assert (await client.get(f"http://test{path}")).status_code == 200, path
+
+    async def tampered(request: httpx.Request) -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app)) as client:
+            answer = await client.get(request.url)
+        return httpx.Response(200, content=answer.content.replace(b"Answers questions", b"Sells questions"))
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(tampered)) as client:
+        with pytest.raises(SignatureVerificationError):
+            await names["trusted_card"](client, "http://test")

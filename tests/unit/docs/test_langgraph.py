@@ -1,0 +1,40 @@
+"""Code blocks of docs/langgraph.md, executed."""
+
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aion_core.agents.langgraph.agent import LangGraphAgent
+from aion_core.agents.objects import per_turn_factory
+from tests.support.service import http, parts, send
+
+ROOT = Path(__file__).parents[3]
+BLOCKS = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "langgraph.md").read_text(), re.MULTILINE | re.DOTALL)
+ANSWERS = [
+    "I speak en.",
+    "You sent 0 files.",
+    "One moment.",
+    "You said hi.",
+    "Here it is.",
+    "Which day?",
+    "Notes so far: 0.",
+]
+
+
+@pytest.mark.parametrize(("block", "answer"), list(zip(BLOCKS, ANSWERS, strict=True)), ids=ANSWERS)
+async def test_guides_graphs_reply(block: str, answer: str) -> None:
+    names: dict[str, Any] = {"__name__": "guide"}
+    exec(compile(block, "docs/langgraph.md", "exec"), names)  # noqa: S102  # our own page
+    graph = names["graph"]
+    if inspect.isfunction(graph):
+        graph = LangGraphAgent(per_turn_factory(graph, "graph"))
+    async with http(parts(graph).app()) as client:
+        task = (await client.post("/", json=send())).json()["result"]["task"]
+        assert task["status"]["message"]["parts"][0]["text"] == answer
+        if task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED":
+            reply = send("Tuesday", message_id="m-2", contextId=task["contextId"])
+            task = (await client.post("/", json=reply)).json()["result"]["task"]
+            assert task["status"]["message"]["parts"][0]["text"] == "Booked for Tuesday."

@@ -1,0 +1,116 @@
+"""Credentials of `aion smoke`, against aion's own authentication."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+from a2a.types import AgentCard
+from argon2 import PasswordHasher
+from click.testing import CliRunner
+
+from aion_core.auth.api_keys import make_key
+from aion_core.auth.declaration import ApiKey, Basic
+from aion_core.cli.smoke import smoke
+from aion_core.smoke.credentials import NoCredentials, SmokeCredentials, is_aws_host
+from tests.support.clock import ManualClock
+from tests.support.issuer import Issuer, issuing
+from tests.unit.auth.door import Door
+from tests.unit.auth.test_tokens import scheme
+
+HERE = "http://agents.test"
+ON_AWS = "https://a1b2c3.execute-api.eu-west-1.amazonaws.com/dev"
+
+
+@asynccontextmanager
+async def asking(door: Door, environ: dict[str, str], header: str = "") -> AsyncIterator[httpx.AsyncClient]:
+    """Client of `aion smoke`, after reading a card with this header."""
+    credentials = SmokeCredentials.from_environ(environ, HERE, "auto")
+    card = AgentCard()
+    if header:
+        card.security_schemes["key"].api_key_security_scheme.location = "header"
+        card.security_schemes["key"].api_key_security_scheme.name = header
+    credentials.read_card(card)
+    async with httpx.AsyncClient(auth=credentials, transport=httpx.ASGITransport(door.app), base_url=HERE) as client:
+        yield client
+
+
+async def test_server_accepts_each_kind_of_credentials(clock: ManualClock) -> None:
+    users = {"ann": PasswordHasher(time_cost=1, memory_cost=64).hash("a:colon")}
+    key = make_key("alice", now=clock.now())
+    issuer: Issuer
+    with issuing() as issuer:
+        door = Door(clock, users=users, jwt=scheme(issuer), key=ApiKey(header="X-Mine"), basic=Basic())
+        await door.keys.add(key.record)
+        for environ, subject in (
+            ({"TOKEN": issuer.token(sub="bob")}, "bob"),
+            ({"API_KEY": key.text}, "alice"),
+            ({"BASIC": "ann:a:colon"}, "ann"),
+        ):
+            async with asking(door, environ, header="X-Mine") as client:
+                assert (await client.get("/")).json()["subject"] == subject
+        async with asking(door, {}) as client:
+            assert (await client.get("/")).status_code == 401
+
+
+async def test_key_is_sent_beside_password(clock: ManualClock) -> None:
+    users = {"ann": PasswordHasher(time_cost=1, memory_cost=64).hash("secret")}
+    both = {"basic": frozenset[str](), "key": frozenset[str]()}
+    door, key = Door(clock, both, users=users, key=ApiKey(), basic=Basic()), make_key("alice", now=clock.now())
+    await door.keys.add(key.record)
+    async with asking(door, {"API_KEY": key.text, "BASIC": "ann:secret"}, header="X-API-Key") as client:
+        assert (await client.get("/")).json()["subject"] == "ann"
+
+
+def test_aws_hosts_are_signed_for_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIA")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "of a role")
+    function_url = "https://abc.lambda-url.us-east-2.on.aws/"
+    assert str(SmokeCredentials.from_environ({}, ON_AWS, "auto")) == "an AWS signature for execute-api in eu-west-1"
+    assert str(SmokeCredentials.from_environ({}, function_url, "auto")) == "an AWS signature for lambda in us-east-2"
+    custom = SmokeCredentials.from_environ({}, "https://agents.example.com", "eu-central-1")
+    assert str(custom) == "an AWS signature for execute-api in eu-central-1"
+    request = httpx.Request("POST", "https://agents.example.com/", json={})
+    (signed,) = custom.auth_flow(request)
+    assert signed.headers["x-amz-security-token"] == "of a role"
+    assert str(SmokeCredentials.from_environ({"TOKEN": "t"}, ON_AWS, "auto")) == "a token"
+    assert str(SmokeCredentials.from_environ({}, ON_AWS, "off")) == "no credentials"
+    assert str(SmokeCredentials.from_environ({}, HERE, "auto")) == "no credentials"
+    assert not is_aws_host("https://execute-api.eu-west-1.amazonaws.com.evil.example/")
+
+
+@pytest.mark.parametrize(
+    ("environ", "sign", "told"),
+    [
+        ({"BASIC": "ann"}, "auto", "BASIC has to be name:password"),
+        ({"BASIC": "ann:x", "TOKEN": "t"}, "auto", "give one of them"),
+        ({"TOKEN": "t"}, "eu-west-1", "give one of them"),
+    ],
+)
+def test_contradicting_credentials_are_refused(environ: dict[str, str], sign: str, told: str) -> None:
+    with pytest.raises(NoCredentials, match=told):
+        SmokeCredentials.from_environ(environ, ON_AWS, sign)
+
+
+def test_key_without_header_is_refused() -> None:
+    with pytest.raises(NoCredentials, match="the card declares no API key in a header"):
+        SmokeCredentials(api_key="k").read_card(AgentCard())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [([], "Give the deployment's URL"), ([HERE, "--only", "card,pull"], "unknown check pull")],
+)
+def test_command_refuses_invalid_arguments(monkeypatch: pytest.MonkeyPatch, arguments: list[str], told: str) -> None:
+    for name in ("URL", "AION_STACK"):
+        monkeypatch.delenv(name, raising=False)
+    done = CliRunner().invoke(smoke, arguments)
+    assert done.exit_code == 2
+    assert told in done.stderr
+
+
+def test_command_reports_unreachable_url() -> None:
+    done = CliRunner().invoke(smoke, ["http://127.0.0.1:9", "--sign", "off"])
+    assert done.exit_code == 2
+    assert "All connection attempts failed. No other check was made" in done.stdout
