@@ -179,7 +179,7 @@ async def let_all_end(made: Parts, call: CallContext, clock: ManualClock) -> Non
 
 def with_invocations(made: Parts, clock: ManualClock) -> None:
     """Handle each wake-up message in a process of 15 minutes."""
-    made.work_queue.answered_by(lambda wake_up: made.worker.handle(wake_up, until=clock.now() + INVOCATION))
+    made.work_queue.handled_by(lambda wake_up: made.worker.handle(wake_up, until=clock.now() + INVOCATION))
 
 
 async def test_turn_of_forty_minutes_runs_steps_once() -> None:
@@ -311,7 +311,7 @@ async def test_stopping_process_suspends_turns_and_ends_streams() -> None:
     async def hear(wake_up: WakeUp) -> None:
         work_queue.append(wake_up)
 
-    made.work_queue.answered_by(hear)
+    made.work_queue.handled_by(hear)
     began = clock.now()
     stopping.now.set()
     for work in list(call.background):
