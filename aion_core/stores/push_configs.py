@@ -34,9 +34,9 @@ from aion_core.stores.retries import (
     jitter,
     write_unless_refused,
 )
-from aion_core.stores.timers import PUSHES, TimerIndex, times_of
+from aion_core.stores.timers import PUSHES, TimerIndex
 from aion_core.tasks import contexts, deliveries, heads
-from aion_core.tasks.contexts import moment
+from aion_core.tasks.contexts import Times, moment
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class PushItems:
     ) -> None:
         """Without a `cipher` no config can be stored or read."""
         self._reads, self._cipher = Reads(table, clock), cipher
-        self._times = partial(times_of, clock, lease_seconds, retention)
+        self._times = partial(Times.read, clock, lease_seconds, retention)
 
     async def known(self, task: TaskKey) -> list[Delivery]:
         """Return the deliveries of the task's configs, sorted by id."""

@@ -49,7 +49,7 @@ from aion_core.stores.items import Reads, readable
 from aion_core.stores.push_configs import PushItems
 from aion_core.stores.retries import TransactionPlan, commit
 from aion_core.stores.task_log import TaskLog, context_update, head_item, listing_at, message_keys_of, message_row
-from aion_core.stores.timers import TimerIndex, times_of
+from aion_core.stores.timers import TimerIndex
 from aion_core.tasks import admission, contexts, heads, transitions
 from aion_core.tasks.admission import KnownMessage
 from aion_core.tasks.contexts import ContextRecord, Times, task_of
@@ -81,7 +81,7 @@ class TableTaskStore:
         """
         self._notifier = notifier or CommitNotifier()
         self._table = table
-        self._times = partial(times_of, clock, lease_seconds, retention)
+        self._times = partial(Times.read, clock, lease_seconds, retention)
         self._reads = Reads(table, clock)
         self._log = TaskLog(self._reads, blobs)
         self._push = PushItems(table, cipher, clock, lease_seconds=lease_seconds, retention=retention)

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from aion_core.ports.table import Item, Key, Table, Update, WriteRefused
 from aion_core.stores import keys
 from aion_core.stores.items import Reads
 from aion_core.tasks import contexts
-from aion_core.tasks.contexts import Times, milliseconds, moment
+from aion_core.tasks.contexts import Times, moment
 
 logger = logging.getLogger(__name__)
 
@@ -23,11 +23,6 @@ CONTEXTS = tuple(keys.timer_partition(shard) for shard in range(keys.TIMER_SHARD
 
 PUSHES = tuple(keys.push_timer_partition(shard) for shard in range(keys.TIMER_SHARDS))
 """Index partitions of the push timers; contexts have their own, so neither delays the other."""
-
-
-def times_of(clock: Clock, lease_seconds: float, retention: timedelta = timedelta()) -> Times:
-    """Return the times of one attempt to write, from one reading of the clock."""
-    return Times(milliseconds(clock.now()), int(lease_seconds * 1000), int(retention.total_seconds()))
 
 
 class Expired(NamedTuple):
@@ -42,7 +37,7 @@ class TimerIndex:
 
     def __init__(self, table: Table, clock: Clock, shards: Sequence[str], *, lease_seconds: float) -> None:
         self._table, self._shards = table, shards
-        self._times = partial(times_of, clock, lease_seconds)
+        self._times = partial(Times.read, clock, lease_seconds)
         self._reads = Reads(table, clock)
 
     async def expired(self, limit: int) -> list[Expired]:
