@@ -58,9 +58,7 @@ def build_app(settings: Settings, operations: Operations) -> FastAPI:
         publisher=CardPublisher(base_url, follows_entrypoint=follows_entrypoint, sign=card_signer(key)),
         keys=[key.public_jwk()] if key else [],
         registry=_push_registry(settings, engine),
-        authenticators=build_authenticators(policies, settings, engine.stores.api_keys, engine.clock)
-        if policies
-        else None,
+        authenticators=build_authenticators(policies, settings, engine.stores.api_keys, engine.clock),
         loopback_only=not settings.auth,
         limits=limits_config,
         background_task=engine.background.run if engine.background else None,

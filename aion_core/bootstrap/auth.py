@@ -30,8 +30,10 @@ def build_auth_policies(configs: Mapping[str, AgentConfig], settings: Settings) 
 
 def build_authenticators(
     policies: Mapping[str, AuthPolicy], settings: Settings, api_keys: Callable[[], ApiKeys], clock: Clock
-) -> dict[str, Authenticator]:
-    """Return an authenticator for each agent; raises ConfigurationError that names the missing setting."""
+) -> dict[str, Authenticator] | None:
+    """Return an authenticator for each agent, None without policies; raises ConfigurationError for a missing setting."""
+    if not policies:
+        return None
     resources = VerifierResources(clock, api_keys, basic_users=lambda: basic_users(settings))
     return authenticator.build_authenticators(policies, resources)
 

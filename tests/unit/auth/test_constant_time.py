@@ -17,7 +17,7 @@ from aion_core.auth.credentials import RequestCredentials
 from aion_core.auth.schemes import api_key
 from aion_core.auth.schemes.api_key import ApiKeyScheme, ApiKeyVerifier, make_key
 from aion_core.auth.schemes.basic import BasicScheme
-from aion_core.aws.client import Calls
+from aion_core.aws.client import AwsClient
 from aion_core.memory.table import MemoryTable
 from aion_core.stores.api_keys import TableApiKeys
 from tests.support.clock import ManualClock
@@ -135,14 +135,14 @@ async def test_foreign_task_costs_same_table_requests(
     callers = Callers(app, issuer)  # type: ignore[arg-type]
     bobs = await callers.a_task("bob", "hello")
     work_log = WorkLog()
-    original = Calls.blocking
+    original = AwsClient.blocking
 
-    def recorded(self: Calls, operation: str, **parameters: Any) -> Any:
+    def recorded(self: AwsClient, operation: str, **parameters: Any) -> Any:
         result = original(self, operation, **parameters)
         work_log.append((operation, sorted(name for name in result if name != "ResponseMetadata" and result[name])))
         return result
 
-    monkeypatch.setattr(Calls, "blocking", recorded)
+    monkeypatch.setattr(AwsClient, "blocking", recorded)
     counted = 0
     for request in (request for request in requests() if request.names("task")):
         operations = []

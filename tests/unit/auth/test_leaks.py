@@ -16,7 +16,7 @@ from opentelemetry import trace
 from starlette.types import ASGIApp
 
 from aion_core import log
-from aion_core.aws import log_lines
+from aion_core.aws import log_formatter
 from aion_core.bootstrap import build_push, build_worker, push_wake_up_of, wake_up_of
 from aion_core.local.stack import LocalStack
 from tests.support.asgi import ask
@@ -60,7 +60,7 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
     """Yield all log output at DEBUG, in the formats of Lambda and of a terminal."""
     written, root = io.StringIO(), logging.getLogger()
     ours = [logging.StreamHandler(written), logging.StreamHandler(written)]
-    ours[0].setFormatter(log_lines.formatter("aion"))
+    ours[0].setFormatter(log_formatter.formatter("aion"))
     ours[1].setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
     level = root.level
     root.setLevel(logging.DEBUG)
@@ -215,7 +215,7 @@ async def test_logs_and_queues_have_no_client_data(
     for body in wake_ups:
         await worker.handle(wake_up_of(json.loads(body)["Body"]), until=soon)
     for body in sorted({json.loads(body)["Body"] for body in notifications}):
-        await delivery.answer(push_wake_up_of(body), until=soon)
+        await delivery.deliver(push_wake_up_of(body), until=soon)
     log_text = logged.getvalue()
     assert "A turn begins." in log_text
     assert "A notification failed" in log_text
