@@ -73,8 +73,8 @@ ODD = {
     "arn:aws:secretsmanager:us-east-1:123456789012:secret:gone-AbCdEf": "cannot be read: it does not exist",
     "arn:aws:ssm:us-east-1:123456789012:parameter/gone": "cannot be read: it does not exist",
     "gone": "cannot be read: it does not exist",
-    "arn:aws:s3:::bucket/key": "it has to be the ARN of a Secrets Manager secret or of an SSM parameter",
-    "arn:aws:ssm:us-east-1:123456789012:document/x": "it has to be the ARN of",
+    "arn:aws:s3:::bucket/key": "it must be the ARN of a Secrets Manager secret or of an SSM parameter",
+    "arn:aws:ssm:us-east-1:123456789012:document/x": "it must be the ARN of",
 }
 
 
@@ -89,7 +89,7 @@ def test_missing_users_secret_is_named(tmp_path: Path, aws: SecretStore, arn: st
 
 def test_binary_users_secret_is_refused(tmp_path: Path, aws: SecretStore) -> None:
     arn = aws.secrets.create_secret(Name=f"bytes-{uuid4().hex}", SecretBinary=b"\x00hunter2")["ARN"]
-    with pytest.raises(ConfigurationError, match="holds bytes") as raised:
+    with pytest.raises(ConfigurationError, match="is binary") as raised:
         build_app(settings(tmp_path, arn))
     assert "hunter2" not in str(raised.value)
 
