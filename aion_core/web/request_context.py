@@ -17,7 +17,7 @@ from starlette.types import Scope
 from aion_core.auth.event import text_in
 from aion_core.auth.principal import Principal
 from aion_core.errors import TaskNotFound
-from aion_core.ports import ANONYMOUS
+from aion_core.ports import ANONYMOUS, PushVersion
 from aion_core.protocol.errors import invalid_params, to_wire
 from aion_core.protocol.message_rules import ALLOWED_SKILLS, ID_RULE, is_id
 from aion_core.protocol.types import AgentCard
@@ -256,3 +256,14 @@ class CallContextBuilder(ServerCallContextBuilder):
             # The middleware and the routes disagree on the agent of this path: refuse instead of guessing.
             raise RuntimeError(f"A request reached {self._agent_id} without having been admitted to it.")
         return caller
+
+
+def call_of(context: ServerCallContext) -> CallContext:
+    """Return the call in the context of a request."""
+    call: CallContext = context.state[CALL]
+    return call
+
+
+def push_version_of(context: ServerCallContext) -> PushVersion:
+    """Return the version of push notifications for the client: its protocol version."""
+    return PushVersion(context.state[REQUEST_VERSION])
