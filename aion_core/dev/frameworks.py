@@ -1,4 +1,4 @@
-"""Frameworks that the agents' code imports, as far as its text says."""
+"""Frameworks of the project's agents, found in their import statements."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -8,9 +8,9 @@ from aion_core.packaging.frameworks import frameworks_of
 
 
 def frameworks_used(paths: Iterable[str], roots: Sequence[Path]) -> list[str]:
-    """Return the frameworks of the agents at these paths; one whose code does not tell is left out.
+    """Return the frameworks of the agents at these paths. An agent without a recognised import is skipped.
 
-    `roots` are folders that paths, and imports, start from, each with its `src`.
+    Paths and imports are resolved in each folder of `roots` and in its `src`.
     """
     used: set[str] = set()
     folders = [folder for root in roots for folder in (root, root / "src")]

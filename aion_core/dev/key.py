@@ -1,4 +1,4 @@
-"""API key of the developer, made where callers need one."""
+"""API key for the developer."""
 
 import asyncio
 from collections.abc import Mapping
@@ -13,17 +13,17 @@ from aion_core.settings import Settings
 
 
 def development_header(agents: Mapping[str, AgentConfig], settings: Settings) -> str:
-    """Make a key that opens every agent, where keys are what they ask for; return the header that bears it."""
-    asked_for = [
+    """Create an API key with access to every agent and return its HTTP header; "" if no agent accepts API keys."""
+    required = [
         (scheme.header, requirement[name])
         for security in declared_securities(agents).values()
         for requirement in security.require
         for name in requirement
         if isinstance(scheme := security.schemes[name], ApiKey)
     ]
-    if not asked_for:
+    if not required:
         return ""
-    scopes = frozenset(scope for _, scopes in asked_for for scope in scopes)
+    scopes = frozenset(scope for _, scopes in required for scope in scopes)
     made = make_key("developer", now=SystemClock().now(), scopes=scopes)
     asyncio.run(build_keys(settings).add(made.record))
-    return f"{asked_for[0][0]}: {made.text}"
+    return f"{required[0][0]}: {made.text}"

@@ -1,4 +1,4 @@
-"""Entry points of the processes: what each needs is imported in it, and not by the supervisor."""
+"""Entry points of the processes. They import their code themselves, to keep the supervisor small."""
 
 import socket
 from multiprocessing.connection import Connection
@@ -7,7 +7,7 @@ from aion_core.dev.messages import EmulatorTask
 
 
 def emulator(connection: Connection, task: EmulatorTask) -> None:
-    """Be the emulator's process."""
+    """Run the emulator process."""
     from aion_core.dev.uncollected import collect_again
 
     from aion_core.dev.emulated import main  # isort: skip
@@ -17,7 +17,7 @@ def emulator(connection: Connection, task: EmulatorTask) -> None:
 
 
 def worker(listener: socket.socket, connection: Connection) -> None:
-    """Be a worker's process."""
+    """Run a worker process."""
     from aion_core.dev.uncollected import collect_again
 
     from aion_core.dev.worker import main  # isort: skip

@@ -1,4 +1,4 @@
-"""No garbage collection while much is imported, which is a fifth faster: importing this turns it off."""
+"""Disable garbage collection during imports, for a fifth less time: importing this module disables it."""
 
 import gc
 
@@ -6,6 +6,6 @@ gc.disable()
 
 
 def collect_again() -> None:
-    """Turn it on again, for what is made from now on."""
+    """Enable garbage collection again, for objects created from now on."""
     gc.freeze()
     gc.enable()

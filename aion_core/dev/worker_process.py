@@ -1,4 +1,4 @@
-"""A worker's process as the supervisor has it: how it is started, ended with its children, and named to the emulator."""
+"""Processes of the development server: entry points, and the supervisor's handle of a worker."""
 
 import contextlib
 import multiprocessing
@@ -20,28 +20,28 @@ from aion_core.dev import processes
 from aion_core.dev.messages import Loaded
 
 LONGEST_TEMPORARY = 60
-"""Characters of a temporary folder in which a socket's name is not too long: 104 in all on macOS, 108 on Linux."""
+"""Longest path of a temporary folder. A socket in it must stay below 104 characters on macOS, 108 on Linux."""
 
 
 @dataclass(eq=False)
 class WorkerProcess:
-    """One worker, from `start` until `kill`."""
+    """Handle of one worker process."""
 
     connection: Connection
     why: str
-    """Name of the edited file; "" where there was no edit."""
+    """Names of the edited files that caused its start, or ""."""
     name: str = field(default_factory=lambda: uuid4().hex)
-    """Its name in what it receives from the emulator's queues."""
+    """Its name in ReceiveMessage requests to the emulator."""
     began: float = field(default_factory=time.monotonic)
     process: Any = None
     started: threading.Event = field(default_factory=threading.Event)
     loaded: Loaded | None = None
-    told_slow: bool = False
+    reported_slow: bool = False
     kill_at: float = float("inf")
 
     @classmethod
     def start(cls, context: Any, listener: socket.socket, why: str) -> "WorkerProcess":
-        """Start a worker without waiting for it: the first one waits until the frameworks are imported."""
+        """Start a worker in a thread: the first one has to wait for the import of the frameworks."""
         ours, theirs = context.Pipe()
         started = cls(ours, why)
 
@@ -51,7 +51,7 @@ class WorkerProcess:
                 process.start()
                 started.process = process
             except Exception as error:
-                print(f"A worker cannot be started: {error}", file=sys.stderr)
+                print(f"Cannot start a worker: {error}", file=sys.stderr)
             finally:
                 theirs.close()
                 started.started.set()
@@ -61,19 +61,19 @@ class WorkerProcess:
 
     @property
     def answers(self) -> set[str]:
-        """The agents that it has loaded."""
+        """Ids of the loaded agents."""
         return set(self.loaded.agents) - set(self.loaded.failures) if self.loaded else set()
 
-    def say(self, message: object) -> None:
-        """Send it a message; it may be gone."""
+    def send(self, message: object) -> None:
+        """Send a message; ignore a worker that has ended."""
         with contextlib.suppress(OSError):
             self.connection.send(message)
 
     def kill(self) -> None:
-        """End the process and its children at once; one that is not there yet ends when it finds nobody to talk to."""
+        """Kill the process and its children. A process that has not started yet ends at the closed connection."""
         if self.started.is_set() and self.process is not None:
             if hasattr(os, "killpg"):
-                # Its children may outlive it. It has no group of its own in its first moment.
+                # Its children may outlive it. In its first moment it has no group yet.
                 with contextlib.suppress(OSError):
                     os.killpg(self.process.pid, signal.SIGKILL)
             with contextlib.suppress(OSError, AttributeError):
@@ -82,17 +82,17 @@ class WorkerProcess:
         self.connection.close()
 
     def exit_code(self) -> str:
-        """Return how the process has ended, in words."""
+        """Return the exit code or signal as text."""
         self.started.wait(1)
         if self.process is None:
-            return "it did not start"
+            return "not started"
         self.process.join(2)
         code = self.process.exitcode
         return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
 
 
 def workers_context(preloaded: Sequence[str]) -> Any:
-    """Return how workers are started: forked from a process that has imported what they all need."""
+    """Return the multiprocessing context of workers: a fork server with these modules imported, or spawn."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
@@ -101,13 +101,13 @@ def workers_context(preloaded: Sequence[str]) -> Any:
 
 
 def run_forkserver() -> None:
-    """Start the process that workers are forked from; it is reached by a socket in a temporary folder."""
+    """Start the fork server of the workers. Its socket is in a temporary folder."""
     from multiprocessing.forkserver import ensure_running
 
     if len(tempfile.gettempdir()) > LONGEST_TEMPORARY and os.path.isdir("/tmp"):  # noqa: S108  # a new folder in it
         before, tempfile.tempdir = tempfile.tempdir, "/tmp"  # noqa: S108
         try:
-            util.get_temp_dir()  # which is kept for this process
+            util.get_temp_dir()  # multiprocessing caches the result
         finally:
             tempfile.tempdir = before
     ensure_running()
