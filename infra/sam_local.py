@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from aion_core.deploy import sam as sam_cli
-from aion_core.local.emulator import EmulatorError
+from aion_core.local import EmulatorError
 from aion_core.local.stack import SETTINGS, LocalStack
 from aion_core.packaging import uv
 from aion_core.template.reader import FUNCTION, TemplateError

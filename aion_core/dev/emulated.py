@@ -11,7 +11,7 @@ from pathlib import Path
 
 from aion_core.dev.messages import ENDING, EmulatorFailed, EmulatorReady, EmulatorTask, ReleaseMessages
 from aion_core.dev.place import SNAPSHOT
-from aion_core.local.emulator import EmulatorError
+from aion_core.local import EmulatorError
 from aion_core.local.snapshot import Saver, SnapshotFile, Unusable
 from aion_core.local.stack import LocalStack
 from aion_core.template.reader import TemplateError
@@ -44,7 +44,7 @@ def _serve(connection: Connection, task: EmulatorTask) -> None:
         file = SnapshotFile(task.folder / SNAPSHOT, stack.template)
         files.append(file)
         if task.fresh:
-            file.forget()
+            file.delete()
         try:
             return file.restore(stack.emulator)
         except Unusable as unusable:

@@ -105,10 +105,10 @@ class Emulator:
     def release_messages(self, receiver: str | None = None) -> None:
         """Make received messages visible again, since their receivers have ended.
 
-        With `receiver` only those of that one (see `stack.client_of`), who receives nothing from now on.
+        With a `receiver` (see `stack.client_of`), release its messages only and refuse its later requests.
         """
-        with self.held():
-            theirs = None if receiver is None else self._gate.dismiss(receiver)
+        with self.paused():
+            theirs = None if receiver is None else self._requests.dismiss(receiver)
             for queues in get_backend("sqs")[self.account].values():
                 for queue in queues.queues.values():
                     for message in queue.pending_messages:
@@ -217,9 +217,7 @@ class _RequestSerializer:
             self._polls_wait = allowed
             self._sqs.notify_all()
 
-    def _receive(
-        self, environ: "WSGIEnvironment", content: bytes, start_response: "StartResponse"
-    ) -> Iterable[bytes]:
+    def _receive(self, environ: "WSGIEnvironment", content: bytes, start_response: "StartResponse") -> Iterable[bytes]:
         request = json.loads(content)
         wait = int(request.get("WaitTimeSeconds") or 0)
         if not 0 <= wait <= self.LONGEST_POLL:

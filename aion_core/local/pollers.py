@@ -50,7 +50,7 @@ class Poller(Protocol):
         """Start polling."""
 
     def stop(self) -> None:
-        """Begin no further call."""
+        """Start no further invocation."""
 
     def join(self, deadline: float, *, polls: bool = True) -> list[str]:
         """Wait for running invocations until this monotonic time; return the functions still running.

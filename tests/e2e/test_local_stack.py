@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from aion_core.local.emulator import EmulatorError
+from aion_core.local import EmulatorError
 from aion_core.local.stack import LocalStack
 from aion_core.template.reader import TemplateError
 from tests.support.queues import messages_in

@@ -117,7 +117,7 @@ class Recorded:
 def recorded() -> Recorded:
     with LocalStack.start("template.yaml") as stack, ExitStack() as running:
         secrets = make_secrets(stack)
-        recorder = stack.emulator.watched_by(Recorder)
+        recorder = stack.emulator.wrap(Recorder)
         asyncio.run(everything(stack, running, secrets))
         place = stack.template.place
         found: dict[str, set[Need]] = {name: set() for name in FUNCTIONS}

@@ -146,7 +146,7 @@ def test_emulator_is_held_while_it_is_read(tmp_path: Path) -> None:
     with stack_of(tmp_path / "state", "900000000006") as stack:
         table, emulator = stack.environment("ApiFunction")["AION_TABLE"], stack.emulator
         put = Thread(target=lambda: stack.client("dynamodb").put_item(TableName=table, Item=ITEM))
-        with emulator.held():
+        with emulator.paused():
             before = emulator.writes
             put.start()
             while emulator.writes == before:

@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
+from moto.core.responses import ActionResult
 from moto.dynamodb.models.dynamo_type import DynamoType
+from moto.sqs.responses import SQSResponse
 
 if TYPE_CHECKING:
     from moto.dynamodb.models import DynamoDBBackend
@@ -105,3 +107,19 @@ def _uncopied(table: "Table") -> Iterator[None]:
         yield
     finally:
         del table.__deepcopy__  # type: ignore[attr-defined]
+
+
+def support_message_moves() -> None:
+    """Add StartMessageMoveTask to moto's SQS. It moves the visible messages before it responds."""
+    SQSResponse.start_message_move_task = _start_message_move_task
+
+
+def _start_message_move_task(response: SQSResponse) -> ActionResult:
+    backend = response.sqs_backend
+    queues = {queue.queue_arn: queue for queue in backend.queues.values()}
+    source, destination = (queues[response._get_param(name)] for name in ("SourceArn", "DestinationArn"))
+    for message in source.messages:
+        # As on AWS, the moved message gets a new id and send time, and its receive count starts at zero.
+        backend.send_message(destination.name, message.body, group_id=message.group_id)
+        source._messages.remove(message)
+    return ActionResult({"TaskHandle": "moto"})
