@@ -1,4 +1,4 @@
-"""Cache folder for built packages; projects share it, since a package's name is a hash of all that it is made from."""
+"""Cache of built packages, shared by all projects: a package's name contains a hash of its inputs."""
 
 import os
 from pathlib import Path
@@ -7,6 +7,6 @@ from platformdirs import user_cache_path
 
 
 def cache() -> Path:
-    """Return the folder: AION_PACKAGE_CACHE, or aion-lambda's own in the user's cache folder."""
+    """Return AION_PACKAGE_CACHE or, by default, aion-lambda's folder in the user's cache."""
     given = os.environ.get("AION_PACKAGE_CACHE")
     return Path(given) if given else user_cache_path("aion-lambda") / "packages"

@@ -1,4 +1,4 @@
-"""One process at a time: what several would make at once, such as an environment, is made by the first of them."""
+"""Lock between processes: the first one creates a file or folder, the others wait."""
 
 import sys
 from collections.abc import Iterator
@@ -8,9 +8,9 @@ from pathlib import Path
 
 @contextmanager
 def file_lock(made: Path) -> Iterator[None]:
-    """Wait until no other process makes this; a file beside it, `made` and `.lock`, is what they wait for.
+    """Hold the lock file beside this file or folder, named with the suffix `.lock`.
 
-    On Windows, which lacks the lock, nobody waits.
+    Windows has no such lock: processes do not wait there.
     """
     made.parent.mkdir(parents=True, exist_ok=True)
     if sys.platform == "win32":

@@ -1,4 +1,4 @@
-"""Frameworks of a deployment's agents, recognised by the imports in their code; the code is not run."""
+"""Frameworks of agents, recognised by the imports in their code without running it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,9 +8,9 @@ from aion_core.packaging.imports import imports
 
 
 def frameworks_of(file: Path, roots: Sequence[Path]) -> set[str]:
-    """Return the frameworks with an extra that the agent's file imports, directly or through files in these folders.
+    """Return the frameworks imported by the agent's file, directly or through files in these folders.
 
-    An agent without any known import comes from a third-party package: it may be of any framework.
+    An agent without a known import comes from a third-party package: return every framework with an extra.
     """
     if (declared := framework_of_file(file.name)) is not None:
         return {declared}

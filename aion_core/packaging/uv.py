@@ -1,4 +1,4 @@
-"""Location of the uv program: the one that runs us, the one beside our interpreter, or the one on the path."""
+"""Location of the uv program."""
 
 import os
 import shutil
@@ -9,14 +9,14 @@ from pathlib import Path
 
 
 class UvMissing(Exception):
-    """uv is not there."""
+    """uv is not installed."""
 
     def __init__(self) -> None:
-        super().__init__("uv is not there: https://docs.astral.sh/uv/getting-started/installation/")
+        super().__init__("uv is not installed: https://docs.astral.sh/uv/getting-started/installation/")
 
 
-def find() -> str:
-    """Return the path of uv; raises UvMissing."""
+def find_uv() -> str:
+    """Return the path of uv: the one running this process, beside this Python, or on the path. Raises UvMissing."""
     beside = Path(sys.executable).with_name("uv")
     found = os.environ.get("UV") or (str(beside) if beside.is_file() else shutil.which("uv"))
     if found is None:
@@ -25,7 +25,7 @@ def find() -> str:
 
 
 @cache
-def version() -> str:
-    """Return uv's version; raises UvMissing."""
-    asked = subprocess.run([find(), "--version"], capture_output=True, text=True, check=True)  # noqa: S603
-    return asked.stdout.strip()
+def uv_version() -> str:
+    """Return uv's version. Raises UvMissing."""
+    done = subprocess.run([find_uv(), "--version"], capture_output=True, text=True, check=True)  # noqa: S603
+    return done.stdout.strip()
