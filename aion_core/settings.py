@@ -16,7 +16,7 @@ from aion_core.errors import ConfigurationError
 WEB_ADDRESS = re.compile(r"https?://[^\s/?#]+[^\s?#]*")
 """Where a server, or what it serves, is reached: an http or https URL without a query."""
 
-NOWHERE = "http://127.0.0.1:8000"
+DEFAULT_BASE_URL = "http://127.0.0.1:8000"
 """Where a server is that nobody has told where it is, and no front of AWS's: on the machine of whoever asks."""
 
 

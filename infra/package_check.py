@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from aion_core.packaging import uv
-from aion_core.packaging.interpreters import interpreter
 from aion_core.packaging.packages import Package, dependencies, package
 from aion_core.packaging.plan import Plan
+from aion_core.packaging.programs import BuildError, UvMissing, interpreter
 from aion_core.packaging.requirements import PLATFORMS, resolved, wanted
-from aion_core.packaging.run import BuildError
 from aion_core.shipped import shipped
 from aion_core.template.reader import TemplateError
 from infra.package_load import Loaded, load
@@ -153,7 +151,7 @@ def main() -> int:
             kept &= result.holds
             verdict = "" if result.holds else "  OVER"
             print(f"{result.what:<52}{result.measured:>28}{result.budget:>18}{verdict}", flush=True)
-    except (BuildError, TemplateError, uv.UvMissing) as error:
+    except (BuildError, TemplateError, UvMissing) as error:
         print(f"package-check: {error}", file=sys.stderr)
         return 1
     return 0 if kept else 1

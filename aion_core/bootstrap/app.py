@@ -10,7 +10,7 @@ from aion_core.bootstrap.operations import Operations
 from aion_core.bootstrap.push import allowed
 from aion_core.bootstrap.secrets import card_key, card_signer
 from aion_core.push.configs import PushRegistry
-from aion_core.settings import NOWHERE, Settings
+from aion_core.settings import DEFAULT_BASE_URL, Settings
 from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.quotas import OpenTasks
@@ -36,7 +36,7 @@ def build_app(settings: Settings, operations: Operations) -> FastAPI:
         open_tasks=_open_tasks(engine, limits_config),
     )
     key = card_key(settings)
-    base_url = settings.base_url or NOWHERE
+    base_url = settings.base_url or DEFAULT_BASE_URL
     # A function's environment cannot name the API that names the function: AWS's event does.
     follows_entrypoint = settings.on_lambda and not settings.base_url
     securities = who_may_call(engine.configs, settings)

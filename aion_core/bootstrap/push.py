@@ -9,7 +9,7 @@ from aion_core.push.client import PinnedWebhookClient
 from aion_core.push.delivery import PushDelivery
 from aion_core.push.guard import Allowed
 from aion_core.push.posts import render
-from aion_core.settings import NOWHERE, Settings
+from aion_core.settings import DEFAULT_BASE_URL, Settings
 
 
 def build_push(settings: Settings, operations: Operations) -> PushDelivery:
@@ -42,7 +42,7 @@ def push_delivery(
 def allowed(settings: Settings) -> Allowed:
     """Return which addresses a webhook may have."""
     return Allowed.beside(
-        settings.base_url or NOWHERE,
+        settings.base_url or DEFAULT_BASE_URL,
         http=settings.push_http,
         ports=settings.push_ports,
         hosts=settings.push_hosts,

@@ -8,9 +8,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from aion_core.dev import processes
 from aion_core.dev.messages import EmulatorFailed, EmulatorReady, EmulatorTask, ReleaseMessages
-from aion_core.dev.worker_process import WorkerProcess
+from aion_core.dev.processes import WorkerProcess, run_emulator
 from aion_core.errors import ConfigurationError, StoreError
 from aion_core.template.names import Place
 
@@ -102,7 +101,7 @@ class EmulatedAWS(Backend):
         """Start the process without waiting until it is ready."""
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
-        self._process = context.Process(target=processes.emulator, args=(theirs, self._task), name="emulator")
+        self._process = context.Process(target=run_emulator, args=(theirs, self._task), name="emulator")
         self._process.start()
         theirs.close()
 

@@ -67,7 +67,7 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Loaded:
+class AgentsLoaded:
     """Sent by a worker once it has loaded its agents."""
 
     agents: tuple[str, ...]
@@ -108,5 +108,5 @@ class Stop:
 
 
 @dataclass(frozen=True)
-class Ending:
+class Stopping:
     """Sent by a worker once it begins to stop. It proves that the event loop is not blocked."""

@@ -16,12 +16,22 @@ from typing import Any
 
 from aion_core.agents.frameworks import FRAMEWORKS
 from aion_core.dev.backends import Backend
-from aion_core.dev.messages import ENDING, Ending, Load, Loaded, LoadFailed, Serve, Serving, Stop
-from aion_core.dev.place import DataFolder, Running
-from aion_core.dev.worker_process import WorkerProcess, run_forkserver, workers_context
+from aion_core.dev.data_folder import DataFolder, RunningServer
+from aion_core.dev.messages import ENDING, AgentsLoaded, Load, LoadFailed, Serve, Serving, Stop, Stopping
+from aion_core.dev.processes import WorkerProcess, run_forkserver, workers_context
 from aion_core.errors import ConfigurationError
 
-PRELOADED = ("aion_core.dev.uncollected", "aion_core.dev.worker", "aion_core.dev.preloaded")
+PRELOADED = (
+    "aion_core.dev.preload",
+    "aion_core.dev.worker",
+    "fastapi",
+    "uvicorn",
+    "mangum",
+    "aion_core.bootstrap.app",
+    "aion_core.bootstrap.push",
+    "aion_core.dev.request_log",
+)
+"""Imports of every worker, made once by the fork server."""
 _SIGHUP = getattr(signal, "SIGHUP", None)
 
 NOTICE_SECONDS = 1.0
@@ -56,7 +66,7 @@ class DevServer:
     watched: Sequence[Path]
     """Folders to watch for edits; empty to disable reloading."""
     with_key: bool
-    greet: Callable[[Loaded, str], str]
+    greet: Callable[[AgentsLoaded, str], str]
     """Returns the start message from the loaded agents and the emulator's endpoint ("" without an emulator)."""
 
     @property
@@ -112,7 +122,7 @@ class Supervisor:
                 run_forkserver()
         self._begin("")
         if self._server.reloads:
-            from aion_core.dev.watching import Watcher
+            from aion_core.dev.watcher import Watcher
 
             self._watcher = Watcher(self._server.watched, self._note_edits, self._warn_unwatched)
             self._watcher.start()
@@ -213,7 +223,7 @@ class Supervisor:
             self._ended(each)
             return
         match message:
-            case Loaded():
+            case AgentsLoaded():
                 each.loaded = message
                 self._loaded(each, message)
             case LoadFailed(reason):
@@ -222,11 +232,11 @@ class Supervisor:
                 self._refuse(each, [reason])
             case Serving():
                 self._serves(each)
-            case Ending():
+            case Stopping():
                 if each in self._retiring:
                     each.kill_at = time.monotonic() + RETIRE_SECONDS
 
-    def _loaded(self, each: WorkerProcess, loaded: Loaded) -> None:
+    def _loaded(self, each: WorkerProcess, loaded: AgentsLoaded) -> None:
         lost = sorted(set(loaded.failures) & self._current.answers) if self._current is not None else []
         if lost:
             self._refuse(each, [loaded.failures[agent_id] for agent_id in lost])
@@ -256,7 +266,9 @@ class Supervisor:
             self._retiring.append(old)
         assert each.loaded is not None  # noqa: S101  # a worker loads before it serves
         self._restart_seconds = RESTART_SECONDS
-        self._announce(Running(os.getpid(), self._server.base_url, self._backend.endpoint, each.loaded.environment))
+        self._announce(
+            RunningServer(os.getpid(), self._server.base_url, self._backend.endpoint, each.loaded.environment)
+        )
         if not self._greeted:
             self._greeted = True
             print(self._server.greet(each.loaded, self._backend.endpoint), flush=True)
@@ -303,7 +315,7 @@ class Supervisor:
         each.kill()
         self._backend.release(each)
 
-    def _announce(self, running: Running) -> None:
+    def _announce(self, running: RunningServer) -> None:
         """Write the server's address to the data folder; warn if that fails."""
         try:
             self._server.folder.announce(running)

@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
-from aion_core.dev import lines
-from aion_core.dev.messages import ENDING, Ending, Load, Loaded, LoadFailed, Serve, Serving, Stop
-from aion_core.dev.place import SQLITE
+from aion_core.dev import console_log
+from aion_core.dev.data_folder import SQLITE
+from aion_core.dev.messages import ENDING, AgentsLoaded, Load, LoadFailed, Serve, Serving, Stop, Stopping
 from aion_core.errors import AionError, ConfigurationError
 
 logger = logging.getLogger(__name__)
@@ -80,7 +81,7 @@ def _keep_from_children(*held: socket.socket | Connection) -> None:
 
 
 @dataclass
-class _Orders:
+class _CommandReader:
     """Reader of the supervisor's commands. It kills the process and its children if the supervisor has ended."""
 
     connection: Connection
@@ -106,7 +107,7 @@ class _Orders:
 class _Worker:
     def __init__(self, listener: socket.socket, connection: Connection) -> None:
         self._listener, self._connection = listener, connection
-        self._orders = _Orders(connection)
+        self._commands = _CommandReader(connection)
         self._stack: Any = None
         self._pollers: list[Any] = []
         self._background: Any = None
@@ -117,21 +118,21 @@ class _Worker:
         except (EOFError, OSError):
             # The supervisor has ended, or has already started another worker.
             return
-        threading.Thread(target=self._orders.read, name="supervisor", daemon=True).start()
+        threading.Thread(target=self._commands.read, name="supervisor", daemon=True).start()
         try:
             app = self._load(task)
         except AionError as error:
             self._connection.send(LoadFailed(str(error)))
             return
-        self._orders.serve.wait()
-        if not self._orders.stop.done():
+        self._commands.serve.wait()
+        if not self._commands.stop.done():
             # Not asyncio.run: it waits for threads that agents have left running.
             loop = asyncio.new_event_loop()
             asyncio.set_event_loop(loop)
             loop.run_until_complete(self._serve(app))
 
     def _load(self, task: Load) -> Any:
-        lines.install(colour=task.colour)
+        console_log.install(colour=task.colour)
         os.environ.update({**task.variables, **task.environment})
         sys.path[:0] = [str(task.project)]
         if task.template is not None and task.place is not None:
@@ -155,19 +156,12 @@ class _Worker:
         self._background = app.state.background
         names = {name: value for name, value in task.environment.items() if name in (SQLITE, "AION_RETENTION_DAYS")}
         has_keys = task.with_key and os.environ.get("AION_STORE") != "memory"
-        header = self._key(task) if has_keys else ""
+        header = _developer_header(task.config) if has_keys else ""
         if self._stack is not None:
             names = self._stack.environment("ApiFunction")
             self._pollers = self._stack.pollers({"TaskFunction": self._task_function}, environ=task.environment)
-        self._connection.send(Loaded(tuple(agents), failures, per_turn, header, names))
+        self._connection.send(AgentsLoaded(tuple(agents), failures, per_turn, header, names))
         return app
-
-    def _key(self, task: Load) -> str:
-        from aion_core.agents.config import read_agent_configs
-        from aion_core.dev.key import development_header
-        from aion_core.settings import Settings
-
-        return development_header(read_agent_configs(task.config), Settings.from_environ())
 
     def _task_function(self, event: Any, context: Any) -> Any:
         return self._answer_turns(event, context)
@@ -175,7 +169,7 @@ class _Worker:
     async def _serve(self, app: Any) -> None:
         import uvicorn
 
-        from aion_core.dev.requests import RequestLines
+        from aion_core.dev.request_log import RequestLogMiddleware
         from aion_core.tasks.call import Deadline
         from aion_core.web.middleware import LoopbackOnlyMiddleware
         from aion_core.web.request_context import DEADLINE
@@ -198,7 +192,7 @@ class _Worker:
 
         worker = self
 
-        class Server(uvicorn.Server):
+        class WorkerServer(uvicorn.Server):
             @contextlib.contextmanager
             def capture_signals(self) -> Iterator[None]:
                 # The supervisor handles signals.
@@ -210,16 +204,16 @@ class _Worker:
                     poller.start()
                 worker._connection.send(Serving())
 
-        server = Server(
+        server = WorkerServer(
             uvicorn.Config(
-                RequestLines(with_end),
+                RequestLogMiddleware(with_end),
                 log_config=None,
                 access_log=False,
                 timeout_graceful_shutdown=CUT_SECONDS,
             )
         )
         serving = asyncio.ensure_future(server.serve([self._listener]))
-        stopped = asyncio.wrap_future(self._orders.stop)
+        stopped = asyncio.wrap_future(self._commands.stop)
         either: set[asyncio.Future[Any]] = {serving, stopped}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not serving.done():
@@ -232,7 +226,7 @@ class _Worker:
         # uvicorn logs an error for each cancelled stream: expected here.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         # The supervisor kills a worker that does not send this: its event loop is blocked.
-        self._connection.send(Ending())
+        self._connection.send(Stopping())
         for each in (*self._pollers, *([self._background] if self._background else [])):
             each.stop()
         server.config.timeout_graceful_shutdown = CUT_SECONDS_BESIDE_SUCCESSOR if has_successor else CUT_SECONDS
@@ -278,6 +272,32 @@ def _leaving(receive: Callable[[], Awaitable[Any]], leaving: asyncio.Event) -> C
     return receive_or_leave
 
 
+def _developer_header(config: Path) -> str:
+    """Create an API key with access to every agent and return its HTTP header; "" if no agent accepts API keys."""
+    from aion_core.agents.config import read_agent_configs
+    from aion_core.agents.security import declared_securities
+    from aion_core.auth.api_keys import make_key
+    from aion_core.auth.declaration import ApiKey
+    from aion_core.bootstrap.operator import build_keys
+    from aion_core.clock import SystemClock
+    from aion_core.settings import Settings
+
+    agents = read_agent_configs(config)
+    required = [
+        (scheme.header, requirement[name])
+        for security in declared_securities(agents).values()
+        for requirement in security.require
+        for name in requirement
+        if isinstance(scheme := security.schemes[name], ApiKey)
+    ]
+    if not required:
+        return ""
+    scopes = frozenset(scope for _, scopes in required for scope in scopes)
+    made = make_key("developer", now=SystemClock().now(), scopes=scopes)
+    asyncio.run(build_keys(Settings.from_environ()).add(made.record))
+    return f"{required[0][0]}: {made.text}"
+
+
 def _load_agent(agent: Any) -> str | None:
     """Load the agent; return the reason if it cannot be loaded, else None."""
     try:
@@ -286,7 +306,7 @@ def _load_agent(agent: Any) -> str | None:
         screen = getattr(error, "screen", None)
         return str(screen()) if callable(screen) else str(error)
     except Exception as error:  # the author's code may raise anything
-        return "\n".join(lines.traceback_lines(error))
+        return "\n".join(console_log.traceback_lines(error))
     return None
 
 

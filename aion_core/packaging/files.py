@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from aion_core.packaging.elf import stripped
-from aion_core.packaging.interpreters import interpreter
+from aion_core.packaging.programs import interpreter
 
 TASK_ROOT = "/var/task"
 # The earliest time of the zip format.

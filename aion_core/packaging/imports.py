@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from aion_core.agents.frameworks import FRAMEWORKS, extras, framework_of_file
+
 _OURS = ("aion", "aion_core")
 """aion's packages serve agents of every framework: their imports say nothing about an agent."""
 
@@ -99,3 +101,38 @@ def _is_there(name: str, places: Sequence[Path]) -> bool:
         else:
             return True
     return False
+
+
+def frameworks_of(file: Path, roots: Sequence[Path]) -> set[str]:
+    """Return the frameworks imported by the agent's file, directly or through files in these folders.
+
+    An agent without a known import comes from a third-party package: return every framework with an extra.
+    """
+    if (declared := framework_of_file(file.name)) is not None:
+        return {declared}
+    names = {each.name for each in imports(file, [*roots, file.parent])}
+    found = {
+        name
+        for name, framework in FRAMEWORKS.items()
+        for start in framework.imports
+        if any(f"{each}.".startswith(f"{start}.") for each in names)
+    }
+    return found & extras() if found else set(extras())
+
+
+def frameworks_used(paths: Iterable[str], roots: Sequence[Path]) -> list[str]:
+    """Return the frameworks of the agents at these paths. An agent without a recognised import is skipped.
+
+    Paths and imports are resolved in each folder of `roots` and in its `src`.
+    """
+    used: set[str] = set()
+    folders = [folder for root in roots for folder in (root, root / "src")]
+    for path in paths:
+        place = path.partition(":")[0]
+        # A file, a module, a package, or an ADK agent's folder.
+        parts = place if place.endswith(".py") else place.replace(".", "/")
+        names = [place] if place.endswith(".py") else [f"{parts}.py", f"{parts}/__init__.py", f"{parts}/agent.py"]
+        for file in (folder / name for folder in folders for name in names):
+            found = frameworks_of(file, folders) if file.is_file() else extras()
+            used |= found if found != extras() else set()
+    return sorted(used)

@@ -8,18 +8,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from aion_core.packaging import uv
-from aion_core.packaging.cache import cache
-from aion_core.packaging.file_lock import file_lock
+from aion_core.packaging.cache import cache, file_lock, filled_once
 from aion_core.packaging.files import (
     compile_all,
-    fix,
+    fix_times_and_modes,
     keep_services,
     no_compiler,
     size_of,
@@ -28,16 +24,13 @@ from aion_core.packaging.files import (
     write_zip,
 )
 from aion_core.packaging.imports import missing
-from aion_core.packaging.interpreters import interpreter
 from aion_core.packaging.plan import Plan, plan
+from aion_core.packaging.programs import BuildError, find_uv, interpreter, run
 from aion_core.packaging.requirements import PLATFORMS
-from aion_core.packaging.run import BuildError, run
 
 LAMBDA_LIMIT = 250 * 1024 * 1024
 SERVICES = frozenset({"dynamodb", "kms", "s3", "secretsmanager", "sqs", "ssm", "sts"})
 """AWS services used by aion and by boto3's sign-in."""
-# Seconds after its last use until a package is deleted from the cache.
-_EXPIRES_AFTER = 86400
 
 
 @dataclass(frozen=True)
@@ -81,7 +74,7 @@ def package(
     """
     planned = plan(function, folder=folder, architecture=architecture, python=python, configs=configs)
     place = cache() / f"{function}-{planned.architecture}-{planned.python}-{planned.digest}"
-    with _once(place) as is_new:
+    with filled_once(place) as is_new:
         if is_new:
             _check_agents(planned)
             made = dependencies(planned)
@@ -103,7 +96,7 @@ def build(planned: Plan, target: Path) -> None:
 def dependencies(planned: Plan) -> Path:
     """Return the cached folder with the plan's dependencies. It does not depend on the project's own code."""
     folder = cache() / f"dependencies-{planned.architecture}-{planned.python}-{planned.dependencies_digest}"
-    with _once(folder) as is_new:
+    with filled_once(folder) as is_new:
         if is_new:
             install_dependencies(planned, folder / "code")
     return folder / "code"
@@ -115,7 +108,7 @@ def install_dependencies(planned: Plan, target: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         requirements = Path(folder, "requirements.txt")
         requirements.write_text(planned.requirements)
-        command = [uv.find(), "pip", "install", "--quiet", "--target", str(target), "--requirements", str(requirements)]
+        command = [find_uv(), "pip", "install", "--quiet", "--target", str(target), "--requirements", str(requirements)]
         command += ["--no-deps", "--require-hashes", "--only-binary", ":all:", "--link-mode", "copy"]
         command += ["--python-platform", PLATFORMS[planned.architecture], "--python-version", planned.python]
         try:
@@ -184,23 +177,3 @@ def _put(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
     shutil.copy(source, target)
-
-
-@contextmanager
-def _once(folder: Path) -> Iterator[bool]:
-    """Yield True if the caller must fill the folder, False if it is already filled. Other processes wait meanwhile."""
-    marker = folder / "built"
-    with file_lock(folder):
-        is_new = not marker.is_file()
-        if is_new:
-            _delete_expired()
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(mode=0o700)
-        yield is_new
-        marker.touch()
-
-
-def _delete_expired() -> None:
-    for marker in cache().glob("*/built"):
-        if time.time() - marker.stat().st_mtime > _EXPIRES_AFTER:
-            shutil.rmtree(marker.parent, ignore_errors=True)

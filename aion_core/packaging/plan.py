@@ -18,10 +18,9 @@ from aion_core.agents.frameworks import FRAMEWORKS
 from aion_core.agents.importing import agent_files, import_roots
 from aion_core.errors import ConfigurationError
 from aion_core.packaging.cache import cache
-from aion_core.packaging.frameworks import frameworks_of
-from aion_core.packaging.interpreters import interpreter
+from aion_core.packaging.imports import frameworks_of
+from aion_core.packaging.programs import BuildError, interpreter, run
 from aion_core.packaging.requirements import FUNCTION_EXTRAS, PLATFORMS, UNUSED, Wanted, resolved, wanted
-from aion_core.packaging.run import BuildError, run
 from aion_core.packaging.selection import Selection, select
 from aion_core.shipped import shipped
 from aion_core.template.reader import Place, Template

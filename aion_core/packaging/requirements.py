@@ -17,9 +17,8 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from aion_core.agents.frameworks import extras
-from aion_core.packaging import uv
 from aion_core.packaging.cache import cache
-from aion_core.packaging.run import BuildError, run
+from aion_core.packaging.programs import BuildError, find_uv, run, uv_version
 
 DISTRIBUTION = "aion-lambda"
 PLATFORMS = {"arm64": "aarch64-manylinux_2_28", "x86_64": "x86_64-manylinux_2_28"}
@@ -179,7 +178,7 @@ def _compiled(
         # A marker that is never true leaves a distribution out. aion-lambda itself is copied from this installation.
         never = [f"{name} ; python_version < '0'" for name in (DISTRIBUTION, *without)]
         overrides.write_text("\n".join(never), encoding="utf-8")
-        command = [uv.find(), "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--generate-hashes"]
+        command = [find_uv(), "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--generate-hashes"]
         command += ["--python-platform", PLATFORMS[architecture], "--python-version", python]
         command += ["--python", sys.executable]
         command += ["--constraint", str(constraints), "--override", str(overrides), str(own), *map(str, sources)]
@@ -187,9 +186,7 @@ def _compiled(
             # In the project's folder, since its pyproject.toml may configure other indexes.
             return run(command, cwd=folder)
         except BuildError as error:
-            raise BuildError(
-                f"the project's dependencies conflict with those of aion-lambda.\n{error}"
-            ) from error
+            raise BuildError(f"the project's dependencies conflict with those of aion-lambda.\n{error}") from error
 
 
 def _with_local(text: str, folder: Path) -> Iterator[str]:
@@ -211,7 +208,7 @@ def _with_local(text: str, folder: Path) -> Iterator[str]:
 def _wheel_of(folder: Path) -> Path:
     """Build the wheel of a local dependency. Raises BuildError if it is not pure Python."""
     with tempfile.TemporaryDirectory() as scratch:
-        run([uv.find(), "build", "--quiet", "--wheel", "--out-dir", scratch, str(folder)])
+        run([find_uv(), "build", "--quiet", "--wheel", "--out-dir", scratch, str(folder)])
         (built,) = Path(scratch).glob("*.whl")
         if not built.name.endswith("-any.whl"):
             raise BuildError(f"{folder} builds a wheel for this machine only ({built.name}); Lambda needs another one")
@@ -223,7 +220,7 @@ def _wheel_of(folder: Path) -> Path:
 
 def _locked(lock: Path) -> str:
     """Return all that a uv.lock holds, of every group and extra, as pip reads it."""
-    command = [uv.find(), "export", "--quiet", "--frozen", "--no-header", "--no-annotate", "--no-hashes"]
+    command = [find_uv(), "export", "--quiet", "--frozen", "--no-header", "--no-annotate", "--no-hashes"]
     return run([*command, "--all-groups", "--all-extras", "--no-emit-project", "--project", str(lock.parent)])
 
 

@@ -11,7 +11,7 @@ from pathspec import GitIgnoreSpec
 
 from aion_core.agents.discovery import NAME, read_langgraph_json
 from aion_core.errors import ConfigurationError
-from aion_core.packaging.run import BuildError
+from aion_core.packaging.programs import BuildError
 
 IGNORE_FILES = (".aionignore", ".gitignore")
 """Files with patterns in git's syntax, in any folder. An .aionignore can include files of .gitignore again with "!"."""
@@ -105,9 +105,7 @@ def select(folder: Path) -> Selection:
     files.sort(key=lambda file: file.as_posix())
     names = [file.relative_to(folder).as_posix() for file in files]
     if bad := [name for name in names if not name.isprintable()]:
-        raise BuildError(
-            f"the file name {bad[0]!r} has unprintable characters: rename it, or add it to .aionignore"
-        )
+        raise BuildError(f"the file name {bad[0]!r} has unprintable characters: rename it, or add it to .aionignore")
     try:
         keys = [name for file, name in zip(files, names, strict=True) if looks_like_private_key(file)]
     except OSError as error:

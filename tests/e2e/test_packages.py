@@ -13,13 +13,11 @@ from types import CodeType
 
 import pytest
 
-from aion_core.packaging import uv
 from aion_core.packaging.cache import cache
-from aion_core.packaging.files import files_of, keep_services, tidy, write_again, write_zip
-from aion_core.packaging.interpreters import interpreter
+from aion_core.packaging.files import files_of, keep_services, normalize, tidy, write_zip
 from aion_core.packaging.packages import SERVICES, build, dependencies, package
 from aion_core.packaging.plan import Plan, plan
-from aion_core.packaging.run import BuildError
+from aion_core.packaging.programs import BuildError, find_uv, interpreter
 from aion_core.shipped import shipped
 from infra.package_check import ADK, CASES, Case, foreign, size
 from infra.package_load import load
@@ -266,7 +264,7 @@ def test_a_compiled_file_does_not_tell_what_its_compiler_was_busy_with(tmp_path:
     assert len(set(files.values())) == 2
     for file, written in files.items():
         file.write_bytes(bytes(16) + written)
-    write_again(sys.executable, list(files))
+    normalize(sys.executable, list(files))
     assert len({file.read_bytes() for file in files}) == 1
     assert marshal.loads((tmp_path / "held.pyc").read_bytes()[16:]) == code  # noqa: S302 - our own
 
@@ -296,7 +294,7 @@ def test_without_lambdas_python_it_is_built_all_the_same_once_and_says_what_is_m
     copied: Path, tmp_path: Path
 ) -> None:
     """Two processes that ask at once share a build."""
-    environ = {**os.environ, "UV": uv.find(), "AION_PACKAGE_CACHE": str(tmp_path / "packages")}
+    environ = {**os.environ, "UV": find_uv(), "AION_PACKAGE_CACHE": str(tmp_path / "packages")}
     environ.update(PATH="/nowhere", PYENV_ROOT="/nowhere", UV_PYTHON_INSTALL_DIR="/nowhere")
     command = [sys.executable, "-m", "aion_core.cli", "build", "SweepFunction", "--to"]
     both = [

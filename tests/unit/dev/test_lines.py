@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aion_core import log
-from aion_core.dev.lines import Lines, install, story_of
+from aion_core.dev.console_log import ConsoleFormatter, install, traceback_lines
 from aion_core.errors import StoreUnavailable
 
 
@@ -15,7 +15,7 @@ def line_of(message: str, error: BaseException | None = None, *, colour: bool = 
     exc_info = (type(error), error, error.__traceback__) if error else None
     record = logging.LogRecord("aion_core.tasks", logging.INFO, "x.py", 1, message, (), exc_info)
     vars(record).update(extra)
-    return Lines(colour=colour).format(record)[len("00:00:00  ") :]
+    return ConsoleFormatter(colour=colour).format(record)[len("00:00:00  ") :]
 
 
 def raised(code: str, file: Path) -> BaseException:
@@ -46,12 +46,12 @@ def test_record_has_its_labels() -> None:
     log.install()
     with log.about(task_id="t-1", context_id="c-1", agent="mine", fence=3):
         record = logging.getLogger("aion_core.x").makeRecord("aion_core.x", logging.INFO, "x", 1, "words", (), None)
-    assert Lines(colour=False).format(record).endswith("words  agent mine task t-1 context c-1")
+    assert ConsoleFormatter(colour=False).format(record).endswith("words  agent mine task t-1 context c-1")
 
 
 def test_library_frames_are_counted(tmp_path: Path) -> None:
     error = raised("import json\njson.loads('{')\n", tmp_path / "agent.py")
-    story = story_of(error)
+    story = traceback_lines(error)
     assert f'File "{tmp_path / "agent.py"}", line 2, in <module>' in story
     assert "… 3 frames of json" in story
     assert story[-1].startswith("json.decoder.JSONDecodeError: ")
@@ -60,7 +60,7 @@ def test_library_frames_are_counted(tmp_path: Path) -> None:
 
 def test_causes_come_first(tmp_path: Path) -> None:
     code = "try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    raise ValueError('no') from error\n"
-    story = story_of(raised(code, tmp_path / "agent.py"))
+    story = traceback_lines(raised(code, tmp_path / "agent.py"))
     division, led_to, value = (
         story.index(each) for each in ("ZeroDivisionError: division by zero", "which led to:", "ValueError: no")
     )
@@ -94,7 +94,7 @@ def test_adks_own_errors_are_left_out(tmp_path: Path) -> None:
         "try:\n    raise ValueError('mine')\nexcept ValueError as error:\n    mine = error\n"
         "mine.__cause__ = DynamicNodeFailError('node failed')\nraise mine\n"
     )
-    story = story_of(raised(code, tmp_path / "agent.py"))
+    story = traceback_lines(raised(code, tmp_path / "agent.py"))
     assert story[-1] == "ValueError: mine"
     assert not [line for line in story if "DynamicNodeFailError" in line or line == "which led to:"]
 
@@ -102,7 +102,7 @@ def test_adks_own_errors_are_left_out(tmp_path: Path) -> None:
 def test_node_of_the_error_is_named(tmp_path: Path) -> None:
     error = ValueError("no")
     error.add_note("During task with name 'answer' and id '6f1f'")
-    assert story_of(error) == ["ValueError: no  (in the node 'answer')"]
+    assert traceback_lines(error) == ["ValueError: no  (in the node 'answer')"]
 
 
 def test_error_of_ours_is_one_line() -> None:

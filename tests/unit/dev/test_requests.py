@@ -12,24 +12,24 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from aion_core import log
-from aion_core.dev.requests import RequestLines
+from aion_core.dev.request_log import RequestLogMiddleware
 
 
-def app_of(answer: Response) -> RequestLines:
+def app_of(answer: Response) -> RequestLogMiddleware:
     async def endpoint(request: Request) -> Response:
         await request.body()
         return answer
 
-    return RequestLines(Starlette(routes=[Route("/{path:path}", endpoint, methods=["GET", "POST"])]))
+    return RequestLogMiddleware(Starlette(routes=[Route("/{path:path}", endpoint, methods=["GET", "POST"])]))
 
 
 async def logged(answer: Response, caplog: pytest.LogCaptureFixture, **asked: Any) -> dict[str, Any]:
     log.install()
     transport = httpx.ASGITransport(app_of(answer))
-    with caplog.at_level(logging.INFO, "aion_core.dev.requests"):
+    with caplog.at_level(logging.INFO, "aion_core.dev.request_log"):
         async with httpx.AsyncClient(transport=transport, base_url="http://x") as http:
             await http.request(asked.pop("method", "POST"), asked.pop("path", "/"), **asked)
-    (record,) = [each for each in caplog.records if each.name == "aion_core.dev.requests"]
+    (record,) = [each for each in caplog.records if each.name == "aion_core.dev.request_log"]
     return {**vars(record), **log.labels_of(record)}
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from watchfiles import Change
 
-from aion_core.dev.watching import Edits
+from aion_core.dev.watcher import EditFilter
 
 
 @pytest.mark.parametrize(
@@ -33,4 +33,4 @@ from aion_core.dev.watching import Edits
 def test_code_and_configuration_count(tmp_path: Path, path: str, counts: bool) -> None:
     (tmp_path / "env").mkdir()
     (tmp_path / "env" / "pyvenv.cfg").touch()
-    assert Edits(tmp_path)(Change.modified, str(tmp_path / path)) is counts
+    assert EditFilter(tmp_path)(Change.modified, str(tmp_path / path)) is counts

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.packaging.frameworks import frameworks_of
+from aion_core.packaging.imports import frameworks_of
 
 ROOT = Path(__file__).parents[3]
 CODE = {

@@ -6,7 +6,7 @@ import pytest
 
 from aion_core.agents.config import read_agent_configs
 from aion_core.packaging.plan import Plan, plan
-from aion_core.packaging.run import BuildError
+from aion_core.packaging.programs import BuildError
 
 AGENT = "from langgraph.graph import StateGraph\ngraph = StateGraph(dict)\n"
 FILES = {

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from aion_core.packaging.programs import BuildError, find_uv, run
 from aion_core.packaging.requirements import TESTED, required_by, resolved, wanted
-from aion_core.packaging.run import BuildError, run
-from aion_core.packaging.uv import find
 from aion_core.shipped import shipped
 
 PROJECT = """
@@ -40,7 +39,16 @@ def test_extras_are_resolved_through_each_other() -> None:
 
 
 def test_tested_versions_are_those_of_the_lock() -> None:
-    command = [find(), "export", "--quiet", "--frozen", "--no-header", "--no-annotate", "--no-hashes", "--all-extras"]
+    command = [
+        find_uv(),
+        "export",
+        "--quiet",
+        "--frozen",
+        "--no-header",
+        "--no-annotate",
+        "--no-hashes",
+        "--all-extras",
+    ]
     exported = run([*command, "--no-default-groups", "--no-emit-project", "--project", str(shipped())])
     assert TESTED.read_text() == exported, "run `make lock`"
 
@@ -58,7 +66,7 @@ def test_project_without_lock_gets_tested_versions(tmp_path: Path) -> None:
 
 def test_project_lock_decides_versions(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(PROJECT.format('"cowsay>=6", "idna<3.11"'))
-    run([find(), "lock", "--quiet", "--project", str(tmp_path)])
+    run([find_uv(), "lock", "--quiet", "--project", str(tmp_path)])
     (tmp_path / "uv.lock").write_text((tmp_path / "uv.lock").read_text())
     found = lines_of(tmp_path, "push")
     assert found["idna"].startswith("3.10")
@@ -67,7 +75,7 @@ def test_project_lock_decides_versions(tmp_path: Path) -> None:
 
 def test_stale_lock_is_refused(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(PROJECT.format('"idna"'))
-    run([find(), "lock", "--quiet", "--project", str(tmp_path)])
+    run([find_uv(), "lock", "--quiet", "--project", str(tmp_path)])
     (tmp_path / "pyproject.toml").write_text(PROJECT.format('"idna", "cowsay"'))
     with pytest.raises(BuildError, match=r"uv\.lock does not have cowsay, which pyproject.toml names: run `uv lock`"):
         lines_of(tmp_path)
@@ -83,7 +91,7 @@ def test_folder_dependency_becomes_a_wheel(tmp_path: Path) -> None:
     )
     sources = '[tool.uv.sources]\nmine = { path = "lib/mine" }\n'
     (tmp_path / "pyproject.toml").write_text(PROJECT.format('"mine"') + sources)
-    run([find(), "lock", "--quiet", "--project", str(tmp_path)])
+    run([find_uv(), "lock", "--quiet", "--project", str(tmp_path)])
     before = lines_of(tmp_path)["mine"]
     assert before.endswith("-none-any.whl")
     (library / "mine" / "__init__.py").write_text("changed = True\n")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.packaging.run import BuildError
+from aion_core.packaging.programs import BuildError
 from aion_core.packaging.selection import looks_like_private_key, select
 
 # Not a key: nobody has the rest of it.

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from aion_core.dev.data_folder import SNAPSHOT
 from aion_core.dev.messages import ENDING, EmulatorFailed, EmulatorReady, EmulatorTask, ReleaseMessages
-from aion_core.dev.place import SNAPSHOT
 from aion_core.local import EmulatorError
 from aion_core.local.snapshot import Saver, SnapshotFile, Unusable
 from aion_core.local.stack import LocalStack

@@ -1,12 +1,47 @@
-"""Search for a Python interpreter of a given minor version on this machine."""
+"""Programs of a build: uv, and Python interpreters on this machine."""
 
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
+
+
+class BuildError(Exception):
+    """A package cannot be built. The message names the fix."""
+
+
+def run(command: Sequence[str], *, cwd: Path | None = None) -> str:
+    """Run a program and return its standard output. Raises BuildError with its error output if it fails."""
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True)  # noqa: S603 - no shell
+    if done.returncode:
+        raise BuildError(f"{' '.join(command[:3])} failed:\n{done.stderr.strip()}")
+    return done.stdout
+
+
+class UvMissing(Exception):
+    """uv is not installed."""
+
+    def __init__(self) -> None:
+        super().__init__("uv is not installed: https://docs.astral.sh/uv/getting-started/installation/")
+
+
+def find_uv() -> str:
+    """Return the path of uv: the one running this process, beside this Python, or on the path. Raises UvMissing."""
+    beside = Path(sys.executable).with_name("uv")
+    found = os.environ.get("UV") or (str(beside) if beside.is_file() else shutil.which("uv"))
+    if found is None:
+        raise UvMissing
+    return found
+
+
+@cache
+def uv_version() -> str:
+    """Return uv's version. Raises UvMissing."""
+    done = subprocess.run([find_uv(), "--version"], capture_output=True, text=True, check=True)  # noqa: S603
+    return done.stdout.strip()
 
 
 @cache

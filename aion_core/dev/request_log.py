@@ -18,7 +18,7 @@ MOST = 65_536
 _METHOD = re.compile(r"[A-Za-z]+(/[A-Za-z]+)*")
 
 
-class RequestLines:
+class RequestLogMiddleware:
     """Middleware that logs each request after its response ends or breaks off."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -29,7 +29,7 @@ class RequestLines:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        seen = _Seen(scope)
+        seen = _RequestRecord(scope)
 
         async def receive_and_see() -> Message:
             message = await receive()
@@ -46,7 +46,7 @@ class RequestLines:
             seen.log(broken=True)
 
 
-class _Seen:
+class _RequestRecord:
     """Data of one request for its log line."""
 
     def __init__(self, scope: Scope) -> None:

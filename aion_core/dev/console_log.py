@@ -35,7 +35,7 @@ _HIDDEN = frozenset({"A turn begins.", "Not set, because this process reads no s
 def install(*, colour: bool) -> None:
     """Write this process's log records to standard error in the console format."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Lines(colour=colour))
+    handler.setFormatter(ConsoleFormatter(colour=colour))
     handler.addFilter(lambda record: record.msg not in _HIDDEN and not _is_repeated(record))
     root = logging.getLogger()
     root.handlers[:] = [handler]
@@ -46,7 +46,7 @@ def install(*, colour: bool) -> None:
     logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
 
 
-class Lines(logging.Formatter):
+class ConsoleFormatter(logging.Formatter):
     """Formatter with a short form for requests and turns; other records keep their message."""
 
     def __init__(self, *, colour: bool) -> None:

@@ -24,7 +24,7 @@ _LOCK = "dev.lock"
 
 
 @dataclass(frozen=True)
-class Running:
+class RunningServer:
     """A running development server, as described by its file."""
 
     pid: int
@@ -46,7 +46,7 @@ class Running:
 
 
 @dataclass(frozen=True)
-class Local:
+class LocalServer:
     """A development server with stored data, running or stopped."""
 
     name: str
@@ -54,7 +54,7 @@ class Local:
     """Variables that select its store."""
 
 
-def find_local() -> Local | None:
+def find_local_server() -> LocalServer | None:
     """Return the server in AION_DATA_DIR, or else in the nearest `.aion` of this folder and its parents.
 
     A server with its tasks in memory does not count: other processes cannot read them.
@@ -65,13 +65,13 @@ def find_local() -> Local | None:
     return next(filter(None, (_local(folder / FOLDER) for folder in (here, *here.parents))), None)
 
 
-def _local(folder: Path) -> Local | None:
-    running = Running.read(folder)
+def _local(folder: Path) -> LocalServer | None:
+    running = RunningServer.read(folder)
     if running is not None:
         is_memory = not running.endpoint and SQLITE not in running.environment
-        return None if is_memory else Local(f"the development server at {running.url}", running.environment)
+        return None if is_memory else LocalServer(f"the development server at {running.url}", running.environment)
     if (folder / STORE).is_dir():
-        return Local(f"{folder / STORE}, the store of `aion dev` (not running)", {SQLITE: str(folder / STORE)})
+        return LocalServer(f"{folder / STORE}, the store of `aion dev` (not running)", {SQLITE: str(folder / STORE)})
     return None
 
 
@@ -108,7 +108,7 @@ class DataFolder:
                 with contextlib.suppress(OSError):
                     (self.path / STATE).unlink(missing_ok=True)
 
-    def announce(self, running: Running) -> None:
+    def announce(self, running: RunningServer) -> None:
         """Write the server's address to the folder. Only this user can read it: it has the emulator's credentials.
 
         Create the folder again if it was deleted. Raises OSError.
@@ -127,7 +127,7 @@ class DataFolder:
         temporary.replace(self.path / STATE)
 
     def _in_use(self) -> str:
-        running = Running.read(self.path)
+        running = RunningServer.read(self.path)
         where = f" at {running.url} (process {running.pid})" if running else ""
         return (
             f"A development server is already running in this folder{where}. Stop it, or choose another data folder "

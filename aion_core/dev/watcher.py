@@ -15,7 +15,7 @@ _STEP, _DEBOUNCE = 50, 300
 """Milliseconds without a change before an edit is reported, and the longest wait for that."""
 
 
-class Edits(DefaultFilter):
+class EditFilter(DefaultFilter):
     """Filter for code, configuration and prompts outside of ignored folders."""
 
     def __init__(self, root: Path) -> None:
@@ -70,7 +70,7 @@ class Watcher:
                 return
             for changes in watch(
                 *watched,
-                watch_filter=Edits(root),
+                watch_filter=EditFilter(root),
                 step=_STEP,
                 debounce=_DEBOUNCE,
                 stop_event=self._stopping,
