@@ -1,4 +1,4 @@
-"""Schedule → whoever has not kept a promise is reminded of it."""
+"""SweepFunction: schedule → wake-up messages for expired timers."""
 
 import asyncio
 import logging
@@ -13,9 +13,9 @@ sweep = build_sweep(operations=operations)
 
 
 def handler(event: dict[str, Any], context: object) -> dict[str, int]:
-    """Ring for what is overdue; return how much was found, and for how much was rung."""
+    """Enqueue a wake-up message for each expired timer; return the number of timers found and enqueued."""
     with operations.invocation(context):
         swept = asyncio.run(sweep.once())
-        told = {"found": swept.found, "rung": swept.enqueued}
-        logger.info("swept", extra=told)
-        return told
+        counts = {"found": swept.found, "enqueued": swept.enqueued}
+        logger.info("swept", extra=counts)
+        return counts

@@ -1,4 +1,7 @@
-"""The one place where parts meet: settings → adapters → services. What a function does not build it does not import."""
+"""Composition root: builds the services of each function from the settings.
+
+Imports happen inside the functions, so that a process loads only the code of the service that it builds.
+"""
 
 import os
 from typing import TYPE_CHECKING
@@ -17,25 +20,25 @@ if TYPE_CHECKING:
     from aion_core.push.delivery import PushDelivery
     from aion_core.tasks.runner import Worker
 
-# Off unless tracing is on: the SDK's spans cost every request. It is read at the first a2a import.
+# The SDK reads this at its first import. Its spans slow every request, so they are off by default.
 os.environ.setdefault("OTEL_INSTRUMENTATION_A2A_SDK_ENABLED", "false")
-# ADK puts each prompt and answer into its spans, unless it is told not to (R13).
+# By default ADK puts prompts and answers into its spans: keep them out.
 os.environ.setdefault("ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS", "false")
 
 
 def build_operations(settings: Settings | None = None) -> Operations:
-    """Return what the operator sees of this function; it comes first, so that what follows is logged by its rules.
+    """Return logging, metrics and traces. Call it first: it configures the log.
 
-    Raises ConfigurationError that names the setting.
+    Raises ConfigurationError with the name of the setting.
     """
     log.install()
     return _build_operations(settings or Settings.from_environ())
 
 
 def build_app(settings: Settings | None = None) -> "FastAPI":
-    """Return the ASGI app with all it needs, made once per execution environment.
+    """Return the ASGI app with its dependencies. Call it once per process.
 
-    Raises ConfigurationError that names the setting or the line of aion.yaml.
+    Raises ConfigurationError with the name of the setting or the line of aion.yaml.
     """
     settings = settings or Settings.from_environ()
     operations = build_operations(settings)
@@ -45,7 +48,7 @@ def build_app(settings: Settings | None = None) -> "FastAPI":
 
 
 def build_worker(settings: Settings | None = None, operations: Operations | None = None) -> "Worker":
-    """Return what answers bells with turns, made once per execution environment; raises as `build_app` does."""
+    """Return the worker that runs a turn for each wake-up message. Call it once per process; raises as `build_app` does."""
     settings = settings or Settings.from_environ()
     operations = operations or build_operations(settings)
     from aion_core.bootstrap.engine import build_engine
@@ -54,7 +57,7 @@ def build_worker(settings: Settings | None = None, operations: Operations | None
 
 
 def build_sweep(settings: Settings | None = None, operations: Operations | None = None) -> Sweep:
-    """Return what finds overdue work, made once per execution environment; it loads no agent and no framework."""
+    """Return the sweep for expired timers, without loading agents or frameworks. Call it once per process."""
     settings = settings or Settings.from_environ()
     operations = operations or build_operations(settings)
     from aion_core.bootstrap.stores import build_stores
@@ -66,9 +69,9 @@ def build_sweep(settings: Settings | None = None, operations: Operations | None 
 
 
 def build_push(settings: Settings | None = None, operations: Operations | None = None) -> "PushDelivery":
-    """Return what delivers push notifications, made once per execution environment; it loads no agent and no framework.
+    """Return the delivery of push notifications, without loading agents or frameworks. Call it once per process.
 
-    Raises ConfigurationError that names the setting.
+    Raises ConfigurationError with the name of the setting.
     """
     settings = settings or Settings.from_environ()
     operations = operations or build_operations(settings)

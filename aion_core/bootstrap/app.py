@@ -1,4 +1,4 @@
-"""ApiFunction's parts: the app, its cards, and who may call it."""
+"""Composition of ApiFunction: the web app, agent cards and authentication."""
 
 from fastapi import FastAPI
 
@@ -21,7 +21,7 @@ from aion_core.web.cards import CardPublisher
 
 
 def build_app(settings: Settings, operations: Operations) -> FastAPI:
-    """Return the ASGI app with all it needs; raises ConfigurationError that names the setting or the line of aion.yaml."""
+    """Return the ASGI app. Raises ConfigurationError with the name of the setting or the line of aion.yaml."""
     engine = build_engine(settings, operations)
     limits = engine.limits
     limits_config = CallerLimits(limits, engine.stores.rate_limits(), engine.clock) if limits else None
@@ -37,7 +37,7 @@ def build_app(settings: Settings, operations: Operations) -> FastAPI:
     )
     key = card_key(settings)
     base_url = settings.base_url or DEFAULT_BASE_URL
-    # A function's environment cannot name the API that names the function: AWS's event does.
+    # On Lambda the base URL comes from the event: a function and its API cannot both refer to each other in a template.
     follows_entrypoint = settings.on_lambda and not settings.base_url
     securities = who_may_call(engine.configs, settings)
     default = default_agent(engine.configs)
@@ -65,19 +65,19 @@ def build_app(settings: Settings, operations: Operations) -> FastAPI:
         metrics=operations.metrics,
         traces=operations.traces,
     )
-    # For a server that ends turns before it ends.
+    # For a server that hands off its turns before it ends.
     app.state.background = engine.background
     return app
 
 
 def _open_tasks(engine: Engine, limits: CallerLimits | None) -> OpenTasks | None:
-    """Return what counts each caller's open tasks, where they are limited."""
+    """Return the counter of each caller's open tasks; None without a limit."""
     most = limits.limits.open_tasks_per_owner if limits else None
     return OpenTasks(limits.counters, engine.stores.tasks, engine.clock, most=most) if limits and most else None
 
 
 def _push_registry(settings: Settings, engine: Engine) -> PushRegistry | None:
-    """Return what keeps push configs, where they can be delivered."""
+    """Return the registry of push configs; None without push notifications."""
     stores = engine.stores
     if stores.push is None or not stores.push.opens:
         return None

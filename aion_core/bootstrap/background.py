@@ -1,4 +1,4 @@
-"""The queues and the schedule of a process that is a whole deployment: what SQS and EventBridge do on AWS."""
+"""Queue consumers and sweep schedule of a single-process deployment, in place of SQS and EventBridge."""
 
 import asyncio
 import logging
@@ -17,57 +17,57 @@ SWEEP_SECONDS = 60.0
 
 
 class Consumer(Protocol):
-    """Hands the messages of a queue to a function."""
+    """Task that receives the messages of a queue and calls a function with each."""
 
     async def run(self) -> None:
-        """Receive messages until `stop`, or until this is cancelled."""
+        """Receive messages until `stop` or cancellation."""
         ...
 
     def stop(self) -> None:
-        """Receive no more messages."""
+        """Stop receiving messages."""
         ...
 
     async def join(self) -> None:
-        """Return when the messages that were received have been handled."""
+        """Wait until all received messages are handled."""
         ...
 
 
 class LocalQueue(Protocol[B_co]):
-    """A queue whose messages are handled in this process."""
+    """Queue with messages handled in this process."""
 
     def answered_by(self, handle: Callable[[B_co], Awaitable[None]]) -> Sequence[Consumer]:
-        """Let each message be handled by this function; return the consumer that has to run for it, if any."""
+        """Register the handler of messages; return the consumers to run for it, if any."""
         ...
 
 
 class Background:
-    """Runs turns, push deliveries and sweeps for as long as a server serves."""
+    """Turns, push deliveries and sweeps beside a server."""
 
     def __init__(self, sweep: Callable[[], Awaitable[object]], clock: Clock) -> None:
         self._sweep, self._clock = sweep, clock
         self.consumers: Sequence[Consumer] = ()
-        """The consumers of the queues; empty where messages are handled as they are sent."""
+        """Consumers of the queues; empty if messages are handled as they are sent."""
         self.deadline = Deadline()
-        """The end of the turns that run; a server that is told to stop sets its own before it serves."""
+        """Deadline of running turns. A stoppable server sets its own before it serves."""
 
     async def run(self) -> None:
-        """Consume the queues, and sweep now and each minute, until this is cancelled."""
+        """Consume the queues and sweep once a minute, until cancelled."""
         await asyncio.gather(self._sweep_each_minute(), *(consumer.run() for consumer in self.consumers))
 
     def stop(self) -> None:
-        """Begin no further turn."""
+        """Start no further turn."""
         for consumer in self.consumers:
             consumer.stop()
 
     async def join(self) -> None:
-        """Return when the turns and deliveries that were begun from queues have ended."""
+        """Wait until all turns and deliveries from queues have ended."""
         await asyncio.gather(*(consumer.join() for consumer in self.consumers))
 
     async def _sweep_each_minute(self) -> None:
         while True:
-            # At once, too: timers may have expired while no server ran.
+            # The first sweep runs at once: timers may have expired while no server was running.
             try:
                 await self._sweep()
-            except Exception:  # the next minute is another try
+            except Exception:  # the next sweep tries again
                 logger.exception("A sweep has failed.")
             await self._clock.sleep(SWEEP_SECONDS)

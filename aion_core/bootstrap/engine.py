@@ -1,4 +1,4 @@
-"""The agents, their runner, and the worker that runs turns for wake-up messages, in whichever function."""
+"""Composition of the parts that run turns: stores, agents, runner, worker, and local queues."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from aion_core.tasks.sweep import Sweep
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """The parts that run turns."""
+    """Services for running turns."""
 
     clock: Clock
     configs: Mapping[str, AgentConfig]
@@ -33,15 +33,18 @@ class Engine:
     agents: Mapping[str, Agent]
     worker: Worker
     background: Background | None = None
-    """The queues and sweeps of a process that is a whole deployment; None on AWS."""
+    """Local queues and sweeps of a single-process deployment; None on AWS."""
 
 
 def build_engine(settings: Settings, operations: Operations) -> Engine:
-    """Return the parts that run turns; raises ConfigurationError that names the setting or the line of aion.yaml."""
+    """Return the services for running turns.
+
+    Raises ConfigurationError with the name of the setting or the line of aion.yaml.
+    """
     declared = read_deployment_config(settings.config)
     configs = declared.agents
     clock = SystemClock()
-    # First: agents' code reads its keys when it is imported.
+    # First: an agent's code may read its keys from the environment at import.
     environment = agent_environment(declared, settings, clock)
     environment.apply()
     stores = build_stores(settings, clock)
@@ -73,16 +76,16 @@ def build_engine(settings: Settings, operations: Operations) -> Engine:
 
 
 def _background(settings: Settings, stores: Stores, worker: Worker, clock: Clock, operations: Operations) -> Background:
-    """Return what consumes the queues of this process, and sweeps in it."""
+    """Return the consumers of the local queues, with the sweep."""
     from aion_core.bootstrap.push import push_delivery
 
-    assert stores.push is not None  # noqa: S101  # its resources have a queue and a cipher
+    assert stores.push is not None  # noqa: S101  # local resources always have a push queue and a cipher
     delivery = push_delivery(settings, stores.tasks, stores.push, clock, operations)
     sweep = Sweep(stores.tasks, stores.work_queue, stores.push.configs, stores.push.queue, metrics=operations.metrics)
     background = Background(sweep.once, clock)
 
     async def run_turn(wake_up: WakeUp) -> None:
-        # For the line about a failure, too, which is written outside of the block.
+        # Set before the block, so that the line about a failure, logged outside of the block, has the labels too.
         log.note(context_id=wake_up.context.context_id, agent=wake_up.context.agent)
         with log.request(str(uuid4())):
             await operations.flushed(worker.handle(wake_up, deadline=background.deadline))
@@ -106,5 +109,5 @@ def build_agents(
     dependencies: AgentDependencies,
     roots: Sequence[Path] = (),
 ) -> dict[str, LazyAgent]:
-    """Return the agents by their ids; their code is imported when it is needed."""
+    """Return the agents by id. Each agent's code is imported on first use."""
     return {agent_id: LazyAgent(agent_id, config, folder, dependencies, roots) for agent_id, config in configs.items()}

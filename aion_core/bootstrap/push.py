@@ -1,4 +1,4 @@
-"""PushFunction's parts: what delivers, and where to it may."""
+"""Composition of PushFunction: delivery of push notifications, and the allowed webhook addresses."""
 
 from aion_core.bootstrap.operations import Operations
 from aion_core.bootstrap.stores import Push, build_stores
@@ -13,19 +13,19 @@ from aion_core.settings import DEFAULT_BASE_URL, Settings
 
 
 def build_push(settings: Settings, operations: Operations) -> PushDelivery:
-    """Return what delivers push notifications; raises ConfigurationError that names the setting."""
+    """Return the delivery of push notifications. Raises ConfigurationError with the name of the setting."""
     clock = SystemClock()
     stores = build_stores(settings, clock)
     if stores.push is None or not stores.push.opens:
         missing = "AION_KMS_KEY" if settings.push_queue_url else "AION_PUSH_QUEUE_URL"
-        raise ConfigurationError(f"The environment variable {missing} is missing, which push notifications need.")
+        raise ConfigurationError(f"Push notifications need the environment variable {missing}, but it is missing.")
     return push_delivery(settings, stores.tasks, stores.push, clock, operations)
 
 
 def push_delivery(
     settings: Settings, tasks: TaskStore, push: Push, clock: Clock, operations: Operations
 ) -> PushDelivery:
-    """Return what delivers from these stores."""
+    """Return the delivery from these stores."""
     webhooks = PinnedWebhookClient(allowed(settings), clock)
     return PushDelivery(
         tasks,
@@ -40,7 +40,7 @@ def push_delivery(
 
 
 def allowed(settings: Settings) -> Allowed:
-    """Return which addresses a webhook may have."""
+    """Return the allowed webhook addresses."""
     return Allowed.beside(
         settings.base_url or DEFAULT_BASE_URL,
         http=settings.push_http,
