@@ -160,7 +160,9 @@ class _Reader:
         value = self.text(name, "")
         entrypoints = tuple(value.split(",")) if value else ()
         if not set(entrypoints) <= {"AWS_IAM", "NONE", "OFF"}:
-            raise ConfigurationError(f"{name} is {value!r}; it must be a comma-separated list of AWS_IAM, NONE and OFF.")
+            raise ConfigurationError(
+                f"{name} is {value!r}; it must be a comma-separated list of AWS_IAM, NONE and OFF."
+            )
         return tuple(entrypoint for entrypoint in entrypoints if entrypoint != "OFF")
 
     def refuse_on_lambda(self, name: str) -> bool:

@@ -10,12 +10,12 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from aion_core import log
-from aion_core.bootstrap import build_operations, build_push, push_wake_up_of
+from aion_core.bootstrap import build_push, build_telemetry, push_wake_up_of
 
 logger = logging.getLogger(__name__)
 
-operations = build_operations()
-delivery = build_push(operations=operations)
+telemetry = build_telemetry()
+delivery = build_push(telemetry=telemetry)
 
 
 # Powertools passes both arguments by these names.
@@ -33,5 +33,5 @@ def handler(event: dict[str, Any], context: LambdaContext) -> PartialItemFailure
     """Handle each message of the batch."""
     # As in run_task: a new processor for each batch, and no error of the function if the whole batch fails.
     processor = AsyncBatchProcessor(EventType.SQS, raise_on_entire_batch_failure=False, logger=logger)
-    with operations.invocation(context):
+    with telemetry.invocation(context):
         return async_process_partial_response(event, deliver_one, processor, context)

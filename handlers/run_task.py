@@ -11,12 +11,12 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from aion_core import log
-from aion_core.bootstrap import build_operations, build_worker, wake_up_of
+from aion_core.bootstrap import build_telemetry, build_worker, wake_up_of
 
 logger = logging.getLogger(__name__)
 
-operations = build_operations()
-worker = build_worker(operations=operations)
+telemetry = build_telemetry()
+worker = build_worker(telemetry=telemetry)
 
 Answer = Callable[[SQSRecord, LambdaContext], Awaitable[None]]
 
@@ -37,5 +37,5 @@ def handler(event: dict[str, Any], context: LambdaContext, answer: Answer = answ
     # A new processor for each batch: it stores failures, and `aion dev` handles several batches at once.
     # Lambda reduces concurrency after a failed invocation, so a batch with only failed messages must not raise.
     processor = AsyncBatchProcessor(EventType.SQS, raise_on_entire_batch_failure=False, logger=logger)
-    with operations.invocation(context):
+    with telemetry.invocation(context):
         return async_process_partial_response(event, answer, processor, context)

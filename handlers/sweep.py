@@ -4,17 +4,17 @@ import asyncio
 import logging
 from typing import Any
 
-from aion_core.bootstrap import build_operations, build_sweep
+from aion_core.bootstrap import build_sweep, build_telemetry
 
 logger = logging.getLogger(__name__)
 
-operations = build_operations()
-sweep = build_sweep(operations=operations)
+telemetry = build_telemetry()
+sweep = build_sweep(telemetry=telemetry)
 
 
 def handler(event: dict[str, Any], context: object) -> dict[str, int]:
     """Enqueue a wake-up message for each expired timer; return the number of timers found and enqueued."""
-    with operations.invocation(context):
+    with telemetry.invocation(context):
         swept = asyncio.run(sweep.once())
         counts = {"found": swept.found, "enqueued": swept.enqueued}
         logger.info("swept", extra=counts)

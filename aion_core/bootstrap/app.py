@@ -6,9 +6,9 @@ from aion_core.agents.cards import extended_card, public_card
 from aion_core.agents.config import default_agent
 from aion_core.bootstrap.callers import build_guards, who_may_call
 from aion_core.bootstrap.engine import Engine, build_engine
-from aion_core.bootstrap.operations import Operations
 from aion_core.bootstrap.push import allowed
 from aion_core.bootstrap.secrets import card_key, card_signer
+from aion_core.bootstrap.telemetry import Telemetry
 from aion_core.push.configs import PushRegistry
 from aion_core.settings import DEFAULT_BASE_URL, Settings
 from aion_core.tasks.conversations import Conversations
@@ -20,9 +20,9 @@ from aion_core.web.app import build_app as build_web_app
 from aion_core.web.cards import CardPublisher
 
 
-def build_app(settings: Settings, operations: Operations) -> FastAPI:
+def build_app(settings: Settings, telemetry: Telemetry) -> FastAPI:
     """Return the ASGI app. Raises ConfigurationError with the name of the setting or the line of aion.yaml."""
-    engine = build_engine(settings, operations)
+    engine = build_engine(settings, telemetry)
     limits = engine.limits
     limits_config = CallerLimits(limits, engine.stores.rate_limits(), engine.clock) if limits else None
     service = TaskService(
@@ -62,8 +62,8 @@ def build_app(settings: Settings, operations: Operations) -> FastAPI:
         loopback_only=not settings.auth,
         limits=limits_config,
         background_task=engine.background.run if engine.background else None,
-        metrics=operations.metrics,
-        traces=operations.traces,
+        metrics=telemetry.metrics,
+        traces=telemetry.traces,
     )
     # For a server that hands off its turns before it ends.
     app.state.background = engine.background

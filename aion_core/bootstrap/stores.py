@@ -36,7 +36,7 @@ KEY_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Push:
+class PushResources:
     """Push configs and the queue of their delivery."""
 
     configs: PushConfigs
@@ -71,7 +71,7 @@ class Stores:
     api_keys: Callable[[], ApiKeys]
     rate_limits: Callable[[], RateLimits]
     """Created and imported on first use, like `api_keys`."""
-    push: Push | None
+    push: PushResources | None
 
 
 def build_stores(settings: Settings, clock: Clock) -> Stores:
@@ -82,7 +82,7 @@ def build_stores(settings: Settings, clock: Clock) -> Stores:
     push = None
     if push_queue is not None:
         configs = TablePushConfigs(table, cipher, clock, lease_seconds=lease_seconds, retention=retention)
-        push = Push(configs, push_queue, opens=cipher is not None)
+        push = PushResources(configs, push_queue, opens=cipher is not None)
     tasks = TableTaskStore(
         table,
         blobs,

@@ -24,7 +24,7 @@ from aion_core.packaging.files import (
     write_zip,
 )
 from aion_core.packaging.imports import missing
-from aion_core.packaging.plan import Plan, plan
+from aion_core.packaging.plan import PackagePlan, plan
 from aion_core.packaging.programs import BuildError, find_uv, interpreter, run
 from aion_core.packaging.requirements import PLATFORMS
 
@@ -37,7 +37,7 @@ SERVICES = frozenset({"dynamodb", "kms", "s3", "secretsmanager", "sqs", "ssm", "
 class Package:
     """A built package: a folder with the content of /var/task. Do not change it: the cache shares it."""
 
-    plan: Plan
+    plan: PackagePlan
     code: Path
     size: int
     """Unpacked size in bytes."""
@@ -86,14 +86,14 @@ def package(
     return Package(planned, place / "code", size_of(place / "code"), warning)
 
 
-def build(planned: Plan, target: Path) -> None:
+def build(planned: PackagePlan, target: Path) -> None:
     """Build the package into an empty folder without the cache. Raises BuildError or UvMissing."""
     _check_agents(planned)
     install_dependencies(planned, target)
     _add_files(planned, target)
 
 
-def dependencies(planned: Plan) -> Path:
+def dependencies(planned: PackagePlan) -> Path:
     """Return the cached folder with the plan's dependencies. It does not depend on the project's own code."""
     folder = cache() / f"dependencies-{planned.architecture}-{planned.python}-{planned.dependencies_digest}"
     with filled_once(folder) as is_new:
@@ -102,7 +102,7 @@ def dependencies(planned: Plan) -> Path:
     return folder / "code"
 
 
-def install_dependencies(planned: Plan, target: Path) -> None:
+def install_dependencies(planned: PackagePlan, target: Path) -> None:
     """Install the plan's dependencies into an empty folder. Raises BuildError or UvMissing."""
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -125,7 +125,7 @@ def install_dependencies(planned: Plan, target: Path) -> None:
     fix_times_and_modes(target)
 
 
-def _check_agents(planned: Plan) -> None:
+def _check_agents(planned: PackagePlan) -> None:
     """Raise BuildError for an agent with a syntax error, if this machine has Lambda's Python to check it."""
     program = interpreter(planned.python)
     for agent in [agent for agent in planned.agents if program and agent.file.suffix == ".py"]:
@@ -142,7 +142,7 @@ def _syntax_error(traceback: str) -> str:
     return traceback[max(traceback.rfind("  File "), 0) :].rstrip()
 
 
-def _add_files(planned: Plan, target: Path) -> None:
+def _add_files(planned: PackagePlan, target: Path) -> None:
     """Add the files of aion and of the project to the dependencies. Raises BuildError."""
     for place, file in planned.files:
         if (target / place).is_dir():

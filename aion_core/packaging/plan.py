@@ -48,7 +48,7 @@ class PackagedAgent:
 
 
 @dataclass(frozen=True)
-class Plan:
+class PackagePlan:
     """Inputs of a package. The same plan gives the same bytes."""
 
     function: str
@@ -93,7 +93,7 @@ def plan(
     architecture: str | None = None,
     python: str | None = None,
     configs: Sequence[Path] | None = None,
-) -> Plan:
+) -> PackagePlan:
     """Return the package plan of a function, for the project in this folder (default: the current folder).
 
     Processor, Python and AION_CONFIG come from the project's template.yaml or, without one, from aion-lambda's, unless
@@ -124,7 +124,7 @@ def plan(
             python=python,
             folder=folder,
         )
-        return Plan(function, architecture, python, requirements, tuple(own_files()))
+        return PackagePlan(function, architecture, python, requirements, tuple(own_files()))
 
     found = agents_of(folder, [folder / named] if configs is None else configs)
     project = wanted(folder, found.requirements)
@@ -146,7 +146,7 @@ def plan(
     needed = [*found.configs, *(agent.file for agent in found.agents)]
     files = [*own_files(), *_project_files(selection, folder, needed, is_aion=project.is_aion)]
     files += [(named, generated) for generated in found.generated]
-    return Plan(
+    return PackagePlan(
         function, architecture, python, requirements, tuple(files), found.agents, folder, found.roots, selection
     )
 

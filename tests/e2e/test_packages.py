@@ -16,7 +16,7 @@ import pytest
 from aion_core.packaging.cache import cache
 from aion_core.packaging.files import files_of, keep_services, normalize, tidy, write_zip
 from aion_core.packaging.packages import SERVICES, build, dependencies, package
-from aion_core.packaging.plan import Plan, plan
+from aion_core.packaging.plan import PackagePlan, plan
 from aion_core.packaging.programs import BuildError, find_uv, interpreter
 from aion_core.shipped import shipped
 from infra.package_check import ADK, CASES, Case, foreign, size
@@ -351,7 +351,7 @@ def test_a_function_that_the_template_does_not_have_is_told_of(copied: Path, tmp
 def test_a_dependency_without_a_wheel_is_named(tmp_path: Path) -> None:
     # Published as its source alone.
     docopt = "docopt==0.6.2 --hash=sha256:49b3a825280bd66b3aa83585ef59c4a8c82f2c8a522dbe754a8bc8db85c85491"
-    planned = Plan("TaskFunction", other_architecture(), LAMBDA_PYTHON, docopt, ())
+    planned = PackagePlan("TaskFunction", other_architecture(), LAMBDA_PYTHON, docopt, ())
     with pytest.raises(BuildError, match=r"each dependency has to have a wheel(.|\n)*docopt"):
         build(planned, tmp_path / "code")
 

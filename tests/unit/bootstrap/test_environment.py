@@ -16,7 +16,7 @@ import pytest
 from aion_core import log
 from aion_core.agents.config import DeploymentConfig, read_deployment_config
 from aion_core.bootstrap import build_app
-from aion_core.bootstrap.environment import AgentEnvironment, agent_environment, read_from_aws
+from aion_core.bootstrap.agent_environment import AgentEnvironment, agent_environment, read_from_aws
 from aion_core.errors import ConfigurationError
 from aion_core.settings import Settings
 from tests.support.clock import ManualClock
@@ -143,7 +143,7 @@ def test_changed_secret_replaces_variable_after_five_minutes(
     with caplog.at_level(logging.INFO):
         variables.secrets.refresh_if_due()
     assert variables.environ == {"KEY": second}
-    (record,) = [record for record in caplog.records if record.name == "aion_core.bootstrap.environment"]
+    (record,) = [record for record in caplog.records if record.name == "aion_core.bootstrap.agent_environment"]
     assert f"The secret {name} has changed, and KEY with it." in record.getMessage()
     assert first not in caplog.text
     assert second not in caplog.text
@@ -162,7 +162,7 @@ def test_failed_refresh_leaves_value_and_retries(
     clock.move(301)
     variables.secrets.refresh_if_due()
     assert variables.environ == {"KEY": first, "OTHER": second}, "one that fails keeps no other back"
-    own = [record for record in caplog.records if record.name == "aion_core.bootstrap.environment"]
+    own = [record for record in caplog.records if record.name == "aion_core.bootstrap.agent_environment"]
     # The other secret's change is logged too if an earlier test left the root logger at INFO.
     assert [record.levelname for record in own if record.levelno > logging.INFO] == ["WARNING"]
     assert "Its last value stays in use. KEY: secret" in caplog.text
@@ -195,7 +195,7 @@ def test_secret_unreadable_for_long_is_an_error(
         clock.move(seconds)
         caplog.clear()
         environment.refresh_if_due()
-        own = [record for record in caplog.records if record.name == "aion_core.bootstrap.environment"]
+        own = [record for record in caplog.records if record.name == "aion_core.bootstrap.agent_environment"]
         levels.append(own[0].levelname)
     assert levels == ["WARNING", "WARNING", "ERROR"]
     assert environ == {"KEY": "value-of-long"}

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from aion_core import log
-from aion_core.bootstrap.environment import AgentEnvironment
+from aion_core.bootstrap.agent_environment import AgentEnvironment
 from tests.support.clock import ManualClock
 from tests.unit.bootstrap.test_environment import declared, forgotten, now, unique  # noqa: F401  # a fixture
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from aion_core.agents.config import read_agent_configs
-from aion_core.packaging.plan import Plan, plan
+from aion_core.packaging.plan import PackagePlan, plan
 from aion_core.packaging.programs import BuildError
 
 AGENT = "from langgraph.graph import StateGraph\ngraph = StateGraph(dict)\n"
@@ -26,11 +26,11 @@ def project(folder: Path) -> Path:
     return folder
 
 
-def planned(folder: Path, function: str = "TaskFunction") -> Plan:
+def planned(folder: Path, function: str = "TaskFunction") -> PackagePlan:
     return plan(function, folder=folder, architecture="arm64", python="3.13")
 
 
-def places(made: Plan) -> set[str]:
+def places(made: PackagePlan) -> set[str]:
     own = ("aion/", "aion_core/", "handlers/")
     return {place for place, _ in made.files if not place.startswith(own)}
 

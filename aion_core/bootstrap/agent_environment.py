@@ -192,7 +192,9 @@ def _member(text: str, key: str) -> str:
         # Without the parser's message, which quotes the text.
         raise ConfigurationError(f"it is not a JSON object with the key {key!r}. Correct it, or remove #{key}.")
     if key not in document:
-        raise ConfigurationError(f"its JSON object has no key {key!r}. Correct aion.yaml, or add the key to the secret.")
+        raise ConfigurationError(
+            f"its JSON object has no key {key!r}. Correct aion.yaml, or add the key to the secret."
+        )
     value = document[key]
     if isinstance(value, str):
         return value

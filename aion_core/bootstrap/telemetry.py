@@ -15,7 +15,7 @@ from aion_core.settings import Settings
 logger = logging.getLogger(__name__)
 
 
-class Operations:
+class Telemetry:
     """Metrics and traces of one function. Created once per process."""
 
     def __init__(self, metrics: Metrics, traces: Traces) -> None:
@@ -50,7 +50,7 @@ class Operations:
                 self.traces.flush()
 
 
-def build_operations(settings: Settings) -> Operations:
+def build_telemetry(settings: Settings) -> Telemetry:
     """Configure logging and return the telemetry. On Lambda, log lines and metrics have CloudWatch's formats.
 
     Raises ConfigurationError if traces are configured without the `otel` extra installed.
@@ -58,12 +58,12 @@ def build_operations(settings: Settings) -> Operations:
     log.install()
     traces = _traces(settings)
     if not settings.on_lambda:
-        return Operations(NullMetrics(), traces)
+        return Telemetry(NullMetrics(), traces)
     from aion_core.aws import log_lines
     from aion_core.aws.metrics import EMFMetrics
 
     log_lines.install(settings.service, settings.log_level)
-    return Operations(EMFMetrics(settings.service), traces)
+    return Telemetry(EMFMetrics(settings.service), traces)
 
 
 def _traces(settings: Settings) -> Traces:
