@@ -201,7 +201,7 @@ def _reason(path: Path, project: _Project, rules: Rules) -> str | None:
     if path.name.startswith("."):
         return "hidden"
     if path.is_symlink() and project.folder not in path.resolve().parents:
-        return "link to a file outside of the folder"
+        return "link out of the folder"
     if is_folder and path.name in _GENERATED:
         return "generated"
     if is_folder and ((path / "pyvenv.cfg").is_file() or (path / "conda-meta").is_dir()):

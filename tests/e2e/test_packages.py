@@ -318,7 +318,7 @@ def test_without_lambdas_python_it_is_built_all_the_same_once_and_says_what_is_m
     ("environ", "mend", "told"),
     [
         ({"AION_ARCHITECTURE": "riscv"}, None, "is not one of 'arm64', 'x86_64'"),
-        ({"AION_PYTHON": "three"}, None, "AION_PYTHON is like 3.13"),
+        ({"AION_PYTHON": "three"}, None, "set AION_PYTHON to, for example, 3.13"),
         ({}, ("examples/echo/agent.py", "elsewhere/agent.py"), "the agent 'elsewhere/agent.py:graph' is not in"),
         ({}, ("examples/echo/agent.py", "../agent.py"), "the agent '../agent.py:graph' is not in"),
         ({}, ("path: ", "way: "), "aion.agents.echo.path is missing"),
@@ -352,7 +352,7 @@ def test_a_dependency_without_a_wheel_is_named(tmp_path: Path) -> None:
     # Published as its source alone.
     docopt = "docopt==0.6.2 --hash=sha256:49b3a825280bd66b3aa83585ef59c4a8c82f2c8a522dbe754a8bc8db85c85491"
     planned = PackagePlan("TaskFunction", other_architecture(), LAMBDA_PYTHON, docopt, ())
-    with pytest.raises(BuildError, match=r"each dependency has to have a wheel(.|\n)*docopt"):
+    with pytest.raises(BuildError, match=r"Each dependency needs a wheel(.|\n)*docopt"):
         build(planned, tmp_path / "code")
 
 
@@ -367,7 +367,7 @@ def test_an_import_that_nothing_in_the_package_answers_is_named(copied: Path, tm
     finally:
         agent.write_text(right)
     assert done.returncode == 1
-    assert "examples/echo/agent.py imports moto.core, which is not in the package: `aion add`" in done.stderr
+    assert "examples/echo/agent.py imports moto.core, but the package does not contain it: " in done.stderr
 
 
 @has_lambdas_python

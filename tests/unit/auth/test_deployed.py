@@ -91,7 +91,7 @@ def test_a_deployment_starts_only_when_somebody_is_asked_and_can_answer(
         (
             KEY,
             {"AION_HTTP_ENTRYPOINTS": "NONE,OFF", "AION_AUTH": "off"},
-            "AION_AUTH is off, and this is a deployed function",
+            "AION_AUTH is off, but a deployed function",
         ),
     ],
 )
@@ -112,7 +112,7 @@ def test_the_function_that_is_deployed_does_not_come_up_where_nobody_would_be_as
 def test_nobody_turns_it_off_where_it_is_deployed(tmp_path: Path) -> None:
     """R96."""
     for store in (STACK, {"AION_STORE": "memory", "AWS_LAMBDA_FUNCTION_NAME": "api"}):
-        with pytest.raises(ConfigurationError, match="AION_AUTH is off, and this is a deployed function"):
+        with pytest.raises(ConfigurationError, match="AION_AUTH is off, but a deployed function"):
             deployed(tmp_path, said(KEY), **store, AION_AUTH="off")
     # SAM's function on this machine, and a server of one's own on it.
     deployed(tmp_path, PLAIN, **STACK, AION_AUTH="off", AWS_SAM_LOCAL="true")
@@ -324,5 +324,5 @@ def test_basic_needs_its_users(tmp_path: Path) -> None:
     basic = said("  security: {schemes: {basic: {type: basic}}}\n")
     with pytest.raises(ConfigurationError, match="AION_BASIC_USERS_SECRET, which names the secret"):
         deployed(tmp_path, basic)
-    with pytest.raises(ConfigurationError, match=r"nowhere.json \(AION_BASIC_USERS_FILE\) cannot be read"):
+    with pytest.raises(ConfigurationError, match=r"Cannot read nowhere.json \(AION_BASIC_USERS_FILE\)"):
         deployed(tmp_path, basic, AION_BASIC_USERS_FILE="nowhere.json")

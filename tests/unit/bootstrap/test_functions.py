@@ -209,7 +209,7 @@ def test_sweep_counts_findings_including_zero(output: Output) -> None:
     swept, request_id = call("sweep")
     lines, metrics = output.lines()
     counted = values(metrics)
-    assert (counted.keys(), counted["SweepEnqueued"]) == ({"SweepFound", "SweepEnqueued"}, [swept["rung"]])
+    assert (counted.keys(), counted["SweepEnqueued"]) == ({"SweepFound", "SweepEnqueued"}, [swept["enqueued"]])
     assert 0 <= counted["SweepFound"][0] <= swept["found"]
     assert next(line for line in lines if line["message"] == "swept")["correlation_id"] == request_id
 

@@ -9,7 +9,7 @@ import pytest
 
 from aion_core.bootstrap.stores import local_key
 from aion_core.dev.backends import Files
-from aion_core.dev.worker_process import WorkerProcess
+from aion_core.dev.processes import WorkerProcess
 from aion_core.errors import ConfigurationError
 from aion_core.sqlite.queues import SQLiteQueue, open_queues
 from tests.support.clock import ManualClock
@@ -72,5 +72,5 @@ def test_key_is_made_once_for_its_user_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"short"])
 def test_broken_key_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "key").write_bytes(content)
-    with pytest.raises(ConfigurationError, match="is no key of aion's"):
+    with pytest.raises(ConfigurationError, match="is not a key of aion"):
         local_key(tmp_path / "key")

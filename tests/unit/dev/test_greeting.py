@@ -21,7 +21,7 @@ def test_greeting_names_agent_at_root(tmp_path: Path, mark: str, at_root: str) -
     file = tmp_path / "aion.yaml"
     file.write_text(f"aion: {{agents: {{one: {{path: a.py}}, two: {{path: b.py, {mark}}}}}}}", encoding="utf-8")
     lines = greeting(read_agent_configs(file), "http://x", "memory").splitlines()
-    assert [line for line in lines if " answers at http://x/ " in line] == [
-        f"{at_root} answers at http://x/ and http://x/agents/{at_root}/"
+    assert [line for line in lines if " is available at http://x/ " in line] == [
+        f"{at_root} is available at http://x/ and http://x/agents/{at_root}/"
     ]
     assert sum("/agents/" in line for line in lines) == 2

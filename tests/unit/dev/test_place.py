@@ -45,7 +45,7 @@ def test_sqlite_store_of_a_stopped_server_is_found(tmp_path: Path, monkeypatch: 
     found = find_local_server()
     assert found is not None
     assert found.environment == {"AION_SQLITE_FOLDER": str(store)}
-    assert "which is stopped" in found.name
+    assert "(not running)" in found.name
     monkeypatch.setenv("AION_DATA_DIR", str(tmp_path / "elsewhere"))
     assert find_local_server() is None
 
@@ -79,7 +79,7 @@ def test_unreadable_file_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_folder_is_taken_once(tmp_path: Path) -> None:
     with DataFolder(tmp_path / "x").locked():
-        with pytest.raises(ConfigurationError, match=r"runs in this folder already.*--data-dir"):
+        with pytest.raises(ConfigurationError, match=r"already running in this folder.*--data-dir"):
             DataFolder(tmp_path / "x").locked().__enter__()
         assert (tmp_path / "x" / ".gitignore").read_text() == "*\n"
     with DataFolder(tmp_path / "x").locked():
@@ -88,7 +88,7 @@ def test_folder_is_taken_once(tmp_path: Path) -> None:
 
 def test_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigurationError, match="cannot be written"):
+    with pytest.raises(ConfigurationError, match="Cannot write to"):
         DataFolder(tmp_path / "file" / ".aion").locked().__enter__()
 
 

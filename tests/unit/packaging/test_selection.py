@@ -78,7 +78,7 @@ def test_gitignore_applies_below_its_folder(tmp_path: Path) -> None:
         },
     )
     assert chosen(tmp_path) == {"agent.py", "sub/notes/fine.txt", "local.json"}
-    assert left_out(tmp_path)["run.log"] == "named by .gitignore"
+    assert left_out(tmp_path)["run.log"] == "matched by .gitignore"
 
 
 def test_gitignore_above_the_project_applies(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_gitignore_with_bom_and_bad_pattern_is_read(tmp_path: Path) -> None:
 
 def test_unprintable_file_name_is_refused(tmp_path: Path) -> None:
     (tmp_path / "we\nird.py").touch()
-    with pytest.raises(BuildError, match=r"we\\nird\.py' has characters that are not printable"):
+    with pytest.raises(BuildError, match=r"we\\nird\.py' has unprintable characters"):
         select(tmp_path)
 
 
@@ -110,7 +110,7 @@ def test_aionignore_overrides_gitignore(tmp_path: Path) -> None:
         ".gitignore": "index.bin\n", ".aionignore": "!index.bin\ntests/\n", "index.bin": "", "tests/t.py": "", "a.py": "",
     }  # fmt: skip
     assert chosen(written(tmp_path, files)) == {"index.bin", "a.py"}
-    assert left_out(tmp_path)["tests/"] == "named by .aionignore"
+    assert left_out(tmp_path)["tests/"] == "matched by .aionignore"
 
 
 def test_deployment_files_are_left_out_at_the_top(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_links_out_of_the_folder_are_left_out(tmp_path: Path) -> None:
     (folder / "folder").symlink_to(tmp_path / "others")
     (folder / "inside").symlink_to(folder / "data" / "b.txt")
     assert chosen(folder) == {"a.py", "data/b.txt", "inside"}
-    assert left_out(folder) == {"link": "links out of the folder", "folder/": "links out of the folder"}
+    assert left_out(folder) == {"link": "link out of the folder", "folder/": "link out of the folder"}
 
 
 def test_link_to_parent_folder_ends(tmp_path: Path) -> None:
@@ -199,4 +199,4 @@ def test_code_about_keys_is_no_key(tmp_path: Path, text: str) -> None:
 
 def test_summary_names_secrets_first(tmp_path: Path) -> None:
     written(tmp_path, {"a.py": "", ".git/config": "", ".env": "", ".gitignore": "x.log", "x.log": ""})
-    assert select(tmp_path).summary == "left out: .env; .git/, .gitignore (hidden); x.log (named by .gitignore)"
+    assert select(tmp_path).summary == "excluded: .env; .git/, .gitignore (hidden); x.log (matched by .gitignore)"

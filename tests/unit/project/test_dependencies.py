@@ -138,5 +138,5 @@ def test_add_without_uv_says_where_it_is(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.delenv("UV", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
-    with pytest.raises(ProjectError, match=r"could not be added to pyproject\.toml: uv is not there: https://"):
+    with pytest.raises(ProjectError, match=r"could not be added to pyproject\.toml: uv is not installed: https://"):
         add(tmp_path, ["cowsay"])
