@@ -1,4 +1,4 @@
-"""Plans of packages for a project that is no checkout of aion-lambda's repository."""
+"""Package plans for a project outside of aion-lambda's repository."""
 
 from pathlib import Path
 
@@ -35,7 +35,7 @@ def places(made: PackagePlan) -> set[str]:
     return {place for place, _ in made.files if not place.startswith(own)}
 
 
-def test_functions_with_agents_hold_the_project(tmp_path: Path) -> None:
+def test_functions_with_agents_contain_the_project(tmp_path: Path) -> None:
     made = planned(project(tmp_path))
     assert places(made) == {"aion.yaml", "agent.py", "private/words.py", "prompts/hello.txt"}
     assert [(agent.id, agent.path) for agent in made.agents] == [("mine", "agent.py")]
@@ -43,13 +43,13 @@ def test_functions_with_agents_hold_the_project(tmp_path: Path) -> None:
     assert "google-adk" not in made.requirements
 
 
-def test_functions_without_agents_hold_none_of_it(tmp_path: Path) -> None:
+def test_functions_without_agents_exclude_the_project(tmp_path: Path) -> None:
     made = planned(project(tmp_path), "SweepFunction")
     assert places(made) == set()
     assert "langgraph" not in made.requirements
 
 
-def test_own_code_excludes_what_serves_people(tmp_path: Path) -> None:
+def test_package_excludes_developer_code(tmp_path: Path) -> None:
     folders = {place.split("/")[1] for place, _ in planned(project(tmp_path)).files if place.startswith("aion_core/")}
     assert {"bootstrap", "tasks", "web", "lambda_runtime"} <= folders
     assert not folders & {"cli", "local", "packaging", "template", "smoke", "deploy", "_shipped"}
@@ -120,7 +120,7 @@ def test_langgraph_json_becomes_a_config(tmp_path: Path) -> None:
     assert read_agent_configs(config)["mine"].path == "src/agent/graph.py:graph"
 
 
-def test_adk_package_is_built_from_above(tmp_path: Path) -> None:
+def test_adk_package_is_built_in_parent_folder(tmp_path: Path) -> None:
     folder = tmp_path / "weather"
     folder.mkdir()
     (folder / "__init__.py").write_text("from . import agent\n")

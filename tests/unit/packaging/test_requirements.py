@@ -1,4 +1,4 @@
-"""Requirements of packages: aion's extras, the project's dependencies and locks. It asks the package index."""
+"""Requirements of packages: aion's extras, the project's dependencies and locks. Needs a package index."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 
 def lines_of(folder: Path, *extras: str, without: tuple[str, ...] = ()) -> dict[str, str]:
-    """The versions that a package of this project would hold."""
+    """Return the resolved versions for this project."""
     text = resolved(
         extras or ("aws",), wanted(folder), without=without, architecture="arm64", python="3.13", folder=folder
     )
@@ -110,7 +110,7 @@ def test_conflicting_requirements_are_explained(tmp_path: Path) -> None:
         lines_of(tmp_path)
 
 
-def test_unused_distributions_are_left_out(tmp_path: Path) -> None:
+def test_unused_distributions_are_omitted(tmp_path: Path) -> None:
     assert not {"boto3", "botocore"} & set(lines_of(tmp_path, "aws", without=("boto3",)))
 
 

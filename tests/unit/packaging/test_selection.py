@@ -7,7 +7,7 @@ import pytest
 from aion_core.packaging.programs import BuildError
 from aion_core.packaging.selection import looks_like_private_key, select
 
-# Not a key: nobody has the rest of it.
+# The beginning of a key; it opens nothing.
 PEM = (
     "-----BEGIN {}PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7\n-----END {}PRIVATE KEY-----\n"
 )
@@ -35,13 +35,13 @@ def test_code_and_data_are_selected(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [".env", ".env.local", "sub/.env.production", ".envrc", "prod.env"])
-def test_env_files_are_left_out(tmp_path: Path, name: str) -> None:
+def test_env_files_are_excluded(tmp_path: Path, name: str) -> None:
     written(tmp_path, {"agent.py": "", name: "OPENAI_API_KEY=sk-1", ".aionignore": f"!{name}\n"})
     assert chosen(tmp_path) == {"agent.py"}
     assert left_out(tmp_path)[name] == "may hold secrets"
 
 
-def test_folders_that_tools_make_are_left_out(tmp_path: Path) -> None:
+def test_generated_folders_are_excluded(tmp_path: Path) -> None:
     written(
         tmp_path,
         {
@@ -113,7 +113,7 @@ def test_aionignore_overrides_gitignore(tmp_path: Path) -> None:
     assert left_out(tmp_path)["tests/"] == "matched by .aionignore"
 
 
-def test_deployment_files_are_left_out_at_the_top(tmp_path: Path) -> None:
+def test_deployment_files_are_excluded_at_the_top(tmp_path: Path) -> None:
     files = dict.fromkeys(
         ("template.yaml", "samconfig.toml", "Makefile", "uv.lock", "infra/roles.yaml", "infra/mine.py"), ""
     )
@@ -121,7 +121,7 @@ def test_deployment_files_are_left_out_at_the_top(tmp_path: Path) -> None:
     assert chosen(tmp_path) == {"infra/mine.py", "config/template.yaml"}
 
 
-def test_env_file_of_langgraph_json_is_left_out(tmp_path: Path) -> None:
+def test_env_file_of_langgraph_json_is_excluded(tmp_path: Path) -> None:
     written(
         tmp_path,
         {"a.py": "", "keys.txt": "KEY=1", "langgraph.json": '{"graphs": {"a": "a.py:g"}, "env": "./keys.txt"}'},
@@ -130,7 +130,7 @@ def test_env_file_of_langgraph_json_is_left_out(tmp_path: Path) -> None:
     assert left_out(tmp_path)["keys.txt"] == "may hold secrets"
 
 
-def test_links_out_of_the_folder_are_left_out(tmp_path: Path) -> None:
+def test_links_out_of_the_folder_are_excluded(tmp_path: Path) -> None:
     folder = written(tmp_path / "here", {"a.py": "", "data/b.txt": ""})
     written(tmp_path, {"credentials": "secret", "others/c.txt": ""})
     (folder / "link").symlink_to(tmp_path / "credentials")

@@ -1,4 +1,4 @@
-"""The folder `.aion`, and how commands find the server that runs there."""
+"""Data folder `.aion`: its lock, and the search for its server."""
 
 import os
 import shutil
@@ -50,7 +50,7 @@ def test_sqlite_store_of_a_stopped_server_is_found(tmp_path: Path, monkeypatch: 
     assert find_local_server() is None
 
 
-def test_server_that_stores_in_memory_is_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_with_memory_store_is_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     folder = DataFolder(tmp_path / ".aion")
     (folder.path / "store").mkdir(parents=True)
@@ -77,7 +77,7 @@ def test_unreadable_file_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert find_local_server() is None
 
 
-def test_folder_is_taken_once(tmp_path: Path) -> None:
+def test_folder_is_locked_by_one_server(tmp_path: Path) -> None:
     with DataFolder(tmp_path / "x").locked():
         with pytest.raises(ConfigurationError, match=r"already running in this folder.*--data-dir"):
             DataFolder(tmp_path / "x").locked().__enter__()
@@ -86,13 +86,13 @@ def test_folder_is_taken_once(tmp_path: Path) -> None:
         pass
 
 
-def test_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_unwritable_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigurationError, match="Cannot write to"):
         DataFolder(tmp_path / "file" / ".aion").locked().__enter__()
 
 
-def test_removed_folder_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_removed_folder_is_created_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     folder = DataFolder(tmp_path / ".aion")
     running = RunningServer(os.getpid(), "http://127.0.0.1:8000")
@@ -103,7 +103,7 @@ def test_removed_folder_is_made_again(tmp_path: Path, monkeypatch: pytest.Monkey
         assert (folder.path / ".gitignore").read_text() == "*\n"
 
 
-def test_file_that_is_a_folder_is_left(tmp_path: Path) -> None:
+def test_folder_in_place_of_file_stays(tmp_path: Path) -> None:
     folder = DataFolder(tmp_path)
     (tmp_path / "dev.json").mkdir()
     with folder.locked(), pytest.raises(OSError):

@@ -58,7 +58,7 @@ def now(work: Callable[[], None]) -> None:
 
 
 class Variables:
-    """Secrets of a test, in an environment of its own."""
+    """Secrets in a separate environment."""
 
     def __init__(self, folder: Path, clock: ManualClock, environ: dict[str, str] | None = None, **secrets: str) -> None:
         said = declared(folder, **secrets)
@@ -114,7 +114,7 @@ def test_secret_of_several_variables_is_read_once(tmp_path: Path, clock: ManualC
     assert sorted(asked) == [("secretsmanager", "db"), ("ssm", "db")]
 
 
-def test_secrets_are_read_at_the_same_time(tmp_path: Path, clock: ManualClock) -> None:
+def test_secrets_are_read_concurrently(tmp_path: Path, clock: ManualClock) -> None:
     all_are_asked = threading.Barrier(8, timeout=20)
 
     def read(service: str, name: str) -> str:

@@ -1,4 +1,4 @@
-"""The log line of a request."""
+"""Log line of a request."""
 
 import json
 import logging
@@ -40,7 +40,7 @@ async def test_json_rpc_is_named_by_its_method(caplog: pytest.LogCaptureFixture)
     assert (said["task_id"], said["context_id"]) == ("t-1", "c-1")
 
 
-async def test_error_of_the_protocol_is_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+async def test_protocol_error_is_a_failure(caplog: pytest.LogCaptureFixture) -> None:
     answer = {"error": {"code": -32001, "message": "Task not found"}}
     said = await logged(Response(json.dumps(answer)), caplog, json={"method": "GetTask", "params": {"id": "t-2"}})
     assert (said["status"], said["is_failure"], said["task_id"]) == ("200 error -32001", True, "t-2")
