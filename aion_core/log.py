@@ -1,6 +1,6 @@
 """Log records: add correlation labels, redact secrets, escape line breaks.
 
-A record factory does this, so it applies to every logger and handler. Handlers format the records: `aws.log_lines` on
+A record factory does this, so it applies to every logger and handler. Handlers format the records: `aws.log_formatter` on
 Lambda.
 """
 

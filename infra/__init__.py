@@ -1,1 +1,1 @@
-"""Tools of this repository that no function contains: builds, checks, costs."""
+"""Tools of this repository, not part of the package: template, builds, checks, costs."""

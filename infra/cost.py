@@ -27,7 +27,7 @@ import httpx
 from aion_core.deploy import price as idle_price
 from aion_core.local.lambda_events import LambdaContext, sqs_event
 from aion_core.local.stack import LocalStack
-from aion_core.template.file import load
+from aion_core.template.file import parsed
 from infra.metering import Meter
 
 ROOT = Path(__file__).parents[1]
@@ -248,7 +248,7 @@ def monthly_resources() -> Counter[str]:
     # The sweep emits two metrics each minute.
     made = Counter(keys=0, alarmed=0, metrics=2, dashboards=0)
     for path in (ROOT / "template.yaml", *sorted((ROOT / "infra").glob("*.yaml"))):
-        for resource in load(path)["Resources"].values():
+        for resource in (parsed(path.read_text(encoding="utf-8")).get("Resources") or {}).values():
             match resource["Type"]:
                 case "AWS::KMS::Key":
                     made["keys"] += 1

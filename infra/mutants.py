@@ -33,7 +33,7 @@ def run() -> None:
 
 
 def statuses() -> dict[str, str]:
-    """Return the status of each mutant that was tested."""
+    """Return the status of each tested mutant."""
     return {
         name: status_by_exit_code[code]
         for file in sorted(MUTANTS.rglob("*.meta"))

@@ -63,7 +63,7 @@ def read_dotenv(file: Path) -> dict[str, str]:
     try:
         values = dotenv_values(file, encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        # Without the invalid bytes in the message.
+        # The message omits the invalid bytes: they may be part of a secret.
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigurationError(f"{file} cannot be read: {reason}.") from None
     # A name without `=` has no value.

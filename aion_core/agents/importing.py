@@ -190,7 +190,7 @@ class _LoadedModuleLoader(Loader):
         return self._module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Run nothing; the module keeps its own spec."""
+        """Do nothing but restore the spec: the module has run already."""
         module.__spec__ = self._spec
 
 

@@ -94,7 +94,7 @@ def _declared(handler: Handler) -> dict[str, inspect.Parameter]:
 def _signature(declared: Iterable[Mapping[str, inspect.Parameter]]) -> inspect.Signature:
     node = {name: inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in ("state", "runtime")}
     for parameters in declared:
-        # With its annotation: LangGraph uses that, too.
+        # The annotation stays: LangGraph chooses an argument by it, too.
         node |= {
             name: parameter.replace(kind=parameter.KEYWORD_ONLY, default=parameter.empty)
             for name, parameter in parameters.items()

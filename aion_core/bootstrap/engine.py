@@ -50,7 +50,7 @@ class QueueConsumer(Protocol):
 class LocalQueue(Protocol[B_co]):
     """Queue with messages handled in this process."""
 
-    def answered_by(self, handle: Callable[[B_co], Awaitable[None]]) -> Sequence[QueueConsumer]:
+    def handled_by(self, handle: Callable[[B_co], Awaitable[None]]) -> Sequence[QueueConsumer]:
         """Register the handler of messages; return the consumers to run for it, if any."""
         ...
 
@@ -159,13 +159,13 @@ def _background(settings: Settings, stores: Stores, worker: Worker, clock: Clock
     async def deliver(wake_up: PushWakeUp) -> None:
         log.note(task_id=wake_up.task.task_id)
         with log.request(str(uuid4())):
-            await telemetry.flushed(delivery.answer(wake_up))
+            await telemetry.flushed(delivery.deliver(wake_up))
 
     turns, deliveries = (
         cast("LocalQueue[WakeUp]", stores.work_queue),
         cast("LocalQueue[PushWakeUp]", stores.push.queue),
     )
-    background.consumers = [*turns.answered_by(run_turn), *deliveries.answered_by(deliver)]
+    background.consumers = [*turns.handled_by(run_turn), *deliveries.handled_by(deliver)]
     return background
 
 

@@ -275,9 +275,8 @@ def _leaving(receive: Callable[[], Awaitable[Any]], leaving: asyncio.Event) -> C
 def _developer_header(config: Path) -> str:
     """Create an API key with access to every agent and return its HTTP header; "" if no agent accepts API keys."""
     from aion_core.agents.config import read_agent_configs
-    from aion_core.agents.security import declared_securities
-    from aion_core.auth.api_keys import make_key
-    from aion_core.auth.declaration import ApiKey
+    from aion_core.agents.security import read_auth_policies
+    from aion_core.auth.schemes.api_key import ApiKeyScheme, make_key
     from aion_core.bootstrap.operator import build_keys
     from aion_core.clock import SystemClock
     from aion_core.settings import Settings
@@ -285,10 +284,10 @@ def _developer_header(config: Path) -> str:
     agents = read_agent_configs(config)
     required = [
         (scheme.header, requirement[name])
-        for security in declared_securities(agents).values()
-        for requirement in security.require
+        for policy in read_auth_policies(agents).values()
+        for requirement in policy.require
         for name in requirement
-        if isinstance(scheme := security.schemes[name], ApiKey)
+        if isinstance(scheme := policy.schemes[name], ApiKeyScheme)
     ]
     if not required:
         return ""

@@ -23,19 +23,9 @@ from aion_core.ports.agent import (
     StepCompleted,
     TurnRequest,
 )
-from aion_core.ports.api_keys import (
-    ApiKeys,
-    KeyRecord,
-)
-from aion_core.ports.clock import (
-    Clock,
-)
-from aion_core.ports.limits import (
-    Limits,
-    OpenStream,
-    OpenTask,
-    RateLimits,
-)
+from aion_core.ports.api_keys import ApiKeys, KeyRecord
+from aion_core.ports.clock import Clock
+from aion_core.ports.limits import Limits, OpenStream, OpenTask, RateLimits
 from aion_core.ports.long_term_memory import (
     MAX_MEMORY_BYTES,
     MAX_MEMORY_NAME_BYTES,
@@ -45,19 +35,8 @@ from aion_core.ports.long_term_memory import (
     MemoryWrite,
     Namespace,
 )
-from aion_core.ports.observability import (
-    Metric,
-    Metrics,
-    NoopTraces,
-    NullMetrics,
-    Span,
-    SpanKind,
-    Traces,
-)
-from aion_core.ports.payloads import (
-    Blobs,
-    Cipher,
-)
+from aion_core.ports.observability import Metric, Metrics, NoopTraces, NullMetrics, Span, SpanKind, Traces
+from aion_core.ports.payloads import Blobs, Cipher
 from aion_core.ports.push import (
     MAX_PUSH_CONFIGS,
     Claim,
@@ -67,17 +46,8 @@ from aion_core.ports.push import (
     PushConfigs,
     PushVersion,
 )
-from aion_core.ports.queues import (
-    PushQueue,
-    PushWakeUp,
-    WakeUp,
-    WorkQueue,
-)
-from aion_core.ports.task_list import (
-    ListCursor,
-    TaskFilter,
-    TaskList,
-)
+from aion_core.ports.queues import PushQueue, PushWakeUp, WakeUp, WorkQueue
+from aion_core.ports.task_list import ListCursor, TaskFilter, TaskList
 from aion_core.ports.task_store import (
     MAX_WAITING,
     ContextInUse,
@@ -111,13 +81,13 @@ from aion_core.ports.webhooks import (
     POST_SECONDS,
     Blocked,
     Delivered,
-    Gone,
     Notification,
-    Outcome,
+    PostOutcome,
     PostRefused,
     Render,
     Unreachable,
     WebhookClient,
+    WebhookGone,
     WebhookRequest,
 )
 
@@ -155,7 +125,6 @@ __all__ = [
     "ExpiredPushTimer",
     "ExpiredTimer",
     "FollowUp",
-    "Gone",
     "Head",
     "History",
     "InputRequired",
@@ -180,8 +149,8 @@ __all__ = [
     "Numbered",
     "OpenStream",
     "OpenTask",
-    "Outcome",
     "Paused",
+    "PostOutcome",
     "PostRefused",
     "PushConfig",
     "PushConfigs",
@@ -209,6 +178,7 @@ __all__ = [
     "Unreachable",
     "WakeUp",
     "WebhookClient",
+    "WebhookGone",
     "WebhookRequest",
     "WhenBusy",
     "WorkQueue",

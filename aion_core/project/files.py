@@ -153,7 +153,9 @@ def aionignore(text: str, files: Collection[str], there: Callable[[str], bool]) 
 def shipped_files(folder: Path) -> dict[str, str]:
     """Return the shipped template and nested stacks of a folder, by their paths."""
     files = [folder / "template.yaml", *sorted((folder / "infra").glob("*.yaml"))]
-    return {file.relative_to(folder).as_posix(): file.read_text(encoding="utf-8") for file in files}
+    texts = {file.relative_to(folder).as_posix(): file.read_text(encoding="utf-8") for file in files}
+    # A checkout has other YAML files in infra/ too.
+    return {path: text for path, text in texts.items() if "\nResources:" in text}
 
 
 def build_rule() -> str:

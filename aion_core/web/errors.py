@@ -1,8 +1,6 @@
 """Error responses of JSON-RPC, of HTTP+JSON in v1.0, and of HTTP+JSON in v0.3."""
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from a2a.utils.errors import JSON_RPC_ERROR_CODE_MAP, A2AError
@@ -26,13 +24,9 @@ A2A_JSON = "application/a2a+json"
 RETRY_AFTER_SECONDS = 2
 
 
-@contextmanager
-def wire_errors() -> Iterator[None]:
-    """Convert Aion's errors to the protocol's."""
-    try:
-        yield
-    except AionError as error:
-        raise to_wire(error) from error
+def protocol_error(error: Exception) -> Exception:
+    """Return the protocol's error for one of Aion's; other errors are returned unchanged."""
+    return to_wire(error) if isinstance(error, AionError) else error
 
 
 def error_body(request_id: str | int | None, error: Exception) -> dict[str, Any]:
@@ -49,6 +43,7 @@ def rest_error_body(error: Exception, http: int | None = None) -> dict[str, Any]
 
 def v03_rest_error_body(error: Exception) -> dict[str, Any]:
     """Return the body of an HTTP+JSON error in v0.3: JSON-RPC's error object and the SDK's name of its type."""
+    error = protocol_error(error)
     form, message, details = _logged(error)
     name = next((kind.__name__ for kind in type(error).__mro__ if kind in JSON_RPC_ERROR_CODE_MAP), "InternalError")
     return {"type": name, "code": form.code, "message": message, "data": details}
@@ -56,17 +51,20 @@ def v03_rest_error_body(error: Exception) -> dict[str, Any]:
 
 def rpc_error(request_id: str | int | None, error: Exception) -> JSONResponse:
     """Return the JSON-RPC error response: its HTTP status is 200, or 429 above the rate limit."""
+    error = protocol_error(error)
     limited = isinstance(error, TooManyRequestsError)
     return JSONResponse(error_body(request_id, error), 429 if limited else 200, _headers(error) if limited else None)
 
 
 def rest_error(error: Exception, http: int | None = None) -> JSONResponse:
     """Return the HTTP+JSON error response of v1.0."""
+    error = protocol_error(error)
     return _response(rest_error_body(error, http), error, http, A2A_JSON)
 
 
 def v03_rest_error(error: Exception, http: int | None = None) -> JSONResponse:
     """Return the HTTP+JSON error response of v0.3."""
+    error = protocol_error(error)
     return _response(v03_rest_error_body(error), error, http, "application/json")
 
 
@@ -85,6 +83,7 @@ def _headers(error: Exception) -> dict[str, str] | None:
 
 def _logged(error: Exception) -> tuple[WireError, str, list[dict[str, Any]]]:
     """Log the error, once for each response, and return its form on the wire."""
+    error = protocol_error(error)
     form, message, details = wire_form(error)
     if form.http >= 500:
         cause = error.__cause__ if isinstance(error, A2AError) and error.__cause__ else error

@@ -14,10 +14,10 @@ from a2a.utils.errors import ExtensionSupportRequiredError, VersionNotSupportedE
 from starlette.requests import Request
 from starlette.types import Scope
 
-from aion_core.auth.event import text_in
+from aion_core.auth.credentials import event_text
 from aion_core.auth.principal import Principal
 from aion_core.errors import TaskNotFound
-from aion_core.ports import ANONYMOUS
+from aion_core.ports import ANONYMOUS, PushVersion
 from aion_core.protocol.errors import invalid_params, to_wire
 from aion_core.protocol.message_rules import ALLOWED_SKILLS, ID_RULE, is_id
 from aion_core.protocol.types import AgentCard
@@ -154,8 +154,8 @@ def entrypoint_url_of(scope: Scope) -> str:
     event = scope.get("aws.event")
     if event is None:
         return ""
-    domain = text_in(event, "requestContext", "domainName").lower()
-    prefix = "" if text_in(event, "version") == "2.0" else _prefix(event)
+    domain = event_text(event, "requestContext", "domainName").lower()
+    prefix = "" if event_text(event, "version") == "2.0" else _prefix(event)
     if _THIS_MACHINE.fullmatch(domain):
         # `sam local`: the domain has a port, and requestContext.path is the route's, without a prefix.
         return f"http://{domain}{prefix or ''}"
@@ -165,7 +165,7 @@ def entrypoint_url_of(scope: Scope) -> str:
 def _prefix(event: Any) -> str | None:
     """Return the path prefix of a REST API, its stage, or `None` for an invalid path."""
     # A client may omit the slash after the stage.
-    whole, path = (unquote(text_in(event, *names)).rstrip("/") for names in (("requestContext", "path"), ("path",)))
+    whole, path = (unquote(event_text(event, *names)).rstrip("/") for names in (("requestContext", "path"), ("path",)))
     prefix = whole.removesuffix(path)
     return prefix if whole.endswith(path) and _PREFIX.fullmatch(prefix) else None
 
@@ -256,3 +256,14 @@ class CallContextBuilder(ServerCallContextBuilder):
             # The middleware and the routes disagree on the agent of this path: refuse instead of guessing.
             raise RuntimeError(f"A request reached {self._agent_id} without having been admitted to it.")
         return caller
+
+
+def call_of(context: ServerCallContext) -> CallContext:
+    """Return the call in the context of a request."""
+    call: CallContext = context.state[CALL]
+    return call
+
+
+def push_version_of(context: ServerCallContext) -> PushVersion:
+    """Return the version of push notifications for the client: its protocol version."""
+    return PushVersion(context.state[REQUEST_VERSION])

@@ -12,10 +12,11 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from aion_core.errors import AionError
 from aion_core.protocol.card import canonical_json, document, document_v1
 from aion_core.protocol.errors import MethodNotAllowedError, invalid_params
 from aion_core.web.cards import reads_v1_only
-from aion_core.web.errors import A2A_JSON, rest_error, rest_error_body, v03_rest_error, wire_errors
+from aion_core.web.errors import A2A_JSON, rest_error, rest_error_body, v03_rest_error
 from aion_core.web.operations.discovery import extended_card
 from aion_core.web.operations.operation import AgentServices, Body, HttpRoute, Operation
 from aion_core.web.request_body import JSON, BodyRefused, StrictRequest, read_params, read_query
@@ -166,8 +167,10 @@ class RestV1(HttpBinding):
         context = self._builder.build_in(request, tenant_of(params, in_path))
         read: Any = read_params(params, operation.request)
         if operation.stream:
-            return EventStream(*await operation.open(self._services, read, context), REST_V1)
-        result = operation.write(await operation.answer(self._services, read, context), read)
+            batches = operation.stream(self._services, read, context)
+            return EventStream(await anext(batches, []), batches, REST_V1)
+        assert operation.run is not None  # noqa: S101
+        result = operation.write(await operation.run(self._services, read, context), read)
         return JSONResponse({} if result is None else result, media_type=A2A_JSON)
 
     def refuse(self, error: Exception, http: int | None = None) -> JSONResponse:
@@ -210,8 +213,10 @@ class RestV03(HttpBinding):
         context = self._builder.build(request)
         read = await form.read_http(request)
         if operation.stream:
-            return EventStream(*await operation.open(self._services, read, context), REST_V03)
-        result = form.write_http(await operation.answer(self._services, read, context))
+            batches = operation.stream(self._services, read, context)
+            return EventStream(await anext(batches, []), batches, REST_V03)
+        assert operation.run is not None  # noqa: S101
+        result = form.write_http(await operation.run(self._services, read, context))
         return JSONResponse({} if result is None else result)
 
     def refuse(self, error: Exception, http: int | None = None) -> JSONResponse:
@@ -233,9 +238,8 @@ def extended_card_route(
     async def answer(request: Request) -> Response:
         headers = {"cache-control": PRIVATE}
         try:
-            with wire_errors():
-                card = await extended_card(services, pb.GetExtendedAgentCardRequest(), build_context(request))
-        except A2AError as error:
+            card = await extended_card(services, pb.GetExtendedAgentCardRequest(), build_context(request))
+        except (A2AError, AionError) as error:
             refusal = rest_error_body(error)
             return Response(canonical_json(refusal), refusal["error"]["code"], headers, JSON)
         body = canonical_json((document_v1 if reads_v1_only(request) else document)(card))

@@ -90,8 +90,10 @@ class JsonRpcBinding:
         context = self._builder.build_in(request, tenant_of(params))
         read: Any = read_params(params, operation.request) if operation.request else params
         if operation.stream:
-            return EventStream(*await operation.open(self._services, read, context), jsonrpc_v1(request_id))
-        result = operation.write(await operation.answer(self._services, read, context), read)
+            batches = operation.stream(self._services, read, context)
+            return EventStream(await anext(batches, []), batches, jsonrpc_v1(request_id))
+        assert operation.run is not None  # noqa: S101
+        result = operation.write(await operation.run(self._services, read, context), read)
         return JSONResponse({"result": result, "id": request_id, "jsonrpc": "2.0"})
 
     async def _answer_v03(
@@ -107,8 +109,10 @@ class JsonRpcBinding:
             context = self._builder_v03.build(request)
         read = form.read(params)
         if operation.stream:
-            return EventStream(*await operation.open(self._services, read, context), jsonrpc_v03(request_id))
-        result = form.write(await operation.answer(self._services, read, context))
+            batches = operation.stream(self._services, read, context)
+            return EventStream(await anext(batches, []), batches, jsonrpc_v03(request_id))
+        assert operation.run is not None  # noqa: S101
+        result = form.write(await operation.run(self._services, read, context))
         return JSONResponse({"id": request_id, "jsonrpc": "2.0", "result": dump(result)})
 
 

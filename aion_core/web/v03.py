@@ -21,7 +21,6 @@ from pydantic import BaseModel, ValidationError
 from aion_core.protocol.errors import invalid_params
 from aion_core.protocol.message_rules import check_history_length
 from aion_core.protocol.types import SendMessageRequest, Task
-from aion_core.web.errors import wire_errors
 from aion_core.web.request_body import BASE64, StrictRequest, read_params
 
 # ── JSON-RPC ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -30,7 +29,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def read_v03(body: Mapping[str, Any], model: type[M]) -> M:
-    """Return the JSON as one of v0.3's types; raises InvalidParamsError with each invalid field."""
+    """Return the JSON as one of v0.3's types; raises InvalidParamsError or InvalidMessage with each invalid field."""
     params = body.get("params", body)
     _check_files(params.get("message") if isinstance(params, dict) else None)
     if isinstance(params, dict) and not isinstance(params.get("pushNotificationConfigId", ""), str):
@@ -44,8 +43,7 @@ def read_v03(body: Mapping[str, Any], model: type[M]) -> M:
     for holder, prefix in ((request, ""), (getattr(request, "configuration", None), "configuration.")):
         length = getattr(holder, "history_length", None)
         if length is not None:
-            with wire_errors():
-                check_history_length(length, f"{prefix}historyLength")
+            check_history_length(length, f"{prefix}historyLength")
     return read
 
 

@@ -80,7 +80,7 @@ def problems(path: Path, variants: Sequence[Mapping[str, str]] = VARIANTS, *, li
 
 
 def wrong_values(deployment: Deployment) -> Iterator[str]:
-    """Yield the values that `values.yaml` does not allow."""
+    """Yield the values outside the schemas of `values.yaml`."""
     resources = document(deployment)
     for start, policies in VALUES.items():
         for end, schema in policies.items():
@@ -90,7 +90,7 @@ def wrong_values(deployment: Deployment) -> Iterator[str]:
 
 
 def document(deployment: Deployment) -> dict[str, Any]:
-    """Return everything that `values.yaml` has paths to."""
+    """Return the resources, parameters and outputs for the paths of `values.yaml`."""
     parameters = deployment.template.document["Parameters"]
     return {**deployment.resources, "Parameters": parameters, "Outputs": deployment.outputs()}
 
@@ -120,7 +120,7 @@ def values_at(node: Any, path: str, name: str = "") -> Iterator[tuple[str, Any]]
 
 
 def transformed(path: Path, parameters: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return the CloudFormation template that SAM makes of this file; raises InvalidDocumentException."""
+    """Return the file after SAM's transform; raises InvalidDocumentException."""
     return deepcopy(_transformed(path.read_text(encoding="utf-8"), tuple((parameters or {}).items())))
 
 
@@ -141,12 +141,13 @@ def _transformed(text: str, parameters: tuple[tuple[str, str], ...]) -> dict[str
 
 
 def linted(path: Path) -> Iterator[str]:
-    """Yield the findings of cfn-lint: of each file, and of the first one after the transform, which cfn-lint has not."""
+    """Yield the findings of cfn-lint in each file, and in the transformed template: cfn-lint has no SAM transform."""
     # The import takes a second.
     import cfnlint.api  # type: ignore[import-untyped]
     from cfnlint.config import ManualArgs  # type: ignore[import-untyped]
 
-    for file in (path, *sorted((path.parent / "infra").glob("*.yaml"))):
+    files = [path, *sorted((path.parent / "infra").glob("*.yaml"))]
+    for file in (each for each in files if "Resources" in parsed(each.read_text(encoding="utf-8"))):
         # W3002: `sam package` uploads the local nested template.
         for match in cfnlint.api.lint_file(file, ManualArgs(regions=[PLACE.region], ignore_checks=["W3002"])):
             yield f"{file.name}:{match.linenumber}: {match.rule.id} {match.message}"

@@ -1,4 +1,4 @@
-"""Values that have to agree with aion's code, with parameters or with each other. `values.yaml` has the constant ones."""
+"""Rules for values that depend on aion's code, on parameters or on other values. `values.yaml` has the constant values."""
 
 import json
 import math
@@ -11,7 +11,7 @@ from aion_core.errors import ConfigurationError
 from aion_core.ports import Metric, schema
 from aion_core.ports.table import Index
 from aion_core.ports.webhooks import POST_SECONDS
-from aion_core.push.delivery import LEAVE_SECONDS, SHARE_SECONDS
+from aion_core.push.delivery import EXIT_SECONDS, SHARE_SECONDS
 from aion_core.settings import Settings
 from aion_core.template.reader import ALARM, BUCKET, QUEUE, ROLE, TABLE, Template
 from infra.policies.deployment import ROOT, Deployment
@@ -34,32 +34,23 @@ AWS_METRICS = {
     "AWS/ApiGateway": "Count 4XXError 5XXError",
     "AWS/DynamoDB": "ConsumedReadCapacityUnits ConsumedWriteCapacityUnits ReadThrottleEvents WriteThrottleEvents",
 }
-# Variables in settings.py without a function, and the reason.
+# Variables of settings.py that the template does not set.
 NOT_DEPLOYED = {
-    "AION_STORE": "the default, dynamodb, is for AWS",
-    "AION_PUSH_HTTP": "development: webhooks on the developer's machine",
-    "AION_PUSH_NETWORKS": "projects with PushFunction in a VPC",
-    "AION_CARD_KEY_FILE": "development: on AWS, Secrets Manager has the key",
-    "AION_BASIC_USERS_FILE": "development: on AWS, Secrets Manager has the passwords",
-    "AION_SECRETS": "development: on AWS, functions read the secrets of aion.yaml",
-    "AION_REVEAL_ERRORS": "development: clients do not get the text of an agent's error",
-    "AWS_LAMBDA_FUNCTION_NAME": "Lambda sets it",
-    "AWS_SAM_LOCAL": "`sam local` sets it",
-    "AWS_LAMBDA_LOG_LEVEL": "Lambda sets it from LoggingConfig",
-    "POWERTOOLS_LOG_LEVEL": "LoggingConfig sets the level on Lambda",
-    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "OTEL_EXPORTER_OTLP_ENDPOINT is set, and aion sends only traces",
-    "AION_SQLITE_FOLDER": "`aion dev`",
-    "AION_TURNS_AT_ONCE": "`aion dev`",
-    "AION_STORE_CALLS": "`aion dev`",
-    "AION_STORE_TIMEOUT": "`aion dev`",
-}
+    # The defaults are for AWS; development sets them.
+    "AION_STORE", "AION_PUSH_HTTP", "AION_CARD_KEY_FILE", "AION_BASIC_USERS_FILE", "AION_SECRETS", "AION_REVEAL_ERRORS",
+    "AION_SQLITE_FOLDER", "AION_TURNS_AT_ONCE", "AION_STORE_CALLS", "AION_STORE_TIMEOUT",
+    # Lambda and `sam local` set them, or LoggingConfig.
+    "AWS_LAMBDA_FUNCTION_NAME", "AWS_SAM_LOCAL", "AWS_LAMBDA_LOG_LEVEL", "POWERTOOLS_LOG_LEVEL",
+    # aion sends only traces to OTEL_EXPORTER_OTLP_ENDPOINT; PushFunction is in no VPC.
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "AION_PUSH_NETWORKS",
+}  # fmt: skip
 
 Compared = tuple[str, Any, Any]
 """Name, value and expected value."""
 
 
 def problems(deployment: Deployment) -> Iterator[str]:
-    """Yield the values that differ from the expected ones."""
+    """Yield the values with a difference from the expected ones."""
     for rule in (_files, _environments, _options, _rights, _table, _bucket, _metrics):
         for name, value, expected in rule(deployment):
             if isinstance(expected, Set) and value != expected:
@@ -111,26 +102,27 @@ def _environments(deployment: Deployment) -> Iterator[Compared]:
             variable = "AION_" + re.sub(r"(?<!^)(?=[A-Z])", "_", parameter).upper()
             if variable in environment and variable != "AION_BASE_URL":
                 yield f"{variable} of {function}", environment[variable], deployment.given(parameter)
-    yield "variables of settings.py without a function", of_settings - everywhere - {"AWS_IAM"}, {*NOT_DEPLOYED}
+    yield "variables of settings.py without a function", of_settings - everywhere - {"AWS_IAM"}, NOT_DEPLOYED
 
 
 def _options(deployment: Deployment) -> Iterator[Compared]:
     given, resources, attribute = deployment.given, deployment.resources, deployment.template.attribute
     environment = deployment.environment("ApiFunction")
-    yield (
-        "AION_HTTP_ENTRYPOINTS",
-        environment.get("AION_HTTP_ENTRYPOINTS"),
-        f"{given('ApiAuthorizer')},{given('FunctionUrlAuth')}",
-    )
+    entrypoints = f"{given('ApiAuthorizer')},{given('FunctionUrlAuth')}"
+    yield "AION_HTTP_ENTRYPOINTS", environment.get("AION_HTTP_ENTRYPOINTS"), entrypoints
     yield "AION_KMS_KEY", environment.get("AION_KMS_KEY"), given("CredentialsKey") or attribute("Key", "Arn", "Key")
     concurrency = deployment.functions["ApiFunction"].get("ReservedConcurrentExecutions", 0)
     yield "ApiFunction.ReservedConcurrentExecutions", int(concurrency), int(given("ApiConcurrency"))
     push = deployment.functions["PushFunction"].get("Timeout", 3)
     yield (
         "posts for one message within PushFunction.Timeout",
-        push >= SHARE_SECONDS + POST_SECONDS + LEAVE_SECONDS,
+        push >= SHARE_SECONDS + POST_SECONDS + EXIT_SECONDS,
         True,
     )
+    pattern = resources["AWS::Logs::MetricFilter"]["PushLoggedErrors"]["FilterPattern"]
+    source = (ROOT / "aion_core/push/delivery.py").read_text(encoding="utf-8")
+    excluded = [f'error("{text}' in source for text in re.findall(r'message != "(.+?)[*]"', pattern)]
+    yield "log message that PushLoggedErrors excludes", excluded, [True]
     network = (
         {name: given(name).split(",") for name in ("SubnetIds", "SecurityGroupIds")} if given("SubnetIds") else None
     )
@@ -198,7 +190,7 @@ def _table(deployment: Deployment) -> Iterator[Compared]:
 
 
 def _bucket(deployment: Deployment) -> Iterator[Compared]:
-    """Compare the expiry of objects with that of items that refer to them, which DynamoDB deletes up to 15 days late."""
+    """Compare the expiry of objects with that of their items; DynamoDB deletes items up to 15 days late."""
     for days in deployment.template.document["Parameters"]["RetentionDays"]["AllowedValues"]:
         template = Template(deployment.template.path, deployment.template.place, {"RetentionDays": str(days)})
         expected = {f"{folder}/": math.ceil(days * times) + 15 for folder, times in schema.RETENTIONS.items()}

@@ -7,13 +7,13 @@ from typing import Any
 
 from aion_core.clock import SystemClock
 from aion_core.push.client import PinnedWebhookClient
-from aion_core.push.guard import Allowed
+from aion_core.push.ssrf import WebhookPolicy
 from tests.protocol.dialects import Dialect, RpcDialect, Sent
 from tests.support.agents.obedient import Obedient
 from tests.support.asgi import Answer, call
 from tests.support.service import parts
 
-ALLOWED = Allowed.beside("https://agents.example.com")
+ALLOWED = WebhookPolicy.for_service("https://agents.example.com")
 
 
 async def _nobody(host: str, port: int) -> Sequence[str]:
@@ -27,7 +27,10 @@ class ServedTasks:
         """`declared` has the extensions of the tasks' messages; `push` enables push notifications."""
         self.agent = Obedient()
         self._declared = {"a2a-extensions": declared} if declared else {}
-        told = {"webhooks": PinnedWebhookClient(ALLOWED, SystemClock(), resolve=_nobody), "allowed": ALLOWED}
+        told: dict[str, Any] = {
+            "webhooks": PinnedWebhookClient(ALLOWED, SystemClock(), resolve=_nobody),
+            "allowed": ALLOWED,
+        }
         self._parts = parts(self.agent, **(told if push else {}))
         for name, value in options.items():
             setattr(self._parts, name, value)

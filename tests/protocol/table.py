@@ -164,7 +164,7 @@ SENDS = [
     for what, params, gives in MESSAGES
 ]
 _HEARD = configured(taskPushNotificationConfig={"url": "https://hooks.example.org/"})
-UNHEARD = [
+IGNORED_FIELDS = [
     ProtocolRow(operation, "a push config, where they are not offered", _HEARD, NO_PUSH, where={"push": False})
     for operation in (SEND, STREAM)
 ]
@@ -248,6 +248,8 @@ CONFIGS: list[tuple[str, dict[str, Any], str | Error]] = [
     ("credentials: of a header that is not the client's", {"id": "r", "url": HOOK, "authentication": {"scheme": "ApiKey", "credentials": "Host: evil"}}, PARAMS),
     ("authentication: a text", {"id": "r", "url": HOOK, "authentication": "Bearer"}, PARAMS),
 ]  # fmt: skip
+INVALID_PAGES: dict[str, list[Any]] = {"pageSize": [-1, 101, "x", 10**12], "pageToken": ["x", "////", "A" * 90]}
+
 PUSH = [
     ProtocolRow(CREATE, "not offered", {**CONFIG, "url": "https://example.com/"}, NO_PUSH, where={"push": False}),
     ProtocolRow(GET, "not offered", CONFIG, NO_PUSH, where={"push": False}),
@@ -277,7 +279,7 @@ PUSH = [
     ProtocolRow(LIST, "taskId: missing", {}, PARAMS),
     *(
         ProtocolRow(LIST, f"{name}: {value}"[:60], {"taskId": "<told>", name: value}, PARAMS, not_in=(OLD_RPC,))
-        for name, values in {"pageSize": [-1, 101, "x", 10**12], "pageToken": ["x", "////", "A" * 90]}.items()
+        for name, values in INVALID_PAGES.items()
         for value in values
     ),
     ProtocolRow(DELETE, "one of two", TOLD, "nothing"),
@@ -285,6 +287,16 @@ PUSH = [
     ProtocolRow(DELETE, "of an unknown task", {"taskId": "nope", "id": "p"}, NOT_FOUND),
     ProtocolRow(DELETE, "id: missing", {"taskId": "<told>"}, PARAMS),
 ]
+INVALID_FILTERS: dict[str, list[Any]] = {
+    "pageSize": [0, -1, 101, "x", 1.5, 10**12],
+    "pageToken": ["x", "////", "AAAA", LONG],
+    "status": ["TASK_STATE_NONE", "completed", 99],
+    "statusTimestampAfter": ["yesterday", "2020-13-01T00:00:00Z", 7],
+    "historyLength": [-1, "x", 10**12],
+    "contextId": ["a b", LONG],
+    "includeArtifacts": ["maybe"],
+}
+
 ROWS: list[ProtocolRow] = [
     *SENDS,
     ProtocolRow(
@@ -297,7 +309,7 @@ ROWS: list[ProtocolRow] = [
     ProtocolRow(SEND, "text and data: both", in_parts({"text": "hi", "data": {"a": 1}}), PARAMS, not_in=OLDER),
     *STREAMS,
     *NEGOTIATED,
-    *UNHEARD,
+    *IGNORED_FIELDS,
     ProtocolRow(STREAM, "where the card offers no streams", message(), UNSUPPORTED, where={"streaming": False}),
     ProtocolRow("GetTask", "one that ended", {"id": "<done>"}, "task:completed, said: 1"),
     ProtocolRow(
@@ -329,15 +341,7 @@ ROWS: list[ProtocolRow] = [
     ProtocolRow("ListTasks", "a context of nobody's", {"contextId": "nope"}, "0 of 0"),
     *(
         ProtocolRow("ListTasks", f"{name}: {value}"[:60], {name: value}, PARAMS)
-        for name, values in {
-            "pageSize": [0, -1, 101, "x", 1.5, 10**12],
-            "pageToken": ["x", "////", "AAAA", LONG],
-            "status": ["TASK_STATE_NONE", "completed", 99],
-            "statusTimestampAfter": ["yesterday", "2020-13-01T00:00:00Z", 7],
-            "historyLength": [-1, "x", 10**12],
-            "contextId": ["a b", LONG],
-            "includeArtifacts": ["maybe"],
-        }.items()
+        for name, values in INVALID_FILTERS.items()
         for value in values
     ),
     ProtocolRow("CancelTask", "one that works", {"id": "<working>"}, "task:canceled"),

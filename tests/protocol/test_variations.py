@@ -43,6 +43,7 @@ async def served() -> ServedTasks:
 async def test_invalid_request_has_expected_code(served: ServedTasks, dialect: Dialect, data: st.DataObject) -> None:
     variation = data.draw(bad(dialect))
     answer = await served.ask(dialect, variation.sent)
+    assert variation.gives is not None
     check_refusal(dialect, answer, variation.gives)
 
 

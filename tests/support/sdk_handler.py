@@ -7,7 +7,9 @@ from typing import Any
 from a2a.server.context import ServerCallContext
 from a2a.server.request_handlers.request_handler import RequestHandler
 
+from aion_core.errors import AionError
 from aion_core.ports import Delta
+from aion_core.protocol.errors import to_wire
 from aion_core.protocol.types import Event, Task
 from aion_core.tasks.broadcast import Resumed
 from aion_core.web.operations import OPERATIONS
@@ -30,23 +32,30 @@ class SdkHandler(RequestHandler):
         self._services = services_of(made)
 
     async def _run(self, name: str, params: Any, context: ServerCallContext) -> Any:
-        return await BY_NAME[name].answer(self._services, params, context)
+        run = BY_NAME[name].run
+        assert run is not None
+        try:
+            return await run(self._services, params, context)
+        except AionError as error:
+            raise to_wire(error) from error
 
     async def _events(self, name: str, params: Any, context: ServerCallContext) -> AsyncGenerator[Event, None]:
-        first, rest = await BY_NAME[name].open(self._services, params, context)
+        stream = BY_NAME[name].stream
+        assert stream is not None
         task: Task | Resumed | None = None
-        async with aclosing(rest):
-            batch: Any = first
-            while batch is not None:
-                for item in batch:
-                    if isinstance(item.payload, Task | Resumed):
-                        task = item.payload
-                    if isinstance(item.payload, Delta):
-                        assert task is not None
-                        yield as_event(item.payload, task)
-                    elif not isinstance(item.payload, Resumed):
-                        yield item.payload
-                batch = await anext(rest, None)
+        try:
+            async with aclosing(stream(self._services, params, context)) as batches:
+                async for batch in batches:
+                    for item in batch:
+                        if isinstance(item.payload, Task | Resumed):
+                            task = item.payload
+                        if isinstance(item.payload, Delta):
+                            assert task is not None
+                            yield as_event(item.payload, task)
+                        elif not isinstance(item.payload, Resumed):
+                            yield item.payload
+        except AionError as error:
+            raise to_wire(error) from error
 
     async def on_message_send(self, params: Any, context: ServerCallContext) -> Any:
         return await self._run("SendMessage", params, context)

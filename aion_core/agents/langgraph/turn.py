@@ -88,7 +88,7 @@ class PendingEmissions:
         self._reading = True
 
     def event_received(self) -> None:
-        """Note that an event arrived; until `wait_for_event` it is being recorded and streamed."""
+        """Note the arrival of an event; it is being processed until the next `wait_for_event`."""
         self._reading = False
         self._events += 1
 

@@ -5,7 +5,7 @@ A new operation is one file with an `Operation` and one entry here.
 
 from aion_core.web.operations.contexts import GET_CONTEXT, GET_CONTEXTS
 from aion_core.web.operations.discovery import GET_EXTENDED_AGENT_CARD
-from aion_core.web.operations.messages import SEND_MESSAGE, SEND_STREAMING_MESSAGE
+from aion_core.web.operations.messages import SEND_MESSAGE, SEND_STREAMING_MESSAGE, SUBSCRIBE_TO_TASK
 from aion_core.web.operations.operation import Operation
 from aion_core.web.operations.push_configs import (
     CREATE_PUSH_CONFIG,
@@ -13,7 +13,7 @@ from aion_core.web.operations.push_configs import (
     GET_PUSH_CONFIG,
     LIST_PUSH_CONFIGS,
 )
-from aion_core.web.operations.tasks import CANCEL_TASK, GET_TASK, LIST_TASKS, SUBSCRIBE_TO_TASK
+from aion_core.web.operations.tasks import CANCEL_TASK, GET_TASK, LIST_TASKS
 
 OPERATIONS: tuple[Operation, ...] = (
     SEND_MESSAGE,

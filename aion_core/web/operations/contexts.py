@@ -13,7 +13,8 @@ from google.protobuf.json_format import MessageToDict
 from aion_core.errors import InvalidMessage
 from aion_core.protocol.message_rules import ID_RULE, is_id
 from aion_core.tasks.conversations import Conversation
-from aion_core.web.operations.operation import AgentServices, Operation, V03Form, call_of
+from aion_core.web.operations.operation import AgentServices, Operation, V03Form
+from aion_core.web.request_context import call_of
 from aion_core.web.v03 import dump
 
 DEFAULT_CONTEXTS, MAX_CONTEXTS = 50, 100

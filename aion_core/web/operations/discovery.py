@@ -11,8 +11,9 @@ from aion_core.errors import NoExtendedCard, NotSupported
 from aion_core.protocol.card import card_v03
 from aion_core.protocol.message_rules import ALLOWED_SKILLS
 from aion_core.protocol.types import AgentCard
-from aion_core.web.operations.operation import AgentServices, Doc, HttpRoute, Operation, V03Form, call_of
+from aion_core.web.operations.operation import AgentServices, Doc, HttpRoute, Operation, V03Form
 from aion_core.web.request_body import StrictRequest
+from aion_core.web.request_context import call_of
 from aion_core.web.v03 import dump
 
 

@@ -1,7 +1,7 @@
-"""SendMessage and SendStreamingMessage (A2A 3.1.1, 3.1.2)."""
+"""SendMessage, SendStreamingMessage and SubscribeToTask (A2A 3.1.1, 3.1.2, 3.1.6)."""
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from a2a.types import a2a_pb2 as pb
 from a2a.utils.task import apply_history_length
 from google.protobuf.json_format import MessageToDict
 
+from aion_core.errors import NotSupported
 from aion_core.protocol.aion.extensions import TRACEABILITY, from_headers, older
 from aion_core.protocol.aion.extensions import read as read_extensions
 from aion_core.protocol.message_rules import ALLOWED_SKILLS, check_request, negotiate, without_reserved_metadata
@@ -25,11 +26,11 @@ from aion_core.web.operations.operation import (
     Doc,
     HttpRoute,
     Operation,
-    TaskStream,
     V03Form,
-    call_of,
-    push_version_of,
+    require_task_id,
 )
+from aion_core.web.request_body import StrictRequest
+from aion_core.web.request_context import call_of, push_version_of
 from aion_core.web.v03 import core_request, read_message
 
 
@@ -40,14 +41,48 @@ async def _send(services: AgentServices, request: SendMessageRequest, context: S
     return apply_history_length(answer, request.configuration) if isinstance(answer, Task) else answer
 
 
-async def _stream(services: AgentServices, request: SendMessageRequest, context: ServerCallContext) -> TaskStream:
-    services.require_streaming("Send the message without streaming")
+async def _stream(
+    services: AgentServices, request: SendMessageRequest, context: ServerCallContext
+) -> AsyncGenerator[list[StreamItem], None]:
+    _require_streaming(services, "Send the message without streaming")
     prepared = _prepared(services, request, context)
     call = await _with_push_config(services, prepared, context)
-    batches = services.tasks.stream(call, prepared)
-    if request.configuration.HasField("history_length"):
-        batches = _with_short_history(batches, request.configuration)
-    return TaskStream(call, request.message.task_id, batches)
+    limit = request.configuration if request.configuration.HasField("history_length") else None
+    async with (
+        _limited(services, call, request.message.task_id),
+        aclosing(services.tasks.stream(call, prepared)) as batches,
+    ):
+        async for batch in batches:
+            yield batch if limit is None else [_with_history(item, limit) for item in batch]
+
+
+async def _subscribe(
+    services: AgentServices, request: pb.SubscribeToTaskRequest, context: ServerCallContext
+) -> AsyncGenerator[list[StreamItem], None]:
+    _require_streaming(services, "Ask for the task until it has ended")
+    require_task_id(request.id)
+    call = call_of(context)
+    async with _limited(services, call, request.id), aclosing(services.tasks.subscribe(call, request.id)) as batches:
+        async for batch in batches:
+            yield batch
+
+
+def _require_streaming(services: AgentServices, instead: str) -> None:
+    """Raise NotSupported with an alternative, unless the card offers streams."""
+    if not services.card.capabilities.streaming:
+        raise NotSupported(f"This agent does not stream; see its card. {instead}.")
+
+
+def _limited(services: AgentServices, call: CallContext, task_id: str) -> AbstractAsyncContextManager[None]:
+    """Return the limit of open streams; the task id is empty for a new task."""
+    return services.stream_limits.limited(call, task_id) if services.stream_limits else nullcontext()
+
+
+def _with_history(item: StreamItem, limit: pb.SendMessageConfiguration) -> StreamItem:
+    """Return the item; the history of a task has at most the requested length (A2A 3.2.4)."""
+    if not isinstance(item.payload, Task):
+        return item
+    return replace(item, payload=apply_history_length(item.payload, limit))
 
 
 def _prepared(services: AgentServices, request: SendMessageRequest, context: ServerCallContext) -> SendMessageRequest:
@@ -74,20 +109,6 @@ async def _with_push_config(
     if not request.configuration.HasField("task_push_notification_config"):
         return call_of(context)
     return await services.push.with_message(call_of(context), request, push_version_of(context))
-
-
-async def _with_short_history(
-    batches: AsyncGenerator[list[StreamItem], None], configuration: pb.SendMessageConfiguration
-) -> AsyncGenerator[list[StreamItem], None]:
-    """Yield the batches; shorten the history of each task to the requested length (A2A 3.2.4)."""
-    async with aclosing(batches):
-        async for batch in batches:
-            yield [
-                replace(item, payload=apply_history_length(item.payload, configuration))
-                if isinstance(item.payload, Task)
-                else item
-                for item in batch
-            ]
 
 
 def _write(answer: Task | Message, request: SendMessageRequest) -> Any:
@@ -145,4 +166,31 @@ SEND_STREAMING_MESSAGE = Operation(
         read_http=read_message,
     ),
     doc=Doc("Send a message and stream the answer.", "messages", parameters=_PARAMETERS, example=_EXAMPLE),
+)
+
+
+async def _read_subscribe_v03(request: StrictRequest) -> pb.SubscribeToTaskRequest:
+    return pb.SubscribeToTaskRequest(id=request.path_params["id"])
+
+
+SUBSCRIBE_TO_TASK = Operation(
+    "SubscribeToTask",
+    pb.SubscribeToTaskRequest,
+    stream=_subscribe,
+    response=StreamResponse,
+    # A2A 11.3 has POST, the proto file has GET.
+    routes=tuple(HttpRoute(method, "/tasks/{id}:subscribe") for method in ("POST", "GET")),
+    v03=V03Form(
+        "tasks/resubscribe",
+        v03.TaskResubscriptionRequest,
+        conversions.to_core_subscribe_to_task_request,
+        routes=tuple(HttpRoute(method, "/v1/tasks/{id}:subscribe") for method in ("POST", "GET")),
+        read_http=_read_subscribe_v03,
+    ),
+    doc=Doc(
+        "Stream a task: its current state, then its updates.",
+        "tasks",
+        "The specification has this operation as a POST, its proto file as a GET.",
+        parameters=("LastEventId",),
+    ),
 )

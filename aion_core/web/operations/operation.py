@@ -1,10 +1,8 @@
 """Operation of A2A: its use case, its form in each binding and version, and its description in OpenAPI."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import aclosing, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
-from functools import cached_property
 from typing import Any
 
 from a2a.server.context import ServerCallContext
@@ -12,21 +10,17 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message as ProtoMessage
 from pydantic import BaseModel
 
-from aion_core.errors import InvalidMessage, NotSupported, PushNotSupported, TaskNotFound
-from aion_core.ports import PushVersion
+from aion_core.errors import InvalidMessage, PushNotSupported, TaskNotFound
 from aion_core.protocol.message_rules import Modes, is_id, modes_of
 from aion_core.protocol.types import AgentCard
 from aion_core.push.configs import PushRegistry
 from aion_core.tasks.broadcast import StreamItem
-from aion_core.tasks.call import CallContext
 from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.service import TaskService
 from aion_core.web.cards import ExtendedCardPublisher
-from aion_core.web.errors import wire_errors
 from aion_core.web.limits import StreamLimits
 from aion_core.web.request_body import StrictRequest
-from aion_core.web.request_context import CALL, REQUEST_VERSION
 
 
 @dataclass(frozen=True)
@@ -40,11 +34,11 @@ class AgentServices:
     extended_card: ExtendedCardPublisher | None = None
     registry: PushRegistry | None = None
     stream_limits: StreamLimits | None = None
+    modes: Modes = field(init=False)
+    """Media types of the card."""
 
-    @cached_property
-    def modes(self) -> Modes:
-        """Media types of the card."""
-        return modes_of(self.card)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "modes", modes_of(self.card))
 
     @property
     def push(self) -> PushRegistry:
@@ -53,29 +47,14 @@ class AgentServices:
             raise PushNotSupported("This agent sends no push notifications; see its card.")
         return self.registry
 
-    def require_streaming(self, instead: str) -> None:
-        """Raise NotSupported with an alternative, unless the card offers streams."""
-        if not self.card.capabilities.streaming:
-            raise NotSupported(f"This agent does not stream; see its card. {instead}.")
-
 
 Json = Any
 Run = Callable[[AgentServices, Any, ServerCallContext], Awaitable[Any]]
 """Executes a unary operation; raises AionError or the SDK's A2AError."""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskStream:
-    """Open stream of a task's events."""
-
-    call: CallContext
-    task_id: str
-    """Empty for a message without a task."""
-    batches: AsyncGenerator[list[StreamItem], None]
-
-
-StreamOpener = Callable[[AgentServices, Any, ServerCallContext], Awaitable[TaskStream]]
-"""Opens the stream of a streaming operation."""
+Stream = Callable[[AgentServices, Any, ServerCallContext], AsyncGenerator[list[StreamItem], None]]
+"""Yields the batches of a streaming operation; raises like `Run`, before the first batch if the request is refused."""
 
 
 # ── Forms ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -154,7 +133,7 @@ class Operation:
     request: type[ProtoMessage] | None = None
     """Type of the params; without a type, the operation receives them as JSON."""
     run: Run | None = None
-    stream: StreamOpener | None = None
+    stream: Stream | None = None
     """An operation has either `run` or `stream`."""
     response: type[ProtoMessage] | None = None
     """Type of the result, or of each event of a stream, in v1.0; no type for an empty result."""
@@ -168,44 +147,8 @@ class Operation:
     doc: Doc | None = None
     """Required for an operation with HTTP+JSON routes."""
 
-    async def answer(self, services: AgentServices, request: Any, context: ServerCallContext) -> Any:
-        """Return the result of a unary operation; raises the SDK's A2AErrors."""
-        assert self.run is not None  # noqa: S101
-        with wire_errors():
-            return await self.run(services, request, context)
 
-    async def open(
-        self, services: AgentServices, request: Any, context: ServerCallContext
-    ) -> tuple[list[StreamItem], AsyncGenerator[list[StreamItem], None]]:
-        """Return the first batch of the stream and the other batches; raises A2AError if the operation is refused."""
-        batches = self._batches(services, request, context)
-        return await anext(batches, []), batches
-
-    async def _batches(
-        self, services: AgentServices, request: Any, context: ServerCallContext
-    ) -> AsyncGenerator[list[StreamItem], None]:
-        assert self.stream is not None  # noqa: S101
-        with wire_errors():
-            opened = await self.stream(services, request, context)
-            limits = services.stream_limits
-            limited = limits.limited(opened.call, opened.task_id) if limits else nullcontext()
-            async with limited, aclosing(opened.batches) as batches:
-                async for batch in batches:
-                    yield batch
-
-
-# ── Request context ───────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def call_of(context: ServerCallContext) -> CallContext:
-    """Return the call of the request."""
-    call: CallContext = context.state[CALL]
-    return call
-
-
-def push_version_of(context: ServerCallContext) -> PushVersion:
-    """Return the version of push notifications for the client: its protocol version."""
-    return PushVersion(context.state[REQUEST_VERSION])
+# ── Task id ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def require_task_id(task_id: str) -> None:

@@ -17,10 +17,9 @@ from aion_core.web.operations.operation import (
     HttpRoute,
     Operation,
     V03Form,
-    call_of,
-    push_version_of,
 )
 from aion_core.web.request_body import StrictRequest, read_params, read_query
+from aion_core.web.request_context import call_of, push_version_of
 
 _CONFIGS = "/tasks/{taskId}/pushNotificationConfigs"
 # The client chooses a config's id; it may contain a slash.

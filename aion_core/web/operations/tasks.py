@@ -1,4 +1,4 @@
-"""GetTask, ListTasks, CancelTask and SubscribeToTask (A2A 3.1.3 to 3.1.6)."""
+"""GetTask, ListTasks and CancelTask (A2A 3.1.3 to 3.1.5)."""
 
 from typing import Any
 
@@ -10,19 +10,18 @@ from a2a.utils.task import apply_history_length
 from google.protobuf.json_format import MessageToDict
 
 from aion_core.protocol.message_rules import check_history_length
-from aion_core.protocol.types import ListTasksRequest, StreamResponse, Task
+from aion_core.protocol.types import ListTasksRequest, Task
 from aion_core.web.operations.operation import (
     AgentServices,
     Body,
     Doc,
     HttpRoute,
     Operation,
-    TaskStream,
     V03Form,
-    call_of,
     require_task_id,
 )
 from aion_core.web.request_body import StrictRequest, read_params, read_query
+from aion_core.web.request_context import call_of
 from aion_core.web.v03 import proto_task
 
 # ── GetTask ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -147,42 +146,4 @@ CANCEL_TASK = Operation(
         write_http=proto_task,
     ),
     doc=Doc("Cancel a task before its end.", "tasks", result="The canceled task."),
-)
-
-# ── SubscribeToTask ───────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-async def _subscribe(
-    services: AgentServices, request: pb.SubscribeToTaskRequest, context: ServerCallContext
-) -> TaskStream:
-    services.require_streaming("Ask for the task until it has ended")
-    require_task_id(request.id)
-    call = call_of(context)
-    return TaskStream(call, request.id, services.tasks.subscribe(call, request.id))
-
-
-async def _read_subscribe_v03(request: StrictRequest) -> pb.SubscribeToTaskRequest:
-    return pb.SubscribeToTaskRequest(id=request.path_params["id"])
-
-
-SUBSCRIBE_TO_TASK = Operation(
-    "SubscribeToTask",
-    pb.SubscribeToTaskRequest,
-    stream=_subscribe,
-    response=StreamResponse,
-    # A2A 11.3 has POST, the proto file has GET.
-    routes=tuple(HttpRoute(method, "/tasks/{id}:subscribe") for method in ("POST", "GET")),
-    v03=V03Form(
-        "tasks/resubscribe",
-        v03.TaskResubscriptionRequest,
-        conversions.to_core_subscribe_to_task_request,
-        routes=tuple(HttpRoute(method, "/v1/tasks/{id}:subscribe") for method in ("POST", "GET")),
-        read_http=_read_subscribe_v03,
-    ),
-    doc=Doc(
-        "Stream a task: its current state, then its updates.",
-        "tasks",
-        "The specification has this operation as a POST, its proto file as a GET.",
-        parameters=("LastEventId",),
-    ),
 )

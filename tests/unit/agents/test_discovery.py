@@ -10,7 +10,7 @@ import pytest
 from aion_core.agents.config import read_deployment_config
 from aion_core.agents.discovery import Discovered, as_yaml, discover
 from aion_core.errors import ConfigurationError
-from tests.support.isolated import isolated_imports
+from tests.unit.agents.isolated import isolated_imports
 
 GRAPH = (
     "from langgraph.graph import StateGraph\n"

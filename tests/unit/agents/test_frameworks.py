@@ -17,8 +17,8 @@ from aion_core.packaging.imports import frameworks_of
 from aion_core.ports import Agent, Emission, Reply, TurnRequest
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.testing import serve
-from tests.support.isolated import isolated_imports
 from tests.support.server import ROOT
+from tests.unit.agents.isolated import isolated_imports
 
 TOY = Framework(
     title="a toy",
@@ -97,10 +97,18 @@ def test_unsupported_object_lists_registered_objects(project: Path) -> None:
     assert "a2a-sdk AgentExecutor, a Toy, or a function" in str(check)
 
 
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
 @pytest.mark.parametrize("name", [name for name, framework in FRAMEWORKS.items() if framework.distribution])
 def test_framework_has_its_extra(name: str) -> None:
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    extras = PYPROJECT["project"]["optional-dependencies"]
     assert FRAMEWORKS[name].distribution in {Requirement(line).name for line in extras[name]}
+
+
+def test_adapters_are_independent() -> None:
+    [contract] = [each for each in PYPROJECT["tool"]["importlinter"]["contracts"] if "adapters of" in each["name"]]
+    assert {framework.adapter.rpartition(".")[0] for framework in FRAMEWORKS.values()} == set(contract["modules"])
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)

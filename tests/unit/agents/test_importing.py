@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from aion_core.agents.objects import load_object
-from tests.support.isolated import isolated_imports
 from tests.support.server import ROOT
+from tests.unit.agents.isolated import isolated_imports
 
 GRAPH = """
 from langgraph.graph import START, MessagesState, StateGraph

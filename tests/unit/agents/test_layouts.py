@@ -12,8 +12,8 @@ from aion_core.agents.discovery import as_yaml, discover
 from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
 from tests.support.adk import deltas, stream
-from tests.support.isolated import isolated_imports
 from tests.support.service import http
+from tests.unit.agents.isolated import isolated_imports
 
 Files = Mapping[str, str]
 

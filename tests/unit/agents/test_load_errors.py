@@ -17,8 +17,8 @@ from aion_core.bootstrap.stores import build_stores
 from aion_core.clock import SystemClock
 from aion_core.errors import AgentLoadError
 from aion_core.settings import Settings
-from tests.support.isolated import isolated_imports
 from tests.support.server import ROOT
+from tests.unit.agents.isolated import isolated_imports
 
 GRAPH = """from langgraph.graph import START, MessagesState, StateGraph
 builder = StateGraph(MessagesState).add_node("node", lambda state: {}).add_edge(START, "node")

@@ -62,7 +62,7 @@ def test_yaml_of_guide_is_read(section: str, tmp_path: Path) -> None:
 
 
 def test_local_rules_are_those_of_the_code(tmp_path: Path) -> None:
-    found = declared("Where a key is", tmp_path)
+    found = declared("Place of a key", tmp_path)
     (tmp_path / ".env").write_text("MODEL=of-dotenv\nOPENAI_API_KEY=of-dotenv\nDB_PASSWORD=of-dotenv\n")
     variables, warnings = local_environment(tmp_path / "aion.yaml", {"DB_PASSWORD": "of-shell"}, found)
     assert variables == {"MODEL": "of-dotenv", "OPENAI_API_KEY": "of-dotenv", "TEMPERATURE": "0"}

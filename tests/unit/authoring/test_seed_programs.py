@@ -92,7 +92,6 @@ async def test_seed_graph_without_context_gets_context() -> None:
 
 
 async def test_seed_state_holds_raw_envelope() -> None:
-
     class Hybrid(TypedDict):
         messages: Annotated[list[AnyMessage], add_messages]
         a2a_inbox: Optional[A2AInbox]  # noqa: UP045  # as the seed has it
@@ -161,7 +160,6 @@ async def test_seed_thread_reply_is_the_answer(schema: Any, text: str, reply: st
 
 @versions
 async def test_seed_raw_envelope_is_beside_messages(version: str) -> None:
-
     class Hybrid(TypedDict):
         messages: Annotated[list[AnyMessage], add_messages]
         a2a_inbox: Optional[A2AInbox]  # noqa: UP045  # as the seed has it

@@ -132,7 +132,7 @@ async def test_each_entry_point_has_own_card(tmp_path: Path) -> None:
     """Each card has its own ETag and a signature with the URL of its key."""
     app = function(tmp_path, **signing(tmp_path))
     both = {address: behind(app) for behind, address in (ENTRYPOINTS["a stage"], ENTRYPOINTS["a Function URL"])}
-    tags = {}
+    tags: dict[str, str] = {}
     for _ in range(2):
         for address, entrypoint_url in both.items():
             async with at(entrypoint_url, address) as client:

@@ -194,8 +194,8 @@ async def test_refusal_is_readable_by_both_sdks(client: httpx.AsyncClient) -> No
     ],
 )
 async def test_push_notifications_are_not_offered(client: httpx.AsyncClient, method: str, path: str) -> None:
-    given = {"json": {"config": {"pushNotificationConfig": {"url": "https://x.test"}}}} if method == "POST" else {}
-    answer = await client.request(method, f"/v1/tasks/t-1/pushNotificationConfigs{path}", **given)
+    given = {"config": {"pushNotificationConfig": {"url": "https://x.test"}}} if method == "POST" else None
+    answer = await client.request(method, f"/v1/tasks/t-1/pushNotificationConfigs{path}", json=given)
     refused(answer, 400, -32003, "push")
 
 

@@ -165,7 +165,6 @@ OUTBOXES: dict[str, Any] = {
 
 @pytest.mark.parametrize("given", OUTBOXES)
 async def test_an_outbox_may_be_given_in_many_forms(given: str) -> None:
-
     class AnyOutbox(TypedDict):
         messages: Annotated[list[AnyMessage], add_messages]
         a2a_outbox: Any

@@ -71,7 +71,6 @@ def asking(state: State) -> State:
 
 
 async def test_answer_beside_interrupt_is_sent_once(method: str) -> None:
-
     def sent(state: State) -> State:
         return {"messages": [AIMessage("Sent.")]}
 
@@ -96,7 +95,6 @@ async def test_sent_answer_is_not_repeated_before_interrupt(method: str) -> None
 
 
 async def test_earlier_turns_answer_is_not_sent_before_interrupt(method: str) -> None:
-
     def answers(state: State) -> State:
         return {"messages": [AIMessage("first")]} if len(state["messages"]) == 1 else {}
 
@@ -222,7 +220,6 @@ async def test_repeated_subgraph_call_names_its_node() -> None:
 
 @pytest.mark.parametrize("delta_id", ["aion:stream-delta", "aion:streamDelta"])
 async def test_stream_delta_in_outbox_is_removed(delta_id: str, method: str) -> None:
-
     class WithOutbox(TypedDict):
         messages: Annotated[list[AnyMessage], add_messages]
         a2a_outbox: Any

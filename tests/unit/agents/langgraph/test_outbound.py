@@ -135,7 +135,6 @@ async def test_answer_may_have_any_langchain_form(schema: Any, answer: Any) -> N
 
 @pytest.mark.parametrize("schema", [Replaced, Appended])
 async def test_earlier_turns_dict_is_no_answer(schema: Any) -> None:
-
     def node(state: State) -> State:
         if any(isinstance(message, dict) for message in state["messages"]):
             return {"messages": [*state["messages"]] if schema is Replaced else []}
@@ -218,7 +217,6 @@ async def test_functional_return_value_is_the_answer(name: str) -> None:
 
 
 async def test_functional_task_is_no_sub_agent() -> None:
-
     @durable_task
     async def step(number: int) -> int:
         emit_data(get_stream_writer(), {"n": number}, name="step")
@@ -298,7 +296,6 @@ async def test_repeated_id_with_new_text_is_new_message() -> None:
 
 
 async def test_empty_message_sends_nothing() -> None:
-
     def node(state: State, writer: StreamWriter) -> State:
         emit_message(writer, AIMessage(""))
         emit_message(writer, AIMessage("", tool_calls=[{"name": "x", "args": {}, "id": "1"}]))

@@ -115,7 +115,6 @@ def test_plain_tool_runtime_logs_no_turn_content() -> None:
 
 
 async def test_thread_has_network_and_integers() -> None:
-
     class WithInbox(MessagesState):
         a2a_inbox: Any
 

@@ -53,7 +53,6 @@ class ProfileState(TypedDict):
 
 
 async def test_raising_graph_fails_with_safe_text() -> None:
-
     def raises(state: State) -> State:
         raise KeyError("the password is hunter2")
 

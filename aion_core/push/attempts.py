@@ -1,0 +1,91 @@
+"""One attempt to deliver one event to one webhook, with the circuit breaker."""
+
+import logging
+from urllib.parse import quote
+
+from aion_core.errors import StoreUnavailable
+from aion_core.ports import (
+    Claim,
+    Clock,
+    Delivered,
+    Notification,
+    Numbered,
+    PostOutcome,
+    PushVersion,
+    Render,
+    SpanKind,
+    TaskKey,
+    TaskStore,
+    Traces,
+    Unreachable,
+    WebhookClient,
+)
+from aion_core.protocol.types import Task
+from aion_core.push.circuit_breaker import CircuitBreaker
+from aion_core.tasks import projection
+
+logger = logging.getLogger(__name__)
+
+SKIPPED = "not tried: the same owner's earlier posts to its host were not answered"
+"""Failure text of a skipped attempt."""
+
+
+class DeliveryAttempts:
+    """Makes the attempts of this process, and skips those to receivers with an open circuit."""
+
+    def __init__(self, tasks: TaskStore, webhooks: WebhookClient, render: Render, clock: Clock, traces: Traces) -> None:
+        self._tasks, self._webhooks, self._render = tasks, webhooks, render
+        self._clock, self._traces = clock, traces
+        self._breaker = CircuitBreaker()
+
+    async def make(self, claim: Claim, entry: Numbered, *, may_be_skipped: bool) -> PostOutcome:
+        """Post the event once for the claim's config and return the outcome.
+
+        With `may_be_skipped`, the attempt to a receiver with an open circuit counts as failed without a request. Raises
+        StoreUnavailable if the task cannot be read now; v0.3 notifications contain it.
+        """
+        task = claim.delivery.task
+        config = claim.config
+        if config is None:
+            return Unreachable("the stored config cannot be read")
+        if self._breaker.is_open(task.owner, config.url, self._clock.now()) and may_be_skipped:
+            return Unreachable(SKIPPED)
+        try:
+            snapshot = await self._snapshot(task, entry) if config.version is PushVersion.V03 else None
+            notification = Notification(
+                notification_id(task, entry.generation, config.id), task, entry.generation, entry.event, snapshot
+            )
+            request = self._render(config, notification, at=self._clock.now())
+        except StoreUnavailable:
+            raise
+        except Exception:
+            labels = {"task_id": task.task_id, "config_id": config.id, "generation": entry.generation}
+            # A failed attempt is given up in the end; an exception would block the later events forever.
+            logger.exception("A notification cannot be made.", extra=labels)
+            return Unreachable("it cannot be made")
+        began = self._clock.now()
+        with self._traces.span("push", SpanKind.CLIENT, attributes={"aion.task_id": task.task_id}) as span:
+            outcome = await self._webhooks.post(config.url, request.headers, request.body)
+            if not isinstance(outcome, Delivered):
+                span.failed(type(outcome).__name__)
+        now = self._clock.now()
+        self._breaker.record(task.owner, config.url, outcome, (now - began).total_seconds(), now)
+        return outcome
+
+    async def _snapshot(self, task: TaskKey, entry: Numbered) -> Task | None:
+        """Return the task as of this event, or as of the log's first event if that is later."""
+        log = await self._tasks.log(task)
+        if log is not None and log.events[0].generation > entry.generation:
+            log = await self._tasks.every_event(task)
+        if log is None:
+            return None
+        upto = [each for each in log.events if each.generation <= entry.generation]
+        return projection.fold(upto or log.events[:1])
+
+
+def notification_id(task: TaskKey, generation: int, config_id: str) -> str:
+    """Return the webhook-id, the same for all attempts of an event for a config.
+
+    Standard Webhooks separates the signed parts by dots, so the id contains no dot.
+    """
+    return f"{task.task_id}_{generation}_{quote(config_id, safe='')}".replace(".", "%2E")

@@ -1,0 +1,59 @@
+"""Request of a notification: headers by the webhook's config, and a body by its protocol version. Pure."""
+
+import base64
+import json
+from collections.abc import Mapping
+from datetime import datetime
+
+from a2a.utils.proto_utils import to_stream_response
+from google.protobuf.json_format import MessageToDict
+
+from aion_core.ports import Notification, PushConfig, PushVersion, WebhookRequest
+from aion_core.push import signing
+from aion_core.push.registration import api_key_header
+
+_MEDIA_TYPES = {PushVersion.V1: "application/a2a+json", PushVersion.V03: "application/json"}
+
+TOKEN_HEADER = "X-A2A-Notification-Token"  # noqa: S105  # its name
+
+
+def render(config: PushConfig, notification: Notification, *, at: datetime) -> WebhookRequest:
+    """Return the request for a post at this time; see `ports.Render`."""
+    body = _body(config.version, notification)
+    headers = {
+        "Content-Type": _MEDIA_TYPES[config.version],
+        "A2A-Version": config.version.value,
+        **_authentication(config),
+        **signing.headers(notification.id, at, body, signing.in_use(config, at)),
+    }
+    if config.token and not signing.is_key(config.token):
+        headers[TOKEN_HEADER] = config.token
+    return WebhookRequest(headers, body)
+
+
+def _body(version: PushVersion, notification: Notification) -> bytes:
+    """Return the event in v1.0 (A2A 4.3.3), and the task as of this event in v0.3, as the SDK of that version expects."""
+    if version is PushVersion.V03:
+        # Imported late: the conversions load slowly, and only v0.3 receivers need them.
+        from a2a.compat.v0_3 import conversions
+
+        assert notification.snapshot is not None  # noqa: S101  # the port's promise
+        content = conversions.to_compat_task(notification.snapshot).model_dump(
+            mode="json", by_alias=True, exclude_none=True
+        )
+    else:
+        content = MessageToDict(to_stream_response(notification.event))
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _authentication(config: PushConfig) -> Mapping[str, str]:
+    """Return the header with the credentials that the client registered; empty without credentials."""
+    if not config.credentials:
+        return {}
+    if header := api_key_header(config.scheme, config.credentials):
+        return dict([header])
+    credentials = config.credentials
+    if config.scheme.lower() == "basic" and ":" in credentials:
+        # A colon separates a plain user and password; base64 contains no colon.
+        credentials = base64.b64encode(credentials.encode()).decode()
+    return {"Authorization": f"{config.scheme} {credentials}"}

@@ -1,0 +1,119 @@
+"""httpx transport that connects only to the checked addresses of a host, against DNS rebinding.
+
+The transport looks a name up once. If one of its addresses is blocked, it connects to none. It connects to an address,
+so a later DNS answer has no effect. The Host header, SNI and the certificate check use the name. It ignores the
+environment's proxies, certificates and netrc.
+"""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+import httpx
+
+from aion_core.push.ssrf import WebhookPolicy, check_addresses, check_url
+
+CONNECT_SECONDS = 10.0
+"""Time limit for the DNS lookup and the connection, TLS included."""
+
+MAX_ADDRESSES = 4
+"""Addresses of a name to try, in the resolver's order."""
+
+Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
+"""Looks up a host for a port and returns its addresses; raises OSError without an address."""
+
+
+async def look_up(host: str, port: int) -> Sequence[str]:
+    """Return the host's addresses by the system's resolver; raises OSError."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+class PinnedTransport(httpx.AsyncBaseTransport):
+    """Transport to the URLs and addresses of a policy, with one connection for each request.
+
+    Raises WebhookBlocked and the errors of httpx's own transport.
+    """
+
+    def __init__(self, policy: WebhookPolicy, resolve: Resolver = look_up, tls: ssl.SSLContext | None = None) -> None:
+        """`tls` replaces the public certificate authorities."""
+        self._policy, self._resolve = policy, resolve
+        self._tls = tls
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Connect to one of the checked addresses and return the response."""
+        target = check_url(str(request.url), self._policy)
+        clock = asyncio.get_running_loop().time
+        until = clock() + CONNECT_SECONDS
+        addresses: Sequence[str] = [target.host]
+        if target.address is None:
+            try:
+                async with asyncio.timeout_at(until):
+                    addresses = await self._resolve(target.host, target.port)
+            except TimeoutError as error:
+                raise httpx.ConnectTimeout("The name was not looked up in time.") from error
+            except OSError as error:
+                raise httpx.ConnectError("The name has no address.") from error
+        refused: httpx.TransportError | None = None
+        for address in check_addresses(target, addresses, self._policy)[:MAX_ADDRESSES]:
+            try:
+                return await self._send(request, address, target.host, until - clock())
+            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+                # Nothing was sent yet: the next address may answer.
+                refused = error
+            if clock() >= until:
+                break
+        assert refused is not None  # noqa: S101  # at least one address
+        raise refused
+
+    async def _send(self, request: httpx.Request, address: str, name: str, seconds: float) -> httpx.Response:
+        pinned = httpx.Request(
+            request.method,
+            request.url.copy_with(host=address),
+            # The Host header has the name.
+            headers=request.headers,
+            stream=request.stream,
+            extensions={
+                **request.extensions,
+                "sni_hostname": name,
+                "timeout": {**request.extensions.get("timeout", {}), "connect": max(seconds, 0.001)},
+            },
+        )
+        # One for each request: names with the same address must not share a connection.
+        transport = httpx.AsyncHTTPTransport(verify=self._trusted(request.url.scheme), trust_env=False)
+        try:
+            response = await transport.handle_async_request(pinned)
+        except BaseException:
+            await transport.aclose()
+            raise
+        return httpx.Response(
+            response.status_code,
+            headers=response.headers,
+            stream=_Closing(response, transport),
+            extensions=response.extensions,
+        )
+
+    def _trusted(self, scheme: str) -> ssl.SSLContext:
+        if scheme != "https":
+            # Not used for http.
+            return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        if self._tls is None:
+            # Made once, and late: the authorities load slowly.
+            self._tls = httpx.create_ssl_context(trust_env=False)
+        return self._tls
+
+
+class _Closing(httpx.AsyncByteStream):
+    """Body of the response; closing it closes the connection."""
+
+    def __init__(self, response: httpx.Response, transport: httpx.AsyncHTTPTransport) -> None:
+        assert isinstance(response.stream, httpx.AsyncByteStream)  # noqa: S101  # an asynchronous transport's
+        self._stream, self._transport = response.stream, transport
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._stream.__aiter__()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+        await self._transport.aclose()

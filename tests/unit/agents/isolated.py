@@ -1,0 +1,40 @@
+"""Isolated imports: a test leaves the modules and the sys.path of the process unchanged."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+
+from tests.support.server import ROOT
+
+
+@contextmanager
+def isolated_imports(folder: Path) -> Iterator[None]:
+    """Import from the folder like a new process, without the sys.path entries of other tests."""
+    path, tests = list(sys.path), folder.parent
+    sys.path[:] = [
+        place
+        for place in path
+        if place in ("", str(ROOT))
+        or Path(place).is_relative_to(sys.base_prefix)
+        or Path(place).is_relative_to(sys.prefix)
+    ]
+    _forget(tests)
+    try:
+        yield
+    finally:
+        sys.path[:] = path
+        _forget(tests)
+
+
+def _forget(folder: Path) -> None:
+    for name, module in list(sys.modules.items()):
+        if any(Path(place).is_relative_to(folder) for place in _places(module)):
+            del sys.modules[name]
+
+
+def _places(module: ModuleType) -> list[str]:
+    file = getattr(module, "__file__", None)
+    # A folder without `__init__.py` is a package without a file.
+    return [file] if isinstance(file, str) else [str(place) for place in getattr(module, "__path__", ())]

@@ -1,0 +1,135 @@
+"""Wake-up messages within one process: retries with a limit."""
+
+import asyncio
+import threading
+
+import pytest
+
+from aion_core.errors import StoreUnavailable
+from aion_core.memory.queues import MAX_RECEIVES, MemoryWorkQueue
+from aion_core.ports import ContextKey, WakeUp
+from tests.support.clock import ManualClock
+
+WAKE_UP = WakeUp(ContextKey("owner", "echo", "c-1"))
+
+
+class Listener:
+    """Handler with some failures before its success."""
+
+    def __init__(self, *, failures: int = 0) -> None:
+        self.heard = 0
+        self._failures = failures
+
+    async def __call__(self, wake_up: WakeUp) -> None:
+        self.heard += 1
+        if self.heard <= self._failures:
+            raise ValueError("not now")
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_failed_message_is_retried_with_backoff(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+    work_queue, listener = MemoryWorkQueue(clock), Listener(failures=2)
+    work_queue.handled_by(listener)
+    await work_queue.enqueue(WAKE_UP)
+    await settle()
+    for seconds, heard in ((0.9, 1), (0.2, 2), (1.9, 2), (0.2, 3), (3600, 3)):
+        clock.move(seconds)
+        await settle()
+        assert listener.heard == heard
+    await work_queue.quiet()
+    assert work_queue.dead == []
+    assert caplog.text.count("A wake-up message was not handled.") == 2
+    assert "not now" in caplog.text
+
+
+async def test_message_is_dead_after_last_receive(clock: ManualClock) -> None:
+    work_queue, listener = MemoryWorkQueue(clock), Listener(failures=100)
+    work_queue.handled_by(listener)
+    await work_queue.enqueue(WAKE_UP)
+    for _ in range(MAX_RECEIVES):
+        await settle()
+        clock.move(60)
+    await work_queue.quiet()
+    assert (listener.heard, work_queue.dead) == (MAX_RECEIVES, [WAKE_UP])
+
+
+async def test_failing_message_delays_no_other(clock: ManualClock) -> None:
+    work_queue = MemoryWorkQueue(clock)
+    heard: list[WakeUp] = []
+
+    async def answer(wake_up: WakeUp) -> None:
+        if not wake_up.fence:
+            raise ValueError
+        heard.append(wake_up)
+
+    work_queue.handled_by(answer)
+    await work_queue.enqueue(WAKE_UP)
+    await work_queue.enqueue(WakeUp(WAKE_UP.context, 1))
+    await settle()
+    assert heard == [WakeUp(WAKE_UP.context, 1)]
+    work_queue.close()
+
+
+async def test_quiet_waits_for_messages_of_handlers(clock: ManualClock) -> None:
+    work_queue = MemoryWorkQueue(clock)
+    heard: list[int] = []
+
+    async def answer(wake_up: WakeUp) -> None:
+        await asyncio.sleep(0.01)
+        heard.append(wake_up.fence)
+        if len(heard) < 3:
+            await work_queue.enqueue(WakeUp(WAKE_UP.context, len(heard)))
+
+    work_queue.handled_by(answer)
+    await work_queue.quiet()
+    await work_queue.enqueue(WAKE_UP)
+    await work_queue.quiet()
+    assert heard == [0, 1, 2]
+
+
+async def test_quiet_waits_for_messages_of_threads(clock: ManualClock) -> None:
+    work_queue, listener = MemoryWorkQueue(clock), Listener()
+    work_queue.handled_by(listener)
+    work_queue.open()
+    thread = threading.Thread(target=work_queue.enqueue_from_thread, args=(WAKE_UP,))
+    thread.start()
+    thread.join()
+    await work_queue.quiet()
+    assert listener.heard == 1
+
+
+async def test_closed_queue_handles_no_message(clock: ManualClock) -> None:
+    work_queue, listener = MemoryWorkQueue(clock), Listener()
+    work_queue.handled_by(listener)
+    await work_queue.enqueue(WAKE_UP, delay=10)
+    await asyncio.to_thread(work_queue.enqueue_from_thread, WAKE_UP, delay=10)
+    work_queue.close()
+    clock.move(20)
+    await work_queue.quiet()
+    assert listener.heard == 0
+
+
+def test_message_of_thread_waits_for_event_loop(clock: ManualClock) -> None:
+    work_queue, listener = MemoryWorkQueue(clock), Listener()
+    work_queue.handled_by(listener)
+    work_queue.enqueue_from_thread(WAKE_UP)
+
+    async def enqueue() -> None:
+        await work_queue.enqueue(WAKE_UP)
+        await work_queue.quiet()
+
+    asyncio.run(enqueue())
+    assert listener.heard == 2
+    with pytest.raises(StoreUnavailable, match="event loop is closed"):
+        work_queue.enqueue_from_thread(WAKE_UP)
+
+
+async def test_messages_without_handler_are_dead(clock: ManualClock) -> None:
+    work_queue = MemoryWorkQueue(clock, max_receives=1)
+    await work_queue.enqueue(WAKE_UP)
+    await work_queue.quiet()
+    assert work_queue.dead == [WAKE_UP]

@@ -1,0 +1,34 @@
+"""Bodies of wake-up messages for push delivery."""
+
+import json
+
+import pytest
+
+from aion_core.errors import UnreadableWakeUp
+from aion_core.ports import PushWakeUp, TaskKey
+from aion_core.ports.queues import push_body_of, push_wake_up_of
+
+
+@pytest.mark.parametrize("owner", ["ann", "a#b|c", "Zoë \U0001f98a", "\ud800"])
+@pytest.mark.parametrize("generation", [0, 7])
+def test_push_message_is_read_as_written(owner: str, generation: int) -> None:
+    wake_up = PushWakeUp(TaskKey(owner, "t-1"), generation)
+    body = push_body_of(wake_up)
+    assert push_wake_up_of(body) == wake_up
+    assert body.isascii(), "SQS refuses some of the others"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "poison",
+        "{}",
+        json.dumps({"v": 2, "owner": "ann", "task_id": "t-1", "generation": 1}),
+        json.dumps({"v": 1, "owner": "", "task_id": "t-1", "generation": 1}),
+        json.dumps({"v": 1, "owner": "ann", "task_id": ["t-1"], "generation": 1}),
+        json.dumps({"v": 1, "owner": "ann", "agent": "echo", "context_id": "c-1", "fence": 1}),
+    ],
+)
+def test_invalid_push_message_is_refused(body: str) -> None:
+    with pytest.raises(UnreadableWakeUp):
+        push_wake_up_of(body)

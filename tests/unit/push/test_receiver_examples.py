@@ -1,0 +1,199 @@
+"""Example receivers of the repository and of the guide, with the production delivery."""
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import util
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from aion_core.push import signing
+from tests.support.environments import GoMissing, NodeMissing, go_program, node_with
+from tests.support.receiver import Receiver, answers, receiving
+from tests.support.server import ROOT
+from tests.unit.push.pushing import Pushing
+
+GUIDE = (ROOT / "docs" / "push.md").read_text()
+SECRET = signing.new_token()
+STATES = ["TASK_STATE_WORKING", "TASK_STATE_COMPLETED"]
+
+
+def block(language: str) -> str:
+    """Return the guide's only code block in this language."""
+    (found,) = re.findall(rf"^```{language}\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
+    return str(found)
+
+
+async def posts(token: str) -> Receiver:
+    """Return the posts of a task's two events."""
+    async with receiving(answers(200)) as receiver:
+        pushing = Pushing()
+        task = await pushing.send({"id": "a_b", "url": receiver.url(), "token": token})
+        await pushing.rests(task, lambda delivery: delivery.cursor == 3)
+    return receiver
+
+
+@contextmanager
+def example(token: str, heard: list[Any]) -> Iterator[str]:
+    """Run the example at its address."""
+    spec = util.spec_from_file_location("receiver", ROOT / "examples" / "webhook-receiver" / "receiver.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    server = module.serve(module.Inbox(token), 0, heard.append)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.mark.parametrize("token", [SECRET, "a plain token"], ids=["a key", "a plain one"])
+async def test_example_receives_each_event_once_in_order(token: str) -> None:
+    heard: list[Any] = []
+    with example(token, heard) as url:
+        pushing = Pushing()
+        task = await pushing.send({"id": "a_b", "url": url, "token": token})
+        await pushing.rests(task, lambda delivery: delivery.cursor == 3)
+        assert [event["statusUpdate"]["status"]["state"] for event in heard] == STATES
+        again = (await posts(token)).posts
+        async with httpx.AsyncClient() as client:
+            for post in (again[0], again[0], again[1], again[0], again[1]):
+                assert (await client.post(url, headers=dict(post.headers), content=post.body)).status_code == 204
+    assert [event["statusUpdate"]["status"]["state"] for event in heard] == STATES * 2
+
+
+FORGERIES: dict[str, Any] = {
+    "another body": lambda headers, body: (headers, body.replace(b"COMPLETED", b"FAILED")),
+    "another id": lambda headers, body: ({**headers, "webhook-id": headers["webhook-id"].replace("_3_", "_9_")}, body),
+    "another time": lambda headers, body: ({**headers, "webhook-timestamp": "1"}, body),
+    "no signature": lambda headers, body: ({**headers, "webhook-signature": ""}, body),
+    "nonsense": lambda headers, body: ({**headers, "webhook-signature": "nonsense"}, body),
+    "no base64": lambda headers, body: ({**headers, "webhook-signature": "v1,*"}, body),
+}
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+async def test_example_refuses_forged_posts(forgery: str) -> None:
+    heard: list[Any] = []
+    post = (await posts(SECRET)).posts[1]
+    headers, body = FORGERIES[forgery](dict(post.headers), post.body)
+    with example(SECRET, heard) as url:
+        async with httpx.AsyncClient() as client:
+            headers["content-length"] = str(len(body))
+            assert (await client.post(url, headers=headers, content=body)).status_code == 401
+    assert heard == []
+
+
+@pytest.mark.parametrize("token", [SECRET, "a plain token"], ids=["a key", "a plain one"])
+async def test_guides_python_receiver_works(token: str) -> None:
+    heard: list[Any] = []
+    names: dict[str, Any] = {"__name__": "guide", "handle": heard.append}
+    exec(compile(block("python"), "docs/push.md", "exec"), names)  # noqa: S102  # our own page
+    one, two = (await posts(token)).posts
+    for post in (one, one, two, one, two):
+        assert names["receive"](dict(post.headers), post.body, token) == 204
+    assert [event["statusUpdate"]["status"]["state"] for event in heard] == STATES
+    # Frameworks may change the case of header names.
+    spelled = {name.title(): value for name, value in two.headers.items()}
+    assert names["receive"](spelled, two.body, token) == 204
+    assert len(heard) == len(STATES)
+    assert names["receive"](dict(two.headers), one.body, token) == 401
+    assert names["receive"](dict(two.headers), two.body, "another token") == 401
+
+
+async def test_redriven_event_is_accepted_after_later_ones() -> None:
+    """By example and guide: a receiver accepting only higher numbers would lose it."""
+    heard: list[Any] = []
+    one, two = (await posts(SECRET)).posts
+    with example(SECRET, heard) as url:
+        async with httpx.AsyncClient() as client:
+            for post in (two, one, two):
+                assert (await client.post(url, headers=dict(post.headers), content=post.body)).status_code == 204
+    assert [event["statusUpdate"]["status"]["state"] for event in heard] == STATES[::-1]
+    heard.clear()
+    names: dict[str, Any] = {"__name__": "guide", "handle": heard.append}
+    exec(compile(block("python"), "docs/push.md", "exec"), names)  # noqa: S102  # our own page
+    for post in (two, one, two):
+        assert names["receive"](dict(post.headers), post.body, SECRET) == 204
+    assert [event["statusUpdate"]["status"]["state"] for event in heard] == STATES[::-1]
+
+
+STRIP = """
+import { readFileSync, writeFileSync } from "node:fs";
+import { transformSync } from "amaro";
+writeFileSync("receiver.mjs", transformSync(readFileSync(0, "utf8")).code);
+"""
+
+
+@pytest.mark.parametrize("token", [SECRET, "a plain token"], ids=["a key", "a plain one"])
+async def test_guides_typescript_receiver_works(token: str) -> None:
+    try:
+        environment = node_with(ROOT / "tests" / "support" / "webhooks")
+    except NodeMissing as missing:
+        pytest.skip(f"NOT PROVEN: the receiver in TypeScript. {missing}")
+    source = block("typescript").replace('}).listen(Number(process.env.PORT ?? 9000), "127.0.0.1");', LISTEN)
+    source = f"const handle = (event: any) => console.log(event.statusUpdate.status.state);\n{source}"
+    strip = ["node", "--input-type=module", "-e", STRIP]
+    subprocess.run(strip, input=source, cwd=environment, text=True, check=True, timeout=60)
+    await hears_each_once_and_no_forgery("node", environment / "receiver.mjs", token=token)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("token", [SECRET, "a plain token"], ids=["a key", "a plain one"])
+async def test_guides_go_receiver_works(token: str) -> None:
+    folder = ROOT / "tests" / "support" / "webhooks_go"
+    try:
+        program = go_program(folder, guide=f"package main\n\n{block('go')}")
+    except GoMissing as missing:
+        pytest.skip(f"NOT PROVEN: the receiver in Go. {missing}")
+    await hears_each_once_and_no_forgery(program, token=token)
+
+
+async def hears_each_once_and_no_forgery(*command: str | Path, token: str) -> None:
+    """Run a receiver program; it prints its address, then the state of each event."""
+    receiver = await asyncio.create_subprocess_exec(
+        *command, env={"PATH": _path(), "WEBHOOK_TOKEN": token}, stdout=subprocess.PIPE
+    )
+    assert receiver.stdout is not None
+    try:
+        url = (await asyncio.wait_for(receiver.stdout.readline(), 30)).decode().strip()
+        one, two = (await posts(token)).posts
+        async with httpx.AsyncClient() as client:
+            for post in (one, one, two, one, two):
+                assert (await client.post(url, headers=dict(post.headers), content=post.body)).status_code == 204
+            forged = {**two.headers, "content-length": str(len(one.body))}
+            assert (await client.post(url, headers=forged, content=one.body)).status_code == 401
+    finally:
+        receiver.terminate()
+        rest = (await receiver.stdout.read()).decode().split()
+        await receiver.wait()
+    assert rest == STATES
+
+
+LISTEN = """
+}).listen(0, "127.0.0.1", function () { console.log(`http://127.0.0.1:${this.address().port}/`); });
+"""
+
+
+def _path() -> str:
+    return os.environ["PATH"]
+
+
+def test_example_reports_missing_settings() -> None:
+    example = Path(ROOT / "examples" / "webhook-receiver" / "receiver.py")
+    ran = subprocess.run([sys.executable, example], env={"PATH": _path()}, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 1
+    assert "WEBHOOK_TOKEN" in ran.stderr

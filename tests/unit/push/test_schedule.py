@@ -1,0 +1,152 @@
+"""Many webhooks with retries at the same time: fair order and schedule.
+
+The test has a hundredth of 10,000 webhooks and of the sweep's limit: the proportion counts.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from aion_core.memory.queues import MemoryWorkQueue
+from aion_core.ports import (
+    ContextKey,
+    Delivered,
+    ExpiredPushTimer,
+    PostOutcome,
+    PostRefused,
+    PushConfig,
+    PushWakeUp,
+    TaskKey,
+)
+from aion_core.protocol.types import Message, Part, Role
+from aion_core.push import schedule
+from aion_core.push.delivery import PushDelivery
+from aion_core.push.payload import render
+from aion_core.tasks import admission, sweep
+from aion_core.tasks.sweep import Sweep
+from tests.support.clock import ManualClock
+from tests.support.stores import MemoryPushConfigs, MemoryTaskStore
+
+MANY, SMALL = 10_000, 100
+HOURS_DOWN = 12
+
+
+class Enqueued:
+    """Queue with delayed messages."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self.queue: list[tuple[float, int, PushWakeUp]] = []
+        self.owners: list[str] = []
+
+    async def enqueue(self, wake_up: PushWakeUp, *, delay: float = 0.0) -> None:
+        """See `ports.PushQueue.enqueue`."""
+        self.owners.append(wake_up.task.owner)
+        self.queue.append((self.clock.now().timestamp() + delay, len(self.owners), wake_up))
+
+    def heard(self) -> list[PushWakeUp]:
+        """Return the messages visible by now."""
+        now = self.clock.now().timestamp()
+        due = sorted(each for each in self.queue if each[0] <= now)
+        self.queue = [each for each in self.queue if each[0] > now]
+        return [wake_up for _, _, wake_up in due]
+
+
+class Receivers:
+    """Webhooks with failures until a time, counting the posts."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock, self.up_at = clock, clock.now() + timedelta(hours=HOURS_DOWN)
+        self.tries: Counter[str] = Counter()
+        self.told: dict[str, float] = {}
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> PostOutcome:
+        """See `ports.WebhookClient.post`."""
+        self.tries[url] += 1
+        if self.clock.now() < self.up_at:
+            return PostRefused(503)
+        self.told.setdefault(url, (self.clock.now() - self.up_at).total_seconds())
+        return Delivered()
+
+
+class Deployment:
+    """Delivery and sweep over one in-memory store, with a manual clock."""
+
+    def __init__(self, *, pushes_at_once: int) -> None:
+        self.clock = ManualClock()
+        self.tasks = MemoryTaskStore(self.clock)
+        self.configs = MemoryPushConfigs(self.tasks, self.clock)
+        self.queue, self.receivers = Enqueued(self.clock), Receivers(self.clock)
+        parts = self.tasks, self.configs, self.queue, self.receivers, render, self.clock
+        self.delivery = PushDelivery(*parts, chance=lambda: 0.5)
+        self.sweep = Sweep(self.tasks, MemoryWorkQueue(self.clock), self.configs, self.queue)
+        self.pushes_at_once = pushes_at_once
+
+    async def listens(self, owner: str, number: int) -> TaskKey:
+        """Create a task with an event for its owner's webhook."""
+        message = Message(message_id=f"m-{number}", role=Role.ROLE_USER, parts=[Part(text="hi")])
+        context = ContextKey(owner, "echo", f"c-{number}")
+        new = admission.new_task(
+            message, context, task_id=f"t-{number}", turn_id=f"u-{number}", at=self.clock.now(), context_is_new=True
+        )
+        config = PushConfig("p", f"https://hooks.example.org/{owner}/{number}", secrets=("s",))
+        await self.tasks.create(replace(new, push=config), holder="holder")
+        return new.key
+
+    async def a_minute(self) -> int:
+        """Move the clock by a minute, sweep, and handle all messages; return the number of the sweep's messages."""
+        self.clock.move(60)
+        swept = await self.sweep.once(at_once=0, pushes_at_once=self.pushes_at_once)
+        for wake_up in self.queue.heard():
+            await self.delivery.deliver(wake_up)
+        return swept.enqueued
+
+
+async def test_many_failed_webhooks_follow_the_schedule() -> None:
+    """A round of retries takes ten minutes; every webhook gets its attempts, and its event after the recovery."""
+    number, at_once = MANY // SMALL, sweep.PUSHES_AT_ONCE // SMALL
+    deployment = Deployment(pushes_at_once=at_once)
+    for each in range(number):
+        await deployment.queue.enqueue(PushWakeUp(await deployment.listens(f"o-{each % 7}", each), 2))
+    busiest = most_in_a_row = row = 0
+    for _ in range(22 * 60):
+        enqueued = await deployment.a_minute()
+        busiest, row = max(busiest, enqueued), row + 1 if enqueued == at_once else 0
+        most_in_a_row = max(most_in_a_row, row)
+    assert busiest == at_once
+    assert most_in_a_row <= number / at_once
+    assert len(deployment.receivers.told) == number
+    # 5 s, 5 and 30 minutes, 2, 5 and 10 hours: the seventh attempt is the first one after the recovery.
+    assert set(deployment.receivers.tries.values()) == {7}
+    by_schedule = sum(schedule.RETRY_SECONDS[:6]) * (1 + schedule.JITTER / 2) - HOURS_DOWN * 3600
+    late = max(deployment.receivers.told.values()) - by_schedule
+    # Each of the four attempts woken by sweeps may wait for its round and for its minute.
+    assert late <= 4 * (number / at_once + 2) * 60
+    assert await deployment.configs.expired_timers(limit=MANY) == []
+
+
+async def test_single_webhook_is_not_delayed_by_thousands() -> None:
+    """The first sweep wakes it, although its timer expired last."""
+    deployment = Deployment(pushes_at_once=10)
+    for each in range(MANY // SMALL):
+        await deployment.listens("many", each)
+    deployment.clock.move(5)
+    await deployment.listens("one", 1)
+    deployment.clock.move(60)
+    await deployment.sweep.once(at_once=0, pushes_at_once=10)
+    assert sorted(deployment.queue.owners) == [*["many"] * 9, "one"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "found"), [(0, []), (1, ["a1"]), (3, ["a1", "b1", "c1"]), (9, ["a1", "b1", "c1", "a2", "b2", "a3"])]
+)
+def test_owners_take_turns_longest_overdue_first(limit: int, found: list[str]) -> None:
+    now = ManualClock().now()
+    ages = {"a3": 1, "b2": 2, "a1": 9, "c1": 3, "b1": 8, "a2": 7}
+    expired_timers = [
+        ExpiredPushTimer(TaskKey(name[0], name), now - timedelta(seconds=age)) for name, age in ages.items()
+    ]
+    assert [each.task.task_id for each in schedule.by_turns(expired_timers, limit)] == found
