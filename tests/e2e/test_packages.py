@@ -13,13 +13,11 @@ from types import CodeType
 
 import pytest
 
-from aion_core.packaging import uv
 from aion_core.packaging.cache import cache
-from aion_core.packaging.files import files_of, keep_services, tidy, write_again, write_zip
-from aion_core.packaging.interpreters import interpreter
+from aion_core.packaging.files import files_of, keep_services, normalize, tidy, write_zip
 from aion_core.packaging.packages import SERVICES, build, dependencies, package
-from aion_core.packaging.plan import Plan, plan
-from aion_core.packaging.run import BuildError
+from aion_core.packaging.plan import PackagePlan, plan
+from aion_core.packaging.programs import BuildError, find_uv, interpreter
 from aion_core.shipped import shipped
 from infra.package_check import ADK, CASES, Case, foreign, size
 from infra.package_load import load
@@ -266,7 +264,7 @@ def test_a_compiled_file_does_not_tell_what_its_compiler_was_busy_with(tmp_path:
     assert len(set(files.values())) == 2
     for file, written in files.items():
         file.write_bytes(bytes(16) + written)
-    write_again(sys.executable, list(files))
+    normalize(sys.executable, list(files))
     assert len({file.read_bytes() for file in files}) == 1
     assert marshal.loads((tmp_path / "held.pyc").read_bytes()[16:]) == code  # noqa: S302 - our own
 
@@ -296,7 +294,7 @@ def test_without_lambdas_python_it_is_built_all_the_same_once_and_says_what_is_m
     copied: Path, tmp_path: Path
 ) -> None:
     """Two processes that ask at once share a build."""
-    environ = {**os.environ, "UV": uv.find(), "AION_PACKAGE_CACHE": str(tmp_path / "packages")}
+    environ = {**os.environ, "UV": find_uv(), "AION_PACKAGE_CACHE": str(tmp_path / "packages")}
     environ.update(PATH="/nowhere", PYENV_ROOT="/nowhere", UV_PYTHON_INSTALL_DIR="/nowhere")
     command = [sys.executable, "-m", "aion_core.cli", "build", "SweepFunction", "--to"]
     both = [
@@ -320,7 +318,7 @@ def test_without_lambdas_python_it_is_built_all_the_same_once_and_says_what_is_m
     ("environ", "mend", "told"),
     [
         ({"AION_ARCHITECTURE": "riscv"}, None, "is not one of 'arm64', 'x86_64'"),
-        ({"AION_PYTHON": "three"}, None, "AION_PYTHON is like 3.13"),
+        ({"AION_PYTHON": "three"}, None, "set AION_PYTHON to, for example, 3.13"),
         ({}, ("examples/echo/agent.py", "elsewhere/agent.py"), "the agent 'elsewhere/agent.py:graph' is not in"),
         ({}, ("examples/echo/agent.py", "../agent.py"), "the agent '../agent.py:graph' is not in"),
         ({}, ("path: ", "way: "), "aion.agents.echo.path is missing"),
@@ -353,8 +351,8 @@ def test_a_function_that_the_template_does_not_have_is_told_of(copied: Path, tmp
 def test_a_dependency_without_a_wheel_is_named(tmp_path: Path) -> None:
     # Published as its source alone.
     docopt = "docopt==0.6.2 --hash=sha256:49b3a825280bd66b3aa83585ef59c4a8c82f2c8a522dbe754a8bc8db85c85491"
-    planned = Plan("TaskFunction", other_architecture(), LAMBDA_PYTHON, docopt, ())
-    with pytest.raises(BuildError, match=r"each dependency has to have a wheel(.|\n)*docopt"):
+    planned = PackagePlan("TaskFunction", other_architecture(), LAMBDA_PYTHON, docopt, ())
+    with pytest.raises(BuildError, match=r"Each dependency needs a wheel(.|\n)*docopt"):
         build(planned, tmp_path / "code")
 
 
@@ -369,7 +367,7 @@ def test_an_import_that_nothing_in_the_package_answers_is_named(copied: Path, tm
     finally:
         agent.write_text(right)
     assert done.returncode == 1
-    assert "examples/echo/agent.py imports moto.core, which is not in the package: `aion add`" in done.stderr
+    assert "examples/echo/agent.py imports moto.core, but the package does not contain it: " in done.stderr
 
 
 @has_lambdas_python
