@@ -1,4 +1,4 @@
-"""The servers that the end-to-end tests talk to."""
+"""Servers for the end-to-end tests."""
 
 from collections.abc import Iterator
 
@@ -9,6 +9,6 @@ from tests.support.server import Server, make_dev, serving
 
 @pytest.fixture(scope="package")
 def server() -> Iterator[Server]:
-    """`make dev`, as the README has it."""
+    """Run `make dev`, the command of the README."""
     with serving(make_dev()) as server:
         yield server

@@ -1,4 +1,4 @@
-"""A process that is killed in the middle of an ADK agent's turn loses nothing: another goes on from the stored events."""
+"""Killed processes in the middle of an ADK agent's turn: another process resumes it from the stored events."""
 
 import contextlib
 import json
@@ -26,13 +26,13 @@ PAID, TOLD = ("".join(words) for words in WORDS.values())
 
 @pytest.fixture
 def own_stack() -> Iterator[LocalStack]:
-    """A stack whose queue nobody else polls."""
+    """Start a stack with a queue for this test alone."""
     with LocalStack.start("template.yaml") as stack:
         yield stack
 
 
 class Streaming:
-    """A client that streams its task until the process that answers it is gone."""
+    """Client of a streamed task, until its server process dies."""
 
     def __init__(self, url: str) -> None:
         self._url, self._told, self._ids = url, threading.Event(), list[str]()
@@ -60,7 +60,7 @@ class Streaming:
 
 
 def spoken(reading: Subscriber) -> list[str]:
-    """The texts that were spoken word by word, each as it was begun by append=false and went on."""
+    """Return the streamed texts; a chunk with append=false starts a new one."""
     begun: list[str] = []
     for _, result in list(reading.frames):
         update = result.get("artifactUpdate")
@@ -80,12 +80,12 @@ def wait_until_heard(reading: Subscriber, text: str) -> None:
 
 
 def half(agent: str) -> str:
-    """What the agent has said when its process is killed."""
+    """Return the agent's text at the moment of the kill."""
     return "".join(WORDS[agent][:2])
 
 
 def check_turn(task: dict[str, Any], reading: Subscriber) -> None:
-    """Each event came once, and nothing that was said is doubled."""
+    """Check for each event exactly once, and for no doubled text."""
     assert task["status"]["state"] == "TASK_STATE_COMPLETED"
     assert task["status"]["message"]["parts"] == [{"text": TOLD}]
     assert [message["parts"] for message in task["history"]] == [[{"text": "go"}], [{"text": PAID}]]
@@ -95,7 +95,7 @@ def check_turn(task: dict[str, Any], reading: Subscriber) -> None:
 
 
 def check_next_turn(url: str) -> None:
-    """What the session kept of the turn is what both agents said and did, once."""
+    """Check the session's record of the turn: each agent's text and tool call once."""
     body = send(AGAIN, message_id="m-2", contextId="killed")
     task = httpx.post(url, json=body, timeout=60).json()["result"]["task"]
     assert task["status"]["state"] == "TASK_STATE_COMPLETED"
@@ -104,14 +104,13 @@ def check_next_turn(url: str) -> None:
     assert [shown.count(once) for once in ("receipt-7", PAID, TOLD)] == [1, 1, 1]
 
 
-# `make test` cuts ADK turns at each of their events (tests/unit/adk/test_going_on.py), lets another process go on with
-# a session (tests/contract/test_adk_turns.py), and kills the processes of LangGraph turns (tests/e2e/test_killed.py).
+# `make test` cuts ADK turns at each of their events (tests/unit/adk), resumes a session in another process
+# (tests/contract/test_adk_turns.py), and kills the processes of LangGraph turns (tests/e2e/test_killed.py).
 @pytest.mark.deep
-def test_an_adk_turn_whose_process_is_killed_twice_is_finished_by_another_and_a_third_hears_it_all(
-    own_stack: LocalStack, tmp_path: Path
-) -> None:
-    """R21, R60-R63, R113: the API process is killed after the tool's stored result, in the first agent's words,
-    and the worker that goes on is killed in the second agent's."""
+def test_adk_turn_survives_two_killed_processes(own_stack: LocalStack, tmp_path: Path) -> None:
+    """Kill the API process in the first agent's text, after the stored tool result; then kill the worker
+    in the second agent's text.
+    """
     notes = tmp_path / "notes"
     environ = {"NOTED_IN": str(notes), **SHORT_LEASE}
     with api_process(own_stack, CONFIG, **environ) as third:

@@ -1,4 +1,4 @@
-"""`aion dev` while an author works: edits, failures, restarts, what is left when it ends."""
+"""`aion dev` during development: edits, failures, restarts and shutdown."""
 
 import asyncio
 import contextlib
@@ -85,7 +85,7 @@ def dev(project: Path, *options: str) -> list[str]:
 
 
 def until(holds: Callable[[], Any], server: Server) -> Any:
-    """Return what holds, once it does."""
+    """Return the first true result of the function."""
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         if found := holds():
@@ -100,7 +100,7 @@ def printed(server: Server, text: str) -> bool:
 
 
 def ask(server: Server, text: str = "hello") -> dict[str, Any]:
-    """The task that answers."""
+    """Send the text; return its task."""
     return dict(httpx.post(server.url, json=send(text), timeout=PATIENCE).json()["result"]["task"])
 
 
@@ -114,7 +114,7 @@ def get(server: Server, task_id: str) -> dict[str, Any]:
 
 
 class Streaming:
-    """Reads a stream in a thread, to its end."""
+    """Reader of a stream in a thread, to its end."""
 
     def __init__(self, server: Server, text: str = "", *, task_id: str = "") -> None:
         """Send the text, or subscribe to the task."""
@@ -178,7 +178,7 @@ def test_edits_are_served_and_broken_ones_are_not(server: Server, project: Path)
     )
 
 
-def test_edit_during_a_stream_hands_the_turn_on(server: Server, project: Path) -> None:
+def test_edit_during_stream_hands_turn_off(server: Server, project: Path) -> None:
     stream = Streaming(server, "wait")
     until(lambda: "wait" in notes(project), server)
     edit(project, '"first"', '"second"')
@@ -216,7 +216,7 @@ def test_killed_worker_is_replaced(server: Server) -> None:
     assert int(text_of(ask(server)).split()[-1]) != worker
 
 
-def test_log_has_a_line_a_request_and_a_turn(server: Server) -> None:
+def test_log_has_lines_for_request_and_turn(server: Server) -> None:
     task = ask(server, "fail")
     until(lambda: printed(server, "turn failed"), server)
     told = "".join(server.printed)
@@ -254,8 +254,8 @@ STORES = pytest.mark.parametrize("store", ["sqlite", "dynamodb"])
 
 
 @STORES
-def test_state_survives_a_restart_until_it_is_forgotten(project: Path, store: str) -> None:
-    """Tasks, checkpoints, and a turn that Ctrl-C has cut, which goes on by itself."""
+def test_state_survives_restart_until_reset(project: Path, store: str) -> None:
+    """Store tasks and checkpoints; resume a turn after Ctrl-C."""
     folder, command = {"AION_DATA_DIR": str(project / ".aion")}, dev(project, "--store", store)
     with serving(command, **folder) as server:
         whole = ask(server)
@@ -319,13 +319,13 @@ def test_broken_sqlite_file_is_named(project: Path) -> None:
 
 
 def watched_turns(project: Path) -> int:
-    """Return the number of wake-up messages: the first renewal of a lease sends one, for the case that its holder dies."""
+    """Return the number of wake-up messages: the first renewal of a lease sends one, for the death of its holder."""
     with contextlib.closing(sqlite3.connect(project / ".aion" / "store" / "queues.db")) as connection:
         return int(connection.execute("SELECT count(*) FROM messages").fetchone()[0])
 
 
 def test_killed_server_loses_nothing(project: Path) -> None:
-    """Every process is killed with SIGKILL in the middle of turns; the next start resumes them."""
+    """Kill every process with SIGKILL in the middle of turns; the next start resumes them."""
     folder = {"AION_DATA_DIR": str(project / ".aion"), "AION_LEASE_SECONDS": "3"}
     with serving(dev(project), **folder) as server:
         whole = ask(server)
@@ -343,7 +343,7 @@ def test_killed_server_loses_nothing(project: Path) -> None:
         assert notes(project).count("begin") == 6, "no step that had ended runs again"
 
 
-def test_stream_goes_on_after_its_worker_was_killed(project: Path) -> None:
+def test_stream_continues_after_killed_worker(project: Path) -> None:
     folder = {"AION_DATA_DIR": str(project / ".aion"), "AION_LEASE_SECONDS": "3"}
     with serving(dev(project), **folder) as server:
         worker = worker_of(server)
@@ -427,7 +427,7 @@ def test_operator_commands_find_the_server(project: Path, store: str) -> None:
     assert "alice" in run("key", "list").stdout
 
 
-def test_agents_that_fail_are_told_before_those_that_answer(project: Path) -> None:
+def test_failing_agents_are_listed_first(project: Path) -> None:
     (project / "broken.py").write_text("import no_such_module\n")
     (project / "aion.yaml").write_text("aion: {agents: {broken: {path: broken.py}, mine: {path: agent.py}}}")
     with serving(dev(project, "--store", "memory")) as server:
@@ -441,7 +441,7 @@ def test_agents_that_fail_are_told_before_those_that_answer(project: Path) -> No
         assert task["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
-def test_agent_that_never_loaded_is_served_once_mended(project: Path) -> None:
+def test_unloadable_agent_is_served_after_fix(project: Path) -> None:
     edit(project, "import asyncio, os", "import no_such_module")
     with serving(dev(project, "--store", "memory")) as server:
         assert printed(server, "does not answer, since it cannot be loaded: see above.")
@@ -450,7 +450,7 @@ def test_agent_that_never_loaded_is_served_once_mended(project: Path) -> None:
         assert text_of(ask(server)).startswith("first ")
 
 
-def test_without_reload_nothing_is_served_of_broken_agents(project: Path, tmp_path: Path) -> None:
+def test_broken_agents_need_reload(project: Path, tmp_path: Path) -> None:
     edit(project, "import asyncio, os", "import no_such_module")
     command = dev(project, "--port", "0", "--no-reload", "--data-dir", str(tmp_path / "state"))
     ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
@@ -498,7 +498,7 @@ def listens(server: Server) -> bool:
 
 
 def ended(process: int) -> bool:
-    """Whether the process is gone, or will be in a moment."""
+    """Return True once the process is gone; wait a moment for it."""
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         try:
@@ -510,7 +510,7 @@ def ended(process: int) -> bool:
 
 
 def test_streams_of_several_edits_all_complete(server: Server, project: Path) -> None:
-    """Turns are handed on from worker to worker, and none waits for the sweep."""
+    """Hand turns off from worker to worker, without a wait for the sweep."""
     streams = [Streaming(server, "wait") for _ in range(20)]
     until(lambda: all(stream.task_id for stream in streams), server)
     for _ in range(3):
@@ -642,8 +642,8 @@ def test_ignored_hangup_stays_ignored(project: Path, tmp_path: Path) -> None:
         assert server.stop() == 0
 
 
-def test_strange_folders_are_served_from(project: Path, tmp_path: Path) -> None:
-    """A long TMPDIR, in which a socket's name would be too long, and a dev.json that is a folder."""
+def test_unusual_folders_are_served(project: Path, tmp_path: Path) -> None:
+    """Serve with a TMPDIR too long for a socket's name, and with a folder named dev.json."""
     long = tmp_path / ("x" * 130)
     long.mkdir()
     state = tmp_path / "state"

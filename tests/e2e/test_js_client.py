@@ -1,6 +1,6 @@
-"""The official JavaScript client (@a2a-js/sdk) against `make dev`, in each version and binding: nothing was changed for it.
+"""Official JavaScript client (@a2a-js/sdk) against `make dev`, unchanged, in each version and binding.
 
-One Node process drives them all (`tests/support/js/drive.mjs`) and says what it heard; the tests read that.
+One Node process runs them all (`tests/support/js/drive.mjs`) and prints the results of each step for the tests.
 """
 
 import json
@@ -23,7 +23,7 @@ each_client = pytest.mark.parametrize("client", CLIENTS)
 
 @pytest.fixture(scope="module")
 def heard(server: Server) -> Heard:
-    """What each client heard at each step."""
+    """Return the results of each client at each step."""
     try:
         environment = node_with(ROOT / "tests" / "support" / "js")
     except NodeMissing as missing:
@@ -47,7 +47,7 @@ def texts(message: dict[str, Any]) -> str:
 
 
 def check_stream(heard: list[dict[str, Any]], client: str, *, first_state: str, text: str) -> None:
-    """First a task, last a final status; the text adds up once, by one artifact that is opened and closed once."""
+    """Check the order: task first, final status last; one artifact, opened and closed once, adds up to the text."""
     kinds = [next(iter(response)) for response in heard]
     assert kinds[0] == "task"
     assert heard[0]["task"]["status"]["state"] == first_state
@@ -66,14 +66,14 @@ def check_stream(heard: list[dict[str, Any]], client: str, *, first_state: str, 
     assert text.endswith("".join(texts(chunk["artifact"]) for chunk in chunks))
 
 
-def test_it_takes_the_newest_version_that_the_card_offers(heard: Heard) -> None:
-    """R1, R107, D1, D3."""
+def test_js_client_takes_newest_version(heard: Heard) -> None:
+    """Choose v1 from the card's interfaces."""
     assert said(heard, "by its card", "choose") == {"binding": "JSONRPC", "version": "1.0"}
     assert said(heard, "by its card", "send")["sent"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
-def test_it_reads_the_card_as_one_of_version_0_3(heard: Heard) -> None:
-    """R4, D3: what a client sees that knows nothing of `supportedInterfaces`."""
+def test_js_client_reads_card_of_v03(heard: Heard) -> None:
+    """Read the card without knowledge of `supportedInterfaces`."""
     assert said(heard, "by its card's v0.3 part", "choose") == {"binding": "JSONRPC", "version": "0.3"}
     assert said(heard, "by its card's v0.3 part", "send")["sent"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
@@ -90,8 +90,8 @@ def test_it_reads_the_card_as_one_of_version_0_3(heard: Heard) -> None:
         ),
     ],
 )
-def test_it_gets_the_whole_task(heard: Heard, client: str) -> None:
-    """R10, R12, R20, R40, R47."""
+def test_client_gets_whole_task(heard: Heard, client: str) -> None:
+    """Get a completed task with its answer and history."""
     answer = said(heard, client, "send")
     sent, asked = answer["sent"], answer["sent"]["history"][0]
     name = {} if client == LOSSY else {"filename": "three.bin"}
@@ -103,16 +103,16 @@ def test_it_gets_the_whole_task(heard: Heard, client: str) -> None:
 
 
 @each_client
-def test_it_asks_for_no_history(heard: Heard, client: str) -> None:
-    """R12: in v0.3 only a positive number is a limit."""
+def test_js_client_gets_task_without_history(heard: Heard, client: str) -> None:
+    """Get a task without history; in v0.3 only a positive number is a limit."""
     answer = said(heard, client, "send")
     expected = answer["sent"] if client.endswith("0.3") else {**answer["sent"], "history": []}
     assert {"history": [], **answer["short"]} == expected
 
 
 @each_client
-def test_a_task_goes_on_when_the_answer_does_not_wait(heard: Heard, client: str) -> None:
-    """R21, D12."""
+def test_task_continues_after_nonblocking_answer(heard: Heard, client: str) -> None:
+    """Complete the task after a non-blocking answer."""
     answer = said(heard, client, "sendAtOnce")
     assert answer["sent"]["status"]["state"] == "TASK_STATE_WORKING"
     assert answer["ended"]["status"]["state"] == "TASK_STATE_COMPLETED"
@@ -120,8 +120,8 @@ def test_a_task_goes_on_when_the_answer_does_not_wait(heard: Heard, client: str)
 
 
 @each_client
-def test_it_sees_the_answer_stream(heard: Heard, client: str) -> None:
-    """R11, R22, R25, R27, R28, R32-R35, R103, D9-D11."""
+def test_client_streams_answer(heard: Heard, client: str) -> None:
+    """Stream an answer from the task to its final status."""
     responses = said(heard, client, "stream")
     check_stream(responses, client, first_state="TASK_STATE_SUBMITTED", text="one two \U0001f600 four")
     chunks = [response["artifactUpdate"] for response in responses if "artifactUpdate" in response]
@@ -130,23 +130,23 @@ def test_it_sees_the_answer_stream(heard: Heard, client: str) -> None:
 
 
 @each_client
-def test_it_hears_the_rest_of_a_task_that_runs(heard: Heard, client: str) -> None:
-    """R14."""
+def test_client_subscribes_to_running_task(heard: Heard, client: str) -> None:
+    """Subscribe to a running task."""
     answer = said(heard, client, "resubscribe")
     check_stream(answer["heard"], client, first_state="TASK_STATE_WORKING", text=LONG * answer["times"])
     assert answer["ended"]["status"] == answer["heard"][-1]["statusUpdate"]["status"]
 
 
 @each_client
-def test_it_cancels(heard: Heard, client: str) -> None:
-    """R13."""
+def test_client_cancels_task(heard: Heard, client: str) -> None:
+    """Cancel a running task."""
     answer = said(heard, client, "cancel")
     assert answer["canceled"]["status"]["state"] == "TASK_STATE_CANCELED"
     assert answer["stored"] == answer["canceled"]
 
 
 @pytest.mark.parametrize("client", ["JSONRPC 1.0", "HTTP+JSON 1.0"])
-def test_it_lists_a_conversation(heard: Heard, client: str) -> None:
+def test_client_lists_tasks_of_context(heard: Heard, client: str) -> None:
     answer = said(heard, client, "list")
     page, rest = answer["page"], answer["rest"]
     assert [task["id"] for task in page["tasks"]] == answer["ids"][:2]
@@ -156,8 +156,8 @@ def test_it_lists_a_conversation(heard: Heard, client: str) -> None:
 
 
 @each_client
-def test_it_says_where_it_wants_to_be_told(heard: Heard, client: str) -> None:
-    """R15, R16, R24, R91, R92: with a message and later; read, listed and deleted, twice."""
+def test_client_manages_push_configs(heard: Heard, client: str) -> None:
+    """Create a push config with a message and later; read, list and delete it twice."""
     answer = said(heard, client, "pushConfigs")
     assert answer["created"] == answer["read"]
     given = {"id": "q", "taskId": answer["task"], "url": "http://127.0.0.1:9/hook", "token": "token"}
@@ -181,8 +181,8 @@ REFUSALS = {
 
 @each_client
 @pytest.mark.parametrize("step", REFUSALS)
-def test_it_knows_a_refusal_for_what_it_is(heard: Heard, client: str, step: str) -> None:
-    """R95, R98, R99: the client's own class of error, and a sentence of ours."""
+def test_client_raises_its_error_class(heard: Heard, client: str, step: str) -> None:
+    """Raise the client's own error class with our message."""
     line = heard[client, step]
     assert "error" in line, line
     assert REFUSALS[step] in line["error"]["names"], line["error"]
@@ -190,8 +190,8 @@ def test_it_knows_a_refusal_for_what_it_is(heard: Heard, client: str, step: str)
 
 
 @each_client
-def test_it_has_the_card_where_there_is_no_extended_one(heard: Heard, client: str) -> None:
-    """R2, R3, R6."""
+def test_client_falls_back_to_public_card(heard: Heard, client: str) -> None:
+    """Fall back to the public card without an extended one."""
     card = said(heard, client, "cardOrExtendedCard")
     assert card["name"] == "Echo"
     assert card["capabilities"]["streaming"] is True

@@ -1,4 +1,4 @@
-"""The official client of v0.3's own time (a2a-sdk 0.3) against `make dev`, on both bindings: nothing was changed for it."""
+"""Official client of v0.3 (a2a-sdk 0.3) against `make dev`, unchanged, on both bindings."""
 
 import json
 import subprocess
@@ -20,7 +20,7 @@ Heard = dict[str, dict[str, Any]]
 
 @pytest.fixture(scope="module", params=["JSONRPC", "HTTP+JSON"])
 def heard(request: pytest.FixtureRequest, server: Server) -> Heard:
-    """What the client heard at each step, on one binding."""
+    """Return the results of the client at each step, on one binding."""
     python = python_with(REQUIREMENTS)
     command = [python, PROGRAM, server.url, request.param, LONG]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=200)
@@ -46,8 +46,8 @@ def check_stream(events: list[dict[str, Any]], text: str) -> None:
     assert events[-1]["status"]["message"]["parts"][0]["text"] == text
 
 
-def test_it_sees_the_answer_stream(heard: Heard) -> None:
-    """R11, R18, R22, R29-R35, R107."""
+def test_client_streams_answer(heard: Heard) -> None:
+    """Stream an answer from the task to its final status."""
     events, task = said(heard, "stream")["heard"], said(heard, "stream")["stored"]
     text = "one two \U0001f600 four"
     check_stream(events, text)
@@ -59,8 +59,8 @@ def test_it_sees_the_answer_stream(heard: Heard) -> None:
     assert not task.get("artifacts")
 
 
-def test_it_gets_the_whole_task(heard: Heard) -> None:
-    """R10, R12, R20, R40."""
+def test_client_gets_whole_task(heard: Heard) -> None:
+    """Get a completed task with its answer and history."""
     answer = said(heard, "send")
     assert answer["sent"] == answer["stored"]
     assert answer["sent"]["status"]["state"] == "completed"
@@ -70,22 +70,22 @@ def test_it_gets_the_whole_task(heard: Heard) -> None:
     assert (data["kind"], data["data"]) == ("data", {"n": [1, 2.5, None]})
 
 
-def test_it_hears_the_rest_of_a_task_that_runs(heard: Heard) -> None:
-    """R14, R21."""
+def test_client_subscribes_to_running_task(heard: Heard) -> None:
+    """Resubscribe to a running task."""
     events = said(heard, "resubscribe")
     check_stream(events, LONG)
     assert events[0]["status"]["state"] == "working"
 
 
-def test_it_cancels(heard: Heard) -> None:
-    """R13."""
+def test_client_cancels_task(heard: Heard) -> None:
+    """Cancel a running task."""
     answer = said(heard, "cancel")
     assert answer["canceled"]["status"]["state"] == "canceled"
     assert answer["stored"] == answer["canceled"]
 
 
-def test_it_has_the_card(heard: Heard) -> None:
-    """R1-R4, R6."""
+def test_old_client_reads_card(heard: Heard) -> None:
+    """Read the card, and look for an extended one."""
     card = said(heard, "card")
     assert card["preferredTransport"] == "JSONRPC"
     assert {interface["transport"] for interface in card["additionalInterfaces"]} == {"JSONRPC", "HTTP+JSON"}
@@ -94,8 +94,8 @@ def test_it_has_the_card(heard: Heard) -> None:
     assert card["skills"][0]["id"] == "echo"
 
 
-def test_it_says_where_it_wants_to_be_told(heard: Heard) -> None:
-    """R15, R16, R91, R92."""
+def test_client_manages_push_configs(heard: Heard) -> None:
+    """Set a push config, and read it with and without its id."""
     answer = said(heard, "push_config")
     assert answer["set"] == answer["read"]
     config = {"id": "p", "url": "http://127.0.0.1:9/hook", "token": "token"}
@@ -111,8 +111,8 @@ def test_it_says_where_it_wants_to_be_told(heard: Heard) -> None:
         ("push_config_that_is_not_there", -32001, 404),
     ],
 )
-def test_it_hears_why_it_is_refused(heard: Heard, step: str, code: int, http: int) -> None:
-    """R95, R98, R99: over REST it looks at the status alone."""
+def test_old_client_raises_its_error(heard: Heard, step: str, code: int, http: int) -> None:
+    """Raise the client's error; over REST the client reads the status alone."""
     error = heard[step]["error"]
     if heard["binding"] == "JSONRPC":  # type: ignore[comparison-overlap]
         assert (error["name"], error["code"]) == ("A2AClientJSONRPCError", code)

@@ -1,4 +1,4 @@
-"""A process that dies while a webhook has its post in hand: another one finds that, and says it again under its id."""
+"""Process killed during a webhook request: another process repeats the notification with the same id."""
 
 import asyncio
 import sys
@@ -32,10 +32,8 @@ asyncio.run(build_push(Settings.from_environ()).answer(PushWakeUp(TaskKey(sys.ar
 """
 
 
-async def test_what_a_killed_process_was_saying_is_said_again_by_another_one(
-    moto: LocalStack, clock: ManualClock
-) -> None:
-    """R94: no event is lost, none is said out of turn, and nobody waits longer than the claim of the dead."""
+async def test_interrupted_notification_is_repeated(moto: LocalStack, clock: ManualClock) -> None:
+    """Lose and reorder no event; delay it by at most the dead process's claim."""
     environment = moto.environment("PushFunction")
     cipher = KMSCipher(
         Calls("kms", ThreadPoolExecutor(2), client=moto.client("kms")), clock, key=environment["AION_KMS_KEY"]
@@ -66,7 +64,7 @@ async def test_what_a_killed_process_was_saying_is_said_again_by_another_one(
         expired_timers = [each for each in await configs.expired_timers(limit=1000) if each.task == task]
         assert "p" in {each.config_id for each in expired_timers}
         for each in expired_timers:
-            # The first of them has settled the others.
+            # The first wake-up message has delivered the others' events.
             if await configs.claim_expired(each):
                 await delivery.answer(PushWakeUp(task, each.generation))
         clock.move(86_400)

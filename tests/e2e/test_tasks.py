@@ -1,4 +1,4 @@
-"""Work that goes on without its client, on `make dev`, by the official client of either version."""
+"""Tasks without a waiting client on `make dev`, by the official client of either version."""
 
 import asyncio
 import uuid
@@ -30,7 +30,7 @@ CANCELED, COMPLETED, WORKING = (
 
 
 async def begun(client: Client, text: str = LONG) -> Task:
-    """A task that somebody else runs: the answer does not wait for it."""
+    """Send a non-blocking message; return its running task."""
     request = message(Part(text=text), context_id=f"c-{uuid.uuid4()}")
     request.configuration.CopyFrom(SendMessageConfiguration(return_immediately=True))
     (answer,) = await said(client, request)
@@ -38,8 +38,8 @@ async def begun(client: Client, text: str = LONG) -> Task:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_a_task_goes_on_without_its_client(server: Server, version: str) -> None:
-    """R21, R113, D12: `returnImmediately`, and `blocking: false` in v0.3."""
+async def test_task_continues_without_client(server: Server, version: str) -> None:
+    """Send with `returnImmediately`, in v0.3 `blocking: false`."""
     async with official_client(server.url, version=version, streaming=False) as client:
         task = await begun(client, "Hello, who is there?")
         assert task.status.state == WORKING
@@ -52,8 +52,8 @@ async def test_a_task_goes_on_without_its_client(server: Server, version: str) -
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_a_client_that_comes_later_hears_the_rest(server: Server, version: str) -> None:
-    """R22: the task as it stands, then what follows, from a process that does not run it."""
+async def test_late_subscriber_receives_rest(server: Server, version: str) -> None:
+    """Subscribe at another process: the current task, then its following events."""
     async with official_client(server.url, version=version, streaming=False) as client:
         task = await begun(client)
     async with official_client(server.url, version=version) as client:
@@ -67,7 +67,7 @@ async def test_a_client_that_comes_later_hears_the_rest(server: Server, version:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_a_task_is_canceled_by_its_client(server: Server, version: str) -> None:
+async def test_official_client_cancels_task(server: Server, version: str) -> None:
     async with official_client(server.url, version=version, streaming=False) as client:
         task = await begun(client, LONG * 20)
         canceled = await client.cancel_task(CancelTaskRequest(id=task.id))
@@ -78,7 +78,7 @@ async def test_a_task_is_canceled_by_its_client(server: Server, version: str) ->
         assert await client.get_task(GetTaskRequest(id=task.id)) == canceled
 
 
-async def test_a_conversations_tasks_are_listed(server: Server) -> None:
+async def test_tasks_of_context_are_listed(server: Server) -> None:
     async with official_client(server.url, streaming=False) as client:
         context_id = f"c-{uuid.uuid4()}"
         ids = []
