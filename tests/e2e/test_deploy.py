@@ -86,7 +86,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, endpoint: str) -> Iterator[
     """Deploy a project without a smoke test, and run its functions as Lambda would.
 
     `make test-deep` builds the packages with `sam build`; `make test` runs the packages of this checkout with the
-    project's agent. tests/e2e/test_sam.py compares the two; tests/e2e/test_installed.py builds a project by its Makefile.
+    project's agent. tests/e2e/test_sam.py compares the two; test_installed.py builds a project by its Makefile.
     """
     folder = tmp_path_factory.mktemp("served")
     project = SamProject.made(folder / "project", endpoint, agent=AGENT, makefile=BUILDS if DEEP else COPIES)

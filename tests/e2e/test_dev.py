@@ -319,6 +319,6 @@ def test_agents_get_dotenv_and_unset_secrets(tmp_path: Path, store: str) -> None
         body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": call}}
         answer = httpx.post(server.url + "/", json=body, timeout=60).json()
         parts = answer["result"]["task"]["status"]["message"]["parts"]
-        # The author's own AWS credentials reach the agents if no AWS is emulated: docs/models.md needs this for Bedrock.
+        # The author's AWS credentials reach the agents if no AWS is emulated: docs/models.md needs this for Bedrock.
         profile = "of-the-developer" if store == "sqlite" else "none"
         assert parts[0]["text"] == f"yaml dotenv shell none {profile}"

@@ -1,4 +1,4 @@
-"""The one place where the simulation meets the engine: its parts put together for a process, its entries called."""
+"""Assembly of the engine for one simulated process, and calls of its entry points."""
 
 import random
 import sys
@@ -55,7 +55,7 @@ PUSH_OPERATIONS = {
 
 @dataclass(frozen=True)
 class Parts:
-    """The engine as one process has it."""
+    """Engine objects of one process."""
 
     service: TaskService
     worker: Worker
@@ -66,7 +66,7 @@ class Parts:
 
 
 def assemble(process: "Process") -> Parts:
-    """Put the engine together as `bootstrap` does, with this process's view of the world."""
+    """Assemble the engine as `bootstrap` does, with this process's view of the world."""
     world, clock, work_queue = process.world, process.clock, process.work_queue
     settings = world.deployment
     agent, metrics = ScriptedAgent(process), MemoryMetrics()
@@ -133,7 +133,7 @@ RETRY_SECONDS = (5.0, 60.0, 1000.0)
 
 
 def render(config: PushConfig, notification: Notification, *, at: datetime) -> WebhookRequest:
-    """Return the request of a notification, in words that the receivers of the world read."""
+    """Return the request of a notification, in a form for the receivers of the world."""
     task = notification.task
     words = {"owner": task.owner, "task": task.task_id, "config": config.id, "generation": notification.generation}
     return WebhookRequest({"id": notification.id, **{name: str(word) for name, word in words.items()}}, b"")
@@ -146,7 +146,7 @@ class Registry:
         self._configs, self._work_queue = configs, work_queue
 
     async def put(self, call: CallContext, task_id: str, config: PushConfig) -> Any:
-        """Store the config, and wake push delivery."""
+        """Store the config, and enqueue a wake-up message for push delivery."""
         key = TaskKey(call.owner, task_id)
         delivery = await self._configs.put(key, config)
         await self._work_queue.enqueue(PushWakeUp(key))
@@ -159,24 +159,24 @@ class Registry:
 
 
 def call(process: "Process", owner: str) -> CallContext:
-    """Return a call of the owner, which this process can serve until its deadline."""
+    """Return a call of the owner, with the process's deadline."""
     return CallContext(owner, AGENT, deadline=Deadline(process.deadline), caller=owner)
 
 
 def back(call: CallContext, last_event_id: str) -> CallContext:
-    """Return the call of a client that comes back to a stream."""
+    """Return the call of a client after a reconnection."""
     return replace(call, last_event_id=last_event_id)
 
 
 def hear(process: "Process", wake_up: WakeUp | PushWakeUp) -> Awaitable[Any]:
-    """Do as the function does that a wake-up message has started."""
+    """Handle a wake-up message as the function does."""
     if isinstance(wake_up, PushWakeUp):
         return process.parts.delivery.answer(wake_up, until=process.deadline)
     return process.parts.worker.handle(wake_up, until=process.deadline)
 
 
 def sweep(process: "Process") -> Awaitable[Any]:
-    """Do as the function does that is called each minute."""
+    """Sweep as the scheduled function does each minute."""
     return process.parts.sweep.once()
 
 

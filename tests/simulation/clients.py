@@ -1,4 +1,4 @@
-"""Scripted clients: what they ask, how long they wait, and how they come back when a connection breaks."""
+"""Scripted clients: requests, timeouts, and reconnections after a broken connection."""
 
 import asyncio
 from dataclasses import replace
@@ -30,13 +30,13 @@ AGAIN = (Broken, StoreError)
 
 
 class Client:
-    """A user's program; it never gives up what it has begun, except where it is told to."""
+    """User's program; it continues until the end, except on a scripted departure."""
 
     def __init__(self, world: "World", owner: str = "ann", name: str = "") -> None:
         self.world, self.owner, self.name = world, owner, name or owner
 
     def message(self, text: str, id_: str, *, context: str = "c", task: str = "") -> Message:
-        """A message; the same one each time it is sent again."""
+        """Return a message; a repeated send has the same one."""
         return Message(
             message_id=id_, context_id="" if task else context, task_id=task, role=Role.ROLE_USER,
             parts=[Part(text=text)],
@@ -53,7 +53,7 @@ class Client:
         push: PushConfig | None = None,
         key: str = "",
     ) -> Any:
-        """Send until somebody answers: the task, the message, or the ClientError that refuses it.
+        """Send until a response comes: the task, the message, or a ClientError.
 
         With an idempotency key the message names no context.
         """
@@ -89,12 +89,12 @@ class Client:
         return await self._asked("get", lambda service, call: service.get(call, task_id), task_id=task_id)
 
     async def register(self, task_id: str, config: PushConfig) -> Any:
-        """Ask to be told of the task."""
+        """Create the push config."""
         put = lambda registry, call: registry.put(call, task_id, config)  # noqa: E731
         return await self._asked("register", put, task_id=task_id, of="registry")
 
     async def unregister(self, task_id: str, config_id: str) -> Any:
-        """Ask to be told no more."""
+        """Delete the push config."""
         delete = lambda registry, call: registry.delete(call, task_id, config_id)  # noqa: E731
         return await self._asked("unregister", delete, task_id=task_id, of="registry")
 
@@ -103,7 +103,7 @@ class Client:
         return await self._asked("cancel", lambda service, call: service.cancel(call, task_id), task_id=task_id)
 
     async def rest(self, task_id: str, *, within: float = 4 * 3600.0) -> Any:
-        """Ask for the task now and then until it rests."""
+        """Poll the task until it reaches a terminal or interrupted state."""
         until, pause = self.world.loop.time() + within, 2.0
         while True:
             task = await self.get(task_id)
@@ -119,7 +119,7 @@ class Client:
     async def stream(
         self, text: str, id_: str, *, context: str = "c", task: str = "", leave_after: int = 0, slow: float = 0.0
     ) -> str:
-        """Send and listen, coming back as often as it takes until the task rests; returns its id, "" if refused."""
+        """Send and stream, with reconnections until the task rests; return its id, "" after a refusal."""
         request = SendMessageRequest(message=self.message(text, id_, context=context, task=task))
         hearing: Hearing | None = None
         for tries in range(TRIES):
@@ -133,7 +133,7 @@ class Client:
             )
             if hearing.task_id or hearing.how == "refused" or _message_of(hearing):
                 break
-            # A stream that broke before its first word: nobody knows whether the message was taken.
+            # The stream broke before its first event: the client cannot know the fate of its message.
             await asyncio.sleep(min(30.0, 2.0**tries))
         assert hearing is not None
         if not hearing.task_id or leave_after or _message_of(hearing):
@@ -144,7 +144,7 @@ class Client:
     async def listen(
         self, task_id: str, *, after: Hearing | None = None, cursor: str = "", leave_after: int = 0, slow: float = 0.0
     ) -> Hearing | None:
-        """Subscribe, from where `after` stopped, as often as it takes until the task rests or the client leaves."""
+        """Subscribe from the end of `after`, with reconnections until the task rests or the client leaves."""
         for _ in range(4 * TRIES):
             if after is not None and (_at_rest(after) or after.how == "refused"):
                 return after
@@ -240,7 +240,7 @@ class Client:
 
 
 def _message_of(hearing: Hearing) -> bool:
-    """True if the answer came as a message."""
+    """Return True if the answer came as a message."""
     return any(isinstance(what, Message) for _, _, what in hearing.heard)
 
 
@@ -253,7 +253,7 @@ def _how(connection: Connection) -> str:
 
 
 def _at_rest(hearing: Hearing) -> bool:
-    """True if the last status received says that the task is at rest."""
+    """Return True if the last received status is terminal or interrupted."""
     for _, _, what in reversed(hearing.heard):
         status = getattr(what, "status", None)
         if status is not None:

@@ -1,4 +1,4 @@
-"""The facts of a schedule: events, answers, streams, leases, runs of agents, and the faults."""
+"""Facts of a schedule: events, answers, streams, leases, acts of agents, and the faults."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from aion_core.protocol.types import Message, Task, TaskState, stream_response
 
 @dataclass(frozen=True)
 class Entry:
-    """A durable event, at the moment it was recorded."""
+    """Durable event, at the time of its commit."""
 
     at: float
     process: str
@@ -24,7 +24,7 @@ class Entry:
 
 @dataclass
 class Hold:
-    """A lease from the moment it was given."""
+    """Lease, from its acquisition."""
 
     at: float
     process: str
@@ -40,7 +40,7 @@ class Hold:
 
 @dataclass(frozen=True)
 class Write:
-    """A commit under a lease."""
+    """Commit under a lease."""
 
     at: float
     process: str
@@ -53,7 +53,7 @@ class Write:
 
 @dataclass
 class Asking:
-    """A client's request and what became of it."""
+    """Request of a client, and its result."""
 
     client: str
     owner: str
@@ -74,7 +74,7 @@ class Asking:
 
 @dataclass
 class Hearing:
-    """Everything that a client received on one connection."""
+    """Everything received by a client on one connection."""
 
     client: str
     owner: str
@@ -109,7 +109,7 @@ class Did:
 
 @dataclass(frozen=True)
 class Listening:
-    """A push config from the moment it was kept."""
+    """Push config, from its registration."""
 
     at: float
     task: TaskKey
@@ -120,7 +120,7 @@ class Listening:
 
 @dataclass(frozen=True)
 class Post:
-    """A notification at the moment it came to its receiver."""
+    """Notification, at its arrival."""
 
     at: float
     process: str
@@ -134,7 +134,7 @@ class Post:
 
 
 class History:
-    """The facts of one schedule, in the order in which they happened."""
+    """Facts of one schedule, in their order."""
 
     def __init__(self) -> None:
         self.log: dict[TaskKey, list[Entry]] = {}
@@ -182,17 +182,17 @@ class History:
         """Exceptions that nobody expected."""
 
     def fence(self, context: ContextKey) -> int:
-        """The newest fence that anybody was given."""
+        """Return the newest acquired fence."""
         return max((hold.fence for hold in self.holds if hold.context == context), default=0)
 
     def forget(self, context: ContextKey) -> None:
-        """Note that the context has expired and was deleted: its fences begin again."""
+        """Note the deletion of an expired context: its fences begin again."""
         for hold in self.holds:
             if hold.context == context:
                 hold.context = replace(context, context_id=f"{context.context_id} (expired, {len(self.holds)})")
 
     def holds_still(self, context: ContextKey, fence: int) -> bool:
-        """True if this is the newest lease of the context, and nobody has given it back or taken it away."""
+        """Return True if this is the newest lease of the context, and it was neither released nor transferred."""
         newest = max(
             (hold for hold in self.holds if hold.context == context), key=lambda hold: hold.fence, default=None
         )
@@ -200,17 +200,17 @@ class History:
 
 
 def plain(event: Any) -> bytes:
-    """The event in a form that can be compared."""
+    """Return the event in a comparable form."""
     return stream_response(event).SerializeToString(deterministic=True)
 
 
 def state_of(events: Sequence[Entry]) -> TaskState | None:
-    """The state after these events."""
+    """Return the state after these events."""
     return events[-1].state if events else None
 
 
 def users_messages(task: Task) -> list[Message]:
-    """The client's messages in a task."""
+    """Return the client's messages in a task."""
     from aion_core.protocol.types import Role
 
     return [message for message in task.history if message.role == Role.ROLE_USER]

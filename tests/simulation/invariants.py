@@ -1,4 +1,4 @@
-"""Invariants of tasks, turns and contexts, whatever went wrong: RELIABILITY's, each a function over what was recorded."""
+"""Invariants of tasks, turns and contexts under every fault, each a function of the history."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -30,14 +30,14 @@ STOP_SECONDS = 5.0
 
 
 def violations(world: "World") -> list[str]:
-    """Return a sentence for each thing that is not as it was promised."""
+    """Return a sentence for each violation of an invariant."""
     found = [*world.history.surprises]
     for check in CHECKS:
         name = check.__name__.split("_")[0].upper()
         try:
             found += [f"{name}: {sentence}" for sentence in check(world)]
         except (AionError, RuntimeError) as error:
-            # A store that cannot be read waits and tries again, and the world has ended.
+            # A heartbeat of an unreadable store retries; the world has ended by then.
             found.append(f"{name}: The check cannot read the store: {error!r}")
     return found
 
@@ -53,7 +53,7 @@ def i1_an_answered_task_is_never_lost(world: "World") -> Iterator[str]:
             if task is None:
                 yield f"{asking.client} was told of {key.task_id}, which is nowhere."
             elif asking.message_id not in {message.message_id for message in task.history}:
-                # A cancel ends whatever turns a task has; while the task asks, what was said before waits.
+                # A cancel ends all turns of a task; in input-required, earlier messages wait.
                 waits = task.status.state in ASKS and asking.message_id in world.watch.waiting_messages(key)
                 if task.status.state != TaskState.TASK_STATE_CANCELED and not waits:
                     yield f"{asking.message_id} of {asking.client} was taken, and is not in {key.task_id}."
@@ -229,7 +229,7 @@ def i15_a_failure_has_a_reason(world: "World") -> Iterator[str]:
             yield f"{key.task_id} failed without a reason."
         if "Traceback" in reason or "secret" in reason:
             yield f"{key.task_id} says too much: {reason}"
-        # A turn that its holder did not survive is begun again, three times; one fault takes two of them at the most.
+        # A turn of a dead holder is begun again, three times; one fault takes at most two of them.
         begun = world.history.faults[1:]
         if key.task_id in world.history.unreadable:
             continue
@@ -265,7 +265,7 @@ def i16_it_does_not_take_for_ever(world: "World") -> Iterator[str]:
 
 
 def i16b_who_dies_is_followed_soon(world: "World") -> Iterator[str]:
-    """Within 60 s where the bell that watches the turn was rung, within 120 s in any case."""
+    """Resume a dead process's turn within 60 s after its wake-up message, within 120 s in any case."""
     faults = [(fault, kind) for _, fault, kind, _ in world.history.faults]
     for write in world.history.writes:
         if write.how == "pause" and not faults:
@@ -289,7 +289,7 @@ def i16b_who_dies_is_followed_soon(world: "World") -> Iterator[str]:
 
 
 def i18_the_answer_is_the_agents(world: "World") -> Iterator[str]:
-    """A task that is complete says what its agent answered in the end."""
+    """Complete a task with its agent's last answer."""
     for key, entries in world.history.log.items():
         if not entries or entries[-1].state != TaskState.TASK_STATE_COMPLETED:
             continue
@@ -305,7 +305,7 @@ def i18_the_answer_is_the_agents(world: "World") -> Iterator[str]:
 
 
 def _lasts(world: "World", fault: str, number: int) -> float:
-    """Return how long after it a fault may still have effects."""
+    """Return the duration of the fault's effects."""
     return max((aim.amount for aim in world.plan.aims if aim.fault.value == fault), default=0.0) + (
         960.0 if fault == Fault.LATE.value else 0.0
     )

@@ -1,4 +1,4 @@
-"""Invariants of push notifications, whatever went wrong: I8 and I9."""
+"""Invariants of push notifications under every fault."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -23,7 +23,7 @@ SOON_SECONDS = 3.0
 
 
 def i8_who_listens_is_told(world: "World") -> Iterator[str]:
-    """Each due event at least once, first attempts in order, nothing that is not due, nothing after a delete."""
+    """Post each due event at least once, first attempts in order, no other event, and nothing after a delete."""
     for listening in world.history.listenings:
         who = f"{listening.config.id} of {listening.task.task_id}"
         posts = _posts(world, listening)
@@ -41,10 +41,10 @@ def i8_who_listens_is_told(world: "World") -> Iterator[str]:
         registered = world.history.registered[listening.task, listening.config.id]
         gone = [post for post in posts if isinstance(post.outcome, Gone) and post.at > registered]
         heard = [post.at for post in gone if post.process not in world.history.troubled]
-        # Who stood still with its right to post may post late; nobody is given that right any more. But whoever's clock is
-        # ahead takes it for run out while the other is still being told.
+        # A frozen holder of a claim may post late, but nobody gets a new claim then. A process with a fast clock treats
+        # the claim as expired while the other process still posts.
         slack = POST_SECONDS if world.skewed else 0.0
-        # Nor can it be noted while the table takes no requests.
+        # Throttling of the table prevents the note too.
         if heard and not world.unavailable_until and any(post.claimed > heard[0] + slack for post in posts):
             yield f"{who} said that it was gone, and was told of more."
         if gone:
@@ -68,9 +68,9 @@ def _after_its_end(world: "World", posts: list[Post], deleted: float) -> Iterato
 
 
 def _given_up_early(posts: list[Post], spared: int) -> Iterator[str]:
-    """Yield the events that were given up early: each is tried as often as it may be; behind what was given up so, once is enough.
+    """Yield events given up before their last attempt; after one such event, a single attempt is enough.
 
-    `spared`: how many tries were not made, as their host had just kept others waiting; the last one always is.
+    `spared`: the number of attempts skipped by the host's circuit breaker; the last one is never skipped.
     """
     alive = True
     for generation in dict.fromkeys(post.generation for post in posts):
@@ -93,7 +93,7 @@ def i9_the_tries_of_an_event_have_one_id(world: "World") -> Iterator[str]:
 
 
 def i16c_who_listens_is_told_soon(world: "World") -> Iterator[str]:
-    """Notifications come soon if nothing goes wrong: none waits for a sweep."""
+    """Notify soon without faults: no notification waits for a sweep."""
     if not is_undisturbed(world, Fault.TIME_IS_SHORT) or world.receiver is not fine:
         return
     for listening in world.history.listenings:
@@ -110,7 +110,7 @@ def _posts(world: "World", listening: Listening) -> list[Post]:
 
 
 def _due(world: "World", listening: Listening) -> list[Entry]:
-    """The events that it is to be told of."""
+    """Return the events due for the push config."""
     entries = world.history.log.get(listening.task, [])
     return [
         entry
@@ -120,7 +120,7 @@ def _due(world: "World", listening: Listening) -> list[Entry]:
 
 
 def _wants(events: PushEvents, event: object) -> bool:
-    """Written down here once more, so that the engine cannot be wrong about it alone."""
+    """Return True for a due event; written again here, so that an error of the engine is visible."""
     if events is PushEvents.ALL or isinstance(event, TaskStatusUpdateEvent):
         return True
     return events is PushEvents.STATUS_AND_ARTIFACT and isinstance(event, TaskArtifactUpdateEvent)

@@ -68,7 +68,7 @@ def _heard_wrongly(hearing: Hearing, entries: list[Entry]) -> Iterator[str]:
 
 
 def i6d_the_text_shown_is_true(world: "World") -> Iterator[str]:
-    """A reader's text is a prefix of the true one, or starts anew with `append: false`, over all its connections."""
+    """Show a prefix of the true text, or start anew with `append: false`, over all connections of a reader."""
     for key, received in _chains(world):
         given = {id_: what for id_, what in received if isinstance(what, Delta)}
         streamed = {id_: world.history.streamed.get((key, id_), what) for id_, what in given.items()}
@@ -88,7 +88,7 @@ def i6b_a_reader_who_is_told_the_end_has_heard_all(world: "World") -> Iterator[s
 
 
 def i6c_no_chunk_is_missing(world: "World") -> Iterator[str]:
-    """Without a fault of the streaming process, a reader hears each chunk of what it hears the end of."""
+    """Stream each chunk of a fully received text, without a fault of the streaming process."""
     if world.history.deaths or any(
         fault != Fault.SLOW and (not kind.startswith(("queue", "sse")) or fault in DEADLY)
         for _, fault, kind, _ in world.history.faults
@@ -112,13 +112,13 @@ def i6c_no_chunk_is_missing(world: "World") -> Iterator[str]:
 
 
 def i17_an_answer_is_the_log_at_some_moment(world: "World") -> Iterator[str]:
-    """Each answer is the fold of the log as it was at some moment of the request."""
+    """Answer with the fold of the log at some moment of the request."""
     for asking in world.history.askings:
         if not isinstance(asking.answer, Task) or asking.answered is None:
             continue
         key = TaskKey(asking.owner, asking.answer.id)
         entries = world.history.log.get(key, [])
-        # As it was at some moment between the question and the answer.
+        # The log at some moment between the request and the answer.
         first = max(1, sum(entry.at < asking.at for entry in entries))
         last = sum(entry.at <= asking.answered for entry in entries)
         said = plain(asking.answer)
@@ -130,7 +130,7 @@ def i17_an_answer_is_the_log_at_some_moment(world: "World") -> Iterator[str]:
 
 
 def i19_what_is_said_is_said_as_it_was(world: "World") -> Iterator[str]:
-    """Words and things stand in the log as the agent gave them; a stream that was not disturbed has every chunk."""
+    """Store the agent's messages and artifacts unchanged; an undisturbed stream has every chunk."""
     for key, entries in world.history.log.items():
         for entry in entries:
             event, said = entry.numbered.event, entry.numbered.key
@@ -150,7 +150,7 @@ def i19_what_is_said_is_said_as_it_was(world: "World") -> Iterator[str]:
 
 
 def i23_a_reply_is_a_message_or_a_task(world: "World") -> Iterator[str]:
-    """A message by reply mode answers the message alone, and is the same each time; a stream says something."""
+    """Answer with the message alone in message reply mode, the same each time; a stream has at least one event."""
     replies: dict[tuple[str, str, str], set[bytes]] = {}
     for asking in world.history.askings:
         if isinstance(asking.answer, Message):
@@ -176,7 +176,7 @@ def _ended(hearing: Hearing) -> bool:
 
 
 def _place(cursor: str, newest: int) -> tuple[int, int, int]:
-    """Return the place of this Last-Event-ID in the task; (0, 0, 0) if it is none of the task's."""
+    """Return the position of this Last-Event-ID in the task; (0, 0, 0) for a foreign one."""
     steps = cursor.split(".")
     if len(steps) not in (1, 3) or not all(step.isdecimal() for step in steps) or not 0 < int(steps[0]) <= newest:
         return (0, 0, 0)
@@ -184,7 +184,7 @@ def _place(cursor: str, newest: int) -> tuple[int, int, int]:
 
 
 def i6e_no_stored_chunk_is_left_out(world: "World") -> Iterator[str]:
-    """A reader that comes back receives every stored chunk between two events, if no request of its own fails."""
+    """Stream every stored chunk between two events to a reader after a reconnection, unless its own request fails."""
     if not is_undisturbed(
         world, Fault.CONFLICT, Fault.SKEWED, Fault.STALE, Fault.SEEN_AGAIN, Fault.POISONED, Fault.LOST
     ):
@@ -201,7 +201,7 @@ def i6e_no_stored_chunk_is_left_out(world: "World") -> Iterator[str]:
 
 
 def i28_a_reader_outlives_single_failures(world: "World") -> Iterator[str]:
-    """A stream that has begun does not end by an error for a few requests that failed, long after each other."""
+    """Continue a stream after a few failed requests, far apart."""
     times = sorted(at for at, fault, kind, _ in world.history.faults if fault == Fault.THROTTLED.value)
     if world.unavailable_until or any(later - earlier < 30.0 for earlier, later in pairwise(times)):
         return
@@ -215,7 +215,7 @@ def i28_a_reader_outlives_single_failures(world: "World") -> Iterator[str]:
 
 
 def i31_a_reader_is_not_far_behind(world: "World") -> Iterator[str]:
-    """An event is received soon after it is recorded, whatever the clock of the reader's process says."""
+    """Stream an event soon after its commit, even with a wrong clock of the reader's process."""
     if not is_undisturbed(world, Fault.SKEWED, Fault.CONFLICT, Fault.STALE, Fault.HALF_MADE):
         return
     for hearing in world.history.hearings:
@@ -224,7 +224,7 @@ def i31_a_reader_is_not_far_behind(world: "World") -> Iterator[str]:
             if id_ and not isinstance(what, Delta) and int(id_) <= len(entries):
                 recorded = max(hearing.at, entries[int(id_) - 1].at)
                 behind = at - recorded
-                # Nothing leaves a process while an agent's code blocks its event loop.
+                # A blocked event loop streams nothing.
                 blocked = sum(
                     max(0.0, min(at, end) - max(recorded, begin))
                     for process, begin, end in world.history.blocked
@@ -235,7 +235,7 @@ def i31_a_reader_is_not_far_behind(world: "World") -> Iterator[str]:
 
 
 def i30_a_stream_says_something_soon(world: "World") -> Iterator[str]:
-    """By `reply: auto` a client waits a second for a message, and then receives its task."""
+    """Stream the task by `reply: auto` after a second without a message."""
     if world.deployment.reply is not ReplyAs.AUTO or not is_undisturbed(world):
         return
     for hearing in world.history.hearings:
@@ -244,13 +244,13 @@ def i30_a_stream_says_something_soon(world: "World") -> Iterator[str]:
 
 
 def _chains(world: "World") -> Iterator[tuple[TaskKey, list[tuple[str, object]]]]:
-    """Yield the readers: the task of each, and everything it received over all the connections that it came back on."""
+    """Yield the task of each reader, and everything received over all its connections."""
     continued = {id(hearing.after) for hearing in world.history.hearings if hearing.after is not None}
     for last in world.history.hearings:
         chain = [last]
         while chain[0].after is not None:
             chain.insert(0, chain[0].after)
-        # A reader without a first connection has made its cursor up.
+        # A reader without a first connection has an invented cursor.
         if id(last) not in continued and not chain[0].cursor:
             received = [(id_, what) for hearing in chain for _, id_, what in hearing.heard]
             yield TaskKey(last.owner, last.task_id), received

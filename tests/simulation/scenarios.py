@@ -1,4 +1,4 @@
-"""The scenarios: small stories with clients, each of which touches one promise of the engine."""
+"""Scenarios: small stories of clients, each for one guarantee of the engine."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -17,7 +17,7 @@ Story = Callable[[World], Awaitable[Any]]
 
 @dataclass(frozen=True)
 class Scenario:
-    """A story, and the deployment in which it happens."""
+    """Story, and its deployment."""
 
     name: str
     tell: Story
@@ -32,7 +32,7 @@ SCENARIOS: dict[str, Scenario] = {}
 
 
 def scenario(name: str, **options: Any) -> Callable[[Story], Story]:
-    """Keep the story under its name."""
+    """Register the story under its name."""
 
     def keep(tell: Story) -> Story:
         SCENARIOS[name] = Scenario(name, tell, **options)
@@ -70,7 +70,7 @@ async def send_and_go(world: World) -> None:
 
 @scenario("one messageId, many sends")
 async def repeats(world: World) -> None:
-    """34: at the same instant, and again later."""
+    """Repeat a message at the same instant, and again later."""
     clients = [Client(world, name=f"ann-{number}") for number in range(3)]
     ways = [
         clients[0].send("steps", "m-1"),
@@ -87,7 +87,7 @@ async def repeats(world: World) -> None:
 
 @scenario("question and answer", weight=3, deployment=Deployment(snapshot_every=4))
 async def question(world: World) -> None:
-    """39: the answer twice, sometimes at once, by the same messageId or another."""
+    """Answer twice, sometimes at once, with the same messageId or another."""
     ann, ben = Client(world), Client(world, name="ann-2")
     task = await ann.send(
         world.choices.choice(("asks", "asks twice")),
@@ -114,7 +114,7 @@ async def _after(first: Any, second: Any) -> None:
 
 @scenario("answered in the context")
 async def answered_in_context(world: World) -> None:
-    """An answer that names no task, and a new message behind a question."""
+    """Send an answer without a task, and a new message after a question."""
     ann = Client(world)
     task = await ann.rest(id_of(await ann.send("asks", "m-1")))
     if isinstance(task, Task):
@@ -123,7 +123,7 @@ async def answered_in_context(world: World) -> None:
 
 
 async def _double(world: World) -> None:
-    """40: several messages to one context, some to the task at work itself."""
+    """Send several messages to one context, some to the running task itself."""
     ann = Client(world)
     first = await ann.send(world.choices.choice(("slow", "steps", "raises")), "m-1", wait=False)
     await pause(world, 0.0, 0.05, 3.0, 12.0)
@@ -152,7 +152,7 @@ scenario("double texting: interrupt", deployment=Deployment(when_busy=WhenBusy.I
 
 @scenario("follow-up at the end", weight=3)
 async def follow_up_at_the_end(world: World) -> None:
-    """A message to a task that is just about to end."""
+    """Send a message to an almost finished task."""
     ann, ben = Client(world), Client(world, name="ann-2")
     task = await ann.send("steps", "m-1", wait=False)
 
@@ -169,7 +169,7 @@ async def follow_up_at_the_end(world: World) -> None:
 
 @scenario("cancel", weight=3)
 async def cancel(world: World) -> None:
-    """35, 36, 37, 38: before the start, in the middle, ten times, as it completes."""
+    """Cancel before the start, in the middle, ten times, and at completion."""
     ann, ben = Client(world), Client(world, name="ann-2")
     text = world.choices.choice(("slow", "steps", "stubborn", "sour", "asks", "blocks"))
     task = await ann.send(text, "m-1", wait=False)
@@ -184,7 +184,7 @@ async def cancel(world: World) -> None:
 
 @scenario("cancel what waits")
 async def cancel_what_waits(world: World) -> None:
-    """38: the task has not begun, because another of its context runs."""
+    """Cancel a queued task, while another of its context runs."""
     ann, ben = Client(world), Client(world, name="ann-2")
     first = await ann.send(world.choices.choice(("slow", "steps", "asks")), "m-1", wait=False)
     second = await ann.send("quick", "m-2", wait=False)
@@ -193,7 +193,7 @@ async def cancel_what_waits(world: World) -> None:
     await asyncio.gather(
         ben.cancel(id_of(second)), *([ann.cancel(id_of(first))] if world.choices.random() < 0.5 else [])
     )
-    # Where the first one asks, the others wait until it is answered or canceled.
+    # If the first task requires input, the others wait for its answer or cancellation.
     await ann.rest(id_of(first))
     await ann.cancel(id_of(first))
     for task in (second, third):
@@ -202,7 +202,7 @@ async def cancel_what_waits(world: World) -> None:
 
 @scenario("readers elsewhere", weight=3)
 async def readers(world: World) -> None:
-    """27, 28, 29: subscribers in other processes, from different places; one leaves."""
+    """Subscribe in other processes, from different positions; one client leaves."""
     ann = Client(world)
     text = world.choices.choice(("steps", "slow", "chatters", "heavy"))
     task = await ann.send(text, "m-1", wait=False)
@@ -226,7 +226,7 @@ async def readers(world: World) -> None:
 
 @scenario("leaves in the middle")
 async def leaves(world: World) -> None:
-    """25: the client of a stream goes, and comes back by its cursor, or not at all."""
+    """Leave a stream; reconnect by its cursor, or never."""
     ann = Client(world)
     task_id = await ann.stream(
         world.choices.choice(("steps", "chatters", "slow")), "m-1", leave_after=world.choices.randint(1, 9)
@@ -242,7 +242,7 @@ async def leaves(world: World) -> None:
 
 @scenario("agents that misbehave")
 async def misbehaving(world: World) -> None:
-    """41, 42: raises, says nothing, goes on after its end, ends twice, blocks, does not stop."""
+    """Run bad agents: raise, emit nothing, emit after the end, end twice, block, ignore a cancellation."""
     ann = Client(world)
     texts = ("raises", "says nothing", "goes on", "ends twice", "blocks", "stubborn", "sour")
     text = world.choices.choice(texts)
@@ -255,7 +255,7 @@ async def misbehaving(world: World) -> None:
 
 @scenario("past fifteen minutes", weight=1, main=False, deployment=Deployment(watch_seconds=5.0))
 async def long(world: World) -> None:
-    """3, 30: forty minutes of work, in steps, or in one that cannot be cut."""
+    """Work for forty minutes, in steps, or in one indivisible step."""
     ann = Client(world)
     text = world.choices.choice(("long", "long", "lumps", "deaf"))
     if world.choices.random() < 0.5:
@@ -276,7 +276,7 @@ async def hangs(world: World) -> None:
 
 @scenario("two contexts, two owners")
 async def strangers(world: World) -> None:
-    """I13: the same ids of another owner are another's, and in another context another message's."""
+    """Send the same ids as another owner, and in another context."""
     ann, eve = Client(world), Client(world, owner="eve")
     mine, other, hers = await asyncio.gather(
         ann.send("steps", "m-1"), ann.send("steps", "m-1", context="c-2", wait=False), eve.send("quick", "m-1")
@@ -291,7 +291,7 @@ def new_config(world: World, config_id: str) -> PushConfig:
 
 @scenario("told of a task", weight=3)
 async def told(world: World) -> None:
-    """31: the client waits for nothing; its webhook hears of everything, however it answers."""
+    """Send without waiting; the webhook receives everything, with good and bad answers."""
     world.receiver = world.choices.choice(RECEIVERS)
     ann = Client(world)
     text = world.choices.choice(("quick", "steps", "slow", "raises", "goes on"))
@@ -304,7 +304,7 @@ async def told(world: World) -> None:
 
 @scenario("begins to listen late", weight=3)
 async def late(world: World) -> None:
-    """31: configs that come in the middle, are replaced, and go, while events are recorded."""
+    """Register, replace and delete push configs while events are recorded."""
     world.receiver = world.choices.choice(RECEIVERS)
     ann, ben = Client(world), Client(world, name="ann-2")
     task = await ann.send(world.choices.choice(("steps", "slow", "chatters")), "m-1", wait=False)
@@ -327,7 +327,7 @@ async def late(world: World) -> None:
 
 @scenario("told of a question", main=False)
 async def told_of_a_question(world: World) -> None:
-    """31: a question, its answer, which may bring a config of its own, a cancel, and a word to a task at work."""
+    """Notify of a question, its answer with a config of its own, a cancel, and a message to a running task."""
     world.receiver = world.choices.choice(RECEIVERS)
     ann, ben = Client(world), Client(world, name="ann-2")
     text = world.choices.choice(("asks", "asks", "slow"))

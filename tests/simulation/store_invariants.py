@@ -1,4 +1,4 @@
-"""Invariants of stored tasks over their life: refusals, lists, limits, keys, expiry, retries."""
+"""Invariants of stored tasks: refusals, lists, limits, idempotency keys, expiry, retries."""
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -48,7 +48,7 @@ def i20_who_is_refused_has_given_cause(world: "World") -> Iterator[str]:
             case TaskFinished() | TaskNotCancelable():
                 just = bool(then) and then[-1] in ENDS
             case ContextBusy() if asking.what in ("send", "stream"):
-                # By the agent's policy; or two answers to one question, one of which was first.
+                # By the agent's policy; or a second answer to one question.
                 asks = any(entry.state in ASKS for other in world.history.log.values() for entry in other)
                 just = asks or world.deployment.when_busy is not WhenBusy.ENQUEUE
             case _:
@@ -58,7 +58,7 @@ def i20_who_is_refused_has_given_cause(world: "World") -> Iterator[str]:
 
 
 def i21_a_list_holds_the_owners_tasks(world: "World") -> Iterator[str]:
-    """Each task once, the newest first; all of them once everything is at rest and the index has caught up."""
+    """List each task once, the newest first; list all of them once the system is idle and the index has caught up."""
     stale = happened(world, Fault.STALE)
     for asking in world.history.askings:
         if not asking.what.startswith("list") or not isinstance(asking.answer, list):
@@ -67,7 +67,7 @@ def i21_a_list_holds_the_owners_tasks(world: "World") -> Iterator[str]:
         own = {key.task_id for key in world.history.log if key.owner == asking.owner}
         own = {key.task_id for key in world.history.log if key.task_id in own and _is_in(world, key, asking.context)}
         twice = {id_ for id_ in ids if ids.count(id_) > 1}
-        # A status may go back in time, by a clock that is behind: its task is found again on a later page.
+        # A slow clock may move a status back in time: a later page repeats its task.
         moved = {key.task_id for key, entries in world.history.log.items() if any(e.at > asking.at for e in entries)}
         if twice - moved and not stale:
             yield f"{asking.client} was listed a task twice: {ids}."
@@ -133,7 +133,7 @@ def _is_in(world: "World", key: TaskKey, context: str) -> bool:
 
 
 def i27_a_write_that_is_tried_again_costs_no_turn(world: "World") -> Iterator[str]:
-    """One request that is refused, or whose answer is lost, is made again: nobody has to take the turn over."""
+    """Retry one refused request, or one with a lost answer: no other process has to take over the turn."""
     faults = world.history.faults
     single = [(fault, kind) for _, fault, kind, _ in faults if fault in TRIED_AGAIN and kind in WRITES_OF_TURNS]
     if world.history.deaths or not 0 < len(faults) <= 2 or len(single) < len(faults):

@@ -1,4 +1,4 @@
-"""The shared table and bucket as one process reaches them: each request is a side effect, named after its operation."""
+"""Shared table and bucket for one process: each request is a side effect, named after its operation."""
 
 import asyncio
 import inspect
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Operation:
-    """A call of a store."""
+    """Call of a store."""
 
     name: str = "other"
     """Its name in the kinds of side effect."""
@@ -39,7 +39,7 @@ OPERATION: ContextVar[Operation] = ContextVar("operation", default=OTHER)
 
 @contextmanager
 def operation(name: str, method: str, *arguments: Any) -> Iterator[None]:
-    """Let the requests within carry this operation's name."""
+    """Give the requests of the block this operation's name."""
     token = OPERATION.set(Operation(name, method, arguments))
     try:
         yield
@@ -48,7 +48,7 @@ def operation(name: str, method: str, *arguments: Any) -> Iterator[None]:
 
 
 class Operations:
-    """A store of one process; its requests to the table carry the name of the operation."""
+    """Store of one process; its requests to the table carry the name of the operation."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Operations:
         *,
         names: Mapping[str, str] | None = None,
     ) -> None:
-        """`names` renames operations; the world is told of each one and its result, or its error."""
+        """Rename operations by `names`; record each one and its result, or its error, in the world."""
         self._process, self._store, self._names = process, store, names or {}
 
     def __getattr__(self, name: str) -> Any:
@@ -92,7 +92,7 @@ class Operations:
 
 
 class SimTable:
-    """`ports.table.Table`: the one table of the world."""
+    """`ports.table.Table`: the world's only table."""
 
     def __init__(self, process: "Process") -> None:
         self._process, self._world = process, process.world
@@ -142,7 +142,7 @@ class SimTable:
             if inspect.iscoroutine(result):
                 result = await result
             if writes and world.is_made_now(options.get("token", "")):
-                # Visible from the first write on: queries return the parts of a transaction that is being made.
+                # From the first write on, queries return the parts of the transaction.
                 world.watch.committed(self._process, made, writes, at)
             return result
 
@@ -150,7 +150,7 @@ class SimTable:
 
 
 class Members(frozenset[str]):
-    """A set whose members come in order."""
+    """Set with a stable order."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(super().__iter__()))
@@ -160,14 +160,14 @@ class Members(frozenset[str]):
 
 
 class SimFaults(Faults):
-    """The faults of the world's table: those of the side effect that is being made."""
+    """Faults of the world's table, for the current side effect."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
         self.index_lag, self.page_items = timedelta(seconds=90), world.page_items
 
     def reasons(self, writes: Sequence[Write]) -> Sequence[str]:
-        """Let one of the writes conflict with another transaction, or be throttled."""
+        """Return a conflict with another transaction, or throttling, for one of the writes."""
         aim = self._world.aim
         if aim is None or aim.fault not in (Fault.CONFLICT, Fault.THROTTLED_REASON):
             return ()
@@ -175,18 +175,18 @@ class SimFaults(Faults):
         return [reason if place == int(aim.amount) % len(writes) else FINE for place in range(len(writes))]
 
     def visible(self, index: Index, versions: Sequence[Item | None]) -> Sequence[Item | None]:
-        """Show the entries as they were, or both as they were and as they are."""
+        """Return the old entries, or both the old and the new ones."""
         aim = self._world.aim
         if aim is None or aim.fault is not Fault.STALE:
             return versions[-1:]
         return versions[:1] if aim.amount == 1.0 else versions
 
     def read(self, item: Item) -> Item:
-        """Return the item with sets that have the same order in every process."""
+        """Return the item with sets of the same order in every process."""
         return {name: Members(value) if isinstance(value, frozenset) else value for name, value in item.items()}
 
     async def partway(self, writes: Sequence[Write]) -> None:
-        """Take a moment between two writes of a transaction."""
+        """Wait a moment between two writes of a transaction."""
         if (seconds := HALF_MADE.get()) > 0:
             await asyncio.sleep(seconds)
 
@@ -196,7 +196,7 @@ HALF_MADE: ContextVar[float] = ContextVar("half_made", default=0.0)
 
 
 class SimBlobs:
-    """`ports.Blobs`: the one bucket of the world, as one process reaches it."""
+    """`ports.Blobs`: the world's only bucket, for one process."""
 
     def __init__(self, process: "Process") -> None:
         self._process, self._blobs = process, process.world.blobs
@@ -225,7 +225,7 @@ class SimBlobs:
 
 
 class Pending(BaseException):
-    """Ends a run of blocking code at a request that has not been made yet."""
+    """Stop of blocking code at a new request."""
 
     def __init__(self, request: Callable[[], Awaitable[Any]]) -> None:
         self.request = request
@@ -245,9 +245,9 @@ def blocking(request: Callable[[], Awaitable[Any]]) -> Any:
 
 
 async def unblocked(owner: Any, work: Callable[[], Any]) -> Any:
-    """Return what the blocking code returns; its requests take the loop's time.
+    """Return the result of the blocking code; its requests take virtual time.
 
-    At each request the code is run again from its start, with its owner as it was then, and gets the answers so far.
+    At each request the code runs again from its start, with its owner's state of then, and gets the answers so far.
     """
     before, answers = dict(vars(owner)), list[Any]()
     while True:
