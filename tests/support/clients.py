@@ -1,4 +1,4 @@
-"""The official clients, as their users make them."""
+"""Official clients, constructed as their users do."""
 
 import ssl
 from collections.abc import AsyncIterator
@@ -17,7 +17,7 @@ CERTIFICATES = ssl.create_default_context()
 async def official_client(
     url: str, *, version: str = "1.0", streaming: bool = True, binding: str = "JSONRPC"
 ) -> AsyncIterator[Client]:
-    """The a2a-sdk's client for the server's card, told to speak one version of the protocol, on one binding."""
+    """Return the a2a-sdk's client for the server's card, with one protocol version and one binding."""
     async with httpx.AsyncClient(timeout=60, verify=CERTIFICATES) as http:
         card = await A2ACardResolver(http, url).get_agent_card()
         only = AgentCard()

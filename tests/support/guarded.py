@@ -1,4 +1,4 @@
-"""A deployment of two agents that ask who calls, in memory."""
+"""Deployment of two agents with authentication, in memory."""
 
 from pathlib import Path
 from typing import Any
@@ -34,19 +34,19 @@ aion:
 
 
 def jwt_scheme(issuer: Issuer, **more: Any) -> str:
-    """The lines of a scheme of the issuer's tokens, as `jwt`."""
+    """Return the lines of scheme `jwt` for the issuer's tokens."""
     said = {"type": "bearer-jwt", "issuer": issuer.url, "audience": AUDIENCE, "jwks_url": f"{issuer.url}/jwks.json"}
     return scheme("jwt", **said | more)
 
 
 def scheme(name: str, **said: Any) -> str:
-    """The lines of a scheme."""
+    """Return the lines of a scheme."""
     words = ", ".join(f"{key}: {value if isinstance(value, list) else repr(value)}" for key, value in said.items())
     return f"      {name}: {{{words}}}\n"
 
 
 def guarded(folder: Path, schemes: str, require: str = "", *, two: str = "", **environ: str) -> FastAPI:
-    """The app of an aion.yaml with these schemes; `two` is what its second agent says of itself."""
+    """Return the app of an aion.yaml with these schemes; `two` has the second agent's settings."""
     (folder / "guarded_agents.py").write_text(GRAPHS)
     config = folder / "aion.yaml"
     config.write_text(AGENTS % (schemes.rstrip("\n"), f"    require: {require}" if require else "", two and f", {two}"))

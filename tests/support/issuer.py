@@ -1,4 +1,4 @@
-"""An issuer of tokens: its keys, and a real HTTP server that shows them and counts who asks."""
+"""Token issuer: its keys, and a real HTTP server of its JWKS with a count of requests."""
 
 import json
 import threading
@@ -27,7 +27,7 @@ _SHOWN: dict[str, Any] = {
 
 
 class Issuer:
-    """Signs tokens, and shows its public keys at `url`/jwks.json and in a discovery document."""
+    """Signer of tokens, with its public keys at `url`/jwks.json and in a discovery document."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -39,28 +39,28 @@ class Issuer:
         """What it answers instead, by path."""
 
     def add(self, kid: str, algorithm: str = "ES256") -> None:
-        """Begin to sign with a new key, and to show it."""
+        """Sign with a new key from now on, and publish it."""
         key = _MAKERS[algorithm]()
         self.keys[kid] = algorithm, key
         self.shown.append({**_SHOWN[algorithm](key), "kid": kid, "use": "sig", "alg": algorithm})
 
     def claims(self, **claims: Any) -> dict[str, Any]:
-        """The claims of a good token, with these; None leaves one out."""
+        """Return the claims of a valid token, with these changes; None removes one."""
         now = int(time.time())
         good = {"iss": self.url, "aud": AUDIENCE, "sub": "alice", "iat": now, "exp": now + 300, "scope": "chat"}
         return {name: value for name, value in {**good, **claims}.items() if value is not None}
 
     def token(self, kid: str = "k-1", headers: dict[str, Any] | None = None, **claims: Any) -> str:
-        """A token, signed by the key."""
+        """Return a token signed by the key."""
         algorithm, key = self.keys[kid]
         return jwt.encode(self.claims(**claims), key, algorithm, headers={"kid": kid, **(headers or {})})
 
     def fetches(self) -> int:
-        """How often its keys were read."""
+        """Return the number of requests for the keys."""
         return self.asked.count("/jwks.json")
 
     def answer(self, path: str) -> Any:
-        """What is at the path, None where there is nothing."""
+        """Return the document at the path, or None."""
         if path in self.says:
             return self.says[path]
         if path == "/jwks.json":
@@ -72,7 +72,7 @@ class Issuer:
 
 @contextmanager
 def issuing() -> Iterator[Issuer]:
-    """An issuer with one key, `k-1`, whose server runs until the block ends."""
+    """Yield an issuer with one key, `k-1`, and its server until the block ends."""
     issuer = Issuer()
 
     class Handler(BaseHTTPRequestHandler):
@@ -89,7 +89,7 @@ def issuing() -> Iterator[Issuer]:
             self.wfile.write(content)
 
         def log_message(self, *_: Any) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)

@@ -1,4 +1,4 @@
-"""Helpers of the contract suite of the table port, and where emulators deviate from it."""
+"""Helpers of the contract suite of the table port, and deviations of emulators from it."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
