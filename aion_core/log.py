@@ -1,7 +1,7 @@
 """What every log record carries, and what none may: by which lines are found; credentials and line breaks (R13).
 
 A record factory does it, so that it holds for each logger and each handler, whoever has made them. How a record becomes
-a line is the handler's: `aws.log_lines` on Lambda.
+a line is the handler's: `aws.log_formatter` on Lambda.
 """
 
 import json

@@ -26,7 +26,7 @@ async def deliver_one(record: SQSRecord, lambda_context: LambdaContext) -> None:
     wake_up = push_wake_up_of(record.body)
     log.note(task_id=wake_up.task.task_id)
     left = timedelta(milliseconds=lambda_context.get_remaining_time_in_millis())
-    await delivery.answer(wake_up, until=datetime.now(UTC) + left)
+    await delivery.deliver(wake_up, until=datetime.now(UTC) + left)
 
 
 def handler(event: dict[str, Any], context: LambdaContext) -> PartialItemFailureResponse:

@@ -1,1 +1,1 @@
-"""The ports on AWS: DynamoDB, S3 and SQS. The only importer of boto3."""
+"""Ports on AWS: DynamoDB, S3, SQS, KMS and CloudWatch. The only importer of boto3."""

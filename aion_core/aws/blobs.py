@@ -1,10 +1,12 @@
-"""Large payloads on S3."""
+"""S3: large payloads, and versions of objects."""
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from aion_core.aws.client import Calls, Missing
-from aion_core.errors import StoreUnavailable
+from aion_core.aws.client import AwsClient, NoSuchObject
+from aion_core.errors import StoreError, StoreUnavailable
+from aion_core.ports.payloads import ObjectVersion, VersionPage
 from aion_core.ports.table import WriteRefused
 
 _MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+(; ?[\w.+-]+=[\w.+-]+)*", re.ASCII)
@@ -13,7 +15,7 @@ _MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+(; ?[\w.+-]+=[\w.+-]+)*", re.ASCII)
 class S3Blobs:
     """`ports.Blobs` in one bucket."""
 
-    def __init__(self, s3: Calls, *, bucket: str) -> None:
+    def __init__(self, s3: AwsClient, *, bucket: str) -> None:
         self._s3, self._bucket = s3, bucket
 
     async def put(self, name: str, content: bytes) -> None:
@@ -34,7 +36,7 @@ class S3Blobs:
             )
         except WriteRefused as refused:
             if refused.is_conflict:
-                raise StoreUnavailable("PutObject: another write of the object is being made.") from refused
+                raise StoreUnavailable("PutObject: another write of the object is in progress.") from refused
             return False
         return True
 
@@ -42,14 +44,14 @@ class S3Blobs:
         """See `ports.Blobs.get`."""
         try:
             return await self._s3.read("get_object", "Body", Bucket=self._bucket, Key=name)
-        except Missing:
+        except NoSuchObject:
             return None
 
     async def metadata(self, name: str) -> Mapping[str, str] | None:
         """See `ports.Blobs.metadata`."""
         try:
             found = await self._s3("head_object", Bucket=self._bucket, Key=name)
-        except Missing:
+        except NoSuchObject:
             return None
         metadata: dict[str, str] = found["Metadata"]
         return metadata
@@ -68,3 +70,32 @@ class S3Blobs:
     async def delete(self, name: str) -> None:
         """See `ports.Blobs.delete`."""
         await self._s3("delete_object", Bucket=self._bucket, Key=name)
+
+
+class S3ObjectVersions:
+    """`ports.payloads.ObjectVersions` on S3."""
+
+    def __init__(self, s3: AwsClient, *, bucket: str) -> None:
+        self._s3, self._bucket = s3, bucket
+
+    async def page(self, prefix: str, *, after: Any = None) -> VersionPage:
+        """See `ports.payloads.ObjectVersions.page`."""
+        answer = await self._s3("list_object_versions", Bucket=self._bucket, Prefix=prefix, **(after or {}))
+        versions = [_version(each, is_marker=False) for each in answer.get("Versions", ())]
+        versions += [_version(each, is_marker=True) for each in answer.get("DeleteMarkers", ())]
+        if not answer.get("IsTruncated"):
+            return VersionPage(versions)
+        following = {"KeyMarker": answer["NextKeyMarker"], "VersionIdMarker": answer["NextVersionIdMarker"]}
+        return VersionPage(versions, following)
+
+    async def delete(self, versions: Sequence[tuple[str, str]]) -> None:
+        """See `ports.payloads.ObjectVersions.delete`."""
+        objects = [{"Key": name, "VersionId": version_id} for name, version_id in versions]
+        request = {"Objects": objects, "Quiet": True}
+        answer = await self._s3("delete_objects", Bucket=self._bucket, Delete=request)
+        if errors := answer.get("Errors"):
+            raise StoreError(f"DeleteObjects: {errors[0].get('Code', '')}")
+
+
+def _version(each: dict[str, Any], *, is_marker: bool) -> ObjectVersion:
+    return ObjectVersion(each["Key"], each["VersionId"], each.get("Size", 0), is_marker, each["LastModified"])

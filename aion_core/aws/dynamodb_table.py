@@ -1,9 +1,9 @@
-"""The table port over DynamoDB."""
+"""Table port over DynamoDB."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aion_core.aws.client import Calls
+from aion_core.aws.client import AwsClient
 from aion_core.aws.expressions import Placeholders, decoded_item, encoded_key, write_parameters
 from aion_core.ports.schema import ITEMS, TTL_ATTRIBUTE
 from aion_core.ports.table import PARTITION, SORT, Condition, ConditionCheck, Index, Item, Key, Page, SingleWrite, Write
@@ -14,7 +14,7 @@ _RETURN_VALUES = {"Update": "ALL_NEW", "Delete": "ALL_OLD"}
 class DynamoDBTable:
     """`ports.table.Table` in one table of DynamoDB."""
 
-    def __init__(self, calls: Calls, *, name: str) -> None:
+    def __init__(self, calls: AwsClient, *, name: str) -> None:
         self._calls, self._name = calls, name
 
     async def get(self, key: Key) -> Item | None:
@@ -73,7 +73,7 @@ class DynamoDBTable:
         if first > last:
             return Page([], 0)  # DynamoDB refuses such a range
         name, value = placeholders.name, placeholders.value
-        # No key is empty text, and DynamoDB refuses to compare one with it.
+        # No key is empty, and DynamoDB refuses comparisons with empty text.
         span = f"<= {value(last)}" if first == "" else f"BETWEEN {value(first)} AND {value(last)}"
         options["KeyConditionExpression"] = (
             f"{name(index.partition)} = {value(partition)} AND {name(index.sort)} {span}"
@@ -130,7 +130,7 @@ class DynamoDBTable:
             await self.write(writes[0])  # half the price of a transaction
             return
         actions = [{kind: parameters} for kind, parameters in (write_parameters(self._name, each) for each in writes)]
-        # Without our token botocore makes one for each call.
+        # Without a token botocore generates one for each call.
         options = {"ClientRequestToken": token} if token else {}
         await self._calls("transact_write_items", TransactItems=actions, **options)
 

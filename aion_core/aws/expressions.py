@@ -53,7 +53,7 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
 
 
 def encoded(value: Any) -> Attribute:
-    """Return the value in DynamoDB's JSON; raises TypeError for a type that items do not have."""
+    """Return the value in DynamoDB's JSON; raises TypeError for an unsupported type."""
     encode = _ENCODERS.get(type(value)) or next(filter(None, map(_ENCODERS.get, type(value).__mro__)), None)
     if encode is None:
         raise TypeError(f"an attribute cannot be a {type(value).__name__}")
@@ -61,12 +61,12 @@ def encoded(value: Any) -> Attribute:
 
 
 def decoded(attribute: Attribute) -> Any:
-    """Return the value of DynamoDB's JSON; raises StoreCorrupt for a type that items do not have."""
+    """Return the value of DynamoDB's JSON; raises StoreCorrupt for an unsupported type."""
     [(kind, value)] = attribute.items()
     try:
         return _DECODERS[kind](value)
     except (KeyError, ValueError):
-        raise StoreCorrupt("An item has an attribute of a type that is not read here.") from None
+        raise StoreCorrupt("An item has an attribute of an unsupported type.") from None
 
 
 def encoded_item(item: Mapping[str, Any]) -> dict[str, Attribute]:
@@ -85,7 +85,7 @@ def encoded_key(key: Key) -> dict[str, Attribute]:
 
 
 class Placeholders:
-    """Placeholders of one request: AWS reserves 573 attribute names, and refuses values that no expression uses."""
+    """Placeholders of one request: AWS reserves 573 attribute names and refuses unused values."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
@@ -106,7 +106,7 @@ class Placeholders:
         return placeholder
 
     def parameters(self) -> dict[str, Any]:
-        """Return the parameters that say what the placeholders mean."""
+        """Return the parameters that define the placeholders."""
         parameters: dict[str, Any] = {}
         if self._names:
             parameters["ExpressionAttributeNames"] = {short: name for name, short in self._names.items()}
@@ -137,7 +137,7 @@ class Placeholders:
                 short = self.name(name)
                 return f"attribute_exists({short}) AND size({short}) > {self.value(0)}"
             case Both(()) | Either(()):
-                return "()"  # refused
+                return "()"  # DynamoDB refuses it
             case Both((only,)) | Either((only,)):
                 return self.condition(only)
             case Both(conditions):
@@ -151,7 +151,7 @@ class Placeholders:
         return f"({expression})" if _is_disjunction(condition) else expression
 
     def change(self, change: Change) -> str:
-        """Return the change's update expression, "" for a change of nothing."""
+        """Return the change's update expression, "" for an empty change."""
         name, value = self.name, self.value
         clauses = {
             "SET": [
@@ -183,7 +183,7 @@ def _is_disjunction(condition: Condition) -> bool:
 
 
 def write_parameters(table: str, write: Write) -> tuple[str, dict[str, Any]]:
-    """Return the write's name in a transaction, such as `Put`, and its parameters there and in a request of its own."""
+    """Return the write's action in a transaction, such as `Put`, and its parameters, also for a single request."""
     placeholders = Placeholders()
     parameters: dict[str, Any] = {"TableName": table}
     match write:

@@ -1,82 +1,80 @@
-"""What of a deployment's resources is not as it has to be, asked of AWS; nothing is written, and no content is read."""
+"""Health checks of a deployment's AWS resources; they write nothing and read no content."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from aion_core.aws.client import Calls
-from aion_core.ports.schema import BY_AGENT, BY_CONTEXT, TIMERS, TTL_ATTRIBUTE
-
-INDEXES = {index.name: (index.partition, index.sort) for index in (TIMERS, BY_AGENT, BY_CONTEXT)}
-"""The keys of the table's indexes."""
+from aion_core.aws.client import AwsClient
+from aion_core.ports.schema import INDEXES, TTL_ATTRIBUTE
 
 
-async def table_problems(dynamodb: Calls, name: str) -> list[str]:
-    """Return what is wrong with the table; raises StoreError where it is not there, or may not be looked at."""
+async def table_problems(dynamodb: AwsClient, name: str) -> list[str]:
+    """Return the problems of the table; raises StoreError if it cannot be read."""
     table = (await dynamodb("describe_table", TableName=name))["Table"]
-    expiry = (await dynamodb("describe_time_to_live", TableName=name))["TimeToLiveDescription"]
-    return [*_of_table(table), *_of_expiry(expiry)]
+    ttl = (await dynamodb("describe_time_to_live", TableName=name))["TimeToLiveDescription"]
+    return [*_index_problems(table), *_ttl_problems(ttl)]
 
 
-def _of_table(table: Mapping[str, Any]) -> Iterator[str]:
+def _index_problems(table: Mapping[str, Any]) -> Iterator[str]:
     if table["TableStatus"] != "ACTIVE":
         yield f"it is {table['TableStatus']}"
     made = {each["IndexName"]: each for each in table.get("GlobalSecondaryIndexes", [])}
-    for name, expected in INDEXES.items():
+    for each in INDEXES:
+        name, expected = each.name, (each.partition, each.sort)
         index = made.get(name)
         if index is None:
             yield f"it has no index {name!r}: deploy the template (one new index each time)"
-        elif tuple(each["AttributeName"] for each in index["KeySchema"]) != expected:
-            yield f"its index {name!r} has other keys than {' and '.join(expected)}"
+        elif tuple(key["AttributeName"] for key in index["KeySchema"]) != expected:
+            yield f"its index {name!r} does not have the keys {' and '.join(expected)}"
         elif index.get("IndexStatus", "ACTIVE") != "ACTIVE":
-            yield f"its index {name!r} is {index['IndexStatus']}: what it lists is not whole before it is ACTIVE"
+            yield f"its index {name!r} is {index['IndexStatus']}: lists are incomplete until it is ACTIVE"
 
 
-def _of_expiry(expiry: Mapping[str, Any]) -> Iterator[str]:
+def _ttl_problems(ttl: Mapping[str, Any]) -> Iterator[str]:
     # ENABLING takes up to an hour.
-    if expiry.get("TimeToLiveStatus") not in ("ENABLED", "ENABLING") or expiry.get("AttributeName") != TTL_ATTRIBUTE:
-        yield f"nothing in it expires: its time to live has to be the attribute {TTL_ATTRIBUTE!r}"
+    if ttl.get("TimeToLiveStatus") not in ("ENABLED", "ENABLING") or ttl.get("AttributeName") != TTL_ATTRIBUTE:
+        yield f"its items do not expire: its time to live must be the attribute {TTL_ATTRIBUTE!r}"
 
 
-async def recovers(dynamodb: Calls, name: str) -> bool:
-    """Tell whether the table can be restored to a point in time; raises StoreError."""
-    said = (await dynamodb("describe_continuous_backups", TableName=name))["ContinuousBackupsDescription"]
-    state: str = said.get("PointInTimeRecoveryDescription", {}).get("PointInTimeRecoveryStatus", "")
+async def recovers(dynamodb: AwsClient, name: str) -> bool:
+    """Return True if point-in-time recovery is enabled; raises StoreError."""
+    backups = (await dynamodb("describe_continuous_backups", TableName=name))["ContinuousBackupsDescription"]
+    state: str = backups.get("PointInTimeRecoveryDescription", {}).get("PointInTimeRecoveryStatus", "")
     return state == "ENABLED"
 
 
-async def bucket_problems(s3: Calls, name: str) -> list[str]:
-    """Return what is wrong with the bucket; raises StoreError, or Missing, where it is not there."""
+async def bucket_problems(s3: AwsClient, name: str) -> list[str]:
+    """Return the problems of the bucket; raises NoSuchObject if it does not exist, and StoreError."""
     await s3("head_bucket", Bucket=name)
     versions = (await s3("get_bucket_versioning", Bucket=name)).get("Status")
-    return [] if versions == "Enabled" else ["it keeps no versions: what is deleted by mistake is gone"]
+    return [] if versions == "Enabled" else ["it has no versioning: objects deleted by mistake are lost"]
 
 
-async def key_state(kms: Calls, key: str) -> str:
-    """Return the state of the KMS key, `Enabled` where it may be used; raises StoreError."""
+async def key_state(kms: AwsClient, key: str) -> str:
+    """Return the state of the KMS key, `Enabled` for a usable one; raises StoreError."""
     state: str = (await kms("describe_key", KeyId=key))["KeyMetadata"]["KeyState"]
     return state
 
 
-async def parameter_is_sealed(ssm: Calls, arn: str) -> bool:
-    """Tell whether the parameter is a SecureString; raises StoreError where it is not there."""
-    # As it lies there, not opened.
+async def parameter_is_encrypted(ssm: AwsClient, arn: str) -> bool:
+    """Return True if the parameter is a SecureString; raises StoreError if it does not exist."""
+    # Without decryption.
     found = await ssm("get_parameter", Name=arn, WithDecryption=False)
     return bool(found["Parameter"]["Type"] == "SecureString")
 
 
-async def secret_is_deleted(secrets: Calls, arn: str) -> bool:
-    """Tell whether the secret is about to be deleted; raises StoreError where it is not there."""
+async def secret_is_deleted(secrets: AwsClient, arn: str) -> bool:
+    """Return True if the secret is scheduled for deletion; raises StoreError if it does not exist."""
     return "DeletedDate" in await secrets("describe_secret", SecretId=arn)
 
 
-async def secret_arn(secrets: Calls, name: str) -> str:
-    """Return the ARN of a secret by its name or ARN; raises StoreError where it is not there."""
+async def secret_arn(secrets: AwsClient, name: str) -> str:
+    """Return the ARN of a secret by its name or ARN; raises StoreError if it does not exist."""
     arn: str = (await secrets("describe_secret", SecretId=name))["ARN"]
     return arn
 
 
-async def parameter_arn(ssm: Calls, name: str) -> str:
-    """Return the ARN of a parameter by its name or ARN; raises StoreError where it is not there."""
-    # As it lies there, not opened.
+async def parameter_arn(ssm: AwsClient, name: str) -> str:
+    """Return the ARN of a parameter by its name or ARN; raises StoreError if it does not exist."""
+    # Without decryption.
     arn: str = (await ssm("get_parameter", Name=name, WithDecryption=False))["Parameter"]["ARN"]
     return arn

@@ -1,4 +1,4 @@
-"""What is counted leaves as lines of the log that CloudWatch takes for metrics: the embedded metric format, by Powertools."""
+"""Metrics as log lines in CloudWatch's embedded metric format, by Powertools."""
 
 import logging
 from collections import defaultdict
@@ -13,10 +13,10 @@ NAMESPACE = "aion"
 
 
 class EMFMetrics:
-    """`ports.Metrics`: one line for all that an invocation has counted of one agent, when it ends.
+    """`ports.Metrics`, with one log line for each agent at the end of an invocation.
 
-    The only dimension is the service. The agent stands beside it in the line: the log can be asked by agent, and no
-    metric is paid for once more per agent.
+    The only dimension is the service. The agent is metadata of the line: logs can be queried by agent, without the cost
+    of metrics for each agent.
     """
 
     def __init__(self, service: str) -> None:
@@ -34,7 +34,7 @@ class EMFMetrics:
             try:
                 self._write(agent, metrics)
             except Exception:
-                logger.exception("What was counted could not be told.")
+                logger.exception("The metrics could not be written.")
 
     def _write(self, agent: str, metrics: dict[Metric, list[float]]) -> None:
         line = EphemeralMetrics(namespace=NAMESPACE, service=self._service)
@@ -42,7 +42,7 @@ class EMFMetrics:
             line.add_metadata("agent", agent)
         for metric, values in metrics.items():
             unit = MetricUnit.Milliseconds if metric.in_milliseconds else MetricUnit.Count
-            # Things add up; of times, each one tells.
+            # Counts are summed; of times, each value is written.
             for value in values if metric.in_milliseconds else [sum(values)]:
                 line.add_metric(metric.value, unit, value)
         if line.metric_set:

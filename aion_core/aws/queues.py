@@ -1,22 +1,27 @@
-"""Bells on SQS, with the promises of `ports.WorkQueue` and `ports.PushQueue`.
+"""SQS: wake-up messages and dead letter queues.
 
-A message holds ids, and nothing that anybody said.
+A message contains ids only, and no content of tasks.
 """
 
 import hashlib
+import json
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from aion_core.ports.queues import LONGEST_DELAY, PushWakeUp, WakeUp, body_of, push_body_of
+from aion_core.errors import ConfigurationError
+from aion_core.ports.queues import LONGEST_DELAY, DeadLetter, PushWakeUp, WakeUp, body_of, push_body_of
 
 if TYPE_CHECKING:
-    from aion_core.aws.client import Calls
+    from aion_core.aws.client import AwsClient
 
 
 class SQSWorkQueue:
     """`ports.WorkQueue` on one standard queue."""
 
-    def __init__(self, sqs: "Calls", *, queue_url: str) -> None:
+    def __init__(self, sqs: "AwsClient", *, queue_url: str) -> None:
         self._sqs, self._queue_url = sqs, queue_url
 
     async def enqueue(self, wake_up: WakeUp, *, delay: float = 0.0) -> None:
@@ -34,7 +39,7 @@ class SQSWorkQueue:
 class SQSPushQueue:
     """`ports.PushQueue` on one standard queue."""
 
-    def __init__(self, sqs: "Calls", *, queue_url: str) -> None:
+    def __init__(self, sqs: "AwsClient", *, queue_url: str) -> None:
         self._sqs, self._queue_url = sqs, queue_url
 
     async def enqueue(self, wake_up: PushWakeUp, *, delay: float = 0.0) -> None:
@@ -47,14 +52,119 @@ def _message(queue_url: str, body: str, owner: str, delay: float) -> dict[str, A
     return {
         "QueueUrl": queue_url,
         "MessageBody": body,
-        # Whole seconds only: rather late than early.
+        # SQS takes whole seconds only: round up, since early is worse than late.
         "DelaySeconds": min(max(math.ceil(delay), 0), LONGEST_DELAY),
-        # On a standard queue a group orders nothing: one owner's many bells do not hold up another's few.
+        # Fair queues: on a standard queue, an owner's many messages do not delay another owner's few.
         # https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-fair-queues.html
         "MessageGroupId": _group(owner),
     }
 
 
 def _group(owner: str) -> str:
-    # A group's name has 128 characters at most, and not every character that an owner may have.
+    # A group's name has at most 128 characters, and fewer kinds of them than an owner.
     return hashlib.sha256(owner.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+# ── Dead letters ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+HIDDEN_SECONDS = 60
+"""Visibility timeout of read messages, unless they are given back earlier."""
+
+_BATCH = 10
+"""Maximum number of messages in one response of SQS."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueState:
+    """Approximate numbers of a queue's messages."""
+
+    waiting: int
+    in_flight: int
+    delayed: int
+
+
+class SQSDeadLetters:
+    """Dead letter queue of an SQS queue. Implements `ports.DeadLetters`."""
+
+    def __init__(self, sqs: "AwsClient", *, queue_url: str) -> None:
+        self._sqs, self._queue_url = sqs, queue_url
+        self._url = ""
+
+    async def url(self) -> str:
+        """Return the URL of the dead letter queue; raises ConfigurationError without one."""
+        if not self._url:
+            _, arn = await self._arns()
+            *_, account, name = arn.split(":")
+            self._url = (await self._sqs("get_queue_url", QueueName=name, QueueOwnerAWSAccountId=account))["QueueUrl"]
+        return self._url
+
+    async def read(self, limit: int) -> list[DeadLetter]:
+        """See `ports.DeadLetters.read`."""
+        url, found = await self.url(), dict[str, DeadLetter]()
+        while len(found) < limit:
+            response = await self._sqs(
+                "receive_message",
+                QueueUrl=url,
+                MaxNumberOfMessages=min(_BATCH, limit - len(found)),
+                VisibilityTimeout=HIDDEN_SECONDS,
+                # Long polling queries all servers of SQS, so an empty response means an empty queue.
+                WaitTimeSeconds=1,
+                MessageSystemAttributeNames=["SentTimestamp"],
+            )
+            letters = [_letter(message) for message in response.get("Messages", [])]
+            if not letters:
+                break
+            found.update((letter.id, letter) for letter in letters)
+        return list(found.values())
+
+    async def give_back(self, letters: Sequence[DeadLetter]) -> None:
+        """See `ports.DeadLetters.give_back`."""
+        for letter in letters:
+            await self._sqs(
+                "change_message_visibility",
+                QueueUrl=await self.url(),
+                ReceiptHandle=letter.receipt,
+                VisibilityTimeout=0,
+            )
+
+    async def redrive(self) -> None:
+        """Start SQS's redrive of all messages; it runs in the background."""
+        queue, dead_letters = await self._arns()
+        # Name the destination: SQS does not know the source queue of messages sent directly to the dead letter queue.
+        await self._sqs("start_message_move_task", SourceArn=dead_letters, DestinationArn=queue)
+
+    async def drop(self, letter: DeadLetter) -> None:
+        """See `ports.DeadLetters.drop`."""
+        await self._sqs("delete_message", QueueUrl=await self.url(), ReceiptHandle=letter.receipt)
+
+    async def _arns(self) -> tuple[str, str]:
+        """Return the ARNs of the queue and of its dead letter queue; raises ConfigurationError without one."""
+        names = ["QueueArn", "RedrivePolicy"]
+        response = await self._sqs("get_queue_attributes", QueueUrl=self._queue_url, AttributeNames=names)
+        attributes = response.get("Attributes", {})
+        policy = json.loads(attributes.get("RedrivePolicy", "{}"))
+        if "deadLetterTargetArn" not in policy:
+            raise ConfigurationError(f"The queue {self._queue_url} has no dead letter queue.")
+        return attributes["QueueArn"], policy["deadLetterTargetArn"]
+
+
+async def queue_state(sqs: "AwsClient", url: str) -> QueueState:
+    """Return the approximate fill level of the queue; raises StoreError."""
+    names = [
+        "ApproximateNumberOfMessages",
+        "ApproximateNumberOfMessagesNotVisible",
+        "ApproximateNumberOfMessagesDelayed",
+    ]
+    attributes = (await sqs("get_queue_attributes", QueueUrl=url, AttributeNames=names))["Attributes"]
+    return QueueState(*(int(attributes.get(name, 0)) for name in names))
+
+
+def _letter(message: dict[str, object]) -> DeadLetter:
+    attributes = message.get("Attributes")
+    sent_at = attributes.get("SentTimestamp", 0) if isinstance(attributes, dict) else 0
+    return DeadLetter(
+        id=str(message["MessageId"]),
+        body=str(message["Body"]),
+        sent_at=datetime.fromtimestamp(float(sent_at) / 1000, UTC),
+        receipt=str(message["ReceiptHandle"]),
+    )

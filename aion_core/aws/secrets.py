@@ -1,4 +1,4 @@
-"""Reads secrets by Powertools Parameters: one of Secrets Manager, or a SecureString of SSM's Parameter Store (R14)."""
+"""Secrets of Secrets Manager and SecureStrings of SSM Parameter Store, by Powertools Parameters."""
 
 import re
 from collections.abc import Iterable
@@ -16,25 +16,25 @@ _SECRET = re.compile(r"arn:[^:]+:secretsmanager:[^:]*:[^:]*:secret:.+|[^:]+")
 
 DENIED = "AccessDeniedException"
 MISSING = frozenset({"ResourceNotFoundException", "ParameterNotFound", "ParameterVersionNotFound"})
-_OF_ITS_KEY = re.compile(r"kms:Decrypt|Access to KMS", re.IGNORECASE)
-"""Words of AWS's sentence where the secret may be read, and the key that encrypts it may not be used."""
+_KEY_DENIED = re.compile(r"kms:Decrypt|Access to KMS", re.IGNORECASE)
+"""Parts of AWS's message for an allowed secret with a forbidden KMS key."""
 
-_SAID = {
-    "ResourceNotFoundException": "there is none",
-    "ParameterNotFound": "there is none",
-    "ParameterVersionNotFound": "there is none of this version",
+_REASONS = {
+    "ResourceNotFoundException": "it does not exist",
+    "ParameterNotFound": "it does not exist",
+    "ParameterVersionNotFound": "it has no such version",
     "AccessDeniedException": (
         "this function may not read it: its role needs secretsmanager:GetSecretValue or ssm:GetParameter on it, and "
-        "kms:Decrypt where its key is your own"
+        "kms:Decrypt for a customer managed key"
     ),
-    "DecryptionFailure": "its KMS key does not open it",
-    "InvalidKeyId": "its KMS key does not open it",
+    "DecryptionFailure": "its KMS key cannot decrypt it",
+    "InvalidKeyId": "its KMS key cannot decrypt it",
 }
-"""What AWS calls it → what is said of it; AWS's own sentence may name more than the reader should see."""
+"""Reasons by AWS's error code; AWS's own message may reveal too much."""
 
 
 class SecretUnreadable(Exception):
-    """AWS has not returned a secret; the text is AWS's code of the error, or the name of the failure."""
+    """A secret cannot be read; the text is AWS's error code, or the name of the failure."""
 
     def __init__(self, code: str, *, of_its_key: bool = False) -> None:
         super().__init__(code)
@@ -42,26 +42,26 @@ class SecretUnreadable(Exception):
 
 
 class Secrets:
-    """Reads secrets by their ARNs, each time anew: whoever needs one keeps it, as long as that is safe."""
+    """Reader of secrets, without a cache: the caller may cache them as long as it is safe."""
 
     def __init__(self) -> None:
         self._providers: dict[str, Any] = {}
 
     def connect(self, services: Iterable[str]) -> None:
-        """Make the clients of these services now, before several threads call `text`.
+        """Create the clients of these services now, before several threads call `text`.
 
-        Raises ConfigurationError where boto3 cannot make them: without a region, say.
+        Raises ConfigurationError if boto3 cannot create them, such as without a region.
         """
         try:
             for service in services:
                 self._provider(service)
         except BotoCoreError as error:
-            raise ConfigurationError(f"AWS cannot be asked for secrets: {error}") from error
+            raise ConfigurationError(f"AWS clients for secrets cannot be created: {error}") from error
 
     def read(self, arn: str, variable: str) -> str:
-        """Return the text of the secret, whose ARN the variable holds; blocking.
+        """Return the text of the secret with the ARN in this environment variable; blocking.
 
-        Raises ConfigurationError that names both, and says nothing of what the secret holds.
+        Raises ConfigurationError with both names, and without content of the secret.
         """
         named = f"The secret {arn} ({variable})"
         if _PARAMETER.fullmatch(arn):
@@ -70,28 +70,28 @@ class Secrets:
             service = "secretsmanager"
         else:
             raise ConfigurationError(
-                f"{variable} is {arn!r}; it has to be the ARN of a Secrets Manager secret or of an SSM parameter."
+                f"{variable} is {arn!r}; it must be the ARN of a Secrets Manager secret or of an SSM parameter."
             )
         try:
             text = self.text(service, arn)
         except SecretUnreadable as error:
-            why = _SAID.get(error.code, error.code or "AWS does not say why")
+            why = _REASONS.get(error.code, error.code or "AWS gives no reason")
             raise ConfigurationError(f"{named} cannot be read: {why}.") from None
         if text is None:
-            raise ConfigurationError(f"{named} holds bytes, and has to hold text.")
+            raise ConfigurationError(f"{named} is binary; it must be text.")
         return text
 
     def text(self, service: str, name: str) -> str | None:
-        """Return the text of a secret (`secretsmanager`) or parameter (`ssm`), None where it holds bytes; blocking.
+        """Return the text of a secret (`secretsmanager`) or parameter (`ssm`), None for a binary one; blocking.
 
-        `name` is a name or an ARN. Several threads may call this. Raises SecretUnreadable, which holds nothing of the
+        `name` is a name or an ARN. Several threads may call this. Raises SecretUnreadable, without content of the
         secret.
         """
         options = {"decrypt": True} if service == "ssm" else {}
         try:
             text = self._provider(service).get(name, max_age=0, **options)
         except GetParameterError as error:
-            # Powertools puts AWS's sentence into its own; what AWS calls it stands behind.
+            # Powertools' exception has AWS's exception as its context.
             raise _unreadable(error.__context__) from None
         return text if isinstance(text, str) else None
 
@@ -105,12 +105,12 @@ class Secrets:
 def _unreadable(cause: BaseException | None) -> SecretUnreadable:
     match cause:
         case ClientError():
-            told = cause.response.get("Error", {})
-            code = told.get("Code", "")
+            error = cause.response.get("Error", {})
+            code = error.get("Code", "")
             if cause.response.get("ResponseMetadata", {}).get("HTTPStatusCode") == 403:
-                # An endpoint's policy has no name of its own for it.
+                # A VPC endpoint's policy denies with another code.
                 code = DENIED
-            return SecretUnreadable(code, of_its_key=bool(_OF_ITS_KEY.search(told.get("Message", ""))))
+            return SecretUnreadable(code, of_its_key=bool(_KEY_DENIED.search(error.get("Message", ""))))
         case BotoCoreError():
             return SecretUnreadable(type(cause).__name__)
     return SecretUnreadable("")

@@ -1,8 +1,8 @@
-"""What CloudFormation knows of a deployed stack, as the environment variables that its functions have."""
+"""Outputs and parameters of a deployed stack as the environment variables of its functions."""
 
 from collections.abc import Mapping
 
-from aion_core.aws.client import Calls
+from aion_core.aws.client import AwsClient
 from aion_core.errors import ConfigurationError, StoreError
 
 OUTPUTS = {
@@ -22,37 +22,37 @@ PARAMETERS = {
     "CardKeySecret": "AION_CARD_KEY_SECRET",
 }
 URLS = {"ApiUrl": "AION_API_URL", "FunctionUrl": "AION_FUNCTION_URL"}
-"""Outputs that no function reads: where the deployment is reached."""
+"""Outputs for the command line only: the URLs of the deployment."""
 RIGHTS = {"AgentSecrets": "AION_AGENT_SECRETS"}
-"""Parameters that no function reads: what the roles may do."""
+"""Parameters for roles only."""
 
 DOMAIN = "DomainName"
-"""The parameter that says where the deployment is where BaseUrl does not."""
+"""Parameter with the custom domain; it gives the base URL unless BaseUrl is set."""
 
 
-def read_stack(cloudformation: Calls, name: str) -> dict[str, str]:
-    """Return the environment of the stack's functions; raises ConfigurationError where there is no such stack.
+def read_stack(cloudformation: AwsClient, name: str) -> dict[str, str]:
+    """Return the environment of the stack's functions.
 
-    Raises StoreError where CloudFormation does not say.
+    Raises ConfigurationError if it is not a stack of aion, StoreError for other errors of CloudFormation.
     """
     try:
         stack = cloudformation.blocking("describe_stacks", StackName=name)["Stacks"][0]
     except StoreError as error:
-        # CloudFormation's word for a name that it does not know.
+        # CloudFormation's code for an unknown name.
         if str(error).endswith("ValidationError"):
             raise ConfigurationError(
-                f"There is no stack {name!r} in this account and region. --region and --profile say where to look."
+                f"There is no stack {name!r} in this account and region. Choose others by --region and --profile."
             ) from error
         raise
     outputs = {each["OutputKey"]: each["OutputValue"] for each in stack.get("Outputs", [])}
     parameters = {each["ParameterKey"]: each.get("ParameterValue", "") for each in stack.get("Parameters", [])}
-    found = {**_named({**PARAMETERS, **RIGHTS}, parameters), **_named({**URLS, **OUTPUTS}, outputs)}
+    found = {**_environment({**PARAMETERS, **RIGHTS}, parameters), **_environment({**URLS, **OUTPUTS}, outputs)}
     if domain := parameters.get(DOMAIN):
         found.setdefault("AION_BASE_URL", f"https://{domain}")
     if "AION_TABLE" not in found:
-        raise ConfigurationError(f"The stack {name!r} is none of aion's: it has no output TableName.")
+        raise ConfigurationError(f"The stack {name!r} is not an aion deployment: it has no output TableName.")
     return found
 
 
-def _named(names: Mapping[str, str], said: Mapping[str, str]) -> dict[str, str]:
-    return {variable: said[name] for name, variable in names.items() if said.get(name)}
+def _environment(names: Mapping[str, str], values: Mapping[str, str]) -> dict[str, str]:
+    return {variable: values[name] for name, variable in names.items() if values.get(name)}

@@ -35,7 +35,7 @@ class Consumer(Protocol):
 class LocalQueue(Protocol[B_co]):
     """A queue whose messages are handled in this process."""
 
-    def answered_by(self, handle: Callable[[B_co], Awaitable[None]]) -> Sequence[Consumer]:
+    def handled_by(self, handle: Callable[[B_co], Awaitable[None]]) -> Sequence[Consumer]:
         """Let each message be handled by this function; return the consumer that has to run for it, if any."""
         ...
 

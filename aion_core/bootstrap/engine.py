@@ -90,13 +90,13 @@ def _background(settings: Settings, stores: Stores, worker: Worker, clock: Clock
     async def deliver(wake_up: PushWakeUp) -> None:
         log.note(task_id=wake_up.task.task_id)
         with log.request(str(uuid4())):
-            await operations.flushed(delivery.answer(wake_up))
+            await operations.flushed(delivery.deliver(wake_up))
 
     turns, deliveries = (
         cast("LocalQueue[WakeUp]", stores.work_queue),
         cast("LocalQueue[PushWakeUp]", stores.push.queue),
     )
-    background.consumers = [*turns.answered_by(run_turn), *deliveries.answered_by(deliver)]
+    background.consumers = [*turns.handled_by(run_turn), *deliveries.handled_by(deliver)]
     return background
 
 

@@ -59,10 +59,10 @@ def build_operations(settings: Settings) -> Operations:
     traces = _traces(settings)
     if not settings.on_lambda:
         return Operations(NullMetrics(), traces)
-    from aion_core.aws import log_lines
+    from aion_core.aws import log_formatter
     from aion_core.aws.metrics import EMFMetrics
 
-    log_lines.install(settings.service, settings.log_level)
+    log_formatter.install(settings.service, settings.log_level)
     return Operations(EMFMetrics(settings.service), traces)
 
 

@@ -54,10 +54,10 @@ def stack_environment(stack: str) -> dict[str, str]:
 
     Raises ConfigurationError where there is no such stack, StoreError where CloudFormation does not say.
     """
-    from aion_core.aws.client import Calls
+    from aion_core.aws.client import AwsClient
     from aion_core.aws.stacks import read_stack
 
-    return read_stack(Calls("cloudformation", ThreadPoolExecutor(1)), stack)
+    return read_stack(AwsClient("cloudformation", ThreadPoolExecutor(1)), stack)
 
 
 def build_operator(settings: Settings) -> Operator:
@@ -88,11 +88,11 @@ def build_dead_letters(settings: Settings, queue: str) -> DeadLetters:
         from aion_core.sqlite.queues import SQLiteQueue, open_queues
 
         return SQLiteQueue(open_queues(settings.sqlite_folder / QUEUES_FILE), queue, SystemClock())
-    from aion_core.aws.client import Calls
-    from aion_core.aws.dead_letters import SQSDeadLetters
+    from aion_core.aws.client import AwsClient
+    from aion_core.aws.queues import SQSDeadLetters
 
     url = settings.task_queue_url if queue == "task" else settings.push_queue_url
-    return SQSDeadLetters(Calls("sqs", ThreadPoolExecutor(1)), queue_url=url)
+    return SQSDeadLetters(AwsClient("sqs", ThreadPoolExecutor(1)), queue_url=url)
 
 
 def build_keys(settings: Settings) -> ApiKeys:
@@ -115,13 +115,13 @@ def build_erasure(settings: Settings) -> "Erasure":
         table = SQLiteTable(settings.sqlite_folder / TABLE_FILE, clock)
         objects = SQLiteObjectVersions(SQLiteBlobs(settings.sqlite_folder / BLOBS_FILE, clock, retention=retention))
     else:
-        from aion_core.aws.client import WORKERS, Calls
+        from aion_core.aws.blobs import S3ObjectVersions
+        from aion_core.aws.client import WORKERS, AwsClient
         from aion_core.aws.dynamodb_table import DynamoDBTable
-        from aion_core.aws.object_versions import S3ObjectVersions
 
         executor = ThreadPoolExecutor(WORKERS)
-        table = DynamoDBTable(Calls("dynamodb", executor), name=settings.table)
-        objects = S3ObjectVersions(Calls("s3", executor), bucket=settings.bucket)
+        table = DynamoDBTable(AwsClient("dynamodb", executor), name=settings.table)
+        objects = S3ObjectVersions(AwsClient("s3", executor), bucket=settings.bucket)
     return Erasure(table, objects, clock, owner_of_key=owner_of_key, retention=retention)
 
 

@@ -7,8 +7,8 @@ from aion_core.errors import ConfigurationError
 from aion_core.ports import Clock, TaskStore
 from aion_core.push.client import PinnedWebhookClient
 from aion_core.push.delivery import PushDelivery
-from aion_core.push.guard import Allowed
-from aion_core.push.posts import render
+from aion_core.push.payload import render
+from aion_core.push.ssrf import WebhookPolicy
 from aion_core.settings import NOWHERE, Settings
 
 
@@ -39,9 +39,9 @@ def push_delivery(
     )
 
 
-def allowed(settings: Settings) -> Allowed:
+def allowed(settings: Settings) -> WebhookPolicy:
     """Return which addresses a webhook may have."""
-    return Allowed.beside(
+    return WebhookPolicy.for_service(
         settings.base_url or NOWHERE,
         http=settings.push_http,
         ports=settings.push_ports,

@@ -115,7 +115,7 @@ def build_resources(settings: Settings, clock: Clock) -> Resources:
 
 def _on_aws(settings: Settings, clock: Clock) -> Resources:
     from aion_core.aws.blobs import S3Blobs
-    from aion_core.aws.client import Calls
+    from aion_core.aws.client import AwsClient
     from aion_core.aws.dynamodb_table import DynamoDBTable
     from aion_core.aws.queues import SQSPushQueue, SQSWorkQueue
 
@@ -124,11 +124,11 @@ def _on_aws(settings: Settings, clock: Clock) -> Resources:
     if settings.kms_key:
         from aion_core.aws.cipher import KMSCipher
 
-        cipher = KMSCipher(Calls("kms", executor, timeout=timeout), clock, key=settings.kms_key)
-    sqs = Calls("sqs", executor, timeout=timeout)
+        cipher = KMSCipher(AwsClient("kms", executor, timeout=timeout), clock, key=settings.kms_key)
+    sqs = AwsClient("sqs", executor, timeout=timeout)
     return Resources(
-        DynamoDBTable(Calls("dynamodb", executor, timeout=timeout), name=settings.table),
-        S3Blobs(Calls("s3", executor, timeout=timeout), bucket=settings.bucket),
+        DynamoDBTable(AwsClient("dynamodb", executor, timeout=timeout), name=settings.table),
+        S3Blobs(AwsClient("s3", executor, timeout=timeout), bucket=settings.bucket),
         SQSWorkQueue(sqs, queue_url=settings.task_queue_url),
         SQSPushQueue(sqs, queue_url=settings.push_queue_url) if settings.push_queue_url else None,
         cipher,
@@ -136,7 +136,7 @@ def _on_aws(settings: Settings, clock: Clock) -> Resources:
 
 
 def _in_files(settings: Settings, clock: Clock) -> Resources:
-    from aion_core.memory.cipher import MemoryCipher
+    from aion_core.memory.services import MemoryCipher
     from aion_core.sqlite.blobs import SQLiteBlobs
     from aion_core.sqlite.queues import SQLitePushQueue, SQLiteQueue, SQLiteWorkQueue, open_queues
     from aion_core.sqlite.table import SQLiteTable
@@ -176,9 +176,8 @@ def local_key(file: Path) -> bytes:
 
 
 def _in_memory(settings: Settings, clock: Clock) -> Resources:
-    from aion_core.memory.blobs import MemoryBlobs
-    from aion_core.memory.cipher import MemoryCipher
     from aion_core.memory.queues import MemoryPushQueue, MemoryWorkQueue
+    from aion_core.memory.services import MemoryBlobs, MemoryCipher
     from aion_core.memory.table import MemoryTable
 
     return Resources(MemoryTable(clock), MemoryBlobs(), MemoryWorkQueue(clock), MemoryPushQueue(clock), MemoryCipher())

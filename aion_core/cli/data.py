@@ -19,7 +19,7 @@ from aion_core.settings import Settings
 
 if TYPE_CHECKING:
     from aion_core.stores.erasure import Erasure
-    from aion_core.stores.survey import Found
+    from aion_core.stores.survey import OwnedData
 
 import re
 from collections.abc import Iterable, Iterator
@@ -156,7 +156,7 @@ class _Work:
 class _Report:
     """Found items by owner and store."""
 
-    def __init__(self, owners: Sequence[NamedOwner], found: "Found") -> None:
+    def __init__(self, owners: Sequence[NamedOwner], found: "OwnedData") -> None:
         self._found = found
         counts = Counter(row.owner for row in found.rows) + Counter(version.owner for version in found.versions)
         self._owners = [(owner, counts[owner.owner]) for owner in owners]
@@ -186,7 +186,7 @@ class _Report:
         for store, *numbers in (("STORE", "ITEMS", "VERSIONS", "BYTES"), *rows):
             click.echo(f"{store:<24}" + "".join(f"{number:>16}" for number in numbers))
 
-    def document(self, left: "Found | None") -> dict[str, Any]:
+    def document(self, left: "OwnedData | None") -> dict[str, Any]:
         """Return it as JSON values."""
         return {
             "owners": [
@@ -239,11 +239,11 @@ def _again(count: int) -> str:
     return "1 item or version is" if count == 1 else f"{count} items and versions are"
 
 
-def _turns(found: "Found") -> str:
+def _turns(found: "OwnedData") -> str:
     return "The turn of a task is" if len(found.running) == 1 else f"The turns of {len(found.running)} tasks are"
 
 
-def _count(found: "Found") -> int:
+def _count(found: "OwnedData") -> int:
     return len(found.rows) + len(found.versions) + len(found.mentions)
 
 
@@ -260,18 +260,18 @@ async def _tenants(settings: Settings) -> list[str]:
     return sorted({key.tenant for key in await build_keys(settings).all()})
 
 
-async def _find(settings: Settings, work: _Work, progress: Progress) -> "Found":
+async def _find(settings: Settings, work: _Work, progress: Progress) -> "OwnedData":
     return await _found(_erasure(settings), work, progress)
 
 
-async def _found(erasure: "Erasure", work: _Work, progress: Progress) -> "Found":
+async def _found(erasure: "Erasure", work: _Work, progress: Progress) -> "OwnedData":
     from aion_core.stores.owned import API_KEYS
 
     found = await erasure.find({owner.owner for owner in work.owners}, work.agents, progress)
     return found.without(API_KEYS) if work.keep_keys else found
 
 
-async def _delete(settings: Settings, work: _Work, found: "Found", progress: Progress) -> "Found":
+async def _delete(settings: Settings, work: _Work, found: "OwnedData", progress: Progress) -> "OwnedData":
     """Delete the found items, and items found by further searches; return the rest."""
     erasure, agents = _erasure(settings), work.agents | found.agents
     work = _Work(work.owners, agents, keep_keys=work.keep_keys)

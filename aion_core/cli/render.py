@@ -13,7 +13,7 @@ from aion_core.tasks.lifecycle import state_name
 
 if TYPE_CHECKING:
     from aion_core.bootstrap.operator import Operator
-    from aion_core.stores.inspection import SeenContext
+    from aion_core.stores.inspection import ContextStatus
 
 UNREADABLE = "The log cannot be read: an event, or its payload in the bucket, is missing."
 
@@ -25,7 +25,7 @@ class TaskReport:
     head: Head
     events: tuple[Numbered, ...] | None
     """None for an unreadable log."""
-    context: "SeenContext | None"
+    context: "ContextStatus | None"
     undelivered: list[int]
     deliveries: tuple[Delivery, ...]
     now: datetime
@@ -118,7 +118,7 @@ class TaskReport:
         return lines
 
 
-def describe_context(seen: "SeenContext | None", now: datetime) -> tuple[str, bool]:
+def describe_context(seen: "ContextStatus | None", now: datetime) -> tuple[str, bool]:
     """Return the context's state as a sentence, and True if a wake-up message would start a turn in it. Pure."""
     from aion_core.tasks.contexts import turn_to_begin
 
@@ -153,7 +153,7 @@ async def task_report(operator: "Operator", head: Head, *, content: bool) -> Tas
         head,
         events,
         await operator.inspection.context(head.context),
-        await operator.inspection.due_events(head.key),
+        await operator.inspection.events_with_timers(head.key),
         tuple(await operator.push_configs.deliveries(head.key)) if operator.push_configs is not None else (),
         operator.clock.now(),
         content,

@@ -52,7 +52,7 @@ class Files(Backend):
     """SQLite files in a folder, which workers open by themselves."""
 
     preloaded = (
-        "aion_core.memory.cipher",
+        "aion_core.memory.services",
         "aion_core.sqlite.blobs",
         "aion_core.sqlite.queues",
         "aion_core.sqlite.table",

@@ -1,1 +1,1 @@
-"""Adapters in memory: a table, blobs, queues and a cipher for tests, the simulation and `--store memory`."""
+"""In-memory adapters for tests, the simulation and `aion dev --store memory`: table, blobs, queues and cipher."""

@@ -1,7 +1,4 @@
-"""Bells within one process, with the promises of `ports.WorkQueue` and `ports.PushQueue`.
-
-They are heard on its event loop, again where that failed.
-"""
+"""Wake-up messages within one process; their handler runs on the event loop, with retries after failures."""
 
 import asyncio
 import logging
@@ -17,92 +14,92 @@ logger = logging.getLogger(__name__)
 B = TypeVar("B", WakeUp, PushWakeUp)
 
 LONGEST_DELAY = 900.0
-"""As on SQS."""
+"""SQS's limit, in seconds."""
 
-TRIES = 5
-"""How often a bell is heard before it is dead, as the template's queue has it."""
+MAX_RECEIVES = 5
+"""Receives until a message is dead, as in the template's queues."""
 
 FIRST_BACKOFF = 1.0
-"""Seconds until a bell is heard again that could not be answered; each further try waits twice as long."""
+"""Seconds until a failed message is handled again; each further failure doubles them."""
 
 
 class _Queue(Generic[B]):
-    """A queue for one process, and the function behind it."""
+    """Queue for one process, with its handler."""
 
-    def __init__(self, clock: Clock, *, tries: int = TRIES) -> None:
-        self._clock, self._tries = clock, tries
-        self._answer: Callable[[B], Awaitable[None]] = _nobody
+    def __init__(self, clock: Clock, *, max_receives: int = MAX_RECEIVES) -> None:
+        self._clock, self._max_receives = clock, max_receives
+        self._handler: Callable[[B], Awaitable[None]] = _no_handler
         self._loop: asyncio.AbstractEventLoop | None = None
         self._early: deque[tuple[B, float]] = deque()
-        """What threads have rung before there was a loop to hear it."""
-        self._sending: set[asyncio.Task[None]] = set()
+        """Messages of threads from before the event loop's start."""
+        self._handling: set[asyncio.Task[None]] = set()
         self._closed = False
         self.dead: list[B] = []
-        """The bells that were heard as often as they may be, and never answered."""
+        """Messages not handled within `max_receives` receives."""
 
-    def answered_by(self, answer: Callable[[B], Awaitable[None]]) -> Sequence[Any]:
-        """Let each bell be answered so, without a consumer; an error is logged, and the bell is answered again later."""
-        self._answer = answer
+    def handled_by(self, handler: Callable[[B], Awaitable[None]]) -> Sequence[Any]:
+        """Set the handler of all messages; returns no consumers. Its errors are logged and retried."""
+        self._handler = handler
         return ()
 
     def open(self) -> None:
-        """Let the bells of threads be heard on the event loop that runs now; each `enqueue` does so by itself."""
+        """Use the running event loop for the messages of threads; `enqueue` calls this too."""
         self._loop = asyncio.get_running_loop()
         while self._early:
             self._start(*self._early.popleft())
 
     async def enqueue(self, wake_up: B, *, delay: float = 0.0) -> None:
-        """See `ports.WorkQueue.enqueue`; it is heard on the event loop that runs now."""
+        """See `ports.WorkQueue.enqueue`; the handler runs on the running event loop."""
         self.open()
         if self._closed:
-            raise StoreUnavailable("The bells are closed.")
+            raise StoreUnavailable("The queue is closed.")
         self._start(wake_up, delay)
 
     def enqueue_from_thread(self, wake_up: B, *, delay: float = 0.0) -> None:
-        """See `ports.WorkQueue.enqueue_from_thread`; it does not wait for the loop, which an agent may block."""
+        """See `ports.WorkQueue.enqueue_from_thread`; it does not wait for the loop, since an agent may block it."""
         if self._closed:
-            raise StoreUnavailable("The bells are closed.")
+            raise StoreUnavailable("The queue is closed.")
         if self._loop is None:
             self._early.append((wake_up, delay))
             return
         try:
             self._loop.call_soon_threadsafe(self._start, wake_up, delay)
         except RuntimeError as error:
-            raise StoreUnavailable("The event loop that hears the bells is closed.") from error
+            raise StoreUnavailable("The queue's event loop is closed.") from error
 
     async def quiet(self) -> None:
-        """Return when no bell rings or is being answered, however far ahead it was to be heard."""
+        """Return when all messages have been handled, delayed ones too."""
         while True:
-            # What a thread has handed to the loop before this becomes a task first.
+            # Messages passed to the loop by threads become tasks first.
             await asyncio.sleep(0)
-            if not self._sending:
+            if not self._handling:
                 return
-            await asyncio.wait(self._sending)
+            await asyncio.wait(self._handling)
 
     def close(self) -> None:
-        """Let no bell be heard any more; call it on the loop that hears them."""
+        """Cancel all messages; call it on the queue's event loop."""
         self._closed = True
-        for task in self._sending:
+        for task in self._handling:
             task.cancel()
 
     def _start(self, wake_up: B, delay: float) -> None:
         if self._closed:
             return
-        # A loop itself holds its tasks only weakly.
-        task = asyncio.get_running_loop().create_task(self._enqueue(wake_up, delay))
-        self._sending.add(task)
-        task.add_done_callback(self._sending.discard)
+        # An event loop has only weak references to its tasks.
+        task = asyncio.get_running_loop().create_task(self._handle(wake_up, delay))
+        self._handling.add(task)
+        task.add_done_callback(self._handling.discard)
 
-    async def _enqueue(self, wake_up: B, delay: float) -> None:
+    async def _handle(self, wake_up: B, delay: float) -> None:
         await self._clock.sleep(min(max(delay, 0.0), LONGEST_DELAY))
-        for heard in range(self._tries):
-            if heard:
-                await self._clock.sleep(FIRST_BACKOFF * 2 ** (heard - 1))
+        for receives in range(self._max_receives):
+            if receives:
+                await self._clock.sleep(FIRST_BACKOFF * 2 ** (receives - 1))
             try:
-                await self._answer(wake_up)
+                await self._handler(wake_up)
                 return
-            except Exception:  # whatever it was, the bell was not answered
-                logger.exception("A bell was not answered.", extra=_labels(wake_up))
+            except Exception:  # of any kind
+                logger.exception("A wake-up message was not handled.", extra=_labels(wake_up))
         self.dead.append(wake_up)
 
 
@@ -120,5 +117,5 @@ def _labels(wake_up: WakeUp | PushWakeUp) -> dict[str, str]:
     )
 
 
-async def _nobody(wake_up: object) -> None:
-    raise StoreUnavailable("Nobody answers the bells.")
+async def _no_handler(wake_up: object) -> None:
+    raise StoreUnavailable("The queue has no handler.")

@@ -1,6 +1,6 @@
-"""The table port in memory: a dict that refuses, conflicts and forgets tokens as DynamoDB documents it.
+"""In-memory table: it refuses, conflicts and forgets tokens as documented for DynamoDB.
 
-A `Faults` lets it lag, throttle, lose answers and show transactions half made.
+`TableFaults` adds lag, throttling, lost answers and partly visible transactions.
 """
 
 import threading
@@ -15,7 +15,7 @@ from zlib import crc32
 
 from aion_core.errors import StoreError, StoreUnavailable
 from aion_core.ports import Clock
-from aion_core.ports.schema import BY_AGENT, BY_CONTEXT, TIMERS, TTL_ATTRIBUTE
+from aion_core.ports.schema import INDEXES, TTL_ATTRIBUTE
 from aion_core.ports.table import (
     CONFLICT,
     FINE,
@@ -51,55 +51,55 @@ from aion_core.ports.table_semantics import (
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """One call of a table."""
+class TableCall:
+    """Call of a table, for `TableFaults`."""
 
     operation: str
-    """The method's name, without `_blocking`."""
+    """Method name, without `_blocking`."""
     keys: tuple[Key, ...] = ()
-    """The items that it gets or writes."""
+    """Keys of its items."""
     partition: str = ""
-    """The partition that it queries."""
+    """Queried partition."""
     index: str = ""
-    """The name of the index that it queries."""
+    """Name of the queried index."""
 
 
-class Faults:
-    """The faults of a table; these are none.
+class TableFaults:
+    """Faults of a table; by default it has no faults.
 
-    A subclass decides what goes wrong. It owns randomness and time: the table draws nothing and never waits by itself.
+    Subclasses decide about faults, with their own randomness and time: the table is deterministic and never waits.
     """
 
     index_lag = timedelta(0)
-    """How long an index may show earlier versions of an entry."""
+    """Time during which an index may show earlier versions of an entry."""
     page_items: int | None = None
-    """The most items of a page."""
+    """Largest number of items in a page."""
 
-    def before(self, call: Call) -> None:
-        """Raise StoreUnavailable for a call that is throttled: nothing is done."""
+    def before(self, call: TableCall) -> None:
+        """Raise StoreUnavailable to throttle the call before its effect."""
 
-    def after(self, call: Call) -> None:
-        """Raise StoreUnavailable to lose the answer of a call that has been made."""
+    def after(self, call: TableCall) -> None:
+        """Raise StoreUnavailable to lose the answer after the call's effect."""
 
     def reasons(self, writes: Sequence[Write]) -> Sequence[str]:
-        """Return a cancellation reason for each write, such as CONFLICT or `table_semantics.THROTTLED`; () for none."""
+        """Return a cancellation reason for each write, such as CONFLICT or `table_semantics.THROTTLED`, or ()."""
         return ()
 
     def visible(self, index: Index, versions: Sequence[Item | None]) -> Sequence[Item | None]:
-        """Return the versions of an item's entry that a query sees: the current one is last; None is no entry.
+        """Return the visible versions of an item's entry; the current one is last, None is a missing entry.
 
-        Called where the entry has changed within `index_lag`. An entry may be seen both old and new.
+        Called for entries changed within `index_lag`. A query may see an entry both old and new.
         """
         return versions[-1:]
 
     async def partway(self, writes: Sequence[Write]) -> None:
-        """Wait while these writes of a transaction, the rest of it, are not made yet; called after each other write.
+        """Wait before the remaining `writes` of a transaction; called after each of its writes.
 
-        Meanwhile queries see the part that is made, `get` sees none of it, and other writes of its items conflict.
+        Meanwhile queries see the earlier writes, `get` sees the items as before, and other writes of them conflict.
         """
 
     def read(self, item: Item) -> Item:
-        """Return the item as a read shows it."""
+        """Return the item for a reader."""
         return item
 
 
@@ -107,21 +107,25 @@ class MemoryTable:
     """`ports.table.Table` in this process."""
 
     def __init__(
-        self, clock: Clock, *, indexes: Iterable[Index] = (TIMERS, BY_AGENT, BY_CONTEXT), faults: Faults | None = None
+        self,
+        clock: Clock,
+        *,
+        indexes: Iterable[Index] = INDEXES,
+        faults: TableFaults | None = None,
     ) -> None:
-        self._clock, self.faults = clock, faults or Faults()
+        self._clock, self.faults = clock, faults or TableFaults()
         self._indexes = {index.name: index for index in indexes}
         self._lock = threading.RLock()
         self._items: dict[Key, Item] = {}
         self._sorts: dict[str, list[str]] = defaultdict(list)
-        self._places: dict[tuple[str, str], list[tuple[Any, Key]]] = defaultdict(list)
-        """For each partition of each index, the sort keys and the items, in order."""
+        self._positions: dict[tuple[str, str], list[tuple[Any, Key]]] = defaultdict(list)
+        """Sorted positions (sort key and item) by index and partition."""
         self._versions: dict[str, dict[Key, list[tuple[datetime, Item | None]]]] = defaultdict(dict)
-        """For each index, the versions of the entries that have changed lately, and when they did."""
+        """Recent versions of entries by index, with the times of their changes."""
         self._tokens: dict[str, tuple[str, datetime]] = {}
         self._tokens_in_flight: set[str] = set()
         self._in_flight: dict[Key, Item | None] = {}
-        """The items of transactions that are being made, as they were before."""
+        """Previous versions of the items of running transactions."""
 
     # ── Reads ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -131,7 +135,7 @@ class MemoryTable:
 
     def get_blocking(self, key: Key) -> Item | None:
         """See `ports.table.Table.get_blocking`."""
-        with self._call(Call("get", (key,))):
+        with self._call(TableCall("get", (key,))):
             check_key(key)
             item = self._in_flight[key] if key in self._in_flight else self._items.get(key)
             return None if item is None else self._shown(item)
@@ -148,7 +152,7 @@ class MemoryTable:
         keys_only: bool = False,
     ) -> Page:
         """See `ports.table.Table.query`."""
-        with self._call(Call("query", partition=partition)):
+        with self._call(TableCall("query", partition=partition)):
             check_query(partition, limit)
             sorts = self._sorts.get(partition, [])
             keys = [Key(partition, sort) for sort in sorts[bisect_left(sorts, first) : bisect_right(sorts, last)]]
@@ -172,14 +176,14 @@ class MemoryTable:
         count_only: bool = False,
     ) -> Page:
         """See `ports.table.Table.query_index`."""
-        with self._call(Call("query_index", partition=partition, index=index.name)):
+        with self._call(TableCall("query_index", partition=partition, index=index.name)):
             check_query(partition, limit)
             check_filter(index, only_if)
             if index != self._indexes.get(index.name):
                 raise StoreError(f"ValidationException: the table has no index {index.name}")
             entries = self._entries(index, partition, first, last)
             found, following = self._page(sorted(entries), entries.__getitem__, after, limit, newest_first)
-            items = [self._shown(entries[place]) for place in found if holds(only_if, entries[place])]
+            items = [self._shown(entries[position]) for position in found if holds(only_if, entries[position])]
             return Page(() if count_only else items, len(items), following)
 
     async def scan(
@@ -192,7 +196,7 @@ class MemoryTable:
         consistent: bool = False,
     ) -> Page:
         """See `ports.table.Table.scan`."""
-        with self._call(Call("scan")):
+        with self._call(TableCall("scan")):
             if not 0 <= segment < segments:
                 raise StoreError(f"ValidationException: there is no segment {segment} of {segments}")
             keys = sorted(key for key in self._items if crc32(key.partition.encode()) % segments == segment)
@@ -202,22 +206,26 @@ class MemoryTable:
 
     def _page(
         self,
-        places: Sequence[Any],
+        positions: Sequence[Any],
         item: Callable[[Any], Item],
         after: Any,
         limit: int | None = None,
         newest_first: bool = False,
     ) -> tuple[list[Any], Any]:
-        """Return the places of a page in their order, and the one after which the next page begins."""
+        """Return the positions in a page, and the last one if more follow."""
         if after is not None:
-            places = places[: bisect_left(places, after)] if newest_first else places[bisect_right(places, after) :]
-        ordered = places[::-1] if newest_first else places
+            positions = (
+                positions[: bisect_left(positions, after)]
+                if newest_first
+                else positions[bisect_right(positions, after) :]
+            )
+        ordered = positions[::-1] if newest_first else positions
         limits = [each for each in (limit, self.faults.page_items) if each is not None]
         page, more = first_page(map(item, ordered), min(limits, default=None))
         return list(ordered[: len(page)]), ordered[len(page) - 1] if more else None
 
     def _shown(self, item: Item, attributes: Sequence[str] = ()) -> Item:
-        """Return a copy of the item, or of these attributes, as a reader sees it."""
+        """Return a copy of the item for a reader, or of these attributes only."""
         shown = self.faults.read(copy_stored(item))
         return {name: shown[name] for name in attributes if name in shown} if attributes else shown
 
@@ -233,7 +241,7 @@ class MemoryTable:
         self._write(write)
 
     def _write(self, write: SingleWrite) -> Item | None:
-        with self._call(Call("write", (write.key,))):
+        with self._call(TableCall("write", (write.key,))):
             check_write(write)
             before = self._items.get(write.key)
             [after] = self._decided((write,))
@@ -243,7 +251,7 @@ class MemoryTable:
 
     async def transact(self, writes: Sequence[Write], *, token: str = "") -> None:
         """See `ports.table.Table.transact`."""
-        call = Call("transact", tuple(write.key for write in writes))
+        call = TableCall("transact", tuple(write.key for write in writes))
         self.faults.before(call)
         with self._lock:
             check_transaction(writes, token)
@@ -256,7 +264,7 @@ class MemoryTable:
             elif known != fingerprint(writes):
                 raise TokenReused("IdempotentParameterMismatchException")
         if known is None:
-            # What has been decided is made, even if the caller is cancelled meanwhile.
+            # The accepted writes are completed even if the caller is cancelled meanwhile.
             made = 0
             try:
                 for made, (key, after) in enumerate(zip(call.keys, decided, strict=True), start=1):
@@ -281,7 +289,7 @@ class MemoryTable:
                 self._tokens[token] = fingerprint(writes), self._clock.now()
 
     def _known(self, token: str) -> str | None:
-        """Return the fingerprint of the writes that were made with this token, None if none were made lately."""
+        """Return the fingerprint of the token's recent writes, None for an unknown token."""
         if not token:
             return None
         if token in self._tokens_in_flight:
@@ -291,7 +299,7 @@ class MemoryTable:
         return self._tokens[token][0] if token in self._tokens else None
 
     def _decided(self, writes: Sequence[Write]) -> list[Item | None]:
-        """Return the items as the writes leave them; raises the error if one is refused."""
+        """Return the items after the writes; raises the error of a refused write."""
         outcomes = [outcome(write, self._items.get(write.key), self._indexes.values()) for write in writes]
         faults = self.faults.reasons(writes) or [FINE] * len(writes)
         reasons = [
@@ -320,25 +328,25 @@ class MemoryTable:
         if before == after:
             return
         if before is not None:
-            places = self._places[index.name, before[index.partition]]
-            del places[bisect_left(places, (before[index.sort], key))]
+            positions = self._positions[index.name, before[index.partition]]
+            del positions[bisect_left(positions, (before[index.sort], key))]
         if after is not None:
-            insort(self._places[index.name, after[index.partition]], (after[index.sort], key))
+            insort(self._positions[index.name, after[index.partition]], (after[index.sort], key))
         if self.faults.index_lag:
             now = self._clock.now()
             versions = self._versions[index.name].setdefault(key, [(now, before)])
             versions.append((now, after))
 
     def _entries(self, index: Index, partition: str, first: Any, last: Any) -> dict[tuple[Any, Key], Item]:
-        """Return the entries that a query sees, by their places."""
-        places = self._places.get((index.name, partition), [])
-        begin = bisect_left(places, first, key=lambda place: place[0])
-        end = bisect_right(places, last, key=lambda place: place[0])
+        """Return the visible entries by position."""
+        positions = self._positions.get((index.name, partition), [])
+        begin = bisect_left(positions, first, key=lambda position: position[0])
+        end = bisect_right(positions, last, key=lambda position: position[0])
         lagging = self._lagging(index)
         entries = {
-            place: index_entry(index, self._items[place[1]]) or {}
-            for place in places[begin:end]
-            if place[1] not in lagging
+            position: index_entry(index, self._items[position[1]]) or {}
+            for position in positions[begin:end]
+            if position[1] not in lagging
         }
         for key, versions in lagging.items():
             for entry in self.faults.visible(index, versions):
@@ -347,7 +355,7 @@ class MemoryTable:
         return entries
 
     def _lagging(self, index: Index) -> Mapping[Key, Sequence[Item | None]]:
-        """Return the versions of the entries that have changed within the lag; the first is the one before it."""
+        """Return the versions of entries changed within the lag; the first one is from before the lag."""
         recent = self._versions[index.name]
         if not self.faults.index_lag:
             recent.clear()
@@ -363,12 +371,12 @@ class MemoryTable:
     # ── For tests ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def items(self) -> list[Item]:
-        """Return all items, as they are: no fault applies."""
+        """Return all items without faults."""
         with self._lock:
             return [copy_stored(self._items[key]) for key in sorted(self._items)]
 
     def expired(self, now: datetime) -> list[Key]:
-        """Return the keys of the items whose TTL has passed."""
+        """Return the keys of the expired items."""
         with self._lock:
             return sorted(
                 key
@@ -379,7 +387,7 @@ class MemoryTable:
             )
 
     def delete_expired(self, now: datetime, keys: Iterable[Key] | None = None) -> list[Key]:
-        """Delete the expired items, or those of these keys that have expired, as TTL does late; return their keys."""
+        """Delete the expired items, or the expired ones of `keys`, as DynamoDB does late; return their keys."""
         with self._lock:
             expired = [key for key in self.expired(now) if keys is None or key in set(keys)]
             for key in expired:
@@ -387,7 +395,7 @@ class MemoryTable:
             return expired
 
     @contextmanager
-    def _call(self, call: Call) -> Iterator[None]:
+    def _call(self, call: TableCall) -> Iterator[None]:
         self.faults.before(call)
         with self._lock:
             yield

@@ -41,14 +41,14 @@ class Blobs(Protocol):
 class Cipher(Protocol):
     """Encryption with the deployment's key; detects changed or moved ciphertexts."""
 
-    async def seal(self, content: bytes, *, about: str) -> bytes:
+    async def encrypt(self, content: bytes, *, about: str) -> bytes:
         """Return the content encrypted, differently each time; `about` is the context, such as the item's key.
 
         May raise StoreUnavailable.
         """
         ...
 
-    async def open(self, sealed: bytes, *, about: str) -> bytes:
+    async def decrypt(self, encrypted: bytes, *, about: str) -> bytes:
         """Return the decrypted content of this context.
 
         Raises StoreCorrupt for changed bytes, another context or another deployment's key; StoreUnavailable if the key

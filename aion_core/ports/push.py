@@ -160,7 +160,7 @@ class PushConfigs(Protocol):
         """
         ...
 
-    async def bury(self, claim: Claim, *, cursor: int, failure: str, until: datetime) -> Claim:
+    async def give_up(self, claim: Claim, *, cursor: int, failure: str, until: datetime) -> Claim:
         """Count event `cursor` as a dead letter, move the cursor past it, and renew the claim; `tries` is kept.
 
         Raises ClaimLost as `advance` does.

@@ -20,6 +20,8 @@ BY_AGENT = Index(name="by_agent", partition="listing_agent", sort="listing_at", 
 BY_CONTEXT = Index(name="by_context", partition="listing_context", sort="listing_at", copied=(STATE, TTL_ATTRIBUTE))
 """The tasks of one context, by the time of their status."""
 
+INDEXES = (TIMERS, BY_AGENT, BY_CONTEXT)
+
 TASKS = "tasks"
 THREADS = "threads"
 ARTIFACTS = "artifacts"

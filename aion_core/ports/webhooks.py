@@ -48,7 +48,7 @@ class Delivered:
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class WebhookGone:
     """Response 410: the receiver accepts nothing more at this URL."""
 
 
@@ -76,12 +76,12 @@ class Blocked:
     reason: str
 
 
-Outcome = Delivered | Gone | PostRefused | Unreachable | Blocked
+PostOutcome = Delivered | WebhookGone | PostRefused | Unreachable | Blocked
 
 
 class WebhookClient(Protocol):
     """HTTP client for URLs of clients: each may be an attacker's."""
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Outcome:
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> PostOutcome:
         """Check the address and post once, within POST_SECONDS; never raises."""
         ...

@@ -1,1 +1,1 @@
-"""Push notifications: what is posted, when, in which order, and to which address it may be."""
+"""Push notifications: registration of webhooks, delivery of events, and protection against SSRF."""

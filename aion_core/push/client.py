@@ -1,4 +1,4 @@
-"""Posts a notification: once, to the address that was checked, for so long and no longer, following nothing (R3)."""
+"""Webhook client: one post to a checked address, with a time limit and without redirects."""
 
 import asyncio
 import email.utils
@@ -14,19 +14,19 @@ from aion_core.ports import (
     Blocked,
     Clock,
     Delivered,
-    Gone,
-    Outcome,
+    PostOutcome,
     PostRefused,
     Unreachable,
+    WebhookGone,
 )
-from aion_core.push.guard import Allowed, check_url
-from aion_core.push.pinned import PinnedTransport, Resolver, look_up
+from aion_core.push.pinned_transport import PinnedTransport, Resolver, look_up
+from aion_core.push.ssrf import WebhookPolicy, check_url
 
-MAX_ANSWER_BYTES = 4096
-"""How much of an answer's body is read: nothing is done with it, but a receiver may want to be rid of it."""
+MAX_BODY_BYTES = 4096
+"""Bytes read of a response's body. The content is ignored, but a receiver may want to send it."""
 
-ANSWER_SECONDS = 2.0
-"""How long the body is waited for: by then the answer is known."""
+BODY_SECONDS = 2.0
+"""Time limit for reading the body; the outcome is known before."""
 
 _GONE = 410
 
@@ -35,33 +35,33 @@ _REASONS: tuple[tuple[type[Exception], str], ...] = (
     (httpx.ConnectError, "no connection"),
     (httpx.TimeoutException, "no answer in time"),
     (TimeoutError, "no answer in time"),
-    (httpx.RemoteProtocolError, "the answer is no HTTP, or the connection ended before it"),
+    (httpx.RemoteProtocolError, "the answer is not HTTP, or the connection ended before it"),
     (httpx.TransportError, "the connection broke"),
 )
 
 
 class PinnedWebhookClient:
-    """`ports.WebhookClient`, by a transport that connects to what the guard has checked.
+    """`ports.WebhookClient` over `PinnedTransport`.
 
-    httpx's own client is not used: it keeps cookies from one post to the next.
+    httpx's own client is not used: it stores cookies between posts.
     """
 
     def __init__(
         self,
-        allowed: Allowed,
+        policy: WebhookPolicy,
         clock: Clock,
         *,
         resolve: Resolver = look_up,
         tls: ssl.SSLContext | None = None,
         seconds: float = POST_SECONDS,
-        answer_seconds: float = ANSWER_SECONDS,
+        body_seconds: float = BODY_SECONDS,
     ) -> None:
-        """See `PinnedTransport`; a post takes so many seconds at the most, and the body of its answer so many of them."""
-        self._allowed, self._clock = allowed, clock
-        self._seconds, self._answer_seconds = seconds, answer_seconds
-        self._transport = PinnedTransport(allowed, resolve, tls)
+        """Limit a post to `seconds`, and the response's body to `body_seconds` of them; see `PinnedTransport`."""
+        self._policy, self._clock = policy, clock
+        self._seconds, self._body_seconds = seconds, body_seconds
+        self._transport = PinnedTransport(policy, resolve, tls)
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Outcome:
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> PostOutcome:
         """See `ports.WebhookClient.post`."""
         try:
             async with asyncio.timeout(self._seconds):
@@ -69,13 +69,13 @@ class PinnedWebhookClient:
         except WebhookBlocked as blocked:
             return Blocked(str(blocked))
         except Exception as error:
-            # Whatever a stranger's server makes of a connection is an answer of its kind.
+            # Any other failure of the connection is the receiver's.
             return Unreachable(_reason(error))
 
-    async def _post(self, url: str, headers: Mapping[str, str], body: bytes) -> Outcome:
+    async def _post(self, url: str, headers: Mapping[str, str], body: bytes) -> PostOutcome:
         request = httpx.Request(
             "POST",
-            check_url(url, self._allowed).url,
+            check_url(url, self._policy).url,
             headers={
                 "Accept": "*/*",
                 "Accept-Encoding": "identity",
@@ -87,25 +87,25 @@ class PinnedWebhookClient:
         )
         response = await self._transport.handle_async_request(request)
         try:
-            await _read(response, self._answer_seconds)
+            await _read(response, self._body_seconds)
         finally:
             await response.aclose()
         if response.is_success:
             return Delivered()
         if response.status_code == _GONE:
-            return Gone()
+            return WebhookGone()
         return PostRefused(
             response.status_code, retry_after(response.headers.get("Retry-After", ""), self._clock.now())
         )
 
 
-def retry_after(said: str, now: datetime) -> float | None:
-    """Return in how many seconds the header wants to be asked again, None where it says nothing that can be read."""
-    said = said.strip()
-    if said.isascii() and said.isdecimal() and len(said) < 10:
-        return float(said)
+def retry_after(header: str, now: datetime) -> float | None:
+    """Return the seconds until the Retry-After header's time, None if it cannot be read (RFC 9110, 10.2.3)."""
+    header = header.strip()
+    if header.isascii() and header.isdecimal() and len(header) < 10:
+        return float(header)
     try:
-        at = email.utils.parsedate_to_datetime(said)
+        at = email.utils.parsedate_to_datetime(header)
     except ValueError:
         return None
     at = at if at.tzinfo else at.replace(tzinfo=UTC)
@@ -113,13 +113,13 @@ def retry_after(said: str, now: datetime) -> float | None:
 
 
 async def _read(response: httpx.Response, seconds: float) -> None:
-    """Read a little of the body; that it breaks, or takes its time, changes nothing of what was answered."""
+    """Read the start of the body; errors and slow bodies do not change the outcome."""
     read = 0
     try:
         async with asyncio.timeout(seconds):
-            async for some in response.aiter_raw():
-                read += len(some)
-                if read >= MAX_ANSWER_BYTES:
+            async for chunk in response.aiter_raw():
+                read += len(chunk)
+                if read >= MAX_BODY_BYTES:
                     return
     except (httpx.HTTPError, TimeoutError):
         return

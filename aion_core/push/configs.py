@@ -1,4 +1,4 @@
-"""The operations on push configs, in the domain's own terms: what a front calls, whatever its dialect (R91, R92)."""
+"""A2A operations on push configs, for all protocol versions (A2A 3.1.7 to 3.1.10)."""
 
 import logging
 from collections.abc import Mapping
@@ -22,8 +22,8 @@ from aion_core.ports import (
     TaskStore,
 )
 from aion_core.protocol.message_rules import is_id
-from aion_core.push.guard import Allowed
-from aion_core.push.registration import as_given, check_config, to_keep
+from aion_core.push.registration import check_config, client_config, stored_config
+from aion_core.push.ssrf import WebhookPolicy
 from aion_core.tasks import page_tokens
 from aion_core.tasks.call import CallContext
 from aion_core.tasks.notifications import wake_delivery
@@ -31,14 +31,13 @@ from aion_core.tasks.notifications import wake_delivery
 logger = logging.getLogger(__name__)
 
 MAX_PAGE_SIZE = 100
-"""A task has fewer configs; a client that asks for more than it can get is no worse than one that asks for all."""
+"""Largest page size; a task has fewer configs."""
 
 
 class PushRegistry:
-    """Creates, reads, lists and deletes the push configs of a caller's tasks.
+    """Operations on the push configs of a caller's tasks.
 
-    A config is read back by the task's owner only, as it was given. Each method raises TaskNotFound for a task that is
-    not there, or not the caller's.
+    Only the task's owner can read a config. Each method raises TaskNotFound for a missing task and for another owner's.
     """
 
     def __init__(
@@ -47,87 +46,86 @@ class PushRegistry:
         queue: PushQueue,
         tasks: TaskStore,
         task_list: TaskList,
-        allowed: Allowed,
+        policy: WebhookPolicy,
         clock: Clock,
         *,
         events: Mapping[str, PushEvents] | None = None,
     ) -> None:
-        """`events`: which are told of, for each agent."""
+        """`events` maps each agent to the events that its webhooks receive."""
         self._configs, self._work_queue, self._tasks, self._list = configs, queue, tasks, task_list
-        self._allowed, self._clock, self._events = allowed, clock, events or {}
+        self._policy, self._clock, self._events = policy, clock, events or {}
 
     async def create(
         self, call: CallContext, config: pb.TaskPushNotificationConfig, version: PushVersion
     ) -> pb.TaskPushNotificationConfig:
-        """Keep the config, in the place of one of its id, and return it with the id that it has.
+        """Store the config, in place of one with its id, and return it with its id.
 
-        It hears of the events after those that there are. Raises InvalidMessage that says what is wrong with it, and
-        TooManyPushConfigs.
+        Its webhook receives the events from now on. Raises InvalidMessage with the reason, and TooManyPushConfigs.
         """
-        check_config(config, self._allowed.and_beside(call.entrypoint_url))
+        check_config(config, self._policy.excluding(call.entrypoint_url))
         key = await self._key(call, config.task_id)
         config_id = config.id or _id_for(version, config.task_id)
-        kept = await self._to_keep(call, config, key, config_id, version)
-        await self._configs.put(key, kept)
+        stored = await self._stored(call, config, key, config_id, version)
+        await self._configs.put(key, stored)
         await wake_delivery(self._work_queue, PushWakeUp(key))
-        return as_given(kept, config.task_id, config.tenant)
+        return client_config(stored, config.task_id, config.tenant)
 
     async def with_message(
         self, call: CallContext, request: pb.SendMessageRequest, version: PushVersion
     ) -> CallContext:
-        """Return the call with the config that comes with its message, which is kept together with that, or not at all.
+        """Return the call with the config of its message, to be stored in one transaction with the message.
 
-        Raises InvalidMessage that says what is wrong with it.
+        Raises InvalidMessage with the reason.
         """
         if not request.configuration.HasField("task_push_notification_config"):
             return call
         config, task_id = request.configuration.task_push_notification_config, request.message.task_id
         check_config(
-            config, self._allowed.and_beside(call.entrypoint_url), before="configuration.taskPushNotificationConfig."
+            config, self._policy.excluding(call.entrypoint_url), before="configuration.taskPushNotificationConfig."
         )
-        # Of a task that is yet to be made, v0.3's config is called by an id that is yet to be made too.
+        # In v0.3 the config of a new task gets the task's id, which does not exist yet.
         config_id = config.id or _id_for(version, task_id)
-        kept = await self._to_keep(call, config, TaskKey(call.owner, task_id), config_id, version)
-        return replace(call, push=kept)
+        stored = await self._stored(call, config, TaskKey(call.owner, task_id), config_id, version)
+        return replace(call, push=stored)
 
     async def get(
         self, call: CallContext, request: pb.GetTaskPushNotificationConfigRequest, version: PushVersion
     ) -> pb.TaskPushNotificationConfig:
-        """Return the config; in v0.3 the task's own where none is named. Raises PushConfigNotFound."""
+        """Return the config; in v0.3 without an id, the task's own. Raises PushConfigNotFound."""
         if not request.id and version is PushVersion.V1:
-            raise InvalidMessage("id is missing: it is the config's, from the answer to its creation.", field="id")
+            raise InvalidMessage("id is missing: the id of the config, from the answer to its creation.", field="id")
         key = await self._key(call, request.task_id)
-        kept = await self._configs.get(key, request.id or request.task_id) if is_id(request.id or "t") else None
-        if kept is None and not request.id:
-            kept = next(iter(await self._configs.all(key)), None)
-        if kept is None:
+        stored = await self._configs.get(key, request.id or request.task_id) if is_id(request.id or "t") else None
+        if stored is None and not request.id:
+            stored = next(iter(await self._configs.all(key)), None)
+        if stored is None:
             raise PushConfigNotFound(request.id)
-        return as_given(kept, request.task_id, request.tenant)
+        return client_config(stored, request.task_id, request.tenant)
 
     async def list_configs(
         self, call: CallContext, request: pb.ListTaskPushNotificationConfigsRequest
     ) -> pb.ListTaskPushNotificationConfigsResponse:
-        """Return a page of the task's configs, by their ids; "" as nextPageToken says that no more follow."""
+        """Return a page of the task's configs, sorted by id; nextPageToken is "" on the last page."""
         size = request.page_size or MAX_PUSH_CONFIGS
         if not 1 <= size <= MAX_PAGE_SIZE:
             raise InvalidMessage(
-                f"pageSize is {size}: give a number from 1 to {MAX_PAGE_SIZE}, or leave it out for all.",
+                f"pageSize is {size}: it must be a number from 1 to {MAX_PAGE_SIZE}, or be left out.",
                 field="pageSize",
             )
         key = await self._key(call, request.task_id)
         secret, of = await self._list.secret(), ("push configs", call.owner, call.agent, request.task_id)
         after = page_tokens.read_after(secret, of, request.page_token) if request.page_token else ""
-        left = [kept for kept in await self._configs.all(key) if kept.id > after]
-        page = left[:size]
+        remaining = [stored for stored in await self._configs.all(key) if stored.id > after]
+        page = remaining[:size]
         return pb.ListTaskPushNotificationConfigsResponse(
-            configs=[as_given(kept, request.task_id, request.tenant) for kept in page],
-            next_page_token=page_tokens.make_after(secret, of, page[-1].id) if len(left) > size else "",
+            configs=[client_config(stored, request.task_id, request.tenant) for stored in page],
+            next_page_token=page_tokens.make_after(secret, of, page[-1].id) if len(remaining) > size else "",
         )
 
     async def delete(self, call: CallContext, request: pb.DeleteTaskPushNotificationConfigRequest) -> None:
-        """Forget the config, whether there is one or not."""
+        """Delete the config; a missing config is no error."""
         if not request.id:
-            raise InvalidMessage("id is missing: it is the config's, from the answer to its creation.", field="id")
+            raise InvalidMessage("id is missing: the id of the config, from the answer to its creation.", field="id")
         key = await self._key(call, request.task_id)
         if is_id(request.id):
             await self._configs.delete(key, request.id)
@@ -135,16 +133,16 @@ class PushRegistry:
     async def _key(self, call: CallContext, task_id: str) -> TaskKey:
         if not task_id:
             raise InvalidMessage(
-                "taskId is missing: it is the task's id, from the answer to the message.", field="taskId"
+                "taskId is missing: the id of the task, from the answer to the message.", field="taskId"
             )
         key = TaskKey(call.owner, task_id)
         head = await self._tasks.head(key) if is_id(task_id) else None
-        # A task of another agent is as unknown as one that never was.
+        # The task of another agent must look like a missing one.
         if head is None or head.context.agent != call.agent:
             raise TaskNotFound(task_id)
         return key
 
-    async def _to_keep(
+    async def _stored(
         self,
         call: CallContext,
         config: pb.TaskPushNotificationConfig,
@@ -154,17 +152,17 @@ class PushRegistry:
     ) -> PushConfig:
         events = self._events.get(call.agent, PushEvents.STATUS)
         before = await self._before(key, config_id) if key.task_id and config_id else None
-        return to_keep(config, config_id, version=version, events=events, at=self._clock.now(), before=before)
+        return stored_config(config, config_id, version=version, events=events, at=self._clock.now(), before=before)
 
     async def _before(self, key: TaskKey, config_id: str) -> PushConfig | None:
         try:
             return await self._configs.get(key, config_id)
         except StoreCorrupt:
-            # A client that creates it again mends it.
-            logger.warning("A push config that is replaced cannot be read.", extra={"task_id": key.task_id})
+            # The new config replaces the unreadable one.
+            logger.warning("The replaced push config cannot be read.", extra={"task_id": key.task_id})
             return None
 
 
 def _id_for(version: PushVersion, task_id: str) -> str:
-    """Return the id of a config that names none: its task's in v0.3, which its clients go by; a new one in v1.0."""
+    """Return the id of a config without one: its task's id in v0.3, as clients of v0.3 expect; a new id in v1.0."""
     return task_id if version is PushVersion.V03 else str(uuid7())

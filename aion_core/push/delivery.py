@@ -1,8 +1,8 @@
-"""Delivers push notifications: what each config has not passed, in order, under a claim (R94).
+"""Delivery of push notifications: each config's undelivered events, in order, under a claim.
 
-Nothing is forgotten. An event that somebody wants to be told of is due from its own commit on, and stays so until each
-config has passed it or is due itself. A config is due from its claim on, by the claim's end or the next try, until it
-has passed what was in the log when that was read, after the claim.
+No event is lost. The commit of an event with subscribers sets the event's timer, which stays until each config has passed
+the event or has a timer of its own. A claim sets the config's timer to the end of the claim, a failure to the next
+attempt; it stays until the config has passed the log as read after the claim.
 """
 
 import asyncio
@@ -20,14 +20,13 @@ from aion_core.ports import (
     Clock,
     Delivered,
     Delivery,
-    Gone,
     Log,
     Metric,
     Metrics,
     NoopTraces,
     NullMetrics,
     Numbered,
-    Outcome,
+    PostOutcome,
     PostRefused,
     PushConfigs,
     PushQueue,
@@ -38,9 +37,10 @@ from aion_core.ports import (
     Traces,
     Unreachable,
     WebhookClient,
+    WebhookGone,
 )
 from aion_core.push import schedule
-from aion_core.push.tries import Tries
+from aion_core.push.attempts import DeliveryAttempts
 from aion_core.tasks import heads
 from aion_core.tasks.lifecycle import milliseconds, time_of
 from aion_core.tasks.notifications import wake_delivery
@@ -48,29 +48,29 @@ from aion_core.tasks.notifications import wake_delivery
 logger = logging.getLogger(__name__)
 
 CLAIM_SECONDS = 60.0
-"""How long a claim holds without a word from its holder: three times as long as a post may take."""
+"""Time until a claim ends unless its holder renews it: three times the time limit of a post."""
 
 WAKE_UP_SECONDS = 30.0
-"""How long after a bell was to be heard a try is overdue."""
+"""Time from the delay of a wake-up message until the timer of its attempt expires."""
 
 LONGEST_WAKE_UP_SECONDS = 900.0
-"""Further ahead no bell is rung: the due index tells."""
+"""Longest delay of a wake-up message; the timer index wakes later attempts."""
 
 SOON_SECONDS = 10.0
-"""A bell that is heard so little before a next try may have been rung for that: clocks differ."""
+"""A wake-up message this early before an attempt may be meant for it: clocks differ."""
 
-LEAVE_SECONDS = 15.0
-"""So long before its process ends nothing more is begun than a post could outlast."""
+EXIT_SECONDS = 15.0
+"""Time to reserve after a post before the process ends."""
 
 SHARE_SECONDS = 60.0
-"""How long the posts of one bell may go on while others wait for their turn: then another one is rung, behind theirs."""
+"""Time for one wake-up message; after it a new message is enqueued behind those of other tasks."""
 
 ROUNDS = 50
-"""How often one bell is answered by looking again, before another one is rung."""
+"""Rounds of deliveries for one wake-up message before a new one is enqueued."""
 
 
 class PushDelivery:
-    """Answers the bells of push notifications."""
+    """Handler of the push queue's wake-up messages."""
 
     def __init__(
         self,
@@ -86,33 +86,33 @@ class PushDelivery:
         metrics: Metrics | None = None,
         traces: Traces | None = None,
     ) -> None:
-        """`render` makes what is posted; `chance` gives numbers from 0 to 1, for the jitter of `retry_seconds`."""
+        """`render` makes the requests; `chance` returns numbers from 0 to 1 for the jitter of `retry_seconds`."""
         self._retry_seconds = retry_seconds
         self._metrics = metrics or NullMetrics()
         self._tasks, self._configs, self._work_queue = tasks, configs, queue
-        self._tries = Tries(tasks, webhooks, render, clock, traces or NoopTraces())
+        self._attempts = DeliveryAttempts(tasks, webhooks, render, clock, traces or NoopTraces())
         self._clock, self._chance = clock, chance
 
-    async def answer(self, wake_up: PushWakeUp, *, until: datetime | None = None) -> None:
-        """Post what is to be posted for the bell's task; where there is nothing, nothing happens.
+    async def deliver(self, wake_up: PushWakeUp, *, until: datetime | None = None) -> None:
+        """Post the undelivered events of the message's task, if any.
 
-        `until`: when this process ends, before which the rest is left to another bell. Raises StoreError where the
-        table cannot be asked: the bell is to be heard again.
+        `until` is the end of this process; the rest is left to a new message before it. Raises StoreError if the table
+        cannot be read: the queue must redeliver the message.
         """
-        task, walked = wake_up.task, {wake_up.generation} if wake_up.generation else set[int]()
-        share = self._clock.now() + timedelta(seconds=SHARE_SECONDS + POST_SECONDS + LEAVE_SECONDS)
+        task, passed = wake_up.task, {wake_up.generation} if wake_up.generation else set[int]()
+        share = self._clock.now() + timedelta(seconds=SHARE_SECONDS + POST_SECONDS + EXIT_SECONDS)
         until = min(until, share) if until is not None else share
         for number in range(ROUNDS):
             head = await self._tasks.head(task)
             deliveries = await self._configs.deliveries(task)
             if head is None:
-                await self._forget(task, deliveries, walked)
+                await self._clear_expired(task, deliveries, passed)
                 return
             note(context_id=head.context.context_id, agent=head.context.agent)
             now = self._clock.now()
             ready = [delivery for delivery in deliveries if schedule.is_ready(delivery, head.generation, now)]
             if not ready:
-                await self._settle(task, deliveries, walked)
+                await self._settle(task, deliveries, passed)
                 if not deliveries and head.push_events is not None:
                     await self._configs.clear_subscribers(head)
                 if not number:
@@ -120,9 +120,9 @@ class PushDelivery:
                 return
             if not self._has_time(until):
                 break
-            # One slow receiver does not hold up the others.
+            # Concurrently: a slow receiver must not delay the others.
             ended = await asyncio.gather(
-                *(self._deliver(delivery, head.generation, walked, until) for delivery in ready),
+                *(self._deliver_to(delivery, head.generation, passed, until) for delivery in ready),
                 return_exceptions=True,
             )
             for error in ended:
@@ -130,49 +130,50 @@ class PushDelivery:
                     raise error
         await wake_delivery(self._work_queue, PushWakeUp(task))
 
-    async def _settle(self, task: TaskKey, deliveries: Sequence[Delivery], walked: set[int]) -> None:
-        """Forget the events that need not be remembered any more.
+    async def _settle(self, task: TaskKey, deliveries: Sequence[Delivery], passed: set[int]) -> None:
+        """Remove the timers of events that no config needs any more.
 
-        They were recorded before the deliveries were read: who is due itself reads the log later, and finds them.
+        The events were recorded before the deliveries were read. A config with a timer reads the log later and finds
+        them.
         """
-        for generation in sorted(walked):
-            if all(schedule.takes_care_of(delivery, generation) for delivery in deliveries):
+        for generation in sorted(passed):
+            if all(schedule.covers(delivery, generation) for delivery in deliveries):
                 await self._configs.clear(task, generation)
 
-    async def _forget(self, task: TaskKey, deliveries: Sequence[Delivery], walked: set[int]) -> None:
-        """Let nothing be due of a task that has expired: a config that has failed may outlive it, and so may an event."""
+    async def _clear_expired(self, task: TaskKey, deliveries: Sequence[Delivery], passed: set[int]) -> None:
+        """Remove all timers of an expired task: a failed config or an event may outlive it."""
         for delivery in deliveries:
             if delivery.due_at is None or schedule.is_claimed(delivery, self._clock.now()):
                 continue
-            logger.error("The task of a push config is gone before it was told.", extra=_labels(delivery))
+            logger.error("The task of a push config has expired before its delivery.", extra=_labels(delivery))
             claim = await self._configs.claim(delivery, until=self._claimed_until())
             if claim is not None:
                 await self._configs.disable(claim, failure="the task has expired")
-        for generation in walked:
+        for generation in passed:
             await self._configs.clear(task, generation)
 
     async def _enqueue_retry(self, task: TaskKey, deliveries: Sequence[Delivery], now: datetime) -> None:
-        """Ring for a try that is nearly due: the bell was rung for it, and was heard by a clock that is behind."""
-        left = [
+        """Enqueue a message for an attempt in a few seconds: this clock may be behind the sender's."""
+        waits = [
             (delivery.next_at - now).total_seconds()
             for delivery in deliveries
             if delivery.next_at is not None and not delivery.disabled
         ]
-        if left and 0 < min(left) <= SOON_SECONDS:
-            await wake_delivery(self._work_queue, PushWakeUp(task), delay=min(left))
+        if waits and 0 < min(waits) <= SOON_SECONDS:
+            await wake_delivery(self._work_queue, PushWakeUp(task), delay=min(waits))
 
-    async def _deliver(self, delivery: Delivery, newest: int, walked: set[int], until: datetime) -> None:
-        """Post for one config what it has not passed, in order, until it has, or a post fails, or time is up.
+    async def _deliver_to(self, delivery: Delivery, newest: int, passed: set[int], until: datetime) -> None:
+        """Post the config's undelivered events in order, until the end of the log, a failure, or the end of the time.
 
-        `newest`: the number of the event that was the newest when somebody looked.
+        `newest` is the number of the newest known event.
         """
         claim = await self._configs.claim(delivery, until=self._claimed_until())
         if claim is None:
             return
         try:
-            # Read after the claim: who finds the config claimed leaves what is in the log by then to us.
+            # Read after the claim: other processes leave the events before the claim to its holder.
             while (log := await self._log(claim)) is None:
-                # Like an event that is not taken: it is given up in the end, and perhaps those behind it can be read.
+                # Counts as a failed attempt: the event is given up in the end, and later ones may be readable.
                 cursor = claim.delivery.cursor
                 if cursor >= newest:
                     await self._configs.settle(claim, cursor=cursor)
@@ -182,11 +183,11 @@ class PushDelivery:
                     return
                 claim = given_up
                 if not self._has_time(until):
-                    await self._leave(claim, cursor + 1)
+                    await self._release(claim, cursor + 1)
                     return
-            await self._post_all(claim, log, walked, until)
+            await self._post_all(claim, log, passed, until)
         except ClaimLost:
-            logger.info("A push config was deleted, or replaced, or is another's.", extra=_labels(delivery))
+            logger.info("A push config was deleted, replaced, or claimed by another process.", extra=_labels(delivery))
 
     async def _log(self, claim: Claim) -> Log | None:
         try:
@@ -197,33 +198,33 @@ class PushDelivery:
             logger.exception("The log of a task cannot be read.", extra=_labels(claim.delivery))
             return None
 
-    async def _post_all(self, claim: Claim, log: Log, walked: set[int], until: datetime) -> None:
+    async def _post_all(self, claim: Claim, log: Log, passed: set[int], until: datetime) -> None:
         cursor, delivered = claim.delivery.cursor, False
-        told_of = claim.config.events if claim.config is not None else log.head.push_events
+        wanted = claim.config.events if claim.config is not None else log.head.push_events
         for entry in log.events:
             if entry.generation <= cursor:
                 continue
             if heads.has_subscriber_for(log.head, entry.event):
-                walked.add(entry.generation)
-            if told_of is None or not heads.wants(told_of, entry.event):
+                passed.add(entry.generation)
+            if wanted is None or not heads.wants(wanted, entry.event):
                 cursor = entry.generation
                 continue
-            if delivered or self._runs_out(claim):
+            if delivered or self._ends_soon(claim):
                 claim = await self._configs.advance(claim, cursor=cursor, until=self._claimed_until())
                 delivered = False
             if not self._has_time(until):
-                await self._leave(claim, cursor)
+                await self._release(claim, cursor)
                 return
-            # Nothing is given up but by a try that was made.
+            # Only a made attempt may give an event up.
             is_last = claim.delivery.tries >= len(self._retry_seconds)
-            outcome = await self._tries.make(claim, entry, may_be_spared=not is_last)
+            outcome = await self._attempts.make(claim, entry, may_be_skipped=not is_last)
             match outcome:
                 case Delivered():
                     cursor, delivered = entry.generation, True
                     self._count_delivered(entry)
                     logger.info("A notification was delivered.", extra=_labels(claim.delivery, entry.generation))
-                case Gone():
-                    await self._configs.disable(claim, failure=_words(outcome))
+                case WebhookGone():
+                    await self._configs.disable(claim, failure=_reason(outcome))
                     logger.warning("A webhook is gone: its config is disabled.", extra=_labels(claim.delivery))
                     return
                 case _:
@@ -233,26 +234,26 @@ class PushDelivery:
                     claim, cursor = given_up, entry.generation
         await self._configs.settle(claim, cursor=log.head.generation, delivered=delivered)
 
-    async def _leave(self, claim: Claim, cursor: int) -> None:
-        """Give the claim back for want of time: the rest is another bell's."""
+    async def _release(self, claim: Claim, cursor: int) -> None:
+        """Release the claim at the end of the time; the timer wakes another process for the rest."""
         now = self._clock.now()
         await self._configs.settle(claim, cursor=cursor, due_at=now + timedelta(seconds=WAKE_UP_SECONDS))
 
-    async def _fail(self, claim: Claim, generation: int, outcome: Outcome) -> Claim | None:
-        """Note that a post failed, and see to the next try; return the claim where the event is given up instead."""
-        words, labels = _words(outcome), _labels(claim.delivery, generation)
+    async def _fail(self, claim: Claim, generation: int, outcome: PostOutcome) -> Claim | None:
+        """Store the failure and schedule the next attempt; return the claim if the event is given up instead."""
+        reason, labels = _reason(outcome), _labels(claim.delivery, generation)
         tries, retry_seconds = claim.delivery.tries, self._retry_seconds
         wait = schedule.delay(tries, outcome, self._chance(), retry_seconds=retry_seconds)
         if wait is None:
             self._metrics.count(Metric.PUSH_GIVEN_UP)
-            logger.error("A notification is given up: %s", words, extra=labels)
-            return await self._configs.bury(claim, cursor=generation, failure=words, until=self._claimed_until())
+            logger.error("A notification is given up: %s", reason, extra=labels)
+            return await self._configs.give_up(claim, cursor=generation, failure=reason, until=self._claimed_until())
         self._metrics.count(Metric.PUSH_RETRIES)
-        logger.warning("A notification failed: %s", words, extra=labels)
+        logger.warning("A notification failed: %s", reason, extra=labels)
         next_at = self._clock.now() + wait
         by_wake_up = wait.total_seconds() <= LONGEST_WAKE_UP_SECONDS
         due_at = next_at + timedelta(seconds=WAKE_UP_SECONDS) if by_wake_up else next_at
-        await self._configs.fail(claim, failure=words, next_at=next_at, due_at=due_at)
+        await self._configs.fail(claim, failure=reason, next_at=next_at, due_at=due_at)
         if by_wake_up:
             await wake_delivery(self._work_queue, PushWakeUp(claim.delivery.task), delay=wait.total_seconds())
         return None
@@ -265,20 +266,20 @@ class PushDelivery:
     def _claimed_until(self) -> datetime:
         return self._clock.now() + timedelta(seconds=CLAIM_SECONDS)
 
-    def _runs_out(self, claim: Claim) -> bool:
-        """Tell whether the claim could run out while something is posted under it."""
+    def _ends_soon(self, claim: Claim) -> bool:
+        """Return True if the claim could end during a post."""
         until = claim.delivery.claimed_until
         return until is None or (until - self._clock.now()).total_seconds() < 2 * POST_SECONDS
 
     def _has_time(self, until: datetime) -> bool:
-        return (until - self._clock.now()).total_seconds() > POST_SECONDS + LEAVE_SECONDS
+        return (until - self._clock.now()).total_seconds() > POST_SECONDS + EXIT_SECONDS
 
 
-def _words(outcome: Outcome) -> str:
+def _reason(outcome: PostOutcome) -> str:
     match outcome:
         case PostRefused(status=status):
             return f"HTTP {status}"
-        case Gone():
+        case WebhookGone():
             return "HTTP 410"
         case Blocked(reason=reason):
             return f"blocked: {reason}"
@@ -289,6 +290,6 @@ def _words(outcome: Outcome) -> str:
 
 
 def _labels(delivery: Delivery, generation: int = 0) -> dict[str, object]:
-    """What the log says beside each line: ids, and nothing of the config."""
+    """Return the labels of a log record: ids, and no content of the config."""
     labels: dict[str, object] = {"task_id": delivery.task.task_id, "config_id": delivery.config_id}
     return labels | ({"generation": generation} if generation else {})

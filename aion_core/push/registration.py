@@ -1,6 +1,6 @@
-"""What a client may register as a webhook, what is kept of it, and what it reads back. Pure.
+"""Validation of webhook configs, and their conversion to the stored form and back. Pure.
 
-Whatever of it goes into a header is looked at here, so that no credential can end one header and begin another.
+Values for headers are checked here, against header injection.
 """
 
 import re
@@ -14,36 +14,36 @@ from aion_core.errors import InvalidMessage, WebhookBlocked
 from aion_core.ports import PushConfig, PushEvents, PushVersion
 from aion_core.protocol.message_rules import ID_RULE, is_id
 from aion_core.push import signing
-from aion_core.push.guard import Allowed, check_url
+from aion_core.push.ssrf import WebhookPolicy, check_url
 
 MAX_VALUE_CHARACTERS = 4096
-"""Of a token, or of credentials: a JWT with many claims has less."""
+"""Limit of a token or credentials; a JWT with many claims is shorter."""
 
 OVERLAP = timedelta(days=1)
-"""For how long the token before the newest signs beside it."""
+"""Time after a rotation in which the previous token signs too."""
 
 API_KEY = "apikey"
-"""The scheme, in whatever case, whose credentials may name a header: `X-Api-Key: …`."""
+"""Scheme with credentials of the form `X-Api-Key: …`; its case does not matter."""
 
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
-"""What HTTP calls a token: the name of a scheme, or of a header (RFC 9110, 5.6.2)."""
+"""Name of an authentication scheme or header: a token of RFC 9110, 5.6.2."""
 
-_OURS = re.compile(
+_RESERVED_HEADERS = re.compile(
     r"(?:content|webhook|a2a|x-a2a|proxy|x-forwarded|sec|access-control|x-amz|x-amzn|cf)-.*|host|connection|te|trailer|"
     r"transfer-encoding|upgrade|keep-alive|expect|accept.*|user-agent|cookie|forwarded|via|date|range|if-.*|traceparent|"
     r"tracestate|x-http-method.*|x-method-override|x-original-.*|x-rewrite-url|x-real-ip|x-client-ip|true-client-ip",
     re.IGNORECASE,
 )
-"""Headers that are HTTP's, a proxy's, or this server's to say."""
+"""Headers reserved for HTTP, proxies and this server."""
 
 
-def check_config(config: TaskPushNotificationConfig, allowed: Allowed, *, before: str = "") -> None:
-    """Raise InvalidMessage for a config that cannot be used; `before` is where in the request it stands."""
+def check_config(config: TaskPushNotificationConfig, policy: WebhookPolicy, *, before: str = "") -> None:
+    """Raise InvalidMessage for an invalid config; `before` is the path of the config in the request."""
     log.keep_out(config.token, config.authentication.credentials)
     try:
         if config.id and not is_id(config.id):
-            raise InvalidMessage(f"id has to be {ID_RULE}.", field="id")
-        _check_url(config.url, allowed)
+            raise InvalidMessage(f"id must be {ID_RULE}.", field="id")
+        _check_url(config.url, policy)
         _check_value(config.token, "token")
         signing.check_token(config.token)
         _check_authentication(config.authentication)
@@ -51,7 +51,7 @@ def check_config(config: TaskPushNotificationConfig, allowed: Allowed, *, before
         raise InvalidMessage(f"{before}{error}", field=f"{before}{error.field}") from error
 
 
-def to_keep(
+def stored_config(
     config: TaskPushNotificationConfig,
     config_id: str,
     *,
@@ -60,10 +60,10 @@ def to_keep(
     at: datetime,
     before: PushConfig | None = None,
 ) -> PushConfig:
-    """Return what is kept of a config that comes at this time; `before` is the one whose place it takes.
+    """Return the config to store at this time; `before` is the stored config that it replaces.
 
-    One that comes without a token gets a key for one. Where the token changes, the old one signs beside the new for a
-    day, so that a receiver is free to change when it likes; a repeat of the same config makes that no longer.
+    A config without a token gets a signing key as its token. After a change of the token, the previous one signs too
+    for a day, so that the receiver can rotate; a repeat of the same config does not prolong the day.
     """
     token = config.token
     if not token:
@@ -87,25 +87,27 @@ def to_keep(
     )
 
 
-def as_given(kept: PushConfig, task_id: str, tenant: str = "") -> TaskPushNotificationConfig:
-    """Return the config as its owner reads it: as it was given, with what the server has added."""
-    config = TaskPushNotificationConfig(tenant=tenant, id=kept.id, task_id=task_id, url=kept.url, token=kept.token)
-    if kept.scheme:
-        config.authentication.scheme, config.authentication.credentials = kept.scheme, kept.credentials
+def client_config(stored: PushConfig, task_id: str, tenant: str = "") -> TaskPushNotificationConfig:
+    """Return the config for its owner, with the id and token that the server has added."""
+    config = TaskPushNotificationConfig(
+        tenant=tenant, id=stored.id, task_id=task_id, url=stored.url, token=stored.token
+    )
+    if stored.scheme:
+        config.authentication.scheme, config.authentication.credentials = stored.scheme, stored.credentials
     return config
 
 
 def api_key_header(scheme: str, credentials: str) -> tuple[str, str] | None:
-    """Return the header that the credentials of an API key name, and its value; None where they name none."""
+    """Return the header and value of an API key's credentials; None for credentials without a header."""
     name, colon, value = credentials.partition(":")
     if scheme.lower() != API_KEY or not colon:
         return None
     return name.strip(), value.strip()
 
 
-def _check_url(url: str, allowed: Allowed) -> None:
+def _check_url(url: str, policy: WebhookPolicy) -> None:
     try:
-        check_url(url, allowed)
+        check_url(url, policy)
     except WebhookBlocked as error:
         raise InvalidMessage(f"url cannot be called: {error}", field="url") from error
 
@@ -113,19 +115,21 @@ def _check_url(url: str, allowed: Allowed) -> None:
 def _check_authentication(authentication: AuthenticationInfo) -> None:
     if authentication.scheme and not _TOKEN.fullmatch(authentication.scheme):
         raise InvalidMessage(
-            'authentication.scheme has to be the name of an HTTP authentication scheme, such as "Bearer".',
+            'authentication.scheme must be the name of an HTTP authentication scheme, such as "Bearer".',
             field="authentication.scheme",
         )
     if authentication.credentials and not authentication.scheme:
         raise InvalidMessage(
-            'authentication has credentials and no scheme: say of what, such as "Bearer".',
+            'authentication has credentials but no scheme, such as "Bearer".',
             field="authentication.scheme",
         )
     _check_value(authentication.credentials, "authentication.credentials")
     header = api_key_header(authentication.scheme, authentication.credentials)
-    if header is not None and (not _TOKEN.fullmatch(header[0]) or _OURS.fullmatch(header[0]) or not header[1]):
+    if header is not None and (
+        not _TOKEN.fullmatch(header[0]) or _RESERVED_HEADERS.fullmatch(header[0]) or not header[1]
+    ):
         raise InvalidMessage(
-            "authentication.credentials of an API key have to be the key, or a header of your own and the key, as in "
+            "authentication.credentials of an API key must be the key, or a header and the key, such as "
             '"X-Api-Key: …".',
             field="authentication.credentials",
         )
@@ -136,6 +140,6 @@ def _check_value(value: str, field: str) -> None:
         raise InvalidMessage(f"{field} has more than {MAX_VALUE_CHARACTERS} characters.", field=field)
     if not (value.isascii() and value.isprintable() and value == value.strip()):
         raise InvalidMessage(
-            f"{field} has to be printable ASCII on one line, without spaces around it: it becomes a header.",
+            f"{field} must be printable ASCII on one line, without spaces around it: it becomes a header.",
             field=field,
         )

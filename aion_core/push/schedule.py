@@ -1,27 +1,27 @@
-"""When a notification is tried again, when it is given up, and whose turn it is to be posted for. Pure."""
+"""Retry schedule, readiness and fair order of deliveries. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
-from aion_core.ports import Delivery, ExpiredPushTimer, Outcome, PostRefused
+from aion_core.ports import Delivery, ExpiredPushTimer, PostOutcome, PostRefused
 
 RETRY_SECONDS = (5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 36_000.0)
-"""How long after each try that failed the next one follows: 28 hours in all, as Standard Webhooks advises."""
+"""Delays after each failed attempt: 28 hours in all, as Standard Webhooks advises."""
 
 JITTER = 0.2
-"""By how much of it a delay may be longer: receivers that were down together are not called together."""
+"""Largest part by which a delay is longer, so that receivers that failed together are not called together."""
 
 LONGEST_SECONDS = 86_400.0
-"""Longer than a day nobody is waited for, whatever its Retry-After says."""
+"""Longest wait for a Retry-After: a day."""
 
 
 def delay(
-    tries: int, outcome: Outcome, chance: float, *, retry_seconds: Sequence[float] = RETRY_SECONDS
+    tries: int, outcome: PostOutcome, chance: float, *, retry_seconds: Sequence[float] = RETRY_SECONDS
 ) -> timedelta | None:
-    """Return how long to wait after a try that failed, `tries` before it; None where it is given up.
+    """Return the wait after a failed attempt with `tries` attempts before it; None to give the event up.
 
-    `chance` is from 0 to 1. A Retry-After is honoured where it asks for more patience than the schedule has.
+    `chance` is from 0 to 1. A Retry-After longer than the schedule's delay is honoured.
     """
     if tries >= len(retry_seconds):
         return None
@@ -32,34 +32,34 @@ def delay(
 
 
 def is_ready(delivery: Delivery, generation: int, now: datetime) -> bool:
-    """Tell whether somebody should look after the config, of whose task event `generation` is the newest."""
+    """Return True if a process should claim the config now; `generation` is the task's newest event."""
     if delivery.disabled or is_claimed(delivery, now):
         return False
     if delivery.next_at is not None and delivery.next_at > now:
         return False
-    # One that has passed everything may still be due: it was just registered, or whoever delivered has died.
+    # A timer may be set although every event is delivered: after a registration, or after the death of a claim's holder.
     return delivery.cursor < generation or delivery.due_at is not None
 
 
 def by_turns(found: Iterable[ExpiredPushTimer], limit: int) -> list[ExpiredPushTimer]:
-    """Return so many of these: of each owner the longest overdue first, and the owners by turns."""
+    """Return at most `limit` timers: the owners take turns, each with its longest overdue timer first."""
     before = Counter[str]()
     ranked = []
-    for expired_timers in sorted(found, key=lambda expired_timers: expired_timers.at):
-        ranked.append((before[expired_timers.task.owner], expired_timers))
-        before[expired_timers.task.owner] += 1
-    return [expired_timers for _, expired_timers in sorted(ranked, key=lambda pair: pair[0])[:limit]]
+    for timer in sorted(found, key=lambda timer: timer.at):
+        ranked.append((before[timer.task.owner], timer))
+        before[timer.task.owner] += 1
+    return [timer for _, timer in sorted(ranked, key=lambda pair: pair[0])[:limit]]
 
 
 def is_claimed(delivery: Delivery, now: datetime) -> bool:
-    """Tell whether somebody posts for the config."""
+    """Return True if a process holds a claim on the config."""
     return delivery.claimed_until is not None and delivery.claimed_until > now
 
 
-def takes_care_of(delivery: Delivery, generation: int) -> bool:
-    """Tell whether the event need not be remembered for the sake of this config.
+def covers(delivery: Delivery, generation: int) -> bool:
+    """Return True if this config does not need the timer of event `generation`.
 
-    It has passed it, or never will; or it is due itself, and whoever claims it then reads the log then.
+    It has passed the event, or is disabled; or it has a timer of its own, and its next holder reads the log after it.
     """
     if delivery.disabled or delivery.cursor >= generation:
         return True

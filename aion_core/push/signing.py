@@ -1,6 +1,6 @@
-"""The signature of a notification, by Standard Webhooks: which key a config's token is, and the headers. Pure.
+"""Signatures of notifications by Standard Webhooks. Pure.
 
-https://www.standardwebhooks.com; docs/decisions/0012 says why the token is the key.
+https://www.standardwebhooks.com; docs/decisions/0012 explains why a config's token is the signing key.
 """
 
 import base64
@@ -15,24 +15,24 @@ from aion_core.errors import InvalidMessage
 from aion_core.ports import PushConfig
 
 PREFIX = "whsec_"
-"""What a token begins with that is a key and nothing else: it is never sent to the webhook."""
+"""Prefix of a token that is a signing key only: it is never sent to the webhook."""
 
 _MIN_KEY_BYTES, _MAX_KEY_BYTES = 24, 64
-"""Of a key, as Standard Webhooks has it."""
+"""Length of a key by Standard Webhooks."""
 
 
 def new_token() -> str:
-    """Return a token for a config that came without one: a key of 256 random bits."""
+    """Return a key of 256 random bits, for a config without a token."""
     return PREFIX + base64.b64encode(token_bytes(32)).decode()
 
 
 def is_key(token: str) -> bool:
-    """Tell whether the token is a key, and so nobody's to see."""
+    """Return True if the token is a signing key, and so a secret."""
     return token.startswith(PREFIX)
 
 
 def check_token(token: str) -> None:
-    """Raise InvalidMessage for a token that says it is a key, and is none."""
+    """Raise InvalidMessage for a token with the prefix of a key and an invalid key after it."""
     if not is_key(token):
         return
     try:
@@ -41,18 +41,18 @@ def check_token(token: str) -> None:
         key = b""
     if not _MIN_KEY_BYTES <= len(key) <= _MAX_KEY_BYTES:
         raise InvalidMessage(
-            f"token begins with {PREFIX}, and so has to go on with {_MIN_KEY_BYTES} to {_MAX_KEY_BYTES} random bytes in "
-            "base64: they are the key of the signature. Another token may be any text.",
+            f"token begins with {PREFIX}: {_MIN_KEY_BYTES} to {_MAX_KEY_BYTES} random bytes in base64 must follow, the "
+            "key of the signature. A token without this prefix may be any text.",
             field="token",
         )
 
 
 def headers(notification_id: str, at: datetime, body: bytes, secrets: Sequence[str]) -> Mapping[str, str]:
-    """Return the three headers of a notification that is posted at this time.
+    """Return the three Standard Webhooks headers of a notification posted at this time.
 
-    There is a signature for each secret, the newest first: while one takes another's place, a receiver may know either.
+    It contains a signature for each secret, newest first: during a rotation, the receiver may know either secret.
     """
-    # The library leaves out what the time is of.
+    # The library ignores the time zone.
     at = at.astimezone(UTC)
     text = body.decode()
     return {
@@ -63,7 +63,7 @@ def headers(notification_id: str, at: datetime, body: bytes, secrets: Sequence[s
 
 
 def in_use(config: PushConfig, at: datetime) -> Sequence[str]:
-    """Return what is signed with at this time: the newest secret, and the one before it as long as that is said to be."""
+    """Return the secrets that sign at this time: the newest, and the previous one until its overlap ends."""
     over = config.older_until is not None and at >= config.older_until
     return config.secrets[:1] if over else config.secrets
 

@@ -25,19 +25,19 @@ CREATE INDEX blobs_by_expiry ON blobs (expires) WHERE expires IS NOT NULL
 """
 
 CLEANING = 100
-"""Number of puts after which expired blobs are deleted, and number of blobs deleted at once."""
+"""Puts between two deletions of expired blobs, and blobs in one deletion."""
 
 GRACE = timedelta(days=15)
-"""Time that a blob stays after the last item that may refer to it, as in the bucket's lifecycle rules."""
+"""Life of a blob after the last possible item with a reference to it, as in the bucket's lifecycle rules."""
 
 
 class SQLiteBlobs:
-    """`ports.Blobs` in a file of its own: a large payload does not keep the table waiting."""
+    """`ports.Blobs` in a file of its own: large payloads do not delay the table."""
 
     def __init__(self, path: Path, clock: Clock, *, retention: timedelta = timedelta(days=30)) -> None:
-        """Create the file if there is none; raises ConfigurationError if another version of aion wrote it.
+        """Create the file unless it exists; raises ConfigurationError for the file of another version of aion.
 
-        `retention`: how long tasks are stored; the blobs of most folders are deleted some time after it.
+        The blobs of most folders are deleted some time after `retention`, the life of tasks.
         """
         self._clock, self._retention = clock, retention
         self._database = Database(path, _SCHEMA, version=VERSION)
@@ -90,13 +90,13 @@ class SQLiteBlobs:
         await self._database.write(lambda connection: connection.execute("DELETE FROM blobs WHERE name = ?", (name,)))
 
     async def described(self, prefix: str) -> list[tuple[str, int, float]]:
-        """Return the names that begin with the prefix, each with the size of its blob and the time of its put."""
+        """Return the names with the prefix, each with the size of its blob and the time of its put."""
         statement = "SELECT name, length(content), modified FROM blobs WHERE name BETWEEN ? AND ?"
         values = (prefix, prefix + LAST)
         return await self._database.read(lambda connection: connection.execute(statement, values).fetchall())
 
     async def delete_all(self, names: Sequence[str]) -> None:
-        """Delete the bytes of all these names, there or not."""
+        """Delete all these blobs; missing ones are no error."""
         rows = [(name,) for name in names]
         await self._database.write(lambda connection: connection.executemany("DELETE FROM blobs WHERE name = ?", rows))
 
@@ -108,7 +108,7 @@ class SQLiteBlobs:
 
 
 class SQLiteObjectVersions:
-    """`ports.payloads.ObjectVersions` of a file, in which each blob has one version."""
+    """`ports.payloads.ObjectVersions` of a file, with one version of each blob."""
 
     def __init__(self, blobs: SQLiteBlobs) -> None:
         self._blobs = blobs

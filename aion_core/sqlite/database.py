@@ -1,4 +1,4 @@
-"""A SQLite file: its connections, its transactions, the version of its schema, and the names of its errors."""
+"""SQLite file: connections, transactions, schema version and errors."""
 
 import asyncio
 import os
@@ -15,10 +15,10 @@ from typing import TypeVar
 from aion_core.errors import ConfigurationError, StoreCorrupt, StoreError, StoreUnavailable
 
 BUSY_SECONDS = 10.0
-"""Seconds to wait for another process that writes."""
+"""Seconds to wait for another process's write."""
 
 READERS = 4
-"""Threads that read at once. Those that write would only wait for each other: one of them writes, first come first."""
+"""Reader threads. There is one writer thread, since SQLite allows one writer at a time."""
 
 _CORRUPT = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 _PASSING = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN")
@@ -27,15 +27,15 @@ T = TypeVar("T")
 
 
 class Database:
-    """One SQLite file, for all threads of this process, and for other processes at the same time.
+    """SQLite file for all threads of this process, and for other processes at the same time.
 
-    A commit survives the end of the process, however it ends. A loss of power may undo the last commits, all of each,
-    and leaves no torn file (WAL with synchronous=NORMAL): to wait for the disk at each commit would make a turn many
-    times slower, and it is one developer's machine. Its methods raise StoreUnavailable, StoreCorrupt or StoreError.
+    A commit survives a crash of the process. A loss of power may undo the last commits, but does not corrupt the file
+    (WAL with synchronous=NORMAL): waiting for the disk at each commit would make turns many times slower, on a
+    developer's machine. The methods raise StoreUnavailable, StoreCorrupt or StoreError.
     """
 
     def __init__(self, path: Path, schema: str, *, version: int, busy_seconds: float = BUSY_SECONDS) -> None:
-        """Create the file if there is none; raises ConfigurationError if another version of aion wrote it."""
+        """Create the file unless it exists; raises ConfigurationError for the file of another version of aion."""
         self._path, self._busy_seconds = path, busy_seconds
         self._idle: deque[sqlite3.Connection] = deque()
         self._write_lock = threading.Lock()
@@ -46,7 +46,7 @@ class Database:
     def _open(self, schema: str, version: int) -> None:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            # Before SQLite does, which would let others read it; the files beside it get the same mode.
+            # SQLite itself would make it readable for other users; its side files get the same mode.
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
         except OSError as error:
             raise ConfigurationError(f"{self._path} cannot be opened ({error.strerror}).") from error
@@ -67,13 +67,13 @@ class Database:
             )
 
     def _use_wal(self) -> None:
-        """Let readers and a writer work at once: the mode stays with the file."""
+        """Set WAL mode, for reads during a write; the file keeps the mode."""
         for attempt in range(100):
             try:
                 with self.reading() as connection:
                     connection.execute("PRAGMA journal_mode = WAL")
             except StoreUnavailable:
-                # SQLite does not wait for the lock that it needs for this.
+                # SQLite does not wait for the lock needed here.
                 if attempt == 99:
                     raise
                 time.sleep(self._busy_seconds / 100)
@@ -81,11 +81,11 @@ class Database:
                 return
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Return the result of the work in a thread that reads."""
+        """Return the result of the work in a reader thread."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, self.read_blocking, work)
 
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Return the result of the work in the thread that writes, in a transaction."""
+        """Return the result of the work in a transaction of the writer thread."""
         return await asyncio.get_running_loop().run_in_executor(self._writer, self.write_blocking, work)
 
     def read_blocking(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -94,13 +94,13 @@ class Database:
             return work(connection)
 
     def write_blocking(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Return the result of the work in this thread, in a transaction."""
+        """Return the result of the work in a transaction of this thread."""
         with self.writing() as connection:
             return work(connection)
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Yield a connection; nobody else uses it meanwhile."""
+        """Yield a connection for exclusive use."""
         with self._errors():
             try:
                 connection = self._idle.pop()
@@ -113,9 +113,9 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """Yield a connection in a transaction that is committed at the end, or undone by an exception."""
+        """Yield a connection in a transaction: commit it at the end, roll it back after an exception."""
         with self._write_lock, self.reading() as connection:
-            # A transaction that begins as a reader is refused where another process has written since.
+            # IMMEDIATE: SQLite refuses a reader's upgrade to a writer after another process's write.
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
@@ -126,7 +126,7 @@ class Database:
                 raise
 
     def close(self) -> None:
-        """Close the file when its calls have ended."""
+        """Close the file after its running calls."""
         self._readers.shutdown()
         self._writer.shutdown()
         while self._idle:
@@ -151,4 +151,4 @@ class Database:
             raise (StoreUnavailable if name.startswith(_PASSING) else StoreError)(text) from error
 
 
-_REMEDY = "Delete it to begin with an empty store; `aion dev --fresh` does so."
+_REMEDY = "Delete it to start with an empty store, or use `aion dev --fresh`."

@@ -1,4 +1,4 @@
-"""Wake-up messages in a SQLite file, with the promises of `ports.WorkQueue` and `ports.PushQueue`, and their consumer."""
+"""Wake-up messages in a SQLite file, with their consumers and dead letters."""
 
 import asyncio
 import logging
@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from aion_core.errors import StoreError
 from aion_core.ports import Clock, PushWakeUp, WakeUp
@@ -33,35 +33,37 @@ MAX_RECEIVES = 5
 """Receives until a message is parked, as in the template's queues."""
 
 VISIBILITY_SECONDS = 60.0
-"""Seconds that a message is invisible while it is handled; the consumer prolongs them."""
+"""Visibility timeout; the consumer prolongs it for running handlers."""
 
 RETRY_SECONDS = 1.0
-"""Seconds until a message that could not be handled is visible again; each further receive doubles them."""
+"""Seconds until a failed message is visible again; each further receive doubles them."""
 
 POLL_SECONDS = 0.2
-"""Seconds until a consumer notices a message that another process has sent."""
+"""Seconds until a consumer notices another process's message."""
 
 DELIVERIES_AT_ONCE = 16
 
+B = TypeVar("B", WakeUp, PushWakeUp)
 
-class Message(NamedTuple):
-    """A message as it was received, or parked."""
+
+class QueueMessage(NamedTuple):
+    """Received or parked message."""
 
     id: int
     body: str
     sent_at: int
     """In milliseconds."""
     receives: int
-    """How many times it was received; a later receive makes this one invalid."""
+    """Number of receives; a later receive invalidates this one."""
 
 
 def open_queues(file: Path) -> Database:
-    """Open the file of the queues, and create it if there is none."""
+    """Open the file of the queues; create it unless it exists."""
     return Database(file, _SCHEMA, version=VERSION)
 
 
 def release_messages(file: Path, receiver: str = "") -> None:
-    """Make the messages visible that the process of this name received, or any: it has ended; blocking."""
+    """Make the messages received by an ended process visible again, or those of all processes; blocking."""
     change = "UPDATE messages SET visible_at = 0, receiver = '' WHERE receiver != ''"
     database = open_queues(file)
     try:
@@ -77,25 +79,25 @@ def release_messages(file: Path, receiver: str = "") -> None:
 
 
 class SQLiteQueue:
-    """One queue: delay, visibility timeout, and a limited number of receives. Several processes may use it at once.
+    """Queue with delay, visibility timeout and a limited number of receives, for several processes.
 
-    It is `ports.DeadLetters` of its parked messages too. Every method raises StoreError.
+    It implements `ports.DeadLetters` for its parked messages too. Every method may raise StoreError.
     """
 
     def __init__(self, database: Database, name: str, clock: Clock, *, receiver: str = "") -> None:
-        """`receiver` names this process in what it receives, for `release_messages`: its id by default."""
+        """Mark received messages with `receiver`, by default the process id, for `release_messages`."""
         self._database, self.name, self.clock = database, name, clock
         self._receiver = receiver or str(os.getpid())
         self.sent: Callable[[], None] = lambda: None
-        """Is called, by any thread, when this process has sent a message."""
+        """Callback after each send of this process, in the sender's thread."""
 
     async def send(self, body: str, *, delay: float = 0.0) -> None:
-        """Send a message that is visible after so many seconds, at most 900."""
+        """Send a message; it is visible after `delay` seconds, at most 900."""
         await self._database.write(self._insert(body, delay))
         self.sent()
 
     def send_blocking(self, body: str, *, delay: float = 0.0) -> None:
-        """Do as `send` in the calling thread."""
+        """Send a message in the calling thread; see `send`."""
         self._database.write_blocking(self._insert(body, delay))
         self.sent()
 
@@ -106,16 +108,16 @@ class SQLiteQueue:
         values = (self.name, body, now, visible_at)
         return lambda connection: connection.execute(f"{columns} VALUES (?, ?, ?, ?, 0, '', 0)", values)
 
-    async def receive(self, limit: int) -> list[Message]:
-        """Return the oldest visible messages and hide them; one that was received too often is parked and logged."""
-        # A write would keep others waiting, and the queue is empty most times.
+    async def receive(self, limit: int) -> list[QueueMessage]:
+        """Return the oldest visible messages and hide them; messages with too many receives are parked and logged."""
+        # Avoid the write lock: the queue is usually empty.
         if await self.seconds_to_next() != 0.0:
             return []
         now = self._now()
 
-        def work(connection: sqlite3.Connection) -> list[Message]:
+        def work(connection: sqlite3.Connection) -> list[QueueMessage]:
             oldest = f"{_MESSAGE} WHERE queue = ? AND parked = 0 AND visible_at <= ? ORDER BY visible_at, id LIMIT ?"
-            found = [Message(*row) for row in connection.execute(oldest, (self.name, now, limit))]
+            found = [QueueMessage(*row) for row in connection.execute(oldest, (self.name, now, limit))]
             for message in found:
                 is_parked = message.receives >= MAX_RECEIVES
                 connection.execute(
@@ -137,33 +139,33 @@ class SQLiteQueue:
         for message in found:
             if message.receives >= MAX_RECEIVES:
                 logger.error(
-                    "A message of the %s queue could not be handled %d times, and is parked; `aion dlq list` shows it.",
+                    "A message of the %s queue failed %d times and is parked; `aion dlq list` shows it.",
                     self.name,
                     message.receives,
                 )
         return received
 
     async def seconds_to_next(self) -> float | None:
-        """Return the seconds until a message is visible, None without one."""
+        """Return the seconds until a message is visible, None for an empty queue."""
         statement = "SELECT min(visible_at) FROM messages WHERE queue = ? AND parked = 0"
         [(at,)] = await self._database.read(lambda connection: connection.execute(statement, (self.name,)).fetchall())
         return None if at is None else max(0, at - self._now()) / 1000
 
-    async def prolong(self, messages: Sequence[Message]) -> None:
-        """Hide messages that are still being handled for the visibility timeout from now on."""
+    async def prolong(self, messages: Sequence[QueueMessage]) -> None:
+        """Restart the visibility timeout of messages in progress."""
         await self._hide(messages, self._hidden_until())
 
-    async def retry(self, message: Message) -> None:
-        """Let the message be visible again after a while; it could not be handled."""
+    async def retry(self, message: QueueMessage) -> None:
+        """Make a failed message visible again after a delay."""
         await self._hide([message], self._now() + round(RETRY_SECONDS * 2 ** (message.receives - 1) * 1000))
 
-    async def _hide(self, messages: Sequence[Message], until: int) -> None:
+    async def _hide(self, messages: Sequence[QueueMessage], until: int) -> None:
         values = [(until, message.id, message.receives) for message in messages]
         change = "UPDATE messages SET visible_at = ? WHERE id = ? AND receives = ?"
         await self._database.write(lambda connection: connection.executemany(change, values))
 
-    async def delete(self, message: Message) -> None:
-        """Delete the message, unless it was received again: it has been handled."""
+    async def delete(self, message: QueueMessage) -> None:
+        """Delete a handled message, unless it was received again."""
         values = message.id, message.receives
         statement = "DELETE FROM messages WHERE id = ? AND receives = ?"
         await self._database.write(lambda connection: connection.execute(statement, values))
@@ -171,14 +173,14 @@ class SQLiteQueue:
     # ── Dead letters ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def read(self, limit: int) -> list[DeadLetter]:
-        """See `ports.DeadLetters.read`; nothing is hidden from others."""
+        """See `ports.DeadLetters.read`; the messages stay visible."""
         statement = f"{_MESSAGE} WHERE queue = ? AND parked = 1 ORDER BY sent_at, id LIMIT ?"
         rows = await self._database.read(
             lambda connection: connection.execute(statement, (self.name, limit)).fetchall()
         )
         return [
             DeadLetter(str(message.id), message.body, datetime.fromtimestamp(message.sent_at / 1000, UTC))
-            for message in map(Message._make, rows)
+            for message in map(QueueMessage._make, rows)
         ]
 
     async def give_back(self, letters: Sequence[DeadLetter]) -> None:
@@ -202,70 +204,68 @@ class SQLiteQueue:
         return int(self.clock.now().timestamp() * 1000)
 
 
-class SQLiteWorkQueue:
+class _WakeUpQueue(Generic[B]):
+    """Wake-up messages of one kind on one queue."""
+
+    def __init__(
+        self, queue: SQLiteQueue, encode: Callable[[B], str], decode: Callable[[str], B], *, at_once: int
+    ) -> None:
+        self._queue, self._at_once = queue, at_once
+        self._encode: Callable[[B], str] = encode
+        self._decode: Callable[[str], B] = decode
+
+    async def enqueue(self, wake_up: B, *, delay: float = 0.0) -> None:
+        """See `ports.WorkQueue.enqueue`."""
+        await self._queue.send(self._encode(wake_up), delay=delay)
+
+    def enqueue_from_thread(self, wake_up: B, *, delay: float = 0.0) -> None:
+        """See `ports.WorkQueue.enqueue_from_thread`."""
+        self._queue.send_blocking(self._encode(wake_up), delay=delay)
+
+    def handled_by(self, handle: Callable[[B], Awaitable[None]]) -> "Sequence[QueueConsumer]":
+        """Return the consumer for this handler."""
+
+        async def handle_text(body: str) -> None:
+            await handle(self._decode(body))
+
+        return [QueueConsumer(self._queue, handle_text, at_once=self._at_once)]
+
+
+class SQLiteWorkQueue(_WakeUpQueue[WakeUp]):
     """`ports.WorkQueue` on one queue."""
 
     def __init__(self, queue: SQLiteQueue, *, at_once: int) -> None:
-        """`at_once`: how many turns run at once in this process."""
-        self._queue, self._at_once = queue, at_once
-
-    async def enqueue(self, wake_up: WakeUp, *, delay: float = 0.0) -> None:
-        """See `ports.WorkQueue.enqueue`."""
-        await self._queue.send(body_of(wake_up), delay=delay)
-
-    def enqueue_from_thread(self, wake_up: WakeUp, *, delay: float = 0.0) -> None:
-        """See `ports.WorkQueue.enqueue_from_thread`."""
-        self._queue.send_blocking(body_of(wake_up), delay=delay)
-
-    def answered_by(self, handle: Callable[[WakeUp], Awaitable[None]]) -> "Sequence[Consumer]":
-        """Return the consumer that hands each message to this function, while it runs."""
-
-        async def handle_text(body: str) -> None:
-            await handle(wake_up_of(body))
-
-        return [Consumer(self._queue, handle_text, at_once=self._at_once)]
+        """Run at most `at_once` turns concurrently in this process."""
+        super().__init__(queue, body_of, wake_up_of, at_once=at_once)
 
 
-class SQLitePushQueue:
+class SQLitePushQueue(_WakeUpQueue[PushWakeUp]):
     """`ports.PushQueue` on one queue."""
 
     def __init__(self, queue: SQLiteQueue) -> None:
-        self._queue = queue
-
-    async def enqueue(self, wake_up: PushWakeUp, *, delay: float = 0.0) -> None:
-        """See `ports.PushQueue.enqueue`."""
-        await self._queue.send(push_body_of(wake_up), delay=delay)
-
-    def answered_by(self, handle: Callable[[PushWakeUp], Awaitable[None]]) -> "Sequence[Consumer]":
-        """Return the consumer that hands each message to this function, while it runs."""
-
-        async def handle_text(body: str) -> None:
-            await handle(push_wake_up_of(body))
-
-        return [Consumer(self._queue, handle_text, at_once=DELIVERIES_AT_ONCE)]
+        super().__init__(queue, push_body_of, push_wake_up_of, at_once=DELIVERIES_AT_ONCE)
 
 
-class Consumer:
-    """Hands each message of a queue to a function, several at once.
+class QueueConsumer:
+    """Consumer of a queue with concurrent handlers.
 
-    A message is deleted when the function returns. It is visible again later when the function raises, and when this
-    process ends before the function has returned.
+    A message is deleted after its handler. It is visible again later if the handler raises or this process ends.
     """
 
     def __init__(self, queue: SQLiteQueue, handle: Callable[[str], Awaitable[None]], *, at_once: int) -> None:
-        """`handle` is given the text of the message."""
+        """Call `handle` with the text of each message."""
         self._queue, self._handle, self._at_once = queue, handle, at_once
-        self._handling: dict[asyncio.Task[None], Message] = {}
+        self._handling: dict[asyncio.Task[None], QueueMessage] = {}
         self._noticed = asyncio.Event()
         self._stopped = False
         self._prolonged_at = queue.clock.now()
 
     async def run(self) -> None:
-        """Receive messages until `stop`, or until this is cancelled; what is being handled goes on."""
+        """Receive messages until `stop` or cancellation; running handlers continue."""
         loop = asyncio.get_running_loop()
 
         def notice() -> None:
-            # A thread of an agent's may send when the server has ended.
+            # An agent's thread may send a message after the server's end.
             if not loop.is_closed():
                 loop.call_soon_threadsafe(self._noticed.set)
 
@@ -283,7 +283,7 @@ class Consumer:
             await self._sleep(seconds)
 
     async def receive(self) -> int:
-        """Receive as many messages as may be handled beside those that are; return how many that were."""
+        """Receive messages for the free handlers; return the number of messages."""
         now = self._queue.clock.now()
         if self._handling and (now - self._prolonged_at).total_seconds() >= VISIBILITY_SECONDS / 3:
             self._prolonged_at = now
@@ -302,19 +302,19 @@ class Consumer:
         self._noticed.set()
 
     async def join(self) -> None:
-        """Return when the messages that were received have been handled, or have failed."""
+        """Return after all running handlers."""
         while self._handling:
             await asyncio.wait(self._handling)
 
-    async def _work(self, message: Message) -> None:
-        settle = self._queue.delete
+    async def _work(self, message: QueueMessage) -> None:
+        acknowledge = self._queue.delete
         try:
             await self._handle(message.body)
-        except Exception:  # whatever it was, the message was not handled
+        except Exception:  # of any kind
             logger.exception("A message of the %s queue was not handled.", self._queue.name)
-            settle = self._queue.retry
+            acknowledge = self._queue.retry
         try:
-            await settle(message)
+            await acknowledge(message)
         except StoreError as error:
             logger.warning("A message of the %s queue will be received again: %s", self._queue.name, error)
 
@@ -323,7 +323,7 @@ class Consumer:
         self._noticed.set()
 
     async def _sleep(self, seconds: float) -> None:
-        """Sleep, or return earlier when a message was sent here, or a place is free."""
+        """Sleep until the time, a message of this process, or a free handler."""
         waiting = [
             asyncio.ensure_future(self._queue.clock.sleep(seconds)),
             asyncio.ensure_future(self._noticed.wait()),

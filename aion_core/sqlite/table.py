@@ -1,4 +1,4 @@
-"""The table port over a SQLite file."""
+"""Table port over a SQLite file."""
 
 import base64
 import itertools
@@ -10,7 +10,7 @@ from typing import Any
 from zlib import crc32
 
 from aion_core.ports import Clock
-from aion_core.ports.schema import BY_AGENT, BY_CONTEXT, TIMERS, TTL_ATTRIBUTE
+from aion_core.ports.schema import INDEXES, TTL_ATTRIBUTE
 from aion_core.ports.table import (
     FINE,
     PARTITION,
@@ -45,11 +45,11 @@ from aion_core.ports.table_semantics import (
 from aion_core.sqlite.database import Database
 
 VERSION = 1
-"""Version of the file's schema. Change it with the schema, or with the JSON of items."""
+"""Version of the file's schema; increase it with changes of the schema or of the JSON of items."""
 
 KEY_AND_TTL = (PARTITION, SORT, TTL_ATTRIBUTE)
 
-# `sort` has no type: texts and numbers keep theirs, and sort as such.
+# Column `sort` has no type, so texts and numbers sort by their own type.
 _SCHEMA = """
 CREATE TABLE items (pk TEXT NOT NULL, sk TEXT NOT NULL, item TEXT NOT NULL, expires INTEGER, PRIMARY KEY (pk, sk));
 CREATE INDEX items_by_expiry ON items (expires) WHERE expires IS NOT NULL;
@@ -61,23 +61,21 @@ CREATE TABLE tokens (token TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, made_at 
 CREATE INDEX tokens_by_age ON tokens (made_at)
 """
 
-INDEXES = (TIMERS, BY_AGENT, BY_CONTEXT)
-
 CLEANING = 100
-"""Number of write transactions after which expired items and tokens are deleted, and number of items deleted at once."""
+"""Writes between two deletions of expired items and tokens, and items in one deletion."""
 
 GRACE_SECONDS, MAX_TTL_AGE = 3600, 5 * 365 * 86_400
-"""Seconds that an item stays readable after its TTL, and after which it is never deleted; as on DynamoDB.
+"""Seconds that an item stays readable after its TTL, and the age after which it is never deleted, as in DynamoDB.
 
-A store that does not check the TTL is to fail here as it would on AWS.
+A store without a check of the TTL fails here as on AWS.
 """
 
 
 class SQLiteTable:
-    """`ports.table.Table` in one file; its indexes do not lag."""
+    """`ports.table.Table` in one file, with consistent indexes."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
-        """Create the file if there is none; raises ConfigurationError if another version of aion wrote it."""
+        """Create the file unless it exists; raises ConfigurationError for the file of another version of aion."""
         self._clock = clock
         self._database = Database(path, _SCHEMA, version=VERSION)
         self._writes = itertools.count()
@@ -184,7 +182,7 @@ class SQLiteTable:
         self._database.write_blocking(lambda connection: self._make(connection, [write]))
 
     async def delete_all(self, keys: Sequence[Key]) -> Sequence[Key]:
-        """See `ports.table.ErasableTable.delete_all`; none is left."""
+        """See `ports.table.ErasableTable.delete_all`; all items are deleted."""
 
         def work(connection: sqlite3.Connection) -> None:
             for key in keys:
@@ -237,7 +235,7 @@ class SQLiteTable:
 def _span(
     columns: tuple[str, ...], first: Any, last: Any, after: tuple[Any, ...] | None, *, newest_first: bool
 ) -> tuple[str, tuple[Any, ...]]:
-    """Return the SQL of a range of sort keys in its order, without all up to `after`, and its values."""
+    """Return the SQL of a range of sort keys after `after`, in order, and its values."""
     row, marks, column = ", ".join(columns), ", ".join("?" * len(columns)), columns[0]
     order = ", ".join(f"{each} DESC" for each in columns) if newest_first else row
     if after is None:
@@ -253,7 +251,7 @@ def _read(connection: sqlite3.Connection, key: Key) -> Item | None:
 
 
 def _store(connection: sqlite3.Connection, key: Key, before: Item | None, after: Item | None) -> None:
-    """Replace the item and its entries of the indexes."""
+    """Replace the item and its index entries."""
     if after is None:
         connection.execute("DELETE FROM items WHERE pk = ? AND sk = ?", key)
     else:
@@ -297,7 +295,7 @@ def _unpacked(row: tuple[str]) -> Item:
 
 
 def _tagged(value: Any) -> Any:
-    """Return the value as JSON has it; each object has one member, whose name is the type."""
+    """Return the JSON form of the value; each object has one member, named by the type."""
     match value:
         case bytes():
             return {"bytes": base64.b64encode(value).decode()}

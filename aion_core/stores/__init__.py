@@ -1,1 +1,1 @@
-"""Stores of tasks, contexts, push configs, sessions and limits: written once, over the table port."""
+"""Stores of tasks, contexts, push configs, checkpoints, sessions and limits, over the table port."""

@@ -1,4 +1,4 @@
-"""API keys: an item each, found by its id, listed by an index."""
+"""API keys, one item each, with an index for their list."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -23,9 +23,9 @@ class TableApiKeys:
         try:
             await self._table.write(Put(keys.api_key_key(key.id), _attributes(key), only_if=Absent()))
         except WriteRefused as error:
-            # It may be stored by an earlier attempt of this very call, whose answer was lost.
+            # An earlier attempt of this call may have stored it and lost the answer.
             if await self.find(key.id) != key:
-                raise StoreError("There is a key of this id.") from error
+                raise StoreError("An API key with this id exists already.") from error
 
     async def find(self, key_id: str) -> KeyRecord | None:
         """See `ports.ApiKeys.find`."""

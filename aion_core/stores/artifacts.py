@@ -1,6 +1,6 @@
 """ADK's artifact service over blobs.
 
-A version is a blob: its bytes are the artifact's own content, its metadata is `About`.
+Each version is a blob with the artifact's content and a `VersionInfo` as metadata.
 """
 
 import asyncio
@@ -21,17 +21,17 @@ from aion_core.errors import StoreCorrupt, StoreUnavailable
 from aion_core.ports import Blobs, Clock
 from aion_core.ports.schema import ARTIFACTS, PERMANENT_FOLDER
 from aion_core.stores import keys
-from aion_core.stores.retries import TRIES, jitter
+from aion_core.stores.retries import MAX_ATTEMPTS, jitter
 
 SAVES = 10
-"""Version numbers that a save tries while others save under the same name."""
+"""Version numbers to try when other saves take the same one."""
 
 LONGEST_NAME, MOST_METADATA = 800, 1800
-"""Bytes: an S3 object's name has 1024 with its folder, and its metadata 2 KB with their names."""
+"""Bytes: S3 allows 1024 for an object's name with its folder, and 2 KB for its metadata."""
 
 
-class Place(NamedTuple):
-    """The place of an artifact: a session, or its user if there is no session_id."""
+class ArtifactKey(NamedTuple):
+    """Key of an artifact in a session, or of its user without a session_id."""
 
     app_name: str
     user_id: str
@@ -40,12 +40,12 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class About:
-    """The description that is stored beside a version's content."""
+class VersionInfo:
+    """Description of a version, stored as the blob's metadata."""
 
     created: float
     kind: str
-    """`inline` and `text`: the content is the part's own; `file`: it is the part as JSON, which points elsewhere."""
+    """`inline` or `text` for the part's own content; `file` for a part that points elsewhere, stored as JSON."""
     part: Mapping[str, Any]
     """The part as JSON without its content."""
     mime_type: str | None
@@ -53,11 +53,11 @@ class About:
 
 
 class BlobArtifacts(BaseArtifactService):
-    """ADK's artifact service; all turns may share it.
+    """ADK's artifact service for all turns.
 
-    ADK leaves open: a file name that begins with `user:` belongs to the user in every session; versions count from 0 and
-    no two saves get the same; an artifact that is deleted and saved again begins at 0. On S3, a session's artifact
-    expires one retention after its version was saved, a user's never. Every method may raise StoreUnavailable.
+    A file name with the prefix `user:` belongs to the user in every session. Versions count from 0, each save gets its
+    own number, and a new artifact after a deletion begins at 0. On S3, a session's artifact expires one retention after
+    its save, a user's never. Every method may raise StoreUnavailable.
     """
 
     def __init__(self, blobs: Blobs, clock: Clock) -> None:
@@ -75,16 +75,16 @@ class BlobArtifacts(BaseArtifactService):
         session_id: str | None = None,
         custom_metadata: dict[str, Any] | None = None,
     ) -> int:
-        """Store another version and return its number; raises InputValidationError for an empty part."""
-        place = _place(app_name, user_id, filename, session_id)
-        about, content = _stored(
-            ensure_part(artifact), custom_metadata or {}, place, session_id, self._clock.now().timestamp()
+        """Store a new version and return its number; raises InputValidationError for an empty part."""
+        key = _key(app_name, user_id, filename, session_id)
+        info, content = _stored(
+            ensure_part(artifact), custom_metadata or {}, key, session_id, self._clock.now().timestamp()
         )
-        version = max(await self._versions(place), default=-1) + 1
+        version = max(await self._versions(key), default=-1) + 1
         for number in range(version, version + SAVES):
-            if await self._put(place, number, about, content):
+            if await self._put(key, number, info, content):
                 return number
-        raise StoreUnavailable("The artifact is being saved by too many at once.")
+        raise StoreUnavailable("Too many saves of this artifact run at once.")
 
     async def load_artifact(
         self,
@@ -95,11 +95,11 @@ class BlobArtifacts(BaseArtifactService):
         session_id: str | None = None,
         version: int | None = None,
     ) -> types.Part | None:
-        """Return the version, or the newest, or the target of a reference; None if there is no such version."""
-        place = _place(app_name, user_id, filename, session_id)
-        # One round more than references may be followed: ADK raises in the last.
+        """Return the version or the newest one, following references; None if there is no such version."""
+        key = _key(app_name, user_id, filename, session_id)
+        # One round more than ADK's limit of references: ADK raises in the last round.
         for depth in range(artifact_util._MAX_ARTIFACT_REFERENCE_DEPTH, -1, -1):
-            part = await self._part(place, version)
+            part = await self._part(key, version)
             uri = part.file_data.file_uri if part is not None and part.file_data is not None else None
             if part is None or uri is None or not artifact_util.is_artifact_ref(part):
                 return part
@@ -110,11 +110,11 @@ class BlobArtifacts(BaseArtifactService):
                 session_id=session_id,
                 remaining_depth=depth,
             )
-            place, version = _place(to.app_name, to.user_id, to.filename, to.session_id), to.version
-        raise AssertionError("ADK counts the references that are followed")
+            key, version = _key(to.app_name, to.user_id, to.filename, to.session_id), to.version
+        raise AssertionError("ADK limits the references")
 
     async def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str | None = None) -> list[str]:
-        """Return the names of the user's artifacts, and of the session's if one is given."""
+        """Return the names of the user's artifacts and, with a session, of the session's."""
         names = await self._names(app_name, user_id, None)
         if session_id is not None:
             names = [*names, *await self._names(app_name, user_id, session_id)]
@@ -123,23 +123,23 @@ class BlobArtifacts(BaseArtifactService):
     async def delete_artifact(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> None:
-        """Delete all versions, there or not."""
-        found = await self._blobs.names(_folder(_place(app_name, user_id, filename, session_id)))
+        """Delete all versions; a missing artifact is no error."""
+        found = await self._blobs.names(_folder(_key(app_name, user_id, filename, session_id)))
         await asyncio.gather(*map(self._blobs.delete, found))
 
     async def list_versions(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> list[int]:
-        """Return the numbers of the versions, the oldest first."""
-        return sorted(await self._versions(_place(app_name, user_id, filename, session_id)))
+        """Return the version numbers, oldest first."""
+        return sorted(await self._versions(_key(app_name, user_id, filename, session_id)))
 
     async def list_artifact_versions(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> list[ArtifactVersion]:
-        """Return the description of each version, the oldest first."""
-        place = _place(app_name, user_id, filename, session_id)
-        found = [(number, await self._about(place, number)) for number in sorted(await self._versions(place))]
-        return [_version(place, number, about) for number, about in found if about is not None]
+        """Return the description of each version, oldest first."""
+        key = _key(app_name, user_id, filename, session_id)
+        found = [(number, await self._info(key, number)) for number in sorted(await self._versions(key))]
+        return [_version(key, number, info) for number, info in found if info is not None]
 
     async def get_artifact_version(
         self,
@@ -151,55 +151,54 @@ class BlobArtifacts(BaseArtifactService):
         version: int | None = None,
     ) -> ArtifactVersion | None:
         """Return the description of the version, or of the newest; None if there is no such version."""
-        place = _place(app_name, user_id, filename, session_id)
-        number = version if version is not None else max(await self._versions(place), default=-1)
-        about = await self._about(place, number) if number >= 0 else None
-        return _version(place, number, about) if about is not None else None
+        key = _key(app_name, user_id, filename, session_id)
+        number, info = await self._found(key, version)
+        return _version(key, number, info) if info is not None else None
 
-    async def _part(self, place: Place, version: int | None) -> types.Part | None:
-        number = version if version is not None else max(await self._versions(place), default=-1)
-        found = await self._get(place, number) if number >= 0 else None
-        if found is None:
+    async def _part(self, key: ArtifactKey, version: int | None) -> types.Part | None:
+        # A version never changes, so both reads match.
+        number, info = await self._found(key, version)
+        content = await self._blobs.get(_folder(key) + str(number)) if info is not None else None
+        if info is None or content is None:
             return None
-        part = _part_of(*found)
-        # A rewound session keeps its later versions and adds this one, which means that there is no artifact.
+        part = _part_of(info, content)
+        # A rewind of the session adds this tombstone after the later versions: the artifact does not exist.
         return None if artifact_util._is_rewind_tombstone(part) else part
 
     # ── Blobs ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _versions(self, place: Place) -> Sequence[int]:
-        folder = _folder(place)
+    async def _versions(self, key: ArtifactKey) -> Sequence[int]:
+        folder = _folder(key)
         found = [name.removeprefix(folder) for name in await self._blobs.names(folder)]
         return [int(number) for number in found if number.isascii() and number.isdecimal()]
 
-    async def _put(self, place: Place, version: int, about: About, content: bytes) -> bool:
-        """Store the version if its number is free; return True if it is stored."""
-        packed = base64.b64encode(json.dumps(asdict(about)).encode()).decode()
+    async def _put(self, key: ArtifactKey, version: int, info: VersionInfo, content: bytes) -> bool:
+        """Store the version if its number is free; return True on success."""
+        packed = base64.b64encode(json.dumps(asdict(info)).encode()).decode()
         if len(packed) > MOST_METADATA:
-            raise InputValidationError("An artifact's custom_metadata may hold 1 KB of JSON, with its display name.")
-        name, metadata = _folder(place) + str(version), {"about": packed, "by": str(uuid4())}
-        for attempt in range(TRIES):
+            raise InputValidationError("An artifact's custom_metadata and display name may have 1 KB of JSON together.")
+        name, metadata = _folder(key) + str(version), {"about": packed, "by": str(uuid4())}
+        for attempt in range(MAX_ATTEMPTS):
             try:
-                if await self._blobs.put_new(name, content, metadata, media_type=about.mime_type or ""):
+                if await self._blobs.put_new(name, content, metadata, media_type=info.mime_type or ""):
                     return True
                 break
             except StoreUnavailable:
-                if attempt + 1 == TRIES:
+                if attempt + 1 == MAX_ATTEMPTS:
                     raise
                 await jitter(attempt)
-        # An earlier attempt of this save, whose answer was lost, may have stored it.
+        # An earlier attempt of this save may have stored it and lost the answer.
         found = await self._blobs.metadata(name)
         return found is not None and found["by"] == metadata["by"]
 
-    async def _get(self, place: Place, version: int) -> tuple[About, bytes] | None:
-        # A version never changes, so both reads are of the same.
-        about = await self._about(place, version)
-        content = await self._blobs.get(_folder(place) + str(version)) if about is not None else None
-        return (about, content) if about is not None and content is not None else None
+    async def _found(self, key: ArtifactKey, version: int | None) -> tuple[int, VersionInfo | None]:
+        """Return the number of the version, or of the newest, with its description."""
+        number = version if version is not None else max(await self._versions(key), default=-1)
+        return number, await self._info(key, number) if number >= 0 else None
 
-    async def _about(self, place: Place, version: int) -> About | None:
-        metadata = await self._blobs.metadata(_folder(place) + str(version))
-        return About(**json.loads(base64.b64decode(metadata["about"]))) if metadata is not None else None
+    async def _info(self, key: ArtifactKey, version: int) -> VersionInfo | None:
+        metadata = await self._blobs.metadata(_folder(key) + str(version))
+        return VersionInfo(**json.loads(base64.b64decode(metadata["about"]))) if metadata is not None else None
 
     async def _names(self, app_name: str, user_id: str, session_id: str | None) -> Sequence[str]:
         folder = _folder_of_all(app_name, user_id, session_id)
@@ -207,11 +206,11 @@ class BlobArtifacts(BaseArtifactService):
         return [unquote(name, errors="surrogatepass") for name in names]
 
 
-def _folder(place: Place) -> str:
-    name = quote(place.filename, safe="", errors="surrogatepass").replace(".", "%2E")
+def _folder(key: ArtifactKey) -> str:
+    name = quote(key.filename, safe="", errors="surrogatepass").replace(".", "%2E")
     if len(name) > LONGEST_NAME:
         raise InputValidationError("The artifact's file name is too long.")
-    return f"{_folder_of_all(*place[:3])}{name}/"
+    return f"{_folder_of_all(*key[:3])}{name}/"
 
 
 def _folder_of_all(app_name: str, user_id: str, session_id: str | None) -> str:
@@ -220,57 +219,57 @@ def _folder_of_all(app_name: str, user_id: str, session_id: str | None) -> str:
     return f"{ARTIFACTS}/{keys.session_thread(user_id, app_name, session_id)}/"
 
 
-def _place(app_name: str, user_id: str, filename: str, session_id: str | None) -> Place:
+def _key(app_name: str, user_id: str, filename: str, session_id: str | None) -> ArtifactKey:
     if not filename:
         raise InputValidationError("An artifact needs a file name.")
     if filename.startswith("user:"):
-        return Place(app_name, user_id, None, filename)
+        return ArtifactKey(app_name, user_id, None, filename)
     if session_id is None:
         raise InputValidationError(
             f"The artifact {filename!r} belongs to a session: give its session_id, or begin the name with 'user:'."
         )
-    return Place(app_name, user_id, session_id, filename)
+    return ArtifactKey(app_name, user_id, session_id, filename)
 
 
 def _stored(
-    part: types.Part, custom: Mapping[str, Any], place: Place, session_id: str | None, now: float
-) -> tuple[About, bytes]:
-    """Return the description and the content to store of the part; raises InputValidationError."""
+    part: types.Part, custom: Mapping[str, Any], key: ArtifactKey, session_id: str | None, now: float
+) -> tuple[VersionInfo, bytes]:
+    """Return the description and content to store; raises InputValidationError."""
     plain = part.model_dump(mode="json", by_alias=True, exclude_none=True)
     try:
         custom = json.loads(json.dumps(custom))
     except (TypeError, ValueError) as error:
-        raise InputValidationError("An artifact's custom_metadata has to be JSON.") from error
+        raise InputValidationError("An artifact's custom_metadata must be JSON.") from error
     if part.inline_data is not None:
         if part.inline_data.data is None:
-            raise InputValidationError("The artifact's inline_data holds no data.")
+            raise InputValidationError("The artifact's inline_data has no data.")
         del plain["inlineData"]["data"]
-        return About(now, "inline", plain, part.inline_data.mime_type, custom), part.inline_data.data
+        return VersionInfo(now, "inline", plain, part.inline_data.mime_type, custom), part.inline_data.data
     if part.text is not None:
         del plain["text"]
-        return About(now, "text", plain, "text/plain", custom), part.text.encode("utf-8", "surrogatepass")
+        return VersionInfo(now, "text", plain, "text/plain", custom), part.text.encode("utf-8", "surrogatepass")
     if part.file_data is not None and part.file_data.file_uri:
         mime_type = part.file_data.mime_type
         if artifact_util.is_artifact_ref(part):
             mime_type = None
             artifact_util.resolve_artifact_reference(
                 file_uri=part.file_data.file_uri,
-                app_name=place.app_name,
-                user_id=place.user_id,
+                app_name=key.app_name,
+                user_id=key.user_id,
                 session_id=session_id,
                 remaining_depth=1,
             )
-        return About(now, "file", {}, mime_type, custom), json.dumps(plain).encode("ascii")
-    raise InputValidationError("An artifact has to hold text, inline_data, or file_data with a file_uri.")
+        return VersionInfo(now, "file", {}, mime_type, custom), json.dumps(plain).encode("ascii")
+    raise InputValidationError("An artifact must have text, inline_data, or file_data with a file_uri.")
 
 
-def _part_of(about: About, content: bytes) -> types.Part:
-    """Return the part that was saved; raises StoreCorrupt if it cannot be read."""
+def _part_of(info: VersionInfo, content: bytes) -> types.Part:
+    """Return the saved part; raises StoreCorrupt if it cannot be read."""
     try:
-        if about.kind == "file":
+        if info.kind == "file":
             return types.Part.model_validate(json.loads(content))
-        part = types.Part.model_validate(about.part)
-        if about.kind == "text":
+        part = types.Part.model_validate(info.part)
+        if info.kind == "text":
             return part.model_copy(update={"text": content.decode("utf-8", "surrogatepass")})
         inline = part.inline_data or types.Blob()
         return part.model_copy(update={"inline_data": inline.model_copy(update={"data": content})})
@@ -278,13 +277,11 @@ def _part_of(about: About, content: bytes) -> types.Part:
         raise StoreCorrupt("An artifact cannot be read.") from error
 
 
-def _version(place: Place, number: int, about: About) -> ArtifactVersion:
+def _version(key: ArtifactKey, number: int, info: VersionInfo) -> ArtifactVersion:
     return ArtifactVersion(
         version=number,
-        canonical_uri=artifact_util.get_artifact_uri(
-            place.app_name, place.user_id, place.filename, number, place.session_id
-        ),
-        custom_metadata=dict(about.custom),
-        create_time=about.created,
-        mime_type=about.mime_type,
+        canonical_uri=artifact_util.get_artifact_uri(key.app_name, key.user_id, key.filename, number, key.session_id),
+        custom_metadata=dict(info.custom),
+        create_time=info.created,
+        mime_type=info.mime_type,
     )

@@ -1,11 +1,11 @@
 """LangGraph's checkpointer over the table.
 
-The writes of a super-step, a line a request; each first checks the fence of the CONTEXT:
+Each request of a super-step checks the fence of the CONTEXT:
 
-    aput_writes   update THREAD/CHECKPOINT#…#<task>    a task has ended: all its writes, in one request
-    aput          put THREAD/CHECKPOINT#…              the step has ended: the whole state
+    aput_writes   update THREAD/CHECKPOINT#…#<task>    the end of a task: all its writes, in one request
+    aput          put THREAD/CHECKPOINT#…              the end of the step: the whole state
 
-A task's writes must never be readable in part: LangGraph takes a task for finished as soon as one of them is.
+A reader must never see a part of a task's writes: LangGraph takes one of them for a finished task.
 """
 
 import asyncio
@@ -38,17 +38,17 @@ from aion_core.ports import Blobs, Clock
 from aion_core.ports.schema import THREADS
 from aion_core.ports.table import SORT, Change, Delete, Item, Put, Table, Update
 from aion_core.stores import keys
-from aion_core.stores.items import Payload, Payloads, Reads, Ttl
+from aion_core.stores.items import Payloads, Reads, StoredPayload, Ttl
 from aion_core.stores.retries import Fence, FencedWrites
 
 WRITES_A_PAGE = 100
-"""Writes of a task in one item: an update expression may be 4 KB long. The rest is in further items of the same request."""
+"""Writes in one item: an update expression may be 4 KB long. Further writes are in further items of the same request."""
 
 FIRST_PAGE, LARGEST_PAGE = 4, 256
-"""Page sizes of a query: the newest checkpoint and its writes are few items, a thread's history is many."""
+"""Page sizes of a query: few items for the newest checkpoint, many for a thread's history."""
 
 DELETES_AT_ONCE = 50
-"""Items that one transaction deletes: it may touch 4 MB."""
+"""Deletes in one transaction: it may touch 4 MB."""
 
 T = TypeVar("T")
 Writes = list[PendingWrite]
@@ -57,7 +57,7 @@ Items = list[Item]
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """The item of a checkpoint with the items of its tasks' writes."""
+    """Items of a checkpoint and its tasks' writes."""
 
     place: keys.CheckpointSort
     item: Item
@@ -67,8 +67,8 @@ class _Stored:
 class TableSaver(BaseCheckpointSaver[int]):
     """LangGraph's checkpointer for one turn.
 
-    Every method may raise StoreUnavailable, and every write LeaseLost: another holder has the context then, and
-    nothing was written. An expired item is not there.
+    Every method may raise StoreUnavailable. A write raises LeaseLost, and stores nothing, if another holder has the
+    context. Expired items are not returned.
     """
 
     def __init__(
@@ -82,17 +82,17 @@ class TableSaver(BaseCheckpointSaver[int]):
         retention: timedelta = timedelta(days=30),
         types: Iterable[StoredType] = (),
     ) -> None:
-        """Write under the fence, if there is one; a checkpoint expires one retention after it was written.
+        """Write under the fence, if given; a checkpoint expires one retention after its write.
 
-        `before_put` is awaited before each write. `types` are the author's own classes that checkpoints may hold.
+        `before_put` is awaited before each write. `types` are the author's own classes in checkpoints.
         """
         super().__init__(serde=serializer(types))
         self._reads, self._ttl = Reads(table, clock), Ttl(clock, retention)
         self._payloads, self._log_first = Payloads(blobs), BeforeWrite(before_put)
         self._commit = FencedWrites(table, fence).commit
-        # Parallel branches end together, and to DynamoDB two transactions that check one CONTEXT are a conflict. In the
-        # order of the calls: the question of a subgraph is stored before that of the node which runs the subgraph.
-        self._one_at_a_time = asyncio.Lock()
+        # Parallel branches end together, and two transactions on one CONTEXT conflict in DynamoDB. The lock is fair: a
+        # subgraph's interrupt is stored before the interrupt of its parent node.
+        self._write_lock = asyncio.Lock()
 
     # ── Writes ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -106,7 +106,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         """Store the whole state; return its config."""
         packed = self._pack([checkpoint, get_checkpoint_metadata(config, metadata)])
         await self._log_first()
-        async with self._one_at_a_time:
+        async with self._write_lock:
             return await self._put(config, checkpoint["id"], packed)
 
     def put(
@@ -124,10 +124,10 @@ class TableSaver(BaseCheckpointSaver[int]):
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        """Store the writes of a task, all or none; a write that is stored already stays as it is."""
+        """Store the writes of a task in one transaction; stored writes do not change."""
         packed = self._pack_writes(writes)
         await self._log_first()
-        async with self._one_at_a_time:
+        async with self._write_lock:
             await self._put_writes(config, packed, task_id, task_path)
 
     def put_writes(
@@ -139,7 +139,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         _finished(self._put_writes(config, packed, task_id, task_path))
 
     async def adelete_thread(self, thread_id: str) -> None:
-        """Delete the thread's checkpoints, oldest first: when it is cut short, the newest state stays readable."""
+        """Delete the thread's checkpoints, oldest first: after an interruption the newest state is still readable."""
         pages = self._pages(thread_id, keys.namespace_sort(None), keys_only=True)
         found = [Delete(keys.key_of(item)) async for page in pages for item in page]
         for start in range(0, len(found), DELETES_AT_ONCE):
@@ -152,7 +152,7 @@ class TableSaver(BaseCheckpointSaver[int]):
     # ── Reads ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return the checkpoint that the config names, or its thread's newest; None if there is no such checkpoint."""
+        """Return the config's checkpoint, or its thread's newest; None if there is no such checkpoint."""
         thread_id, ns, checkpoint_id = _place(config)
         first = keys.checkpoint_sort(ns, checkpoint_id or "")
         async with aclosing(self._newest_first(thread_id, first)) as found:
@@ -162,7 +162,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         return None
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """See `aget_tuple`; a synchronous graph begins with it, in the thread that runs it."""
+        """See `aget_tuple`; the first call of a synchronous graph, in its own thread."""
         self._log_first.check_thread()
         return _finished(self.aget_tuple(config))
 
@@ -174,12 +174,12 @@ class TableSaver(BaseCheckpointSaver[int]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        """Yield the thread's checkpoints, newest first; of every checkpoint_ns if the config names none.
+        """Yield the thread's checkpoints, newest first; those of every checkpoint_ns if the config has no namespace.
 
-        `filter` holds values that their metadata must have. Threads are not listed, so a config is required.
+        `filter` has the required values of their metadata. Threads cannot be listed, so a config is required.
         """
         if config is None:
-            raise NotImplementedError("Checkpoints are listed by thread: the config must name one.")
+            raise NotImplementedError("Checkpoints are listed by thread: the config must have a thread_id.")
         thread_id, _, checkpoint_id = _place(config)
         ns: str | None = config["configurable"].get("checkpoint_ns")
         end = get_checkpoint_id(before) if before else None
@@ -215,9 +215,9 @@ class TableSaver(BaseCheckpointSaver[int]):
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """Return each channel's newest stored value before the checkpoint, and the writes from there to the checkpoint.
+        """Return each channel's newest stored value before the checkpoint, and the writes between the two.
 
-        Raises StoreCorrupt if some of them have expired: a shorter history would be another state.
+        Raises StoreCorrupt if a part has expired: a shorter history would give another state.
         """
         thread_id, ns, target = _place(config)
         wanted = target
@@ -247,7 +247,7 @@ class TableSaver(BaseCheckpointSaver[int]):
 
     # ── Items ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _put(self, config: RunnableConfig, checkpoint_id: str, state: Payload) -> RunnableConfig:
+    async def _put(self, config: RunnableConfig, checkpoint_id: str, state: StoredPayload) -> RunnableConfig:
         thread_id, ns, parent = _place(config)
         attributes = await self._attributes(thread_id, {"state": state})
         if parent:
@@ -257,11 +257,11 @@ class TableSaver(BaseCheckpointSaver[int]):
         return _config(thread_id, ns, checkpoint_id)
 
     async def _put_writes(
-        self, config: RunnableConfig, writes: Mapping[int, Payload], task_id: str, task_path: str
+        self, config: RunnableConfig, writes: Mapping[int, StoredPayload], task_id: str, task_path: str
     ) -> None:
         thread_id, ns, _ = _place(config)
         checkpoint_id = config["configurable"]["checkpoint_id"]
-        pages: dict[int, dict[str, Payload]] = {}
+        pages: dict[int, dict[str, StoredPayload]] = {}
         for index, write in writes.items():
             pages.setdefault(max(index, 0) // WRITES_A_PAGE, {})[_slot(index)] = write
         changes = []
@@ -275,9 +275,9 @@ class TableSaver(BaseCheckpointSaver[int]):
         await self._commit(*changes)
 
     async def _newest_first(self, thread_id: str, first: str, last: str | None = None) -> AsyncGenerator[_Stored, None]:
-        """Yield the checkpoints whose sort key begins with `first`, up to `last`, each with its tasks' writes.
+        """Yield the checkpoints from `first` up to `last`, or with the prefix `first`, each with its tasks' writes.
 
-        The writes sort after their checkpoint, so here they come before it; writes without a checkpoint are left out.
+        Writes sort after their checkpoint, so this query returns them first. Writes without a checkpoint are left out.
         """
         written: list[tuple[keys.CheckpointSort, Item]] = []
         async with aclosing(self._pages(thread_id, first, last, newest_first=True)) as pages:
@@ -311,7 +311,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         )
 
     async def _pending(self, writes: Iterable[Item]) -> Writes:
-        """Return the writes in the order in which LangGraph applies them."""
+        """Return the writes in LangGraph's order of application."""
         found: list[tuple[tuple[str, str, int], PendingWrite]] = []
         for item in writes:
             task_id = keys.checkpoint_of(item[SORT]).task_id
@@ -320,22 +320,22 @@ class TableSaver(BaseCheckpointSaver[int]):
                 found.append((order, (task_id, payload.channel, self.serde.loads_typed(payload.serialized))))
         return [write for _, write in sorted(found, key=itemgetter(0))]
 
-    def _pack(self, value: Any, channel: str = "") -> Payload:
-        return Payload.of(self.serde.dumps_typed(value), channel)
+    def _pack(self, value: Any, channel: str = "") -> StoredPayload:
+        return StoredPayload.of(self.serde.dumps_typed(value), channel)
 
-    def _pack_writes(self, writes: Sequence[tuple[str, Any]]) -> Mapping[int, Payload]:
-        # By index: of two writes to one special channel the last counts, and an expression may set it only once.
+    def _pack_writes(self, writes: Sequence[tuple[str, Any]]) -> Mapping[int, StoredPayload]:
+        # By index: the last write to a special channel counts, and an expression may set an attribute only once.
         return {
             WRITES_IDX_MAP.get(channel, index): self._pack(value, channel)
             for index, (channel, value) in enumerate(writes)
         }
 
-    async def _attributes(self, thread_id: str, payloads: Mapping[str, Payload]) -> Item:
+    async def _attributes(self, thread_id: str, payloads: Mapping[str, StoredPayload]) -> Item:
         return await self._payloads.attributes(payloads, folder=f"{THREADS}/{thread_id}")
 
 
 def _place(config: RunnableConfig) -> tuple[str, str, str | None]:
-    """Return the thread_id, checkpoint_ns and checkpoint_id that the config names."""
+    """Return the config's thread_id, checkpoint_ns and checkpoint_id."""
     named = config["configurable"]
     return named["thread_id"], named.get("checkpoint_ns", ""), get_checkpoint_id(config)
 
@@ -345,7 +345,7 @@ def _config(thread_id: str, ns: str, checkpoint_id: str) -> RunnableConfig:
 
 
 def _slot(index: int) -> str:
-    """Return the attribute of the write with this index: w0, w1, and s1 for -1, which is a special channel's."""
+    """Return the attribute of the write with this index: w0, w1, …; s1 for -1, a special channel."""
     return f"w{index}" if index >= 0 else f"s{-index}"
 
 
@@ -358,7 +358,7 @@ def _is_ordinary(name: str) -> bool:
 
 
 def _add(history: Mapping[str, DeltaChannelHistory], ancestor: CheckpointTuple) -> None:
-    """Put the ancestor's values and writes of the channels before its descendants'."""
+    """Add the ancestor's values and writes before those of its descendants."""
     values = ancestor.checkpoint["channel_values"]
     for channel, known in history.items():
         if "seed" not in known:
@@ -378,8 +378,8 @@ async def _all(found: AsyncIterator[T]) -> Sequence[T]:
 
 
 def _finished(work: Coroutine[Any, Any, T]) -> T:
-    """Run the work on an event loop of its own, in another thread if a loop runs in this one; return its result."""
+    """Return the result of the work on a new event loop, in another thread if this one has a running loop."""
     if running_loop() is None:
         return asyncio.run(work)
-    with ThreadPoolExecutor(1) as beside:
-        return beside.submit(asyncio.run, work).result()
+    with ThreadPoolExecutor(1) as executor:
+        return executor.submit(asyncio.run, work).result()

@@ -1,12 +1,12 @@
-"""The deletion of everything that a survey has found, in an order that leaves a late worker nothing to write to.
+"""Deletion of all data of some owners, in an order safe against late workers and interruptions.
 
-    API keys      nobody calls with them any more
-    fences        raised in the owner's contexts, and in the tasks that run: a worker's next write is refused
-    objects       all versions, and the delete markers
-    items         events, checkpoints, sessions, and what else leads to nothing
-    leads         heads, message ids, then contexts: from these the hashed partitions follow
+    API keys      no further calls
+    fences        raised in the owner's contexts and running tasks: a worker's next write is refused
+    objects       all versions and delete markers
+    items         events, checkpoints, sessions and others
+    references    heads and message ids, then contexts: a survey finds hashed partitions by them
 
-A deletion that is killed is run again: a new survey finds what is left.
+After an interruption, a new survey finds the rest.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -33,14 +33,14 @@ from aion_core.ports.table import (
     WriteRefused,
 )
 from aion_core.stores import keys, owned
-from aion_core.stores.retries import TRIES, jitter, write_unless_refused
-from aion_core.stores.survey import LEFTOVERS, Found, KeyOwner, Progress, Survey, patiently
+from aion_core.stores.retries import MAX_ATTEMPTS, jitter, write_unless_refused
+from aion_core.stores.survey import LEFTOVERS, KeyOwner, OwnedData, Progress, Survey, retry_unavailable
 
 ITEMS_AT_ONCE = 25
-"""The most that one batch of DynamoDB may delete."""
+"""DynamoDB's limit of a batch."""
 
 VERSIONS_AT_ONCE = 250
-"""S3 takes 1000; a request with fewer is answered in time."""
+"""Versions in one request: S3 allows 1000, but answers fewer within the time limit."""
 
 FENCE_OFF = Change(
     add={"fence": 1},
@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 
 class Erasure:
-    """Finds and deletes everything of some owners, in one table and one bucket."""
+    """Survey and deletion of owners' data in one table and one bucket."""
 
     def __init__(
         self,
@@ -65,30 +65,30 @@ class Erasure:
         owner_of_key: KeyOwner,
         retention: timedelta,
     ) -> None:
-        """The options are the survey's."""
+        """See `Survey` for the options."""
         self._table, self._objects, self._clock = table, objects, clock
         self._survey = Survey(table, objects, clock, owner_of_key=owner_of_key, retention=retention)
 
-    async def find(self, owners: Collection[str], agents: Collection[str], progress: Progress) -> Found:
+    async def find(self, owners: Collection[str], agents: Collection[str], progress: Progress) -> OwnedData:
         """See `Survey.find`."""
         return await self._survey.find(owners, agents, progress)
 
-    async def delete(self, found: Found, progress: Progress) -> None:
-        """Delete what was found, there or not; raises StoreError.
+    async def delete(self, found: OwnedData, progress: Progress) -> None:
+        """Delete the data; missing items are no error. Raises StoreError.
 
-        What is written after the survey stays; a worker cannot write to a task that is gone, though it may still put
-        an object or a stream delta before its next write is refused. A second survey finds these.
+        Data written after the survey stays. A worker cannot write to a deleted task, but it may put an object or a
+        stream delta before its next write is refused; a second survey finds these.
         """
         own = [row for row in found.rows if row.store != LEFTOVERS]
         api_keys = [row.key for row in own if row.store == owned.API_KEYS]
         await self._delete_items(api_keys)
         await self._fence_off(found)
-        # A marker last: without it, the newest version that is left would be the object again.
+        # Delete markers last: without its marker, an object's newest version would be visible again.
         by_kind = sorted(found.versions, key=lambda version: version.is_marker)
         for number, versions in _counted(by_kind, VERSIONS_AT_ONCE):
             progress("versions of objects deleted", number)
             names = [(version.name, version.version_id) for version in versions]
-            await patiently(partial(self._objects.delete, names))
+            await retry_unavailable(partial(self._objects.delete, names))
         done = len(api_keys)
         ranked = sorted((row for row in own if row.store != owned.API_KEYS), key=lambda row: owned.rank_of(row.key))
         for number, rows in _counted(ranked, ITEMS_AT_ONCE):
@@ -101,30 +101,30 @@ class Erasure:
             change = Change(remove_members={"tasks": mention.texts}, only_if=Exists())
             await self._unless_gone(Update(mention.key, change))
 
-    async def _fence_off(self, found: Found) -> None:
-        """Take the contexts from whoever runs or waits in them; refuse what the workers still write to their tasks."""
+    async def _fence_off(self, found: OwnedData) -> None:
+        """Raise the fences of busy contexts and running tasks, so that their workers' writes are refused."""
         for key in found.busy:
             await self._unless_gone(Update(key, FENCE_OFF))
         for task in found.running:
             await self._unless_gone(Update(keys.head_key(task), RAISE_FENCE))
 
     async def _unless_gone(self, update: Update) -> None:
-        await write_unless_refused(partial(patiently, partial(self._table.write, update)))
+        await write_unless_refused(partial(retry_unavailable, partial(self._table.write, update)))
 
     async def _delete_items(self, found: Sequence[Key]) -> None:
-        for _, some in _counted(found, ITEMS_AT_ONCE):
-            left: Sequence[Key] = some
-            for attempt in range(TRIES):
-                left = await patiently(partial(self._table.delete_all, left))
+        for _, part in _counted(found, ITEMS_AT_ONCE):
+            left: Sequence[Key] = part
+            for attempt in range(MAX_ATTEMPTS):
+                left = await retry_unavailable(partial(self._table.delete_all, left))
                 if not left:
                     break
-                # The table is being throttled.
+                # The table is throttled.
                 await jitter(attempt)
             else:
-                raise StoreUnavailable("The table is throttled. Run the command again: it goes on where it was.")
+                raise StoreUnavailable("The table is throttled. Run the command again to delete the rest.")
 
     async def _delete_leftover(self, key: Key) -> None:
-        """Delete the item, unless its session was made anew, or it is in force again."""
+        """Delete the item unless its session exists again, or it has a new TTL."""
         writes: list[Write]
         if key.partition.startswith("SESSION#"):
             no_head = ConditionCheck(keys.session_head_key(owned.id_of(key.partition)), Absent())
@@ -133,14 +133,14 @@ class Erasure:
             has_expired = AtMost("expires", int(self._clock.now().timestamp()))
             writes = [Delete(key, only_if=Both((Exists(), has_expired)))]
         try:
-            await patiently(partial(self._table.transact, writes))
+            await retry_unavailable(partial(self._table.transact, writes))
         except WriteRefused:
             return
 
 
 def _counted(whole: Iterable[T], size: int) -> Iterator[tuple[int, list[T]]]:
-    """Yield lists of at most so many, each with how many there were before it and in it."""
-    left, count = iter(whole), 0
-    while some := list(islice(left, size)):
-        count += len(some)
-        yield count, some
+    """Yield lists of at most `size`, each with the number of elements up to its end."""
+    rest, count = iter(whole), 0
+    while part := list(islice(rest, size)):
+        count += len(part)
+        yield count, part

@@ -1,4 +1,4 @@
-"""Reads for operators: contexts with their timers, and tasks and deliveries that only a scan can find."""
+"""Reads for operators: contexts with their timers, and scans for tasks and deliveries."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from aion_core.ports import Clock, ContextKey, Delivery, Head, TaskKey
 from aion_core.ports.schema import TTL_ATTRIBUTE
 from aion_core.ports.table import PARTITION, SORT, Item, Table
 from aion_core.stores import keys
-from aion_core.stores.items import Reads
+from aion_core.stores.items import Reads, all_pages
 from aion_core.stores.push_configs import delivery_of
 from aion_core.tasks import deliveries, heads
 from aion_core.tasks.contexts import ContextRecord, moment, record_of
@@ -17,55 +17,51 @@ HEAD_ATTRIBUTES = ("agent", "context_id", "state", "timestamp", "generation", "f
 
 
 @dataclass(frozen=True, slots=True)
-class SeenContext:
-    """A context and the time of its timer."""
+class ContextStatus:
+    """Context and the time of its timer."""
 
     record: ContextRecord
     due_at: datetime | None
 
 
 class Inspection:
-    """Reads of one table that return no secret."""
+    """Reads of one table, without secrets."""
 
     def __init__(self, table: Table, clock: Clock) -> None:
         self._table, self._clock, self._reads = table, clock, Reads(table, clock)
 
-    async def context(self, context: ContextKey) -> SeenContext | None:
-        """Return the context, None if its item does not exist; of one that has expired, only the fence."""
+    async def context(self, context: ContextKey) -> ContextStatus | None:
+        """Return the context, None if it does not exist; an expired one has only its fence."""
         item = await self._table.get(keys.context_key(context))
         if item is None:
             return None
         record = record_of(item, int(self._clock.now().timestamp()))
         due_at = moment(item["due_at"]) if "due_at" in item and not record.expired else None
-        return SeenContext(record, due_at)
+        return ContextStatus(record, due_at)
 
-    async def due_events(self, task: TaskKey) -> list[int]:
-        """Return the numbers of the task's events that some webhook may not have received."""
+    async def events_with_timers(self, task: TaskKey) -> list[int]:
+        """Return the numbers of the task's events with timers: some webhook may not have received them."""
         first, last = keys.event_sort(0), keys.event_sort(9_999_999_999)
         found = await self._reads.query(keys.task_partition(task), first, last)
         return [int(item[SORT].split("#")[1]) for item in found if "due_at" in item]
 
     async def tasks(self, task_id: str = "") -> AsyncIterator[Head]:
-        """Yield the heads of all tasks, or of those with this id, of any owner; scans the whole table."""
+        """Yield the heads of all tasks, or of those with this id; scans the whole table."""
         async for item in self._scan(HEAD_ATTRIBUTES):
             if item[SORT] == keys.HEAD and task_id in ("", keys.task_of(keys.key_of(item)).task_id):
                 yield heads.head_of(keys.task_of(keys.key_of(item)), item)
 
     async def deliveries(self, task_id: str = "") -> AsyncIterator[Delivery]:
-        """Yield the delivery of each push config of the tasks with this id, or of all; scans the whole table."""
+        """Yield the deliveries of all tasks, or of those with this id; scans the whole table."""
         async for item in self._scan(deliveries.ATTRIBUTES):
             task = keys.task_of(keys.key_of(item))
             if item[SORT].startswith(keys.push_sort("")) and task_id in ("", task.task_id):
                 yield delivery_of(task, item)
 
     async def _scan(self, attributes: tuple[str, ...]) -> AsyncIterator[Item]:
-        """Yield the living items of all tasks, with these attributes."""
-        after = None
-        while True:
-            page = await self._table.scan(after=after, attributes=(PARTITION, SORT, TTL_ATTRIBUTE, *attributes))
+        """Yield all items of tasks with these attributes, without expired ones."""
+        names = (PARTITION, SORT, TTL_ATTRIBUTE, *attributes)
+        async for page in all_pages(lambda after: self._table.scan(after=after, attributes=names)):
             for item in page.items:
                 if item[PARTITION].startswith(keys.TASKS) and self._reads.lives(item):
                     yield item
-            if page.next is None:
-                return
-            after = page.next

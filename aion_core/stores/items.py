@@ -1,27 +1,42 @@
-"""Items of the table: reads of the living ones, their TTL, and payloads of any size in them."""
+"""Items of the table: reads without expired items, TTLs, and payloads of any size."""
 
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Self
+from typing import Any, Self, TypeVar
 from uuid import uuid4
 
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import Blobs, Clock
+from aion_core.ports.payloads import VersionPage
 from aion_core.ports.schema import TIMERS, TTL_ATTRIBUTE
-from aion_core.ports.table import LAST, Index, Item, Key, Table
+from aion_core.ports.table import LAST, Index, Item, Key, Page, Table
 from aion_core.tasks.contexts import VERSION, milliseconds
 
 
 @contextmanager
 def readable(what: str) -> Iterator[None]:
-    """Raise StoreCorrupt, with this name of the item, where its attributes are not as they have to be."""
+    """Raise StoreCorrupt with this name of the item if its attributes are invalid."""
     try:
         yield
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise StoreCorrupt(f"{what} cannot be read.") from error
+
+
+P = TypeVar("P", Page, VersionPage)
+
+
+async def all_pages(read: Callable[[Any], Awaitable[P]]) -> AsyncGenerator[P, None]:
+    """Yield every page; `read` gets the position after the previous page, None for the first one."""
+    after = None
+    while True:
+        page = await read(after)
+        yield page
+        if page.next is None:
+            return
+        after = page.next
 
 
 class Reads:
@@ -31,7 +46,7 @@ class Reads:
         self._table, self._clock = table, clock
 
     async def get(self, key: Key) -> Item | None:
-        """Return the item, None if there is no such item or it has expired."""
+        """Return the item, None if it does not exist or has expired."""
         item = await self._table.get(key)
         return item if item is not None and self.lives(item) else None
 
@@ -50,9 +65,9 @@ class Reads:
         newest_first: bool = False,
         keys_only: bool = False,
     ) -> AsyncGenerator[list[Item], None]:
-        """Yield the items between the two sort keys, expired or not, a request at a time.
+        """Yield the items between the two sort keys, expired or not, one list for each request.
 
-        The first page has at most `limit` items; each further one four times as many, up to `largest`.
+        The first page has at most `limit` items, each further one four times as many, up to `largest`.
         """
         after = None
         while True:
@@ -67,54 +82,53 @@ class Reads:
                 limit = min(limit * 4, largest or limit)
 
     async def expired_timers(self, shard: str, limit: int) -> list[Item]:
-        """Return the entries of the expired timers of a shard, the longest overdue first; the index may lag."""
+        """Return the index entries of a shard's expired timers, longest overdue first; the index may lag."""
         page = await self._table.query_index(TIMERS, shard, 0, milliseconds(self._clock.now()), limit=limit)
         return list(page.items)
 
     async def all_of_index(self, index: Index, partition: str, *, newest_first: bool = False) -> AsyncIterator[Item]:
-        """Yield every entry of a partition of the index, which may lag."""
-        after = None
-        while True:
-            page = await self._table.query_index(index, partition, "", LAST, newest_first=newest_first, after=after)
+        """Yield every entry in a partition of the index; the index may lag."""
+
+        def read(after: Any) -> Awaitable[Page]:
+            return self._table.query_index(index, partition, "", LAST, newest_first=newest_first, after=after)
+
+        async for page in all_pages(read):
             for item in page.items:
                 yield item
-            if page.next is None:
-                return
-            after = page.next
 
     def lives(self, item: Item) -> bool:
-        """True unless the item's TTL has passed: DynamoDB deletes expired items late, and one by one."""
+        """Return True unless the item's TTL has passed: DynamoDB deletes expired items late, and one by one."""
         return TTL_ATTRIBUTE not in item or int(item[TTL_ATTRIBUTE]) > self._clock.now().timestamp()
 
 
 class Ttl:
-    """The retention of one deployment, at this clock's time."""
+    """TTLs by a deployment's retention and the clock."""
 
     def __init__(self, clock: Clock, retention: timedelta = timedelta()) -> None:
         self._clock, self._retention = clock, retention
 
     def now(self) -> int:
-        """Return the time: an item has expired if its TTL is at most this."""
+        """Return the time in seconds: items with this TTL or a lower one have expired."""
         return self.after(timedelta())
 
     def after(self, life: timedelta) -> int:
-        """Return the TTL of an item that is written now and lives that long."""
+        """Return the TTL of an item written now with this life."""
         return int((self._clock.now() + life).timestamp())
 
     def end(self, retentions: float = 1) -> int:
-        """Return the TTL of an item that is written now and is kept for one retention, or for so many."""
+        """Return the TTL of an item written now, after this number of retentions."""
         return self.after(retentions * self._retention)
 
     def attributes(self, retentions: float = 1) -> Item:
-        """Return the attributes that every item with a TTL has: its version and its TTL."""
+        """Return the version and TTL attributes of an item written now."""
         return {"v": VERSION, TTL_ATTRIBUTE: self.end(retentions)}
 
 
 LARGE_BYTES = 32 * 1024
-"""A larger payload is stored as a blob: S3 is cheaper than the write units of an item."""
+"""Largest payload in an item; S3 is cheaper than write units for larger ones."""
 
 FAST_BYTES = 256 * 1024
-"""A larger value is compressed fast rather than well: on S3, size costs next to nothing."""
+"""Limit above which values are compressed fast rather than well: size costs little on S3."""
 
 
 def compress(content: bytes) -> bytes:
@@ -123,8 +137,8 @@ def compress(content: bytes) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Payload:
-    """A serialized value as it is stored: the serializer's type, the compressed bytes, and the value's channel."""
+class StoredPayload:
+    """Stored form of a serialized value: the serializer's type, the compressed bytes, and the value's channel."""
 
     type: str
     body: bytes
@@ -132,7 +146,7 @@ class Payload:
 
     @classmethod
     def of(cls, serialized: tuple[str, bytes], channel: str = "") -> Self:
-        """Compress what the serializer returned."""
+        """Compress the serializer's output."""
         return cls(serialized[0], compress(serialized[1]), channel)
 
     @property
@@ -147,11 +161,11 @@ class Payloads:
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
 
-    async def attributes(self, payloads: Mapping[str, Payload], *, folder: str) -> Item:
-        """Return the attributes that hold the payloads, by name; large payloads share a blob in the folder."""
+    async def attributes(self, payloads: Mapping[str, StoredPayload], *, folder: str) -> Item:
+        """Return the payloads as attributes by name; large payloads share a blob in the folder."""
         if sum(len(payload.body) for payload in payloads.values()) <= LARGE_BYTES:
             return {name: _described(payload, body=payload.body) for name, payload in payloads.items()}
-        # The blob first: an item never refers to a missing blob, and a blob without an item expires with its folder.
+        # The blob first: an item must not refer to a missing blob; a blob without an item expires with its folder.
         blob, at = f"{folder}/{uuid4()}", 0
         await self._blobs.put(blob, b"".join(payload.body for payload in payloads.values()))
         attributes: Item = {}
@@ -161,29 +175,25 @@ class Payloads:
             at += size
         return attributes
 
-    async def of(self, item: Item) -> dict[str, Payload]:
+    async def of(self, item: Item) -> dict[str, StoredPayload]:
         """Return the item's payloads by attribute; raises StoreCorrupt if a blob is missing."""
-        payloads: dict[str, Payload] = {}
-        blobs: dict[str, bytes] = {}
+        payloads: dict[str, StoredPayload] = {}
+        blobs: dict[str, bytes | None] = {}
         for name, stored in item.items():
             if not isinstance(stored, dict):
                 continue
-            if "blob" in stored:
-                blob = stored["blob"]
+            if blob := stored.get("blob"):
                 if blob not in blobs:
-                    blobs[blob] = await self._content(blob)
-                body = blobs[blob][stored["at"] : stored["at"] + stored["size"]]
+                    blobs[blob] = await self._blobs.get(blob)
+                content = blobs[blob]
+                if content is None:
+                    raise StoreCorrupt("The payload of a checkpoint is missing.")
+                body = content[stored["at"] : stored["at"] + stored["size"]]
             else:
                 body = stored["body"]
-            payloads[name] = Payload(stored["type"], body, stored["channel"])
+            payloads[name] = StoredPayload(stored["type"], body, stored["channel"])
         return payloads
 
-    async def _content(self, blob: str) -> bytes:
-        content = await self._blobs.get(blob)
-        if content is None:
-            raise StoreCorrupt("The payload of a checkpoint is missing.")
-        return content
 
-
-def _described(payload: Payload, **where: bytes | str | int) -> Item:
-    return {"type": payload.type, "channel": payload.channel, **where}
+def _described(payload: StoredPayload, **location: bytes | str | int) -> Item:
+    return {"type": payload.type, "channel": payload.channel, **location}

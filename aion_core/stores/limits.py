@@ -1,4 +1,4 @@
-"""Rate limits: counts of what each owner asks for, in three items of the table."""
+"""Rate limits of an owner: requests, open streams and open tasks, one item each."""
 
 from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
@@ -7,7 +7,7 @@ from aion_core.errors import StoreUnavailable
 from aion_core.ports import Clock, Limits, OpenStream, OpenTask
 from aion_core.ports.table import Change, Item, Key, Table, Update, WriteRefused
 from aion_core.stores import keys
-from aion_core.stores.retries import TRIES, jitter
+from aion_core.stores.retries import MAX_ATTEMPTS, jitter
 from aion_core.tasks import limits as rules
 
 
@@ -15,13 +15,13 @@ class TableRateLimits:
     """`ports.RateLimits` in one table."""
 
     def __init__(self, table: Table, clock: Clock, *, retention: timedelta = timedelta(days=30)) -> None:
-        """`retention`: how long tasks are stored, and so how long they are counted."""
+        """Count an open task for at most `retention`, the life of tasks."""
         self._table, self._clock, self._retention = table, clock, retention
 
     async def take(self, owner: str, *, per_minute: int) -> float:
         """See `ports.RateLimits.take`. One write, two for a bucket that is not full, and a read for an empty one."""
         key = keys.requests_key(owner)
-        for _ in range(TRIES):
+        for _ in range(MAX_ATTEMPTS):
             now = self._clock.now()
             for change in rules.takes(now, per_minute):
                 if await self._is_written(key, change):
@@ -29,8 +29,8 @@ class TableRateLimits:
             wait = rules.seconds_until_token(await self._table.get(key), now, per_minute)
             if wait > 0:
                 return wait
-            # Another request has taken a token of a full bucket, or time has passed: there is a token now.
-        raise StoreUnavailable("Too many requests of one owner are being counted at once.")
+            # Another request took a token of a full bucket, or time has passed: there is a token now.
+        raise StoreUnavailable("Too many requests of one owner arrive at once.")
 
     async def open_stream(self, owner: str, stream: OpenStream, limits: Limits) -> bool:
         """See `ports.RateLimits.open_stream`."""
@@ -41,20 +41,20 @@ class TableRateLimits:
         await self._change_streams(owner, lambda item, now: rules.closed(item, stream_id, now))
 
     async def count_task(self, owner: str, task: OpenTask, *, most: int) -> Collection[OpenTask]:
-        """See `ports.RateLimits.count_task`. One write; a read too if as many are counted as may be."""
+        """See `ports.RateLimits.count_task`. One write, and a read at the limit."""
         key = keys.tasks_key(owner)
         expires = int((self._clock.now() + self._retention).timestamp())
         change = rules.counted(owner, task, most=most, expires=expires)
-        for _ in range(TRIES):
+        for _ in range(MAX_ATTEMPTS):
             if await self._is_written(key, change):
                 return ()
             found = rules.open_tasks(owner, await self._table.get(key))
             if task in found:
-                return ()  # an earlier attempt, whose answer was lost
+                return ()  # an earlier attempt that lost its answer
             if len(found) >= most:
                 return found
-            # Others have been forgotten meanwhile: there is room now.
-        raise StoreUnavailable("Too many tasks of one owner are being counted at once.")
+            # Other tasks were removed meanwhile: there is room now.
+        raise StoreUnavailable("Too many tasks of one owner begin at once.")
 
     async def forget_tasks(self, owner: str, tasks: Collection[OpenTask]) -> None:
         """See `ports.RateLimits.forget_tasks`."""
@@ -62,16 +62,16 @@ class TableRateLimits:
             await self._is_written(keys.tasks_key(owner), rules.forgotten(owner, tasks))
 
     async def _change_streams(self, owner: str, plan: Callable[[Item | None, datetime], Change | None]) -> bool:
-        """Make the change that `plan` returns for the open streams; return False if it returns None."""
+        """Make the planned change of the open streams; return False if `plan` returns None."""
         key = keys.streams_key(owner)
-        for attempt in range(TRIES):
+        for attempt in range(MAX_ATTEMPTS):
             change = plan(await self._table.get(key), self._clock.now())
             if change is None:
                 return False
             if await self._is_written(key, change):
                 return True
             await jitter(attempt)
-        raise StoreUnavailable("Too many streams of one owner are being opened at once.")
+        raise StoreUnavailable("Too many streams of one owner open at once.")
 
     async def _is_written(self, key: Key, change: Change) -> bool:
         try:

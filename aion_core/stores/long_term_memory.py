@@ -1,4 +1,4 @@
-"""Long-term memory over the table: an item of the table for each item, a partition for each owner."""
+"""Long-term memory over the table, with a partition for each owner."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -14,10 +14,10 @@ from aion_core.stores.retries import Fence, FencedWrites
 from aion_core.tasks.contexts import VERSION
 
 FIRST_PAGE, LARGEST_PAGE = 32, 256
-"""Page sizes of a search: LangGraph asks for ten by default, a filter may look through all."""
+"""Page sizes of a search: LangGraph's default limit is ten, and a filter may read all items."""
 
 NAMES_AT_ONCE = 128
-"""Items that a listing of namespaces reads before it skips the rest of the last one's."""
+"""Items of a namespace to read before skipping the rest of them."""
 
 WRITES_AT_ONCE = 10
 """Changes in one transaction: it may touch 4 MB, and an item may have 400 KB."""
@@ -29,7 +29,7 @@ class TableLongTermMemory:
     """`ports.LongTermMemory` in one table."""
 
     def __init__(self, table: Table, clock: Clock, *, fence: Fence | None = None) -> None:
-        """With a fence, `write` raises LeaseLost once another holder has the context; without, anybody may write."""
+        """With a fence, `write` raises LeaseLost if another holder has the context."""
         self._table, self._clock = table, clock
         self._reads, self._ttl, self._writes = Reads(table, clock), Ttl(clock), FencedWrites(table, fence)
 
@@ -58,7 +58,7 @@ class TableLongTermMemory:
             found |= {keys.memory_of(item[SORT]).namespace for item in page if self._reads.lives(item)}
             sort = page[-1][SORT]
             namespace = keys.memory_of(sort).namespace
-            # Skip the rest of a namespace that is found; another item of one whose item has expired may live.
+            # Skip the rest of a found namespace; an expired item does not find one, since others may be alive.
             first = keys.memory_sort(scope.agent, namespace, LAST) if namespace in found else f"{sort}\0"
         return list(found)
 
@@ -81,8 +81,8 @@ class TableLongTermMemory:
             async for page in pages:
                 count += len(page)
                 for start in range(0, 0 if dry_run else len(page), DELETES_AT_ONCE):
-                    some = page[start : start + DELETES_AT_ONCE]
-                    await asyncio.gather(*(self._table.write(Delete(keys.key_of(item))) for item in some))
+                    part = page[start : start + DELETES_AT_ONCE]
+                    await asyncio.gather(*(self._table.write(Delete(keys.key_of(item))) for item in part))
         return count
 
     def _write(self, scope: MemoryScope, change: MemoryWrite) -> Update | Delete:
@@ -101,7 +101,7 @@ class TableLongTermMemory:
         try:
             await self._table.write(Update(keys.memory_key(*scope, item.namespace, item.key), change))
         except WriteRefused:
-            return  # changed or deleted since, or being written now, which begins its TTL anew
+            return  # changed, deleted or being written: a write renews the TTL too
 
 
 def _item_of(item: Item) -> MemoryItem:

@@ -1,7 +1,7 @@
-"""The stores of an owner: every kind of partition in the table and of folder in the bucket. Pure.
+"""Inventory of owners' data: every kind of partition in the table and of folder in the bucket. Pure.
 
-Whoever adds a partition or a folder adds it here: `aion data delete` refuses to call its work complete as long as the
-table holds a partition that is not in this list.
+Add new partitions and folders here: `aion data delete` does not report success while the table has a partition of an
+unknown kind.
 """
 
 from collections.abc import Mapping
@@ -17,39 +17,39 @@ from aion_core.stores import keys
 
 
 class NamedBy(StrEnum):
-    """The part of a partition's key, or of an object's name, that leads to its owner."""
+    """Part of a partition's key or an object's name that identifies the owner."""
 
     OWNER = "owner"
-    """The owner itself, quoted."""
+    """Owner, quoted."""
     THREAD = "thread"
-    """The hash of an owner, an agent and a context."""
+    """Hash of an owner, an agent and a context."""
     SESSION = "session"
-    """The hash of an owner, an app and a session."""
+    """Hash of an owner, an app and a session."""
     USER = "user"
-    """The hash of an owner and an app."""
+    """Hash of an owner and an app."""
     API_KEY = "api-key"
-    """The id of an API key, whose item names its principal."""
+    """Id of an API key; its item has the principal."""
     NOBODY = "nobody"
-    """No owner: it belongs to the deployment, or to all users of an app."""
+    """No owner: data of the deployment, or of all users of an app."""
 
 
 @dataclass(frozen=True, slots=True)
 class Partitions:
-    """One kind of partition: those whose key begins with `prefix`."""
+    """Kind of partition, identified by the prefix of its key."""
 
     prefix: str
     named_by: NamedBy
     stores: Mapping[str, str]
-    """The store that a report names, by the pattern of the sort key; the first match counts."""
+    """Name of the store in reports by the pattern of the sort key; the first match counts."""
 
     def store_of(self, sort: str) -> str:
-        """Return the store that the item with this sort key belongs to."""
+        """Return the store of the item with this sort key."""
         return next(store for pattern, store in self.stores.items() if fnmatchcase(sort, pattern))
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """One kind of object: those whose name begins with `prefix`, which ends with a slash."""
+    """Kind of object, identified by the prefix of its name, with a slash at the end."""
 
     prefix: str
     named_by: NamedBy
@@ -93,28 +93,28 @@ FOLDERS = (
 )
 
 STORES = (*dict.fromkeys(store for each in PARTITIONS for store in each.stores.values()), *(f.store for f in FOLDERS))
-"""The stores in the order of a report."""
+"""All stores, in the order of a report."""
 
 
 def partitions_of(partition: str) -> Partitions | None:
-    """Return the kind of the partition with this key; None for a kind that is not in the list."""
+    """Return the kind of the partition with this key, None for an unknown kind."""
     return next((each for each in PARTITIONS if partition.startswith(each.prefix)), None)
 
 
 def owner_of(partition: str) -> str:
-    """Return the owner that the key of a partition names, of a kind that is named by owners."""
+    """Return the owner in the key of a partition named by its owner."""
     return unquote(partition.split("#")[1])
 
 
 def id_of(partition: str) -> str:
-    """Return what follows the prefix of a partition's key, such as the hash of a thread."""
+    """Return the rest of a partition's key after its prefix, such as the hash of a thread."""
     return partition.partition("#")[2]
 
 
 def context_of(item: Item) -> ContextKey | None:
-    """Return the context that an item of an owner's partition belongs to; None if the item does not tell.
+    """Return the context of an item in an owner's partition, None if the item does not contain it.
 
-    A message id or an idempotency key tells it as long as it is kept, a task as long as its head is there.
+    Contexts, message ids, idempotency keys and task heads contain it.
     """
     key = keys.key_of(item)
     if key.partition.startswith(("CONTEXT#", "MESSAGE#")):
@@ -125,9 +125,9 @@ def context_of(item: Item) -> ContextKey | None:
 
 
 def rank_of(key: Key) -> int:
-    """Return when an item is deleted, the lowest first: what leads to hashed partitions must go last.
+    """Return the rank of an item in a deletion, lowest first.
 
-    So a deletion that is killed finds the rest when it is run again.
+    Items that identify hashed partitions come last, so that a repeated deletion finds the rest.
     """
     if key.partition.startswith("CONTEXT#"):
         return 2

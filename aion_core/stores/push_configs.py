@@ -26,31 +26,38 @@ from aion_core.ports.table import Change, Delete, Exists, Item, Put, Table, Upda
 from aion_core.push import schedule
 from aion_core.stores import keys
 from aion_core.stores.items import Reads, readable
-from aion_core.stores.retries import TRIES, TRIES_UNHEARD, Plan, commit, jitter, write_unless_refused
-from aion_core.stores.timers import PUSHES, TimerIndex, times_of
+from aion_core.stores.retries import (
+    MAX_ATTEMPTS,
+    MAX_LOST_ANSWERS,
+    TransactionPlan,
+    commit,
+    jitter,
+    write_unless_refused,
+)
+from aion_core.stores.timers import PUSHES, TimerIndex
 from aion_core.tasks import contexts, deliveries, heads
-from aion_core.tasks.contexts import moment
+from aion_core.tasks.contexts import Times, moment
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
-    """The write that stores a config, and its delivery once the write is made."""
+class RegisteredConfig:
+    """Write of a config, and its delivery after the write."""
 
     write: Put | Update
     delivery: Delivery
 
 
 class PushItems:
-    """Push configs as items, which a message's transaction can store too."""
+    """Push configs as items, also for a message's transaction."""
 
     def __init__(
         self, table: Table, cipher: Cipher | None, clock: Clock, *, lease_seconds: float, retention: timedelta
     ) -> None:
         """Without a `cipher` no config can be stored or read."""
-        self._reads, self._cipher, self._clock = Reads(table, clock), cipher, clock
-        self._lease, self._retention = lease_seconds, retention
+        self._reads, self._cipher = Reads(table, clock), cipher
+        self._times = partial(Times.read, clock, lease_seconds, retention)
 
     async def known(self, task: TaskKey) -> list[Delivery]:
         """Return the deliveries of the task's configs, sorted by id."""
@@ -62,37 +69,37 @@ class PushItems:
 
     async def register(
         self, task: TaskKey, config: PushConfig, known: Sequence[Delivery], *, after: int, due: bool = True
-    ) -> Registered:
-        """Return the write that stores the config beside those that are known; raises TooManyPushConfigs.
+    ) -> RegisteredConfig:
+        """Return the write of the config; raises TooManyPushConfigs if there are too many besides the known ones.
 
-        The config receives the events after `after`. With `due` its timer is set.
+        The webhook receives the events after `after`. With `due` the config's timer is set.
         """
         heads.check_room([delivery.config_id for delivery in known], config)
         before = deliveries.find(known, config.id)
-        times = times_of(self._clock, self._lease, self._retention)
+        times = self._times()
         due_at = moment(times.lease_until) if due else None
         delivery = revised(deliveries.registered(task, config.id, before, after=after, due_at=due_at))
-        sealed = await self._seal(task, config)
+        encrypted = await self._encrypted(task, config)
         key = keys.push_key(task, config.id)
         if before is not None:
-            return Registered(Update(key, self.change(before, delivery, sealed=sealed)), delivery)
-        attributes = deliveries.attributes_of(delivery, keys.push_due_shard(task))
-        return Registered(Put(key, {**attributes, "sealed": sealed, **times.ttl}), delivery)
+            return RegisteredConfig(Update(key, self.change(before, delivery, sealed=encrypted)), delivery)
+        attributes = deliveries.attributes_of(delivery, keys.push_timer_shard(task))
+        return RegisteredConfig(Put(key, {**attributes, "sealed": encrypted, **times.ttl}), delivery)
 
     def change(self, before: Delivery, after: Delivery, **more: bytes) -> Change:
         """Return the change of a config's item from one state of its delivery to another."""
-        # A subscriber is stored as long as its task, and until it has received the events.
-        expires = times_of(self._clock, self._lease, self._retention).expires
-        return deliveries.change(before, after, keys.push_due_shard(after.task), expires=expires, **more)
+        # A config lives as long as its task, and until its webhook has received the events.
+        shard = keys.push_timer_shard(after.task)
+        return deliveries.change(before, after, shard, expires=self._times().expires, **more)
 
-    async def open(self, task: TaskKey, item: Item) -> PushConfig:
-        """Return the config that the item holds; raises StoreCorrupt."""
+    async def decrypted(self, task: TaskKey, item: Item) -> PushConfig:
+        """Return the config in the item; raises StoreCorrupt."""
         config_id = keys.push_config_of(item["sk"])
         with readable("A push config"):
-            sealed = item["sealed"]
-        opened = await self._with_cipher().open(sealed, about=_about(task, config_id))
+            encrypted = item["sealed"]
+        content = await self._with_cipher().decrypt(encrypted, about=_about(task, config_id))
         with readable("A push config"):
-            fields = json.loads(opened)
+            fields = json.loads(content)
             return PushConfig(
                 config_id,
                 fields["url"],
@@ -105,8 +112,8 @@ class PushItems:
                 events=PushEvents(fields["events"]),
             )
 
-    async def _seal(self, task: TaskKey, config: PushConfig) -> bytes:
-        # The URL too: its query may hold a secret.
+    async def _encrypted(self, task: TaskKey, config: PushConfig) -> bytes:
+        # The URL too: its query may contain a secret.
         fields = {
             "url": config.url,
             "token": config.token,
@@ -117,11 +124,11 @@ class PushItems:
             "version": config.version,
             "events": config.events,
         }
-        return await self._with_cipher().seal(json.dumps(fields).encode(), about=_about(task, config.id))
+        return await self._with_cipher().encrypt(json.dumps(fields).encode(), about=_about(task, config.id))
 
     def _with_cipher(self) -> Cipher:
         if self._cipher is None:
-            raise ConfigurationError("Push configs are encrypted, and AION_KMS_KEY, the key for it, is missing.")
+            raise ConfigurationError("Push configs are encrypted, but their key AION_KMS_KEY is not set.")
         return self._cipher
 
 
@@ -148,31 +155,29 @@ class TablePushConfigs:
         """See `ports.PushConfigs.put`."""
         mine: set[str] = set()
 
-        async def plan(_attempt: int) -> Plan[Delivery]:
+        async def plan(_attempt: int) -> TransactionPlan[Delivery]:
             item, known = await self._reads.get(keys.head_key(task)), await self._items.known(task)
             if item is None:
                 raise TaskNotFound(task.task_id)
             stored = deliveries.find(known, config.id)
             if stored is not None and stored.revision in mine:
-                return Plan(stored)  # an earlier attempt, whose answer was lost
+                return TransactionPlan(stored)  # an earlier attempt that lost its answer
             head = heads.head_of(task, item)
             registered = await self._items.register(task, config, known, after=head.generation)
             mine.add(registered.delivery.revision)
             subscribed = heads.subscribed(head, heads.head_with_subscriber(head, config))
-            return Plan(registered.delivery, [Update(keys.head_key(task), subscribed), registered.write])
+            return TransactionPlan(registered.delivery, [Update(keys.head_key(task), subscribed), registered.write])
 
-        return await commit(
-            self._table, plan, busy="The task's push configs change faster than one can be added to them."
-        )
+        return await commit(self._table, plan, busy="The task's push configs are changed by too many requests at once.")
 
     async def get(self, task: TaskKey, config_id: str) -> PushConfig | None:
         """See `ports.PushConfigs.get`."""
         item = await self._reads.get(keys.push_key(task, config_id))
-        return await self._items.open(task, item) if item is not None else None
+        return await self._items.decrypted(task, item) if item is not None else None
 
     async def all(self, task: TaskKey) -> Sequence[PushConfig]:
         """See `ports.PushConfigs.all`."""
-        return [await self._items.open(task, item) for item in await self._items.rows(task)]
+        return [await self._items.decrypted(task, item) for item in await self._items.rows(task)]
 
     async def delete(self, task: TaskKey, config_id: str) -> None:
         """See `ports.PushConfigs.delete`."""
@@ -191,11 +196,11 @@ class TablePushConfigs:
         if item is None:
             return None
         try:
-            return Claim(claimed, await self._items.open(delivery.task, item))
+            return Claim(claimed, await self._items.decrypted(delivery.task, item))
         except StoreUnavailable:
             raise
         except StoreError:
-            # No retry helps: a deleted or forbidden key does not come back by itself.
+            # No retry helps: a deleted or forbidden key stays so.
             labels = {"task_id": delivery.task.task_id, "config_id": delivery.config_id}
             logger.exception("A push config cannot be read.", extra=labels)
             return Claim(claimed, None)
@@ -214,8 +219,8 @@ class TablePushConfigs:
         """See `ports.PushConfigs.fail`."""
         await self._change(claim, deliveries.failed(claim.delivery, failure, next_at, due_at))
 
-    async def bury(self, claim: Claim, *, cursor: int, failure: str, until: datetime) -> Claim:
-        """See `ports.PushConfigs.bury`."""
+    async def give_up(self, claim: Claim, *, cursor: int, failure: str, until: datetime) -> Claim:
+        """See `ports.PushConfigs.give_up`."""
         return await self._change(claim, deliveries.buried(claim.delivery, cursor, failure, until))
 
     async def disable(self, claim: Claim, *, failure: str) -> None:
@@ -229,12 +234,12 @@ class TablePushConfigs:
 
     async def clear_subscribers(self, head: Head) -> None:
         """See `ports.PushConfigs.clear_subscribers`."""
-        # Refused if there is a new subscriber, or the task has expired.
+        # Refused if there is a new config, or the task has expired.
         await self._write(Update(keys.head_key(head.key), heads.without_subscribers(head)))
 
     async def redrive(self, task: TaskKey, config_id: str) -> Delivery | None:
         """See `ports.PushConfigs.redrive`."""
-        for attempt in range(TRIES):
+        for attempt in range(MAX_ATTEMPTS):
             before = deliveries.find(await self._items.known(task), config_id)
             if before is None:
                 return None
@@ -242,7 +247,7 @@ class TablePushConfigs:
             if await self._changed(before, after) is not None:
                 return after
             await jitter(attempt)
-        raise StoreUnavailable("The config changes faster than it can be redriven.")
+        raise StoreUnavailable("The push config is changed by too many processes at once.")
 
     async def _write(self, write: Update | Delete) -> None:
         await write_unless_refused(partial(self._table.write, write))
@@ -254,29 +259,29 @@ class TablePushConfigs:
         return Claim(after, claim.config)
 
     async def _changed(self, before: Delivery, after: Delivery) -> Item | None:
-        """Store the delivery's new state; return its item, None if it has changed since `before` was read."""
-        key, unheard = keys.push_key(after.task, after.config_id), 0
+        """Store the delivery's new state and return its item; None if it has changed since the read of `before`."""
+        key, lost_answers = keys.push_key(after.task, after.config_id), 0
         update = Update(key, self._items.change(before, after))
-        for attempt in range(TRIES):
+        for attempt in range(MAX_ATTEMPTS):
             try:
                 return await self._table.write(update, returning=True)
             except WriteRefused as refused:
                 item = await self._reads.get(key)
                 if item is not None and item["revision"] == after.revision:
-                    return item  # an earlier attempt, whose answer was lost
+                    return item  # an earlier attempt that lost its answer
                 if not refused.is_conflict:
                     return None
             except StoreUnavailable:
-                unheard += 1
-                if unheard == TRIES_UNHEARD:
+                lost_answers += 1
+                if lost_answers == MAX_LOST_ANSWERS:
                     raise
             await jitter(attempt)
-        raise StoreUnavailable("Too many transactions write this config at once.")
+        raise StoreUnavailable("Too many transactions write this push config at once.")
 
     # ── Timers ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def expired_timers(self, *, limit: int) -> Sequence[ExpiredPushTimer]:
-        """See `ports.PushConfigs.overdue`."""
+        """See `ports.PushConfigs.expired_timers`."""
         found = [keys.push_timer_of(key, at) for at, key in await self._timers.expired(limit)]
         return schedule.by_turns(found, limit)
 
@@ -291,7 +296,7 @@ def revised(delivery: Delivery) -> Delivery:
 
 
 def delivery_of(task: TaskKey, item: Item) -> Delivery:
-    """Return the delivery that the item holds; raises StoreCorrupt."""
+    """Return the delivery in the item; raises StoreCorrupt."""
     with readable("The delivery of a push config"):
         return deliveries.delivery_of(task, keys.push_config_of(item["sk"]), item)
 

@@ -1,4 +1,4 @@
-"""Retries of writes that met another write, or whose answer was lost; also of those that depend on a fence."""
+"""Retries of writes after conflicts and lost answers, and writes under a fence."""
 
 import asyncio
 import random
@@ -13,43 +13,43 @@ from aion_core.ports import ContextKey
 from aion_core.ports.table import ConditionCheck, Equals, Table, TokenReused, Write, WriteRefused
 from aion_core.stores import keys
 
-TRIES = 8
-"""Attempts against other writers of the same items."""
+MAX_ATTEMPTS = 8
+"""Attempts in all, against other writers of the same items."""
 
 FIRST_WAIT_SECONDS = 0.02
 """Longest wait before the second attempt; it doubles with each further one."""
 
-TRIES_UNHEARD = 3
-"""Attempts without an answer; boto3 makes each of them twice."""
+MAX_LOST_ANSWERS = 3
+"""Attempts without an answer; boto3 sends each one twice."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Plan(Generic[T]):
-    """The writes of a transaction, and the outcome once they are made; without writes, the outcome as it is."""
+class TransactionPlan(Generic[T]):
+    """Writes of a transaction, and its outcome; without writes only the outcome."""
 
     outcome: T
     writes: Sequence[Write] = ()
     again: bool = False
-    """True if the writes only clear the way: plan once more when they are made."""
+    """True for preparing writes: plan again after them."""
 
 
 async def jitter(attempt: int) -> None:
-    """Wait before the next attempt: full jitter, growing."""
+    """Wait before the next attempt, with exponential backoff and full jitter."""
     await asyncio.sleep(random.uniform(0, FIRST_WAIT_SECONDS * 2**attempt))  # noqa: S311  # no secret
 
 
-async def commit(table: Table, plan: Callable[[int], Awaitable[Plan[T]]], *, busy: str) -> T:
-    """Make the planned transaction; return its outcome.
+async def commit(table: Table, plan: Callable[[int], Awaitable[TransactionPlan[T]]], *, busy: str) -> T:
+    """Make the planned transaction and return its outcome.
 
-    `plan` is called with the number of the attempt, from 0: after a refusal or a lost answer it reads again, finds its
-    own earlier write if that was made, and plans anew; what it raises ends the commit. The token stays the same as long
-    as the writes do. Raises StoreUnavailable, with the sentence `busy` after too many refusals.
+    `plan` is called with the number of the attempt, from 0. After a refusal or a lost answer it must read again, look for
+    its own earlier write, and plan anew; its exceptions end the commit. The client token stays the same for the same
+    writes. Raises StoreUnavailable, after too many refusals with the text `busy`.
     """
-    unheard, token = 0, ""
+    lost_answers, token = 0, ""
     before: Sequence[Write] = ()
-    for attempt in range(TRIES):
+    for attempt in range(MAX_ATTEMPTS):
         try:
             planned = await plan(attempt)
             if not planned.writes:
@@ -60,8 +60,8 @@ async def commit(table: Table, plan: Callable[[int], Awaitable[Plan[T]]], *, bus
         except (WriteRefused, TokenReused):
             pass
         except StoreUnavailable:
-            unheard += 1
-            if unheard == TRIES_UNHEARD:
+            lost_answers += 1
+            if lost_answers == MAX_LOST_ANSWERS:
                 raise
         else:
             if planned.again:
@@ -72,11 +72,11 @@ async def commit(table: Table, plan: Callable[[int], Awaitable[Plan[T]]], *, bus
 
 
 async def write_unless_refused(make: Callable[[], Awaitable[Any]]) -> None:
-    """Make one write, or none if its condition does not hold; try again while a transaction writes the item.
+    """Make one write unless its condition is refused; repeat it after conflicts with transactions.
 
     Raises StoreUnavailable after too many conflicts.
     """
-    for attempt in range(TRIES):
+    for attempt in range(MAX_ATTEMPTS):
         try:
             await make()
         except WriteRefused as refused:
@@ -99,48 +99,50 @@ async def _make(table: Table, writes: Sequence[Write], token: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """The condition of a turn's writes: the context's fence is still the number that its holder was given."""
+    """Condition of a turn's writes: the context's fence still has this number."""
 
     context: ContextKey
     number: int
 
 
 class FencedWrites:
-    """Writes of one table by the holder of one fence; without a fence, by anybody."""
+    """Writes under a fence, or without one."""
 
     def __init__(self, table: Table, fence: Fence | None) -> None:
         self._table = table
-        self._guard = [ConditionCheck(keys.context_key(fence.context), Equals("fence", fence.number))] if fence else []
+        self._fence_check = (
+            [ConditionCheck(keys.context_key(fence.context), Equals("fence", fence.number))] if fence else []
+        )
 
     async def commit(self, *writes: Write) -> None:
-        """Make the writes, all or none; a transaction whose answer is lost is made once.
+        """Make the writes in one transaction, exactly once even after a lost answer.
 
-        Raises LeaseLost if another holder has the context, WriteRefused if a condition of the writes does not hold.
+        Raises LeaseLost if another holder has the context, WriteRefused if a condition of the writes is refused.
         """
         token = str(uuid7())
-        unheard = 0
-        for attempt in range(TRIES if writes else 0):
+        lost_answers = 0
+        for attempt in range(MAX_ATTEMPTS if writes else 0):
             try:
                 if (
-                    not self._guard
+                    not self._fence_check
                     and len(writes) == 1
                     and not isinstance(writes[0], ConditionCheck)
                     and not writes[0].only_if
                 ):
                     await self._table.write(writes[0])
                 else:
-                    await self._table.transact([*self._guard, *writes], token=token)
+                    await self._table.transact([*self._fence_check, *writes], token=token)
             except WriteRefused as refused:
-                if self._guard and refused.failed(0):
+                if self._fence_check and refused.failed(0):
                     raise LeaseLost("Another holder runs this context now.") from None
                 if not refused.is_conflict:
                     raise
             except StoreUnavailable:
-                unheard += 1
-                if unheard == TRIES_UNHEARD:
+                lost_answers += 1
+                if lost_answers == MAX_LOST_ANSWERS:
                     raise
             else:
                 return
             await jitter(attempt)
         if writes:
-            raise StoreUnavailable("The context is being written by too many at once.")
+            raise StoreUnavailable("Too many transactions write this context at once.")

@@ -1,7 +1,7 @@
-"""Encrypted contents of ADK's sessions, and the state that sessions share.
+"""Encrypted contents of ADK's sessions, and shared state.
 
-All content is encrypted, not only known credentials: a token may be in an event's answer to a request for credentials,
-in state under a name of the author's, or in a tool's answer.
+All content is encrypted, not only known credentials: a token may be in an event's answer to a credential request, in
+state under any name, or in a tool's answer.
 """
 
 import asyncio
@@ -18,37 +18,37 @@ from aion_core.ports.table import LAST, Item, Key, Put
 from aion_core.sessions.serialization import value_bytes, value_of
 from aion_core.sessions.service import ScopedState, SessionKey
 from aion_core.stores import keys
-from aion_core.stores.items import Payload, Payloads, Reads, compress
+from aion_core.stores.items import Payloads, Reads, StoredPayload, compress
 from aion_core.tasks.contexts import VERSION
 
 _CONTENT = "kept"
-"""The attribute that holds the encrypted content."""
+"""Attribute with the encrypted content."""
 
 
 class EncryptedItems:
-    """Items whose content is encrypted for their own key."""
+    """Items with encrypted content, bound to the item's key."""
 
     def __init__(self, blobs: Blobs, cipher: Cipher) -> None:
         self._blobs, self._cipher, self._payloads = blobs, cipher, Payloads(blobs)
 
     async def encrypted(self, key: Key, content: bytes, *, folder: str) -> Item:
-        """Return the attribute that holds the content in the item with this key, and in no other."""
-        body = await self._cipher.seal(compress(content), about=_about(key))
-        return await self._payloads.attributes({_CONTENT: Payload("sealed", body)}, folder=folder)
+        """Return the attribute with the encrypted content; it is valid in the item with this key only."""
+        body = await self._cipher.encrypt(compress(content), about=_about(key))
+        return await self._payloads.attributes({_CONTENT: StoredPayload("sealed", body)}, folder=folder)
 
     async def content(self, item: Item) -> bytes:
         """Return the content of the item; raises StoreCorrupt if it cannot be read."""
         payload = (await self._payloads.of(item)).get(_CONTENT)
         if payload is None:
             raise StoreCorrupt("An item of a session has no content.")
-        return zlib.decompress(await self._cipher.open(payload.body, about=_about(keys.key_of(item))))
+        return zlib.decompress(await self._cipher.decrypt(payload.body, about=_about(keys.key_of(item))))
 
     async def contents(self, found: Iterable[Item]) -> list[bytes]:
         """Return the contents of the items, in their order."""
         return list(await asyncio.gather(*map(self.content, found)))
 
     async def renew_blob(self, item: Item) -> None:
-        """Write the item's blob again, if it has one: S3 expires objects by their age."""
+        """Write the item's blob again, if any: S3 expires objects by their age."""
         blob = blob_of(item)
         content = await self._blobs.get(blob) if blob is not None else None
         if blob is not None and content is not None:
@@ -56,7 +56,7 @@ class EncryptedItems:
 
 
 def blob_of(item: Item) -> str | None:
-    """Return the name of the blob that holds the item's content, None if the item itself does."""
+    """Return the name of the blob with the item's content, None if the content is in the item."""
     blob: str | None = item[_CONTENT].get("blob")
     return blob
 
@@ -67,7 +67,7 @@ def _about(key: Key) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SharedChange:
-    """Writes of shared state, and the blobs by the keys of the values: those of the writes, and those they replace."""
+    """Writes of shared state, with the new and the replaced blobs by the keys of the values."""
 
     writes: list[Put] = field(default_factory=list)
     fresh: dict[Key, str] = field(default_factory=dict)
@@ -75,25 +75,25 @@ class SharedChange:
 
 
 class SharedState:
-    """The state that the sessions of a user or an app share: an item a value, so that writers of two do not conflict.
+    """State shared by the sessions of a user or an app, one item for each value to avoid conflicts.
 
-    It does not expire, so its blobs do not either, and those that are replaced are deleted.
+    Shared state and its blobs do not expire; replaced blobs are deleted.
     """
 
     def __init__(self, reads: Reads, items: EncryptedItems, blobs: Blobs) -> None:
         self._reads, self._items, self._blobs = reads, items, blobs
         self._known: dict[Key, str] = {}
-        """The blobs of the values that this turn has read or written."""
+        """Blobs of the values read or written by this turn."""
 
     async def of(self, app_name: str, user_id: str) -> ScopedState:
-        """Return the state that the user's sessions with the app share."""
+        """Return the shared state of the user's sessions with the app."""
         app, user = await asyncio.gather(
             self._values(keys.app_state_partition(app_name)), self._values(keys.user_state_partition(user_id, app_name))
         )
         return ScopedState(app=app, user=user)
 
     async def change(self, session: SessionKey, state: ScopedState) -> SharedChange:
-        """Return the writes that set the values of the state."""
+        """Return the writes of the state's values."""
         change = SharedChange()
         partitions = [
             (keys.app_state_partition(session.app_name), state.app),
@@ -112,7 +112,7 @@ class SharedState:
         return change
 
     async def committed(self, change: SharedChange) -> None:
-        """Delete the blobs that the committed change has replaced; the blobs of a refused change are left behind."""
+        """Delete the blobs replaced by the committed change; the blobs of a refused change stay."""
         self._known |= change.fresh
         for key, blob in change.replaced.items():
             if key not in change.fresh:
@@ -121,16 +121,16 @@ class SharedState:
                 await self._blobs.delete(blob)
 
     async def _values(self, partition: str) -> dict[str, Any]:
-        seen: list[Item] = []
+        previous: list[Item] = []
         while True:
             found = await self._reads.query(partition, "STATE#", f"STATE#{LAST}")
             try:
                 contents = await self._items.contents(found)
             except StoreCorrupt:
-                # A value that is replaced between the two reads has another blob by now.
-                if found == seen:
+                # A value replaced between the two reads has another blob now.
+                if found == previous:
                     raise
-                seen = found
+                previous = found
             else:
                 self._known |= {keys.key_of(item): blob for item in found if (blob := blob_of(item))}
                 return dict([value_of(content) for content in contents])

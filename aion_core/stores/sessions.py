@@ -1,15 +1,15 @@
 """ADK's sessions over the table.
 
-The writes of a session, a line a transaction; each first checks the fence of the CONTEXT:
+Each transaction of a session checks the fence of the CONTEXT:
 
     _make      put SESSION/HEAD and STATE                    the session exists
     _append    put SESSION/EVENT#n, update HEAD, put STATE   one more event, if HEAD is at n - 1
-               put USER/STATE#…, APP/STATE#…                 its changes of the shared state, an item a value
-    _delete    delete HEAD and STATE, then the events        the session does not exist, then its events are gone
+               put USER/STATE#…, APP/STATE#…                 its changes of the shared state, one item for each value
+    _delete    delete HEAD and STATE, then the events        first the session is deleted, then its events
 
-HEAD is small, since each append rewrites it; STATE is written when the session's own state changes.
+HEAD is small, since each append rewrites it. STATE is written after changes of the session's own state.
 
-HEAD expires one retention after the last append. The other items last half a retention longer, and are renewed once in a
+HEAD expires one retention after the last append. The other items last half a retention longer and are renewed every
 quarter of a retention, so each outlives HEAD.
 """
 
@@ -60,24 +60,24 @@ from aion_core.stores.retries import Fence, FencedWrites, jitter
 from aion_core.stores.session_items import EncryptedItems, SharedState
 
 VALUES_AT_ONCE = 80
-"""Values of shared state in one transaction: it may have 100 items, and 4 MB."""
+"""Values of shared state in one transaction; its limits are 100 items and 4 MB."""
 
 ROWS_AT_ONCE = 50
-"""Items that one transaction deletes or renews: it may touch 4 MB."""
+"""Items deleted or renewed in one transaction; its limit is 4 MB."""
 
 FIRST_PAGE, LARGEST_PAGE = 100, 1000
 """Page sizes of a query of a session's items, newest first."""
 
 READS = 5
-"""Reads of a session of which a part seems to be missing: a query may see a part of a transaction."""
+"""Reads of a session with a missing part: a query may see a part of a transaction."""
 
 ROW = RETENTIONS[SESSIONS]
-"""Retentions until an event or a state expires."""
+"""Life of an event or a state in retentions."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The items of a session; of its events those that were asked for, oldest first."""
+    """Items of a session, with the requested events, oldest first."""
 
     head: Item
     state: Item | None
@@ -87,8 +87,8 @@ class _Rows:
 class TableSessions(StoredSessions):
     """ADK's session service for one turn.
 
-    Every method may raise StoreUnavailable, and every write LeaseLost: another holder has the context then, and
-    nothing was written. An expired session does not exist.
+    Every method may raise StoreUnavailable. A write raises LeaseLost, and stores nothing, if another holder has the
+    context. Expired sessions are not returned.
     """
 
     def __init__(
@@ -101,9 +101,9 @@ class TableSessions(StoredSessions):
         fence: Fence | None = None,
         retention: timedelta = timedelta(days=30),
     ) -> None:
-        """Write under the fence; without one, outside of a turn, only the session's revision keeps others from writing.
+        """Write under the fence; without one, only the session's revision detects other writers.
 
-        A session expires one retention after its last event, whole; the state of a user and of an app never.
+        A session expires as a whole one retention after its last event; the state of users and apps does not expire.
         """
         super().__init__(clock)
         self._reads, self._ttl = Reads(table, clock), Ttl(clock, retention)
@@ -112,9 +112,9 @@ class TableSessions(StoredSessions):
         self._writes = FencedWrites(table, fence)
         self._in_turn = fence is not None
         self._states: dict[str, tuple[Revision, dict[str, Any]]] = {}
-        """The sessions' own state as this turn knows it, so that an append need not read it first."""
+        """Cache of the sessions' own state: an append need not read it first."""
         self._renewed: dict[str, int] = {}
-        """The times at which this turn renewed sessions: the next append writes them to the heads."""
+        """Times of this turn's renewals; the next append writes them to the heads."""
 
     # ── Writes ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -127,9 +127,9 @@ class TableSessions(StoredSessions):
             await self._commit(record.key, state, *changes)
         except WriteRefused:
             there = await self._reads.get(keys.session_head_key(thread))
-            # An earlier attempt, whose answer was lost, may have made it.
+            # An earlier attempt may have created it and lost the answer.
             if there is None or _revision_of(there).made != record.revision.made:
-                raise AlreadyExistsError(f"There is a session {record.key.session_id!r} already.") from None
+                raise AlreadyExistsError(f"The session {record.key.session_id!r} exists already.") from None
         self._states[thread] = record.revision, dict(record.state)
 
     async def _append(self, key: SessionKey, known: Revision, event: Event, delta: ScopedState) -> Revision:
@@ -152,7 +152,7 @@ class TableSessions(StoredSessions):
         return revision
 
     async def _appended_already(self, key: SessionKey, revision: Revision, event: Event) -> Revision:
-        """Return the revision if an earlier attempt, whose answer was lost, appended the event; raise if not."""
+        """Return the revision if an earlier attempt has appended the event and lost the answer; raise if not."""
         thread = _thread(key)
         head = await self._reads.get(keys.session_head_key(thread))
         if head is None:
@@ -165,7 +165,7 @@ class TableSessions(StoredSessions):
 
     async def _delete(self, key: SessionKey) -> None:
         thread = _thread(key)
-        # The head first: when it is cut short, no session lacks a part of its events, and those left expire.
+        # The head first: after an interruption no session lacks events, and the remaining items expire.
         await self._writes.commit(Delete(keys.session_head_key(thread)), Delete(keys.session_state_key(thread)))
         pages = self._pages(thread, keys.event_sort(0), keys.HEAD, limit=LARGEST_PAGE, keys_only=True)
         found = [Delete(keys.key_of(item)) async for page in pages for item in page]
@@ -174,7 +174,7 @@ class TableSessions(StoredSessions):
         self._states.pop(thread, None)
 
     async def _commit(self, key: SessionKey, shared: ScopedState, *changes: Write) -> None:
-        """Make the changes and those of the shared state, of which too many are made before the rest."""
+        """Make the changes with those of the shared state; too many for one transaction are made before."""
         change = await self._shared_state.change(key, shared)
         values = change.writes
         while len(values) > VALUES_AT_ONCE:
@@ -202,7 +202,7 @@ class TableSessions(StoredSessions):
         return Put(keys.session_head_key(thread), item, only_if=Either((Absent(), AtMost(TTL_ATTRIBUTE, now))))
 
     def _move_head(self, thread: str, known: Revision, event: Event, *, state_changes: bool) -> Update:
-        """Return the update of the head to one more event, if the session is as it was read."""
+        """Return the update of the head for one more event, conditional on the session's revision."""
         values: dict[str, Any] = {
             "revision": known.number + 1,
             "updated": repr(event.timestamp),
@@ -224,17 +224,17 @@ class TableSessions(StoredSessions):
         return Put(key, {**self._ttl.attributes(ROW), **attributes, **encrypted})
 
     async def _renew(self, thread: str) -> None:
-        """Renew the items that might expire before the head."""
+        """Renew the items with a TTL before the head's."""
         pages = self._pages(thread, keys.event_sort(0), keys.SESSION_STATE)
         soon = self._ttl.end(1.25)
         rows = [row async for page in pages for row in page if row[SORT] != keys.HEAD and row[TTL_ATTRIBUTE] < soon]
         for start in range(0, len(rows), ROWS_AT_ONCE):
-            some = rows[start : start + ROWS_AT_ONCE]
-            await asyncio.gather(*map(self._items.renew_blob, some))
-            # No more than the TTL: another turn may change the rest of the item meanwhile.
+            part = rows[start : start + ROWS_AT_ONCE]
+            await asyncio.gather(*map(self._items.renew_blob, part))
+            # Only the TTL: another turn may change the rest of the item meanwhile.
             change = Change({TTL_ATTRIBUTE: self._ttl.end(ROW)}, only_if=Exists())
             try:
-                await self._writes.commit(*(Update(keys.key_of(row), change) for row in some))
+                await self._writes.commit(*(Update(keys.key_of(row), change) for row in part))
             except WriteRefused:
                 return  # deleted meanwhile
         self._renewed[thread] = self._ttl.now()
@@ -255,7 +255,7 @@ class TableSessions(StoredSessions):
         return replace(record, state=dict(state), events=[event_of(content) for content in contents])
 
     async def _read_rows(self, thread: str, *, newest: int | None) -> _Rows | None:
-        """Return the session with its newest events, all of them for None; raises StoreCorrupt if a part is missing."""
+        """Return the session with its newest events, all for None; raises StoreCorrupt if a part is missing."""
         for attempt in range(READS):
             found = await self._query(thread, newest=newest)
             if found is None:
@@ -272,7 +272,7 @@ class TableSessions(StoredSessions):
         raise StoreCorrupt("A part of the session is missing.")
 
     async def _query(self, thread: str, *, newest: int | None) -> _Rows | None:
-        """Return what is readable of the session if it lives; its state only if the head refers to it."""
+        """Return the readable items of a session that is not expired; the state only if the head refers to it."""
         head: Item | None = None
         state: Item | None = None
         events: list[Item] = []
@@ -285,7 +285,7 @@ class TableSessions(StoredSessions):
                         state = item
                     elif item[SORT] == keys.HEAD:
                         head = item
-                    # An earlier session of this name, whose events are not all deleted yet, may have had more.
+                    # Undeleted events of an earlier session with this name have higher numbers.
                     elif head is not None and len(events) != newest and item[SORT] == _next_older(head, events):
                         events.append(item)
                 if head is None or not self._reads.lives(head):
@@ -299,7 +299,7 @@ class TableSessions(StoredSessions):
         return _Rows(head, state, events[::-1])
 
     async def _state(self, thread: str, known: Revision) -> dict[str, Any] | None:
-        """Return the session's own state at the revision, None if the session is at another."""
+        """Return the session's own state at this revision, None if the session has another."""
         if thread not in self._states or self._states[thread][0] != known:
             record = await self._read_thread(thread, newest=0)
             if record is None or record.revision != known:
@@ -310,7 +310,7 @@ class TableSessions(StoredSessions):
         return await self._shared_state.of(app_name, user_id)
 
     async def _all(self, app_name: str, user_id: str) -> Sequence[SessionRecord]:
-        # The index may lag: each session that it names is read from the table.
+        # The index may lag: read each of its sessions from the table.
         entries = self._reads.all_of_index(BY_AGENT, keys.listing_sessions(user_id, app_name))
         threads = [keys.listed(entry[BY_AGENT.sort]).task_id async for entry in entries]
         records = await asyncio.gather(*(self._read_thread(thread, newest=0) for thread in threads))
@@ -338,5 +338,5 @@ def _revision_of(head: Item) -> Revision:
 
 
 def _next_older(head: Item, events: Sequence[Item]) -> str:
-    """Return the sort key of the event before these, which are newest first."""
+    """Return the sort key of the event before these; they are newest first."""
     return keys.event_sort(head["revision"] - len(events))

@@ -1,27 +1,28 @@
-"""The search for everything that owners have in the table and in the bucket: one scan, and one listing of versions.
+"""Survey of all data of some owners: one scan of the table, and one listing of object versions.
 
-Some partitions are named by a hash of the owner. The scan reads each item's key, and the attributes that tell of which
-owner, agent and context it is; the hashes follow from these. What an expired context or session has left behind leads to
-nobody any more: it is found too, as leftovers, since it may be the owner's.
+The names of some partitions are hashes of the owner. The scan reads each item's key and the attributes with its owner,
+agent and context, and calculates the hashes from them. Items of expired contexts and sessions have no known owner any
+more; the survey returns them as leftovers, since they may belong to the owner.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from aion_core.errors import StoreUnavailable
 from aion_core.ports import Clock, ContextKey, TaskKey
-from aion_core.ports.payloads import ObjectVersion, ObjectVersions
-from aion_core.ports.table import LAST, PARTITION, SORT, Item, Key, Page, Table
+from aion_core.ports.payloads import ObjectVersion, ObjectVersions, VersionPage
+from aion_core.ports.table import LAST, PARTITION, SORT, Item, Key, Table
 from aion_core.ports.table_semantics import item_size
 from aion_core.stores import keys, owned
+from aion_core.stores.items import all_pages
 from aion_core.stores.keys import thread_id
 from aion_core.stores.owned import FOLDERS, Folder, NamedBy
-from aion_core.stores.retries import TRIES, jitter
+from aion_core.stores.retries import MAX_ATTEMPTS, jitter
 from aion_core.tasks.contexts import turn_of
 from aion_core.tasks.limits import owner_named_in
 
@@ -32,29 +33,29 @@ AT_ONCE = 16
 """Number of partitions read, or folders listed, at once."""
 
 LEFTOVERS = "expired leftovers"
-"""The store of what no living context or session leads to."""
+"""Store name of items without a living context or session."""
 
 MENTIONS = "counts of open tasks"
-"""The store of what the items of other owners say of these."""
+"""Store name of references in other owners' items."""
 
 READ = (
     PARTITION, SORT, "agent", "context_id", "user_id", "app_name", "session_id", "principal", "tenant", "tasks", "expires",
 )  # fmt: skip
-"""The attributes that the scan reads."""
+"""Attributes to read in the scan."""
 
 NOBODY = ""
 
 T = TypeVar("T")
 
 Progress = Callable[[str, int], None]
-"""Is told what is being done, and how many items or objects it has come to."""
+"""Callback with the current step, and the number of its items or objects so far."""
 KeyOwner = Callable[[str, str], str]
-"""Returns the owner of what is done with an API key of this principal and tenant."""
+"""Returns the owner of the data of an API key with this principal and tenant."""
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """An item of the table that is to be deleted."""
+class OwnedItem:
+    """Item of the table to delete."""
 
     owner: str
     store: str
@@ -63,8 +64,8 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
-    """A version of an object, or a delete marker."""
+class OwnedVersion:
+    """Version of an object to delete, or a delete marker."""
 
     owner: str
     store: str
@@ -76,7 +77,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """The open tasks of an owner that are counted in another's item: a principal's, for those in its tenants."""
+    """Open tasks of an owner counted in another owner's item, such as its principal's."""
 
     owner: str
     key: Key
@@ -84,33 +85,33 @@ class Mention:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """Everything that the owners have."""
+class OwnedData:
+    """All data of some owners."""
 
-    rows: list[Row] = field(default_factory=list)
-    versions: list[Version] = field(default_factory=list)
+    rows: list[OwnedItem] = field(default_factory=list)
+    versions: list[OwnedVersion] = field(default_factory=list)
     mentions: list[Mention] = field(default_factory=list)
     busy: list[Key] = field(default_factory=list)
-    """The contexts in which a turn runs or waits."""
+    """Contexts with running or queued turns."""
     running: list[TaskKey] = field(default_factory=list)
-    """The tasks whose turns are running."""
+    """Tasks with running turns."""
     unknown: Mapping[str, int] = field(default_factory=dict)
-    """Number of items of each partition prefix that is not in the list of stores."""
+    """Number of items by unknown partition prefix."""
     agents: frozenset[str] = frozenset()
-    """The agents under which a user's state and artifacts were looked for."""
+    """Agents searched for users' state and artifacts."""
 
-    def without(self, store: str) -> "Found":
-        """Return what was found but for one store of the table."""
+    def without(self, store: str) -> "OwnedData":
+        """Return the data without one store of the table."""
         return replace(self, rows=[row for row in self.rows if row.store != store])
 
     @property
     def is_empty(self) -> bool:
-        """True if there is nothing to delete."""
+        """Return True if there is nothing to delete."""
         return not (self.rows or self.versions or self.mentions)
 
 
 class Survey:
-    """Finds everything of some owners, in one table and one bucket."""
+    """Finder of owners' data in one table and one bucket."""
 
     def __init__(
         self,
@@ -121,94 +122,83 @@ class Survey:
         owner_of_key: KeyOwner,
         retention: timedelta,
     ) -> None:
-        """`retention`: how long the deployment keeps tasks; an object that nothing leads to is a leftover after that."""
+        """Count objects without an owner as leftovers after `retention`, the deployment's life of tasks."""
         self._table, self._objects, self._clock = table, objects, clock
         self._owner_of_key, self._retention = owner_of_key, retention
 
-    async def find(self, owners: Collection[str], agents: Collection[str], progress: Progress) -> Found:
-        """Return everything that the owners have, and the leftovers of nobody.
+    async def find(self, owners: Collection[str], agents: Collection[str], progress: Progress) -> OwnedData:
+        """Return all data of the owners, and the leftovers.
 
-        State and artifacts of a user outlive all that leads to them; `agents` are those for which they are looked for
-        beside the agents of which the table holds any context. Raises StoreError.
+        A user's state and artifacts may outlive every reference to them. They are searched for the `agents`, and for all
+        agents with contexts in the table. Raises StoreError.
         """
-        seen = _Seen(frozenset(owners), self._clock.now(), self._retention, self._owner_of_key)
-        seen.agents.update(agents)
-        await asyncio.gather(*(self._scan(seen, segment, progress) for segment in range(SEGMENTS)))
-        found = Found(mentions=seen.mentions, unknown=dict(seen.unknown), agents=frozenset(seen.agents))
-        await self._find_rows(found, seen, progress)
-        await self._find_versions(found.versions, seen, progress)
+        scan = _ScanResult(frozenset(owners), self._clock.now(), self._retention, self._owner_of_key)
+        scan.agents.update(agents)
+        await asyncio.gather(*(self._scan(scan, segment, progress) for segment in range(SEGMENTS)))
+        found = OwnedData(mentions=scan.mentions, unknown=dict(scan.unknown), agents=frozenset(scan.agents))
+        await self._find_rows(found, scan, progress)
+        await self._find_versions(found.versions, scan, progress)
         return found
 
     # ── The table ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _scan(self, seen: "_Seen", segment: int, progress: Progress) -> None:
-        def read(after: Any) -> Awaitable[Page]:
-            return self._table.scan(segment=segment, segments=SEGMENTS, after=after, attributes=READ, consistent=True)
-
-        async for page in _pages(read):
+    async def _scan(self, scan: "_ScanResult", segment: int, progress: Progress) -> None:
+        scan_page = partial(self._table.scan, segment=segment, segments=SEGMENTS, attributes=READ, consistent=True)
+        async for page in all_pages(lambda after: retry_unavailable(partial(scan_page, after=after))):
             for item in page.items:
-                seen.add(item)
-            progress("items of the table read", seen.count)
+                scan.add(item)
+            progress("items of the table read", scan.count)
 
-    async def _find_rows(self, found: Found, seen: "_Seen", progress: Progress) -> None:
+    async def _find_rows(self, found: OwnedData, scan: "_ScanResult", progress: Progress) -> None:
         async def read(partition: str, owner: str) -> None:
             kind = owned.partitions_of(partition)
-            async for page in _pages(lambda after: self._table.query(partition, "", LAST, after=after)):
+            query = partial(self._table.query, partition, "", LAST)
+            async for page in all_pages(lambda after: retry_unavailable(partial(query, after=after))):
                 for item in page.items:
-                    if owner == NOBODY and not seen.is_leftover(item):
+                    if owner == NOBODY and not scan.is_leftover(item):
                         continue
                     key = keys.key_of(item)
                     store = kind.store_of(key.sort) if kind and owner != NOBODY else LEFTOVERS
-                    found.rows.append(Row(owner, store, key, item_size(item)))
+                    found.rows.append(OwnedItem(owner, store, key, item_size(item)))
                     if "running" in item:
                         found.running.append(TaskKey(owner, turn_of(item["running"]).task_id))
                     if "running" in item or "waiting" in item:
                         found.busy.append(key)
             progress("items of the owner found", len(found.rows))
 
-        await _all(read(partition, owner) for partition, owner in seen.partitions().items())
+        await _all(read(partition, owner) for partition, owner in scan.partitions().items())
 
     # ── The bucket ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _find_versions(self, found: list[Version], seen: "_Seen", progress: Progress) -> None:
+    async def _find_versions(self, found: list[OwnedVersion], scan: "_ScanResult", progress: Progress) -> None:
         async def read(folder: Folder, prefix: str) -> None:
             async for page in self._versions(prefix):
-                add(folder, page)
+                add(folder, page.versions)
 
         def add(folder: Folder, page: Iterable[ObjectVersion]) -> None:
             for each in page:
-                owner = seen.owner_of(folder, each)
+                owner = scan.owner_of(folder, each)
                 if owner is not None:
                     store = folder.store if owner != NOBODY else LEFTOVERS
-                    found.append(Version(owner, store, each.name, each.version_id, each.size, each.is_marker))
+                    found.append(OwnedVersion(owner, store, each.name, each.version_id, each.size, each.is_marker))
             progress("versions of objects found", len(found))
 
-        async def read_all(folder: Folder) -> None:
-            pages = self._versions(folder.prefix)
-            first, second = await anext(pages), await anext(pages, None)
-            await pages.aclose()
-            if second is None:
-                add(folder, first)
-            else:
-                # A large one: only the part that is needed, or all of it, in parts that are read at once.
-                await _all(read(folder, prefix) for prefix in seen.prefixes(folder))
-
         for folder in FOLDERS:
-            await read_all(folder)
+            first = await anext(pages := self._versions(folder.prefix))
+            await pages.aclose()
+            if first.next is None:
+                add(folder, first.versions)
+            else:
+                # A large folder: list only the needed prefixes, or all prefixes concurrently.
+                await _all(read(folder, prefix) for prefix in scan.prefixes(folder))
 
-    async def _versions(self, prefix: str) -> AsyncGenerator[Sequence[ObjectVersion], None]:
-        """Yield the versions and delete markers of the objects whose names begin so, a request at a time."""
-        after = None
-        while True:
-            page = await patiently(partial(self._objects.page, prefix, after=after))
-            yield page.versions
-            if page.next is None:
-                return
-            after = page.next
+    def _versions(self, prefix: str) -> AsyncGenerator[VersionPage, None]:
+        """Yield all pages of versions and delete markers of the objects with this prefix."""
+        return all_pages(lambda after: retry_unavailable(partial(self._objects.page, prefix, after=after)))
 
 
-class _Seen:
-    """Results of the scan: the owner of each hash, and the partitions."""
+class _ScanResult:
+    """Results of the scan: owners by hash, and the partitions."""
 
     def __init__(self, owners: frozenset[str], now: datetime, retention: timedelta, owner_of_key: KeyOwner) -> None:
         self.owners, self._now, self._owner_of_key = owners, now, owner_of_key
@@ -218,19 +208,19 @@ class _Seen:
         self.mentions: list[Mention] = []
         self.unknown: Counter[str] = Counter()
         self._named: dict[str, str] = {}
-        """The owners by the partitions whose keys, or items, name them."""
+        """Owners by partition, for partitions with the owner in a key or item."""
         self._threads: dict[str, str] = {}
         self._sessions: dict[str, str] = {}
-        """The owners by the hashes, NOBODY for an owner that was not asked for."""
+        """Owners by hash, NOBODY for other owners."""
         self._heads: set[str] = set()
-        """The sessions whose heads are there."""
+        """Sessions with existing heads."""
         self._there: dict[NamedBy, set[str]] = {each: set() for each in NamedBy}
-        """The hashes of the partitions that are there."""
+        """Hashes of the existing partitions."""
         self._living_threads: set[str] = set()
         self._users: dict[str, str] | None = None
 
     def add(self, item: Item) -> None:
-        """Note what the item tells."""
+        """Record the item's owner and context."""
         self.count += 1
         partition = item[PARTITION]
         kind = owned.partitions_of(partition)
@@ -254,9 +244,9 @@ class _Seen:
             self._named[item[PARTITION]] = owner
         else:
             for each in self.owners:
-                told = frozenset(text for text in item.get("tasks", ()) if owner_named_in(text) == each)
-                if told:
-                    self.mentions.append(Mention(each, keys.key_of(item), told))
+                texts = frozenset(text for text in item.get("tasks", ()) if owner_named_in(text) == each)
+                if texts:
+                    self.mentions.append(Mention(each, keys.key_of(item), texts))
         if (context := owned.context_of(item)) is not None:
             self.agents.add(context.agent)
             self._add_context(context, owner if owner in self.owners else NOBODY)
@@ -274,50 +264,50 @@ class _Seen:
         if named_by is NamedBy.THREAD and not self._has_expired(item):
             self._living_threads.add(hashed)
 
-    # ── What follows from it ──────────────────────────────────────────────────────────────────────────────────────────
+    # ── Conclusions ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def partitions(self) -> dict[str, str]:
-        """Return the owners by the partitions that are there and theirs; NOBODY for those of leftovers."""
+        """Return the owners of their existing partitions; NOBODY for leftovers."""
         found = dict(self._named)
         for named_by, prefix in ((NamedBy.THREAD, "THREAD#"), (NamedBy.SESSION, "SESSION#"), (NamedBy.USER, "USER#")):
             for hashed in self._there[named_by]:
                 owner = self._hashed(named_by).get(hashed)
                 if owner:
                     found[prefix + hashed] = owner
-                elif self._leads_to_nobody(named_by, hashed):
+                elif self._is_unreferenced(named_by, hashed):
                     found[prefix + hashed] = NOBODY
         return found
 
     def is_leftover(self, item: Item) -> bool:
-        """Tell whether the item, of a partition that leads to nobody, is in force no more."""
-        # The rows of a session without a head are never read; they outlive it by half a retention.
+        """Return True if the item, in a partition without a known owner, is not in use any more."""
+        # Items of a session without a head are never read; they outlive the head by half a retention.
         return item[PARTITION].startswith("SESSION#") or self._has_expired(item)
 
     def prefixes(self, folder: Folder) -> list[str]:
-        """Return what the names begin with that have to be listed in the folder."""
+        """Return the prefixes to list in the folder."""
         if folder.named_by is NamedBy.OWNER:
             return [f"{folder.prefix}{owner}/" for owner in sorted(self.owners)]
         if folder.named_by is NamedBy.USER:
             return [f"{folder.prefix}{hashed}/" for hashed in self._hashed(NamedBy.USER)]
-        # Hashes, and so by their first digits a 16th each.
+        # Hashes: each first digit selects a 16th.
         return [f"{folder.prefix}{digit:x}" for digit in range(16)]
 
     def owner_of(self, folder: Folder, version: ObjectVersion) -> str | None:
-        """Return the owner of the version, NOBODY for a leftover, None for what is another's."""
+        """Return the owner of the version, NOBODY for a leftover, None for other owners."""
         if folder.named_by is NamedBy.OWNER:
-            # An owner may have a slash in it; a task's id and what follows have one between them.
+            # An owner may contain slashes; the task's id and the file name follow it.
             named = version.name.removeprefix(folder.prefix).rsplit("/", 2)[0]
             return named if named in self.owners else None
         hashed = version.name.removeprefix(folder.prefix).partition("/")[0]
         owner = self._hashed(folder.named_by).get(hashed)
         if owner:
             return owner
-        # An author's code may have kept it under a session or thread of its own choice, which no context leads to.
+        # An author's code may use sessions and threads without a context.
         is_old = version.modified < self._now - self._retention
-        return NOBODY if is_old and self._leads_to_nobody(folder.named_by, hashed) else None
+        return NOBODY if is_old and self._is_unreferenced(folder.named_by, hashed) else None
 
     def _hashed(self, named_by: NamedBy) -> Mapping[str, str]:
-        """Return the owners by the hashes of this kind."""
+        """Return the owners by hash of this kind."""
         if named_by is NamedBy.THREAD:
             return self._threads
         if named_by is NamedBy.SESSION:
@@ -330,24 +320,24 @@ class _Seen:
             }
         return self._users
 
-    def _leads_to_nobody(self, named_by: NamedBy, hashed: str) -> bool:
+    def _is_unreferenced(self, named_by: NamedBy, hashed: str) -> bool:
         if named_by is NamedBy.THREAD:
             return hashed not in self._threads and hashed not in self._living_threads
         if named_by is NamedBy.SESSION:
             return hashed not in self._heads and hashed not in self._sessions
-        # A user's state and artifacts have no end.
+        # A user's state and artifacts do not expire.
         return False
 
     def _has_expired(self, item: Item) -> bool:
         return "expires" in item and item["expires"] <= self._now.timestamp()
 
 
-async def patiently(call: Callable[[], Awaitable[T]]) -> T:
-    """Return the answer to the call; one that AWS throttles, or does not answer, is made again after a while.
+async def retry_unavailable(call: Callable[[], Awaitable[T]]) -> T:
+    """Return the answer to the call, repeated after throttling and lost answers.
 
-    Raises WriteRefused, StoreError.
+    Raises WriteRefused or StoreError.
     """
-    for attempt in range(TRIES - 1):
+    for attempt in range(MAX_ATTEMPTS - 1):
         try:
             return await call()
         except StoreUnavailable:
@@ -355,23 +345,12 @@ async def patiently(call: Callable[[], Awaitable[T]]) -> T:
     return await call()
 
 
-async def _pages(read: Callable[[Any], Awaitable[Page]]) -> AsyncIterator[Page]:
-    """Yield each page, which is read after the place that the one before it names."""
-    after = None
-    while True:
-        page = await patiently(partial(read, after))
-        yield page
-        if page.next is None:
-            return
-        after = page.next
-
-
 async def _all(works: Iterable[Awaitable[None]]) -> None:
-    """Do all of it, some at once."""
-    left = iter(works)
+    """Await all works, AT_ONCE concurrently."""
+    rest = iter(works)
 
     async def worker() -> None:
-        for work in left:
+        for work in rest:
             await work
 
     await asyncio.gather(*(worker() for _ in range(AT_ONCE)))

@@ -1,6 +1,6 @@
-"""Lists of tasks: two indexes over the tasks' heads.
+"""Lists of tasks by two indexes over the tasks' heads.
 
-The indexes lag behind the table, so an entry may be outdated: whoever loads the task reads its current state.
+The indexes lag behind the table, so an entry may be outdated; its reader loads the current task.
 """
 
 import secrets
@@ -17,7 +17,7 @@ from aion_core.stores.items import Reads
 from aion_core.tasks.contexts import VERSION, milliseconds
 
 READ = 1000
-"""Most entries that a query reads if the filter leaves out some of them: about 300 KB."""
+"""Entries in a query with a filter on the state: about 300 KB."""
 
 SECRET_BYTES = 32
 
@@ -34,18 +34,18 @@ class TableTaskList:
     async def page(self, tasks: TaskFilter, *, after: ListCursor | None, limit: int) -> Sequence[ListCursor]:
         """See `ports.TaskList.page`.
 
-        While tasks change between two pages, no task is listed twice, unless its own status has gone back in time. A
-        task whose status changes moves to the front: a reader that is past it may miss it.
+        No task is listed twice on several pages, unless its status time moves backwards. A task moves to the front with
+        a new status: a reader beyond the front may miss it.
         """
         found: dict[str, ListCursor] = {}
-        # Without a state, the filter leaves out only expired entries; one more for the entry at `after`.
+        # Without a state, the filter removes only expired entries. One more for the entry at `after`.
         first_read = limit + 1 if tasks.state is None else READ
         async for page in self._pages(tasks, after=after, first_read=first_read):
             for entry in page.items:
-                place = _place(entry)
+                cursor = _cursor(entry)
                 # A lagging index may hold a task's old entry beside its new one.
-                if place != after and place.task_id not in found:
-                    found[place.task_id] = place
+                if cursor != after and cursor.task_id not in found:
+                    found[cursor.task_id] = cursor
             if len(found) >= limit:
                 break
         return list(found.values())[:limit]
@@ -66,10 +66,10 @@ class TableTaskList:
         try:
             await self._table.write(Put(key, {"v": VERSION, "secret": made}, only_if=Absent()))
         except WriteRefused:
-            # Another process was first, or an earlier attempt, whose answer was lost, has succeeded.
+            # Another process was first, or an earlier attempt succeeded and lost the answer.
             stored = await self._stored_secret()
             if stored is None:
-                raise StoreCorrupt("The secret of the page tokens exists and cannot be read.") from None
+                raise StoreCorrupt("The secret of the page tokens exists but cannot be read.") from None
             return stored
         return made
 
@@ -98,7 +98,7 @@ class TableTaskList:
                 index,
                 partition,
                 first,
-                # DynamoDB refuses a range whose end comes before its start.
+                # DynamoDB refuses a range with its end before its start.
                 max(first, last),
                 newest_first=True,
                 limit=limit,
@@ -112,11 +112,11 @@ class TableTaskList:
             start, limit = page.next, READ if limit else None
 
 
-def _place(entry: Item) -> ListCursor:
+def _cursor(entry: Item) -> ListCursor:
     listed = keys.listed(entry[BY_AGENT.sort])
     return ListCursor(_EPOCH + timedelta(milliseconds=listed.milliseconds), listed.task_id)
 
 
 def _milliseconds_from(since: datetime) -> int:
-    """Return the first whole millisecond that is not before the time."""
+    """Return the first whole millisecond at or after the time."""
     return -((_EPOCH - since) // timedelta(milliseconds=1))

@@ -1,4 +1,4 @@
-"""The rows of a task's log: written with a transition, read as a log; payloads too large for a row are blobs."""
+"""Rows of a task's event log; payloads too large for a row are blobs."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ from aion_core.ports.table import LAST, SORT, Absent, AtMost, Change, Either, It
 from aion_core.protocol.types import Event, Message, StreamResponse, Task, TaskState, stream_response, unwrap
 from aion_core.stores import keys
 from aion_core.stores.items import LARGE_BYTES, Reads, readable
-from aion_core.stores.retries import TRIES, jitter
+from aion_core.stores.retries import MAX_ATTEMPTS, jitter
 from aion_core.tasks import heads
 from aion_core.tasks.contexts import VERSION, Times, milliseconds
 from aion_core.tasks.heads import NewEvent, head_of
@@ -25,13 +25,13 @@ from aion_core.tasks.transitions import QueuedMessage
 logger = logging.getLogger(__name__)
 
 FIRST_PAGE, LARGEST_PAGE = 120, 1000
-"""Rows of a log in a query, newest first: a snapshot is not far."""
+"""Page sizes of a query, newest first: a snapshot is near."""
 
 DELTA_LIFE = timedelta(hours=1)
 
 
 class TaskLog:
-    """The logs of one table."""
+    """Logs of the tasks in one table."""
 
     def __init__(self, reads: Reads, blobs: Blobs) -> None:
         self._reads, self._blobs = reads, blobs
@@ -56,7 +56,7 @@ class TaskLog:
         return await self._log_after(key, after) or await self._log_from_snapshot(key)
 
     async def _log_after(self, key: TaskKey, after: int) -> Log | None:
-        """Return the log after that event, None if a part of it is gone."""
+        """Return the log after this event, None if a part of it is missing."""
         found = await self._reads.query(keys.task_partition(key), keys.event_sort(after + 1), keys.HEAD)
         if not found or found[-1][SORT] != keys.HEAD:
             return None
@@ -64,7 +64,7 @@ class TaskLog:
         return await self._log_of(key, head_of(key, found[-1]), after, rows)
 
     async def _log_from_snapshot(self, key: TaskKey) -> Log | None:
-        """Return the log from the newest snapshot on, or from the first event; read backwards, as snapshots are near."""
+        """Return the log from the newest snapshot on, or from the first event; reads backwards, as snapshots are near."""
         rows: dict[str, Item] = {}
         pages = self._reads.pages(
             keys.task_partition(key),
@@ -91,7 +91,7 @@ class TaskLog:
         return await self._log_of(key, head, 0, rows) if head is not None else None
 
     async def _log_of(self, key: TaskKey, head: Head, base: int, rows: Mapping[str, Item]) -> Log | None:
-        """Return the log of these rows; None if they have a gap."""
+        """Return the log of these rows, None if they have a gap."""
         entries: list[Numbered] = []
         if base and keys.snapshot_sort(base) in rows:
             packed = await self._unpacked("task", rows[keys.snapshot_sort(base)])
@@ -104,11 +104,11 @@ class TaskLog:
         return Log(head, tuple(entries))
 
     async def _row(self, key: TaskKey, generation: int, head: Head) -> Item | None:
-        """Return the event's row, None if it is gone.
+        """Return the event's row, None if it is missing.
 
-        A query may see the head before the rows that are written with it, two of them at most: they come in a moment.
+        A query may see the head before the rows of its transaction, at most two: read these again for a moment.
         """
-        for attempt in range(TRIES):
+        for attempt in range(MAX_ATTEMPTS):
             item = await self._reads.get(keys.event_key(key, generation))
             if item is not None or generation <= head.generation - 2:
                 return item
@@ -129,27 +129,27 @@ class TaskLog:
         return [delta_batch_of(row) for row in rows]
 
     async def holds(self, key: TaskKey, generation: int, token: str) -> bool:
-        """True if the event of this token was written: its answer may have been lost."""
+        """Return True if the event with this token is stored: the answer to its write may have been lost."""
         item = await self._reads.get(keys.event_key(key, generation))
         return item is not None and item.get("token") == token
 
     async def queued(self, task: TaskKey, turn_id: str) -> QueuedMessage:
-        """Return the message that waits for its task under the turn; an empty one if it is gone, or cannot be read."""
-        item = await self._reads.get(keys.asked_key(task, turn_id))
+        """Return the turn's queued message; an empty one if it is missing or cannot be read."""
+        item = await self._reads.get(keys.queued_message_key(task, turn_id))
         try:
             packed = await self._unpacked("asked", item) if item is not None else None
             if item is not None and packed is not None:
                 return QueuedMessage(_parsed(Message, packed), request_of(item))
         except StoreCorrupt:
-            logger.exception("A waiting message cannot be read.", extra={"task_id": task.task_id})
-        # Its turn has to begin all the same, and fails: nobody waits behind it for ever.
-        logger.error("A waiting message is gone.", extra={"task_id": task.task_id})
+            logger.exception("A queued message cannot be read.", extra={"task_id": task.task_id})
+        # The turn must begin and fail: others are queued behind it.
+        logger.error("A queued message is missing.", extra={"task_id": task.task_id})
         return QueuedMessage()
 
     # ── Rows ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def event_row(self, event: NewEvent, times: Times) -> Put:
-        """Return the write of an event's row, with a timer if a subscriber may want it."""
+        """Return the write of an event's row, with a timer if a webhook may receive it."""
         row: Item = {
             "token": event.token,
             **await self._payload(event.task, f"{event.generation}-event", "event", event_bytes(event.event)),
@@ -162,35 +162,35 @@ class TaskLog:
         if event.request:
             row["request"] = json.dumps(event.request)
         if event.notifies:
-            row |= {"due_shard": keys.push_due_shard(event.task), "due_at": times.lease_until}
+            row |= {"due_shard": keys.push_timer_shard(event.task), "due_at": times.lease_until}
         return Put(keys.event_key(event.task, event.generation), {**row, **times.ttl})
 
     async def snapshot_row(self, task: TaskKey, generation: int, folded: Task, times: Times) -> Put:
-        """Return the write of the task as it is after that event."""
+        """Return the write of the task's snapshot after this event."""
         payload = await self._payload(task, f"{generation}-task", "task", folded.SerializeToString())
         return Put(keys.snapshot_key(task, generation), {**payload, **times.ttl})
 
     async def queued_row(self, follow_up: FollowUp, times: Times) -> Put:
-        """Return the write of a message that waits for its task."""
+        """Return the write of a queued message."""
         task, turn = follow_up.head.key, follow_up.turn
         row = await self._payload(task, f"{turn.id}-asked", "asked", follow_up.message.SerializeToString())
         if follow_up.request:
             row["request"] = json.dumps(follow_up.request)
-        return Put(keys.asked_key(task, turn.id), {**row, **times.ttl})
+        return Put(keys.queued_message_key(task, turn.id), {**row, **times.ttl})
 
     def delta_row(self, task: TaskKey, batch: DeltaBatch, times: Times) -> Put:
-        """Return the write of a batch of chunks, which expires within the hour."""
+        """Return the write of a batch of chunks; it expires within an hour."""
         expires = times.seconds + int(DELTA_LIFE.total_seconds())
         row = {"v": VERSION, "chunks": chunks_text(batch.chunks), "expires": expires}
-        return Put(keys.delta_key(task, place_of(batch)), row)
+        return Put(keys.delta_key(task, cursor_of(batch)), row)
 
-    async def _payload(self, task: TaskKey, place: str, name: str, packed: bytes) -> Item:
-        """Return the attribute that holds the bytes, or names their blob."""
+    async def _payload(self, task: TaskKey, file: str, name: str, packed: bytes) -> Item:
+        """Return the attribute with the bytes, or with the name of their blob."""
         if len(packed) <= LARGE_BYTES:
             return {name: packed}
-        # The blob first: a row never refers to a missing one, and a blob without a row expires with the bucket. Named by
-        # its content: another attempt writes the same one.
-        blob = f"{TASKS}/{task.owner}/{task.task_id}/{place}-{hashlib.sha256(packed).hexdigest()[:32]}"
+        # The blob first: a row must not refer to a missing one; a blob without a row expires by the bucket's rule. Its
+        # name has a hash of the content: another attempt writes the same blob.
+        blob = f"{TASKS}/{task.owner}/{task.task_id}/{file}-{hashlib.sha256(packed).hexdigest()[:32]}"
         await self._blobs.put(blob, packed)
         return {f"{name}_blob": blob}
 
@@ -216,7 +216,7 @@ def _parsed(kind: Any, packed: bytes | None) -> Any:
 
 
 def head_item(head: Head) -> Item:
-    """Return the attributes of a head beside its key and TTL."""
+    """Return the attributes of a head without its key and TTL."""
     return {
         "agent": head.context.agent,
         "context_id": head.context.context_id,
@@ -232,12 +232,12 @@ def head_item(head: Head) -> Item:
 
 
 def listing_at(head: Head) -> str:
-    """Return the task's place in the lists of tasks."""
+    """Return the task's sort key in the lists of tasks."""
     return keys.listing_at(milliseconds(head.timestamp), head.key.task_id)
 
 
 def event_bytes(event: Event) -> bytes:
-    """Return the event as the log stores it."""
+    """Return the stored form of the event."""
     return stream_response(event).SerializeToString()
 
 
@@ -250,40 +250,40 @@ def event_of(packed: bytes) -> Event:
 
 
 def request_of(item: Item) -> Mapping[str, Any]:
-    """Return the request's metadata that the item holds."""
+    """Return the request's metadata in the item."""
     with readable("A request's metadata"):
         found: Mapping[str, Any] = json.loads(item["request"]) if "request" in item else {}
     return found
 
 
 def chunks_text(chunks: tuple[Delta, ...]) -> str:
-    """Return a batch's chunks as its item holds them."""
-    # ASCII JSON: half a surrogate pair at the edge of a chunk has no UTF-8, and a model may well cut there.
+    """Return the stored form of a batch's chunks."""
+    # ASCII JSON: a model may cut a surrogate pair at the edge of a chunk, and half a pair has no UTF-8.
     return json.dumps([[chunk.text, chunk.append, chunk.last, chunk.reason] for chunk in chunks])
 
 
 def delta_batch_of(item: Item) -> DeltaBatch:
-    """Return the batch that the item holds; raises StoreCorrupt."""
+    """Return the batch in the item; raises StoreCorrupt."""
     with readable("A batch of stream deltas"):
         generation, fence, first = (int(field) for field in item[SORT].split("."))
         return DeltaBatch(generation, fence, first, tuple(Delta(*chunk) for chunk in json.loads(item["chunks"])))
 
 
-def place_of(batch: DeltaBatch) -> Cursor:
-    """Return the place of the batch's first chunk."""
+def cursor_of(batch: DeltaBatch) -> Cursor:
+    """Return the position of the batch's first chunk."""
     return Cursor(batch.generation, batch.fence, batch.first)
 
 
 def message_row(key: Key, task_id: str, content_hash: bytes, times: Times) -> Put:
-    """Return the write of the record of a message, once in its life."""
-    # DynamoDB deletes late: an expired record of a message may be replaced.
+    """Return the write of a message's record, refused while there is one."""
+    # DynamoDB deletes late: an expired record may be replaced.
     only_if = Either((Absent(), AtMost("expires", times.seconds)))
     return Put(key, {"task_id": task_id, "content": content_hash, **times.ttl}, only_if)
 
 
 def context_update(context: ContextKey, change: Change) -> Update:
-    """Return the update of the context, whose timer is in the index as long as it is set."""
-    shard = {"due_shard": keys.due_shard(context)}
+    """Return the update of the context, with the index partition of its timer."""
+    shard = {"due_shard": keys.timer_shard(context)}
     if "due_at" in change.values:
         change = replace(change, values={**change.values, **shard})
     if "due_at" in change.defaults:
@@ -294,6 +294,6 @@ def context_update(context: ContextKey, change: Change) -> Update:
 
 
 def message_keys_of(context: ContextKey, message_id: str, idempotency_key: str) -> list[Key]:
-    """Return the keys by which a repeat of the message is known."""
+    """Return the keys of the records that identify a repeat of the message."""
     first = [keys.idempotency_key(context.owner, context.agent, idempotency_key)] if idempotency_key else []
     return [*first, keys.message_key(context, message_id)]

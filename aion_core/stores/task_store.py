@@ -1,17 +1,18 @@
-"""The task store, with the promises of `ports.TaskStore`, over the table port.
+"""Task store over the table port.
 
-Each method reads, lets `tasks.admission` or `tasks.transitions` decide, and makes one transaction; it reads and decides
-again after a refusal, or a lost answer. A turn's time line, a line a request:
+Each method reads, lets `tasks.admission` or `tasks.transitions` decide, and makes one transaction. After a refusal or a
+lost answer it reads and decides again. The requests of a turn:
 
     create   put MESSAGE, TASK/HEAD, TASK/EVENT#1, TASK/EVENT#2; CONTEXT: acquire the lease    all or nothing
-    deltas   put DELTA, whenever a batch of chunks is ready                                    single writes
-    append   put TASK/EVENT#3; move TASK/HEAD on                                               all or nothing
-    finish   put TASK/EVENT#4; move TASK/HEAD on; CONTEXT: release the lease                   all or nothing
+    deltas   put DELTA for each batch of chunks                                                single writes
+    append   put TASK/EVENT#3; update TASK/HEAD                                                all or nothing
+    finish   put TASK/EVENT#4; update TASK/HEAD; CONTEXT: release the lease                    all or nothing
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from uuid_utils.compat import uuid7
@@ -43,15 +44,15 @@ from aion_core.ports import (
 )
 from aion_core.ports.table import Change, ConditionCheck, Delete, Key, Put, Table, Update, Write, WriteRefused
 from aion_core.protocol.types import Event, Task
-from aion_core.stores import keys
+from aion_core.stores import keys, timers
 from aion_core.stores.items import Reads, readable
 from aion_core.stores.push_configs import PushItems
-from aion_core.stores.retries import Plan, commit
+from aion_core.stores.retries import TransactionPlan, commit
 from aion_core.stores.task_log import TaskLog, context_update, head_item, listing_at, message_keys_of, message_row
 from aion_core.stores.timers import TimerIndex
 from aion_core.tasks import admission, contexts, heads, transitions
 from aion_core.tasks.admission import KnownMessage
-from aion_core.tasks.contexts import ContextRecord, Times, milliseconds, task_of
+from aion_core.tasks.contexts import ContextRecord, Times, task_of
 from aion_core.tasks.heads import Transition
 from aion_core.tasks.notifications import CommitNotifier
 from aion_core.tasks.transitions import TurnEnding
@@ -73,19 +74,18 @@ class TableTaskStore:
         cipher: Cipher | None = None,
         notifier: CommitNotifier | None = None,
     ) -> None:
-        """Tasks, and all that belongs to them, are stored for `retention` after their last message.
+        """Store tasks and their items for `retention` after the last message.
 
-        The `cipher` encrypts push configs that come with messages; without it none can. The `notifier` wakes push
+        The `cipher` encrypts the push configs of messages, which are refused without it. The `notifier` wakes push
         delivery after each commit.
         """
         self._notifier = notifier or CommitNotifier()
-        self._table, self._clock = table, clock
-        self._lease, self._retention = int(lease_seconds * 1000), int(retention.total_seconds())
+        self._table = table
+        self._times = partial(Times.read, clock, lease_seconds, retention)
         self._reads = Reads(table, clock)
         self._log = TaskLog(self._reads, blobs)
         self._push = PushItems(table, cipher, clock, lease_seconds=lease_seconds, retention=retention)
-        shards = [keys.due_partition(shard) for shard in range(keys.DUE_SHARDS)]
-        self._timers = TimerIndex(table, clock, shards, lease_seconds=lease_seconds)
+        self._timers = TimerIndex(table, clock, timers.CONTEXTS, lease_seconds=lease_seconds)
 
     # ── Messages ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -95,36 +95,36 @@ class TableTaskStore:
         """See `ports.TaskStore.create`."""
         message_keys = message_keys_of(new.context, new.message_id, new.idempotency_key)
 
-        async def plan(attempt: int) -> Plan[TurnStarted | TurnQueued | ContextInUse | Duplicate | Interrupted]:
+        async def plan(
+            attempt: int,
+        ) -> TransactionPlan[TurnStarted | TurnQueued | ContextInUse | Duplicate | Interrupted]:
             times = self._times()
-            # The server has just made this contextId: there is nothing to read.
+            # The server has just generated this contextId: there is no item to read.
             is_new = new.context_is_new and not attempt
             record = ContextRecord() if is_new else await self._context(new.context, times)
             refusal = admission.refused(record, when_busy)
             if attempt or refusal is not None or admission.is_full(record):
                 known = await self._known(message_keys)
                 if known is not None and known.task_id == new.key.task_id:
-                    return Plan(await self._created_before(new, holder))
+                    return TransactionPlan(await self._created_before(new, holder))
                 if known is not None:
-                    return Plan(known.repeated(new.content_hash))
+                    return TransactionPlan(known.repeated(new.content_hash))
             if isinstance(refusal, Interrupted):
-                drop = await self._dropped_question(new.context, record, times)
-                return drop or Plan(refusal)
+                return await self._without_ended_interrupt(new.context, record, times) or TransactionPlan(refusal)
             if refusal is not None:
-                return Plan(refusal)
+                return TransactionPlan(refusal)
             if admission.is_full(record):
                 raise admission.queue_is_full()
             created = admission.created(new, record, holder=holder, when_busy=when_busy, times=times)
             head = created.heads[0].after
             writes: list[Write] = [
                 *(message_row(key, new.key.task_id, new.content_hash, times) for key in message_keys),
-                self._context_update(new.context, created),
                 Put(keys.head_key(new.key), {**head_item(head), **times.ttl}),
-                *[await self._log.event_row(event, times) for event in created.events],
+                *await self._writes(new.context, replace(created, heads=()), times),
             ]
             if new.push is not None:
                 writes.append((await self._push.register(new.key, new.push, (), after=0, due=False)).write)
-            return Plan(created.outcome, writes)
+            return TransactionPlan(created.outcome, writes)
 
         outcome = await commit(self._table, plan, busy=BUSY)
         if isinstance(outcome, TurnStarted | TurnQueued):
@@ -134,15 +134,18 @@ class TableTaskStore:
     async def _created_before(self, new: NewTask, holder: str | None) -> TurnStarted | TurnQueued:
         record, head = await self._context(new.context, self._times()), await self._log.head(new.key)
         if not record.exists or head is None:
-            raise StoreCorrupt("A task that was just created is gone.")
+            raise StoreCorrupt("A task is missing just after its creation.")
         return admission.created_before(new, record, head, holder)
 
-    async def _dropped_question(self, context: ContextKey, record: ContextRecord, times: Times) -> Plan[Any] | None:
-        """Return the plan to remove the task that requires input, if it has outlived its retention, or ended."""
+    async def _without_ended_interrupt(
+        self, context: ContextKey, record: ContextRecord, times: Times
+    ) -> TransactionPlan[Any] | None:
+        """Return the plan to remove the interrupted task from the context if it has expired or ended, else None."""
         task = TaskKey(context.owner, record.interrupted or "")
         if not transitions.is_over(await self._log.head(task)):
             return None
-        return Plan(None, [self._context_update(context, transitions.dropped(record, task.task_id, times))], again=True)
+        dropped = transitions.dropped(record, task.task_id, times)
+        return TransactionPlan(None, await self._writes(context, dropped, times), again=True)
 
     async def follow_up(
         self, follow_up: FollowUp, *, holder: str | None, when_busy: WhenBusy = WhenBusy.ENQUEUE
@@ -151,7 +154,7 @@ class TableTaskStore:
         before, context = follow_up.head, follow_up.head.context
         message_key, token = keys.message_key(context, follow_up.message_id), str(uuid7())
 
-        async def plan(attempt: int) -> Plan[TurnStarted | TurnQueued | ContextInUse | Duplicate]:
+        async def plan(attempt: int) -> TransactionPlan[TurnStarted | TurnQueued | ContextInUse | Duplicate]:
             times = self._times()
             record = await self._context(context, times)
             takes = admission.takes_over(follow_up, record, when_busy)
@@ -159,14 +162,14 @@ class TableTaskStore:
             is_full = not takes and admission.is_full(record)
             another_runs = admission.another_runs(follow_up, record)
             if attempt or rejects or is_full or another_runs:
-                # The record of the message last: if it is missing, an earlier attempt that arrives later is refused.
+                # Read the message's record last: without it, an earlier attempt that arrives later is refused.
                 head, known = await self._log.head(before.key), await self._known([message_key])
                 if known is not None and known.task_id == before.key.task_id:
                     mine = await self._followed_before(follow_up, holder)
                     if mine is not None:
-                        return Plan(mine)
+                        return TransactionPlan(mine)
                 if known is not None:
-                    return Plan(known.repeated(follow_up.content_hash))
+                    return TransactionPlan(known.repeated(follow_up.content_hash))
                 if another_runs and not attempt:
                     raise admission.another_turn_runs()
                 if admission.has_changed(before, head, takes=takes, subscribes=follow_up.push is not None):
@@ -174,24 +177,24 @@ class TableTaskStore:
                 if another_runs:
                     raise admission.another_turn_runs()
             if rejects:
-                return Plan(ContextInUse(before.key.task_id))
+                return TransactionPlan(ContextInUse(before.key.task_id))
             if is_full:
                 raise admission.queue_is_full()
             message = message_row(message_key, before.key.task_id, follow_up.content_hash, times)
-            writes: list[Write] = [message, *await self._registered(follow_up)]
+            writes: list[Write] = [message, *await self._config_writes(follow_up)]
             if not takes:
-                waits = admission.queued(follow_up, record, times)
-                writes += await self._writes(context, waits, times)
+                waiting = admission.queued(follow_up, record, times)
+                writes += await self._writes(context, waiting, times)
                 writes.append(await self._log.queued_row(follow_up, times))
-                if not waits.heads:
+                if not waiting.heads:
                     writes.append(ConditionCheck(keys.head_key(before.key), heads.IS_RUNNING))
-                return Plan(waits.outcome, writes)
+                return TransactionPlan(waiting.outcome, writes)
             expires = await self._new_expiry(before.key, times)
             taken = admission.taken(follow_up, record, holder=holder, expires=expires, token=token, times=times)
             writes += await self._writes(context, taken, times)
             if expires is not None:
-                writes += await self._kept_longer(follow_up, record, times)
-            return Plan(taken.outcome, writes)
+                writes += await self._prolong(follow_up, record, times)
+            return TransactionPlan(taken.outcome, writes)
 
         outcome = await commit(self._table, plan, busy=BUSY)
         if isinstance(outcome, TurnStarted | TurnQueued):
@@ -203,12 +206,12 @@ class TableTaskStore:
         record, head = await self._context(before.context, self._times()), await self._log.head(before.key)
         return admission.followed_before(follow_up, record, head, holder) if head is not None else None
 
-    async def _registered(self, follow_up: FollowUp) -> list[Write]:
-        """Return the write of the message's push config, if it has one."""
+    async def _config_writes(self, follow_up: FollowUp) -> list[Write]:
+        """Return the write of the message's push config, if any."""
         if follow_up.push is None:
             return []
         key = follow_up.head.key
-        # A running task may have gone on since it was read: the config receives what follows, not what was.
+        # A running task may have new events since its read: the config receives only later ones.
         now = await self._log.head(key) or follow_up.head
         known = await self._push.known(key)
         return [(await self._push.register(key, follow_up.push, known, after=now.generation)).write]
@@ -217,16 +220,16 @@ class TableTaskStore:
         item = await self._reads.get(keys.head_key(key))
         return admission.new_expiry(item.get("expires"), times) if item is not None else None
 
-    async def _kept_longer(self, follow_up: FollowUp, record: ContextRecord, times: Times) -> list[Write]:
-        """Return the writes that store for longer what belongs to a task whose TTL moves on."""
+    async def _prolong(self, follow_up: FollowUp, record: ContextRecord, times: Times) -> list[Write]:
+        """Return the writes that prolong the TTL of a task's items."""
         head, task = follow_up.head, follow_up.task
-        # The older events will expire before the task does: their sum is stored beside the new ones.
+        # The older events expire before the task: a snapshot replaces them.
         writes: list[Write] = [await self._log.snapshot_row(head.key, head.generation, task, times)]
         longer = Change({"expires": times.expires})
         if task.history:
             writes.append(Update(keys.message_key(head.context, task.history[0].message_id), longer))
         waiting = [turn for turn in record.waiting if turn.task_id == head.key.task_id and not turn.message_generation]
-        return writes + [Update(keys.asked_key(head.key, turn.id), longer) for turn in waiting]
+        return writes + [Update(keys.queued_message_key(head.key, turn.id), longer) for turn in waiting]
 
     async def known(
         self, context: ContextKey, message_id: str, content_hash: bytes, *, idempotency_key: str = ""
@@ -248,26 +251,26 @@ class TableTaskStore:
     async def begin(self, context: ContextKey, *, holder: str) -> TurnStarted | LeaseHeld | None:
         """See `ports.TaskStore.begin`."""
 
-        async def plan(attempt: int) -> Plan[TurnStarted | LeaseHeld | None]:
+        async def plan(attempt: int) -> TransactionPlan[TurnStarted | LeaseHeld | None]:
             times = self._times()
             record = await self._context(context, times)
             if attempt and record.running is not None and record.holder == holder:
-                # An earlier attempt, whose answer was lost.
+                # An earlier attempt began the turn and lost the answer.
                 head = await self._log.head(task_of(context, record.running))
                 if head is not None:
-                    return Plan(TurnStarted(record.lease(context), head))
+                    return TransactionPlan(TurnStarted(record.lease(context), head))
             turn = contexts.turn_to_begin(record, times.now)
             if turn is None and record.interrupted is not None and record.waiting:
-                return await self._dropped_question(context, record, times) or Plan(None)
+                return await self._without_ended_interrupt(context, record, times) or TransactionPlan(None)
             if not isinstance(turn, Turn):
-                return Plan(turn)
+                return TransactionPlan(turn)
             head = await self._log.head(task_of(context, turn))
             if head is None or transitions.is_over(head):
                 dropped = transitions.dropped(record, turn.task_id, times)
-                return Plan(None, [self._context_update(context, dropped)], again=True)
+                return TransactionPlan(None, await self._writes(context, dropped, times), again=True)
             queued = None if turn.message_generation else await self._log.queued(head.key, turn.id)
             begun = transitions.begun(context, turn, record, head, queued, holder=holder, times=times)
-            return Plan(begun.outcome, await self._writes(context, begun, times))
+            return TransactionPlan(begun.outcome, await self._writes(context, begun, times))
 
         outcome = await commit(self._table, plan, busy=BUSY)
         if isinstance(outcome, TurnStarted):
@@ -291,18 +294,18 @@ class TableTaskStore:
         """See `ports.TaskStore.append`."""
         known = replace(head, fence=lease.fence)
 
-        async def plan(attempt: int) -> Plan[Head]:
+        async def plan(attempt: int) -> TransactionPlan[Head]:
             nonlocal known
             appended = transitions.appended(lease, known, event, key=key)
             row = appended.events[0]
             if attempt:
-                # The row last: if it is missing, an earlier attempt that arrives later is refused.
+                # Read the row last: without it, an earlier attempt that arrives later is refused.
                 now = await self._log.head(known.key)
                 if await self._log.holds(row.task, row.generation, row.token):
-                    return Plan(appended.outcome)
+                    return TransactionPlan(appended.outcome)
                 known = transitions.still_mine(known, now)
                 appended = transitions.appended(lease, known, event, key=key)
-            return Plan(appended.outcome, await self._writes(lease.context, appended, self._times()))
+            return TransactionPlan(appended.outcome, await self._writes(lease.context, appended, self._times()))
 
         after = await commit(self._table, plan, busy=BUSY)
         self._notifier.appended(after, event)
@@ -314,7 +317,7 @@ class TableTaskStore:
         """See `ports.TaskStore.finish`."""
         ending = TurnEnding(lease, replace(head, fence=lease.fence), event, run_next)
 
-        async def plan(attempt: int) -> Plan[TurnFinished]:
+        async def plan(attempt: int) -> TransactionPlan[TurnFinished]:
             nonlocal ending
             times = self._times()
             if attempt or not ending.stops_task:
@@ -322,7 +325,7 @@ class TableTaskStore:
                 if attempt:
                     now = await self._log.head(head.key)
                     if await self._log.holds(head.key, ending.after.generation, ending.token):
-                        return Plan(await self._finished_before(ending))
+                        return TransactionPlan(await self._finished_before(ending))
                     ending = replace(ending, head=transitions.still_mine(ending.head, now))
                 finished = await self._finished(ending, record, times)
             else:
@@ -330,13 +333,13 @@ class TableTaskStore:
             writes = await self._writes(lease.context, finished, times)
             if snapshot is not None:
                 writes.append(await self._log.snapshot_row(head.key, ending.after.generation, snapshot, times))
-            return Plan(finished.outcome, writes)
+            return TransactionPlan(finished.outcome, writes)
 
-        ended = await commit(self._table, plan, busy=BUSY)
-        await self._notifier.committed(ended.head)
-        if ended.next is not None:
-            await self._notifier.begun(ended.next)
-        return ended
+        finished = await commit(self._table, plan, busy=BUSY)
+        await self._notifier.committed(finished.head)
+        if finished.next is not None:
+            await self._notifier.begun(finished.next)
+        return finished
 
     async def _finished_before(self, ending: TurnEnding) -> TurnFinished:
         record = await self._context(ending.lease.context, self._times())
@@ -357,16 +360,16 @@ class TableTaskStore:
     async def pause(self, lease: Lease, *, made_progress: bool, spent: bool = True) -> None:
         """See `ports.TaskStore.pause`."""
 
-        async def plan(attempt: int) -> Plan[None]:
+        async def plan(attempt: int) -> TransactionPlan[None]:
             times = self._times()
             turn, change = transitions.suspended(lease, times, made_progress=made_progress, spent=spent)
             if attempt:
                 record = await self._context(lease.context, times)
                 if (record.fence, record.running, record.holder) == (lease.fence, turn, ""):
-                    return Plan(None)  # an earlier attempt, whose answer was lost
+                    return TransactionPlan(None)  # an earlier attempt that lost its answer
                 if (record.fence, record.holder) != (lease.fence, lease.holder):
                     raise transitions.lost()
-            return Plan(None, [context_update(lease.context, change)])
+            return TransactionPlan(None, [context_update(lease.context, change)])
 
         await commit(self._table, plan, busy=BUSY)
         await self._notifier.settle(task_of(lease.context, lease.turn))
@@ -379,7 +382,7 @@ class TableTaskStore:
         """See `ports.TaskStore.cancel`."""
         token = str(uuid7())
 
-        async def plan(attempt: int) -> Plan[TurnFinished]:
+        async def plan(attempt: int) -> TransactionPlan[TurnFinished]:
             times = self._times()
             record = await self._context(head.context, times)
             canceled = transitions.canceled(head, event, record, token=token, times=times)
@@ -387,14 +390,14 @@ class TableTaskStore:
                 now = await self._log.head(head.key)
                 if await self._log.holds(head.key, head.generation + 1, token):
                     record, now = await self._context(head.context, times), await self._log.head(head.key)
-                    return Plan(transitions.canceled_before(head, now, event, record))
+                    return TransactionPlan(transitions.canceled_before(head, now, event, record))
                 if now != head:
                     raise admission.task_changed()
-            return Plan(canceled.outcome, await self._writes(head.context, canceled, times))
+            return TransactionPlan(canceled.outcome, await self._writes(head.context, canceled, times))
 
-        ended = await commit(self._table, plan, busy=BUSY)
-        await self._notifier.committed(ended.head)
-        return ended
+        finished = await commit(self._table, plan, busy=BUSY)
+        await self._notifier.committed(finished.head)
+        return finished
 
     # ── Reads ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -415,7 +418,7 @@ class TableTaskStore:
         return await self._log.deltas(key, since=since)
 
     async def expired_timers(self, *, limit: int) -> Sequence[ExpiredTimer]:
-        """See `ports.TaskStore.overdue`."""
+        """See `ports.TaskStore.expired_timers`."""
         return [ExpiredTimer(keys.context_of(key), at) for at, key in (await self._timers.expired(limit))[:limit]]
 
     async def claim(self, timer: ExpiredTimer) -> bool:
@@ -424,18 +427,15 @@ class TableTaskStore:
 
     # ── Items ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _times(self) -> Times:
-        return Times(milliseconds(self._clock.now()), self._lease, self._retention)
-
     async def _context(self, context: ContextKey, times: Times) -> ContextRecord:
-        # Expired or not: its fence has to grow for as long as the item is there.
+        # Expired or not: the fence must grow as long as the item exists.
         return contexts.record_of(await self._table.get(keys.context_key(context)), times.seconds)
 
     async def _writes(self, context: ContextKey, transition: Transition[Any], times: Times) -> list[Write]:
         """Return the writes of the transition."""
         writes: list[Write] = []
         if transition.context is not None:
-            writes.append(self._context_update(context, transition))
+            writes.append(context_update(context, transition.context))
         for move in transition.heads:
             change = move.change
             if "timestamp" in change.values:
@@ -443,9 +443,5 @@ class TableTaskStore:
             writes.append(Update(keys.head_key(move.after.key), change))
         writes += [await self._log.event_row(event, times) for event in transition.events]
         if transition.recorded_message is not None:
-            writes.append(Delete(keys.asked_key(*transition.recorded_message)))
+            writes.append(Delete(keys.queued_message_key(*transition.recorded_message)))
         return writes
-
-    def _context_update(self, context: ContextKey, transition: Transition[Any]) -> Update:
-        assert transition.context is not None  # noqa: S101  # of these there is one
-        return context_update(context, transition.context)

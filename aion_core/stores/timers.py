@@ -1,9 +1,10 @@
-"""Timers of the table's items: the sparse index, which lags, and the items, which are consistent."""
+"""Timers of items: a sparse index, eventually consistent, and claims by the items themselves."""
 
 import asyncio
 import logging
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
+from functools import partial
 from typing import NamedTuple
 
 from aion_core.errors import StoreError
@@ -12,41 +13,37 @@ from aion_core.ports.table import Item, Key, Table, Update, WriteRefused
 from aion_core.stores import keys
 from aion_core.stores.items import Reads
 from aion_core.tasks import contexts
-from aion_core.tasks.contexts import Times, milliseconds, moment
+from aion_core.tasks.contexts import Times, moment
 
 logger = logging.getLogger(__name__)
 
 
-CONTEXTS = tuple(keys.due_partition(shard) for shard in range(keys.DUE_SHARDS))
-"""The shards of contexts."""
+CONTEXTS = tuple(keys.timer_partition(shard) for shard in range(keys.TIMER_SHARDS))
+"""Index partitions of the contexts' timers."""
 
-PUSHES = tuple(keys.push_due_partition(shard) for shard in range(keys.DUE_SHARDS))
-"""The shards of push notifications: apart from the contexts', which do not wait for these."""
-
-
-def times_of(clock: Clock, lease_seconds: float, retention: timedelta = timedelta()) -> Times:
-    """Return the times of one attempt to write, from one reading of the clock."""
-    return Times(milliseconds(clock.now()), int(lease_seconds * 1000), int(retention.total_seconds()))
+PUSHES = tuple(keys.push_timer_partition(shard) for shard in range(keys.TIMER_SHARDS))
+"""Index partitions of the push timers; contexts have their own, so neither delays the other."""
 
 
 class Expired(NamedTuple):
-    """An expired timer, as the index has it."""
+    """Entry of an expired timer in the index."""
 
     at: datetime
     key: Key
 
 
 class TimerIndex:
-    """The timers in some shards of the index: CONTEXTS or PUSHES."""
+    """Timers in some partitions of the index: CONTEXTS or PUSHES."""
 
     def __init__(self, table: Table, clock: Clock, shards: Sequence[str], *, lease_seconds: float) -> None:
-        self._table, self._clock, self._shards, self._lease = table, clock, shards, lease_seconds
+        self._table, self._shards = table, shards
+        self._times = partial(Times.read, clock, lease_seconds)
         self._reads = Reads(table, clock)
 
     async def expired(self, limit: int) -> list[Expired]:
-        """Return the expired timers of all shards, at most `limit` of each, the longest overdue first.
+        """Return the expired timers of all shards, at most `limit` of each, longest overdue first.
 
-        A shard that cannot be read is logged and left out; raises StoreError if no shard can be read.
+        An unreadable shard is logged and left out. Raises StoreError if no shard can be read.
         """
         if not limit:
             return []
@@ -69,11 +66,11 @@ class TimerIndex:
         return sorted(Expired(moment(item["due_at"]), keys.key_of(item)) for item in found)
 
     async def claim(self, key: Key) -> bool:
-        """Claim the item's timer: True if it has expired, the item is alive, and nobody else claims it."""
-        # The index lags: only the item says when it is due.
+        """Claim the item's timer; True if it has expired, the item is alive, and no other process has the claim."""
+        # The index lags: the item has the current time.
         item = await self._table.get(key)
         is_alive = item is not None and self._reads.lives(item)
-        change = contexts.claimed_timer(item, times_of(self._clock, self._lease), is_alive=is_alive)
+        change = contexts.claimed_timer(item, self._times(), is_alive=is_alive)
         if change is None:
             return False
         try:

@@ -15,11 +15,11 @@ of the queue.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, Self
 
 from aion_core.errors import StoreCorrupt
-from aion_core.ports import MAX_WAITING, ContextKey, Lease, LeaseHeld, TaskKey, Turn
+from aion_core.ports import MAX_WAITING, Clock, ContextKey, Lease, LeaseHeld, TaskKey, Turn
 from aion_core.ports.table import (
     Absent,
     AtMost,
@@ -51,6 +51,11 @@ class Times:
     """Term of a lease in milliseconds."""
     retention: int
     """Seconds to the TTL of an item written now."""
+
+    @classmethod
+    def read(cls, clock: Clock, lease_seconds: float, retention: timedelta = timedelta()) -> Self:
+        """Read the clock once."""
+        return cls(milliseconds(clock.now()), int(lease_seconds * 1000), int(retention.total_seconds()))
 
     @property
     def seconds(self) -> int:

@@ -34,6 +34,7 @@ from aion_core.ports import (
     WakeUp,
     WorkQueue,
 )
+from aion_core.ports.queues import LONGEST_DELAY
 from aion_core.protocol.types import TaskState
 from aion_core.tasks.broadcast import EventBroadcast
 from aion_core.tasks.call import DRAIN_SECONDS, Deadline, margins
@@ -314,7 +315,8 @@ class Worker:
             # Each lease has its own wake-up message; the messages of earlier leases are dropped.
             if begun.fence == wake_up.fence or left < self._runner.lease_seconds / 2:
                 # A live holder renews earlier: this one is dead, or its clock is slow.
-                await self._work_queue.enqueue(wake_up, delay=max(0.0, left) + AFTER_SECONDS)
+                delay = min(max(0.0, left) + AFTER_SECONDS, LONGEST_DELAY)
+                await self._work_queue.enqueue(wake_up, delay=delay)
         elif begun is not None and (broadcast := await self._broadcast_of(begun)) is not None:
             await self.run(begun, broadcast, deadline or Deadline(until))
 

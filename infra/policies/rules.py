@@ -11,7 +11,7 @@ from aion_core.errors import ConfigurationError
 from aion_core.ports import Metric, schema
 from aion_core.ports.table import Index
 from aion_core.ports.webhooks import POST_SECONDS
-from aion_core.push.delivery import LEAVE_SECONDS, SHARE_SECONDS
+from aion_core.push.delivery import EXIT_SECONDS, SHARE_SECONDS
 from aion_core.settings import Settings
 from aion_core.template.reader import ALARM, BUCKET, QUEUE, ROLE, TABLE, Template
 from infra.policies.deployment import ROOT, Deployment
@@ -116,7 +116,7 @@ def _options(deployment: Deployment) -> Iterator[Compared]:
     push = deployment.functions["PushFunction"].get("Timeout", 3)
     yield (
         "posts for one message within PushFunction.Timeout",
-        push >= SHARE_SECONDS + POST_SECONDS + LEAVE_SECONDS,
+        push >= SHARE_SECONDS + POST_SECONDS + EXIT_SECONDS,
         True,
     )
     pattern = resources["AWS::Logs::MetricFilter"]["PushLoggedErrors"]["FilterPattern"]

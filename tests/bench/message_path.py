@@ -1,8 +1,8 @@
 """Files of the product on the path of one streamed message, in their order.
 
 `python -m tests.bench.message_path [--store dynamodb]` sends "Hello there" to the echo agent in this process (v1,
-JSON-RPC, SendStreamingMessage, no authentication, limits or webhook) on the memory store, or on DynamoDB's emulator, and
-prints the list. A call of one of its functions counts a file; imports and work done once for each process do not count.
+JSON-RPC, SendStreamingMessage, no authentication, limits or webhook) on the memory store, or on DynamoDB's emulator,
+and prints the list. A call of one of its functions counts a file; imports and work done once for each process do not count.
 """
 
 import argparse

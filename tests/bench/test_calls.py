@@ -19,7 +19,7 @@ FEW, MANY = 200, 700
 BUDGET = 0.35 if sys.version_info < (3, 12) else 0.45
 """How much the adapter may add to the calls that LangGraph itself makes for a chunk.
 
-LangChain asks at each chunk whether our callback is a coroutine function; from 3.12 on `inspect` makes 13 calls more of that.
+LangChain checks at each chunk whether our callback is a coroutine function; from 3.12 on `inspect` makes 13 calls more of that.
 """
 
 

@@ -20,13 +20,13 @@ HERE = Path(__file__).parent
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrize by engine, an adapter by memory too."""
+    """Parametrize by engine; adapters also run in memory."""
     on_each = metafunc.definition.get_closest_marker("each_engine") is not None
     names = engines.chosen_for_each() if on_each else engines.chosen()
     if "stack" in metafunc.fixturenames:
         metafunc.parametrize("stack", names, indirect=True)
     if "adapter" in metafunc.fixturenames:
-        local = engines.LOCAL if {"blobs", "artifacts", "belfry"} & {*metafunc.fixturenames} else ["memory"]
+        local = engines.LOCAL if {"blobs", "artifacts", "harness"} & {*metafunc.fixturenames} else ["memory"]
         metafunc.parametrize("adapter", [*local, *names], indirect=True)
     if "table" in metafunc.fixturenames:
         metafunc.parametrize("table", [*engines.LOCAL, *names], indirect=True)
@@ -34,7 +34,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="module")
 def emptied() -> Iterator[dict[str, Stack]]:
-    """The engines whose tables hold only what the module has written; they are emptied after it."""
+    """Return the engines with empty tables; empty them after the module."""
     used: dict[str, Stack] = {}
     yield used
     for stack in used.values():
@@ -51,19 +51,19 @@ def _on(engine: str, request: pytest.FixtureRequest, emptied: dict[str, Stack]) 
 
 @pytest.fixture
 def stack(request: pytest.FixtureRequest, emptied: dict[str, Stack]) -> Stack:
-    """The stack, on the engine whose turn it is."""
+    """Return the stack on the current engine."""
     return _on(request.param, request, emptied)
 
 
 @pytest.fixture
 def clock(request: pytest.FixtureRequest) -> ManualClock:
-    """A clock that moves 1 ms at each look, so that two tries of a write never read the same time."""
+    """Return a clock that moves 1 ms at each read: two attempts of a write have different times."""
     return ManualClock(step=0.0 if request.node.get_closest_marker("exact_times") else 0.001)
 
 
 @pytest.fixture
 def adapter(request: pytest.FixtureRequest, emptied: dict[str, Stack]) -> Stack | None:
-    """The stack on which the port's adapter runs; None where it needs none."""
+    """Return the stack of the port's adapter; None for adapters without AWS."""
     return None if request.param in engines.LOCAL else _on(request.param, request, emptied)
 
 
@@ -71,7 +71,7 @@ def adapter(request: pytest.FixtureRequest, emptied: dict[str, Stack]) -> Stack 
 def table(
     request: pytest.FixtureRequest, emptied: dict[str, Stack], clock: ManualClock, tmp_path: Path
 ) -> Iterator[Table]:
-    """The table port: in memory, in a file, and on each engine; at the clock's time, but for the engines' own."""
+    """Return the table port: in memory, in a file, and on each engine; engines have their own clock."""
     if request.param in engines.LOCAL:
         made = engines.local_table(request.param, clock, tmp_path)
         yield made
@@ -86,7 +86,7 @@ _partitions = itertools.count()
 
 @pytest.fixture
 def part() -> str:
-    """A partition that no other test has."""
+    """Return a new partition."""
     return f"TEST#{next(_partitions)}"
 
 
@@ -103,7 +103,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def case(request: pytest.FixtureRequest, engine: str) -> str:
-    """The id of the case; skips it if it is one of the engine's deviations."""
+    """Return the id of the case; skip known deviations of the engine."""
     name: str = request.node.callspec.id.removeprefix(f"{engine}-").removesuffix(f"-{engine}")
     skip_deviation(engine, name)
     return name
@@ -123,7 +123,7 @@ def endpoint(moto: LocalStack) -> Iterator[Stack]:
 
 @pytest.fixture
 def chat(adapter: Stack | None, clock: ManualClock) -> Conversation:
-    """A context of a store: in memory, and on each engine."""
+    """Return a context in a store: in memory, and on each engine."""
     return Conversation(store_of(table_of(adapter, clock), adapter, clock), clock)
 
 

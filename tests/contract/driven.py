@@ -1,7 +1,7 @@
-"""Turns of a LangGraphAgent, driven as a runner drives them: what is emitted is recorded once, by its key.
+"""Turns of a LangGraphAgent as run by the runner: emissions are recorded once, by their keys.
 
-A process may be stopped at any request of the savers, or asked to drain at any step; the next one is a new agent that is
-told what was recorded.
+A process may be stopped at any request of the savers, or drained at any step; the next one is a new agent with the
+recorded log.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ async def _nothing() -> None:
 
 
 @dataclass
-class Conversation:
+class DrivenConversation:
     """A task, its log, and the turns that it takes, one after another."""
 
     begun: TurnStarted
@@ -63,7 +63,7 @@ class Conversation:
     """What was heard and not kept."""
 
     @classmethod
-    def of(cls, begun: TurnStarted, text: str = "hi") -> "Conversation":
+    def of(cls, begun: TurnStarted, text: str = "hi") -> "DrivenConversation":
         message = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text=text)])
         context, clock = begun.lease.context, SystemClock()
         new = admission.new_task(
@@ -78,7 +78,7 @@ class Conversation:
     async def run(
         self, graph: Any, savers: Savers, drain: asyncio.Event | None = None, heard: Callable[[Any], None] | None = None
     ) -> Reply | InputRequired | Paused:
-        """Let a new agent, in a process of its own so to speak, take the turn as far as it goes."""
+        """Run the turn by a new agent, as in a new process, until it stops."""
 
         asked = TurnRequest(
             self.begun.lease.context,
@@ -116,11 +116,11 @@ class Conversation:
         self.log.append(Numbered(len(self.log) + 1, event, key=key, message=asked))
 
     def taken_over(self, begun: TurnStarted) -> None:
-        """Another process holds the lease now."""
+        """Give the lease to another process."""
         self.begun, self.turn = begun, replace(self.turn, tries=self.turn.tries + 1)
 
     async def answer(self, text: str, interrupt_id: str = "") -> None:
-        """Let the client answer what was asked; the next turn is the answer's."""
+        """Record the client's answer; the next turn resumes with it."""
         message = Message(message_id=str(uuid7()), role=Role.ROLE_USER, parts=[Part(text=text)])
         if interrupt_id:
             message.metadata.update({"interruptId": interrupt_id})
@@ -133,7 +133,7 @@ class Conversation:
 
     @property
     def asks(self) -> dict[str, str]:
-        """The open questions' ids by their texts."""
+        """Return the ids of open interrupts by their texts."""
         message = self.task.status.message
         metadata = MessageToDict(message.metadata)
         ids = [entry["id"] for entry in metadata.get("interrupts", [{"id": metadata.get("interruptId")}])]
@@ -142,7 +142,7 @@ class Conversation:
 
     @property
     def told(self) -> list[tuple[str, str]]:
-        """What was recorded, in order: who or what, and its text."""
+        """Return the recorded kinds and texts, in order."""
         return [told for entry in self.log[1:] for told in _told(entry)]
 
     @property
@@ -151,7 +151,7 @@ class Conversation:
 
     @property
     def messages(self) -> list[str]:
-        """All that was said in the task, as a client reads it."""
+        """Return the task's messages as read by a client."""
         task = self.task
         said = [*task.history, *([task.status.message] if task.status.HasField("message") else [])]
         assert len({message.message_id for message in said}) == len(said)

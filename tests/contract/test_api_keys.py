@@ -1,4 +1,4 @@
-"""The contract of `ports.ApiKeys`, on each table."""
+"""Contract of `ports.ApiKeys` on each table."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -21,12 +21,11 @@ def keys(adapter: Stack | None, clock: ManualClock) -> ApiKeys:
 
 def record(clock: ManualClock, principal: str = "alice", **more: object) -> KeyRecord:
     made = make_key(principal, now=clock.now(), **more).record  # type: ignore[arg-type]
-    # The table knows milliseconds.
+    # The table stores milliseconds.
     return replace(made, created=made.created.replace(microsecond=made.created.microsecond // 1000 * 1000))
 
 
-async def test_a_key_is_found_by_its_id_as_it_was_added(keys: ApiKeys, clock: ManualClock) -> None:
-    """R96."""
+async def test_key_is_found_by_id(keys: ApiKeys, clock: ManualClock) -> None:
     plain = record(clock)
     expires = clock.now().replace(microsecond=0) + timedelta(days=1)
     full = record(
@@ -44,7 +43,7 @@ async def test_a_key_is_found_by_its_id_as_it_was_added(keys: ApiKeys, clock: Ma
     assert await keys.find("a" * 16) is None
 
 
-async def test_an_id_is_one_keys(keys: ApiKeys, clock: ManualClock) -> None:
+async def test_id_is_unique(keys: ApiKeys, clock: ManualClock) -> None:
     first = record(clock)
     await keys.add(first)
     with pytest.raises(StoreError):
@@ -52,7 +51,7 @@ async def test_an_id_is_one_keys(keys: ApiKeys, clock: ManualClock) -> None:
     assert await keys.find(first.id) == first
 
 
-async def test_a_revoked_key_is_gone_at_once(keys: ApiKeys, clock: ManualClock) -> None:
+async def test_revoked_key_is_deleted_at_once(keys: ApiKeys, clock: ManualClock) -> None:
     key, other = record(clock), record(clock)
     await keys.add(key)
     await keys.add(other)
@@ -62,7 +61,7 @@ async def test_a_revoked_key_is_gone_at_once(keys: ApiKeys, clock: ManualClock) 
     assert await keys.find(other.id) == other
 
 
-async def test_an_expired_key_is_gone(keys: ApiKeys, clock: ManualClock) -> None:
+async def test_expired_key_is_not_found(keys: ApiKeys, clock: ManualClock) -> None:
     key = record(clock, expires=clock.now() + timedelta(hours=1))
     await keys.add(key)
     clock.move(3598)
@@ -72,7 +71,7 @@ async def test_an_expired_key_is_gone(keys: ApiKeys, clock: ManualClock) -> None
     assert key.id not in {found.id for found in await keys.all()}
 
 
-async def test_keys_are_listed_the_newest_first(keys: ApiKeys, clock: ManualClock) -> None:
+async def test_keys_are_listed_newest_first(keys: ApiKeys, clock: ManualClock) -> None:
     made = []
     for principal in ("alice", "bob", "carol"):
         made.append(record(clock, principal))

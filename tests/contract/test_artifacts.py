@@ -1,4 +1,4 @@
-"""Contract of ADK's artifact service, over each store of blobs."""
+"""Contract of ADK's artifact service over each blob store."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +11,7 @@ from google.adk.errors.input_validation_error import InputValidationError
 from google.genai import types
 
 from aion_core.aws.blobs import S3Blobs
-from aion_core.aws.client import Calls
+from aion_core.aws.client import AwsClient
 from aion_core.stores.artifacts import BlobArtifacts
 from tests.support import engines
 from tests.support.clock import ManualClock
@@ -29,13 +29,13 @@ def artifacts(
 
 
 def on_s3(stack: Stack, clock: ManualClock, client: Any = None) -> BlobArtifacts:
-    s3 = Calls("s3", ThreadPoolExecutor(8), client=client or stack.client("s3"))
+    s3 = AwsClient("s3", ThreadPoolExecutor(8), client=client or stack.client("s3"))
     return BlobArtifacts(S3Blobs(s3, bucket=stack.environment("ApiFunction")["AION_BUCKET"]), clock)
 
 
 @pytest.fixture
 def of() -> dict[str, Any]:
-    """A session of its own."""
+    """Return the parameters of a new session."""
     return {"app_name": "app", "user_id": new_owner(), "session_id": "c-1"}
 
 
@@ -43,7 +43,7 @@ def a_file(data: bytes = b"\x00\xff", mime_type: str = "image/png") -> types.Par
     return types.Part(inline_data=types.Blob(data=data, mime_type=mime_type, display_name="a picture"))
 
 
-async def test_versions_count_from_0_and_each_can_be_loaded(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
+async def test_versions_count_from_zero(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
     parts = [a_file(bytes([n])) for n in range(12)]
     saved = [await artifacts.save_artifact(**of, filename="a.png", artifact=part) for part in parts]
     assert saved == list(range(12)) == await artifacts.list_versions(**of, filename="a.png")
@@ -64,20 +64,18 @@ async def test_versions_count_from_0_and_each_can_be_loaded(artifacts: BlobArtif
     ],
     ids=["text", "no text", "no bytes", "odd type", "elsewhere", "signed"],
 )
-async def test_what_is_saved_is_loaded_as_it_was(
-    artifacts: BlobArtifacts, of: dict[str, Any], part: types.Part
-) -> None:
+async def test_saved_part_is_loaded_unchanged(artifacts: BlobArtifacts, of: dict[str, Any], part: types.Part) -> None:
     await artifacts.save_artifact(**of, filename="a", artifact=part)
     assert await artifacts.load_artifact(**of, filename="a") == part
 
 
-async def test_a_part_may_come_as_a_dict(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
+async def test_part_may_be_a_dict(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
     await artifacts.save_artifact(**of, filename="a", artifact={"inlineData": {"data": "AP8=", "mimeType": "a/b"}})
     loaded = await artifacts.load_artifact(**of, filename="a")
     assert loaded == types.Part(inline_data=types.Blob(data=b"\x00\xff", mime_type="a/b"))
 
 
-async def test_what_is_not_there_is_none(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
+async def test_missing_artifact_is_none(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
     assert await artifacts.load_artifact(**of, filename="a") is None
     await artifacts.save_artifact(**of, filename="a", artifact=a_file())
     assert await artifacts.load_artifact(**of, filename="a", version=1) is None
@@ -89,9 +87,7 @@ async def test_what_is_not_there_is_none(artifacts: BlobArtifacts, of: dict[str,
     await artifacts.delete_artifact(**of, filename="b")
 
 
-async def test_a_users_artifacts_are_in_each_of_its_sessions_and_in_no_others(
-    artifacts: BlobArtifacts, of: dict[str, Any]
-) -> None:
+async def test_users_artifacts_are_in_all_its_sessions(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
     here = a_file(b"here")
     await artifacts.save_artifact(**of, filename="user:a/b", artifact=here)
     await artifacts.save_artifact(**of, filename="a/b", artifact=a_file(b"session"))
@@ -110,19 +106,19 @@ async def test_a_users_artifacts_are_in_each_of_its_sessions_and_in_no_others(
 
 
 @pytest.mark.parametrize("name", ["..", ".", "a b+c?d#e%2F", "日本語", "user", "/", "x/../y", "0"])
-async def test_a_file_may_be_called_whatever(artifacts: BlobArtifacts, of: dict[str, Any], name: str) -> None:
+async def test_file_may_have_any_name(artifacts: BlobArtifacts, of: dict[str, Any], name: str) -> None:
     await artifacts.save_artifact(**of, filename=name, artifact=a_file(name.encode()))
     assert await artifacts.list_artifact_keys(**of) == [name]
     assert await artifacts.load_artifact(**of, filename=name) == a_file(name.encode())
 
 
-async def test_a_session_may_be_called_user(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
-    """The name by which ADK's own services tell the user's artifacts from a session's."""
+async def test_session_may_have_name_user(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
+    """ADK's own services use this name for the artifacts of users."""
     await artifacts.save_artifact(**{**of, "session_id": "user"}, filename="a", artifact=a_file())
     assert await artifacts.list_artifact_keys(**of) == []
 
 
-async def test_what_is_deleted_begins_again(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
+async def test_artifact_after_deletion_starts_at_zero(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
     for name in ("a", "a", "ab", "a/b"):
         await artifacts.save_artifact(**of, filename=name, artifact=a_file())
     await artifacts.delete_artifact(**of, filename="a")
@@ -131,9 +127,7 @@ async def test_what_is_deleted_begins_again(artifacts: BlobArtifacts, of: dict[s
     assert await artifacts.save_artifact(**of, filename="a", artifact=a_file()) == 0
 
 
-async def test_saves_at_the_same_instant_get_versions_of_their_own(
-    artifacts: BlobArtifacts, of: dict[str, Any]
-) -> None:
+async def test_concurrent_saves_get_different_versions(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
     parts = [a_file(bytes([n])) for n in range(5)]
     saved = await asyncio.gather(*(artifacts.save_artifact(**of, filename="a", artifact=part) for part in parts))
     assert sorted(saved) == [0, 1, 2, 3, 4]
@@ -142,7 +136,7 @@ async def test_saves_at_the_same_instant_get_versions_of_their_own(
 
 
 @pytest.mark.exact_times
-async def test_each_version_says_what_it_is(artifacts: BlobArtifacts, of: dict[str, Any], clock: ManualClock) -> None:
+async def test_each_version_has_a_description(artifacts: BlobArtifacts, of: dict[str, Any], clock: ManualClock) -> None:
     metadata = {"from": "tool", "n": [1, None]}
     await artifacts.save_artifact(**of, filename="a", artifact=a_file(), custom_metadata=metadata)
     first = clock.now().timestamp()
@@ -155,9 +149,7 @@ async def test_each_version_says_what_it_is(artifacts: BlobArtifacts, of: dict[s
     assert await artifacts.get_artifact_version(**of, filename="a", version=0) == one
 
 
-async def test_a_reference_is_followed_within_its_user_and_session(
-    artifacts: BlobArtifacts, of: dict[str, Any]
-) -> None:
+async def test_reference_is_followed_within_user_and_session(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
     await artifacts.save_artifact(**of, filename="a", artifact=a_file(b"v0"))
     await artifacts.save_artifact(**of, filename="a", artifact=a_file(b"v1"))
     first = await artifacts.get_artifact_version(**of, filename="a", version=0)
@@ -169,7 +161,7 @@ async def test_a_reference_is_followed_within_its_user_and_session(
             await artifacts.save_artifact(**foreign, filename="b", artifact=refers(first.canonical_uri))
 
 
-async def test_references_in_a_circle_are_refused(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
+async def test_circular_references_are_refused(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
     await artifacts.save_artifact(**of, filename="a", artifact=a_file())
     itself = await artifacts.get_artifact_version(**of, filename="a")
     assert itself is not None
@@ -183,7 +175,7 @@ def refers(uri: str) -> types.Part:
     return types.Part(file_data=types.FileData(file_uri=uri))
 
 
-async def test_what_a_rewound_session_took_back_is_not_there(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
+async def test_artifact_removed_by_rewind_is_missing(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
     await artifacts.save_artifact(**of, filename="a", artifact=a_file())
     gone = types.Part(inline_data=types.Blob(mime_type="application/octet-stream", data=b""))
     await artifacts.save_artifact(**of, filename="a", artifact=gone)
@@ -203,7 +195,7 @@ async def test_what_a_rewound_session_took_back_is_not_there(artifacts: BlobArti
     ],
     ids=["no name", "no session", "nothing", "no data", "no reference", "no JSON"],
 )
-async def test_what_cannot_be_kept_is_refused(
+async def test_invalid_part_is_refused(
     artifacts: BlobArtifacts, of: dict[str, Any], change: dict[str, Any], part: types.Part
 ) -> None:
     with pytest.raises(InputValidationError):
@@ -211,7 +203,7 @@ async def test_what_cannot_be_kept_is_refused(
     assert await artifacts.list_artifact_keys(**of) == []
 
 
-async def test_save_that_meets_another_is_tried_again(stack: Stack, clock: ManualClock, of: dict[str, Any]) -> None:
+async def test_conflicting_save_is_retried(stack: Stack, clock: ManualClock, of: dict[str, Any]) -> None:
     client, conflicts = stack.client("s3"), [1, 1]
 
     def conflict(**_: Any) -> Any:
@@ -226,12 +218,12 @@ async def test_save_that_meets_another_is_tried_again(stack: Stack, clock: Manua
     assert conflicts == []
 
 
-async def test_a_save_whose_answer_is_lost_is_one_version(stack: Stack, clock: ManualClock, of: dict[str, Any]) -> None:
+async def test_save_with_lost_answer_is_one_version(stack: Stack, clock: ManualClock, of: dict[str, Any]) -> None:
     client = stack.client("s3")
     lost = iter([True])
 
     def lose(response_dict: dict[str, Any], **_: Any) -> None:
-        """The first request has arrived, and its answer is a gateway's."""
+        """Return a gateway's error after the first request has arrived."""
         if next(lost, False):
             response_dict |= {"status_code": 503, "body": b""}
 
@@ -243,7 +235,7 @@ async def test_a_save_whose_answer_is_lost_is_one_version(stack: Stack, clock: M
 
 
 @pytest.mark.parametrize("of_what", ["name", "metadata"])
-async def test_what_is_too_long_for_s3_is_refused_with_a_sentence(
+async def test_names_too_long_for_s3_are_refused(
     stack: Stack, clock: ManualClock, of: dict[str, Any], of_what: str
 ) -> None:
     long = {"filename": "é" * 400} if of_what == "name" else {"filename": "a", "custom_metadata": {"x": "y" * 2000}}

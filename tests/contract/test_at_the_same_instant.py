@@ -1,4 +1,4 @@
-"""Two that act on one context at the same instant, many times: whatever comes of it, nothing is lost or done twice."""
+"""Two concurrent acts on one context, many times: nothing is lost or done twice."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ Act = Callable[[Conversation, TurnStarted], Awaitable[Any]]
 
 @dataclass(frozen=True)
 class Expected:
-    """A refusal that an act may meet."""
+    """Expected refusal of an act."""
 
     error: AionError
 
@@ -101,7 +101,7 @@ async def claim(chat: Conversation, turn: TurnStarted) -> Any:
     return await chat.store.claim(ExpiredTimer(chat.context, chat.clock.now()))
 
 
-# How it stands before they act.
+# The state before the acts.
 
 
 async def running(chat: Conversation) -> TurnStarted:
@@ -170,7 +170,7 @@ def named(race: Any) -> str:
 
 @pytest.mark.long
 @pytest.mark.parametrize(("before", "acts"), RACES, ids=named)
-async def test_whatever_wins_nothing_is_lost_or_done_twice(
+async def test_concurrent_acts_lose_and_repeat_nothing(
     adapter: Stack | None, clock: ManualClock, before: Callable[[Conversation], Awaitable[TurnStarted]], acts: list[Act]
 ) -> None:
     store = MemoryTaskStore(clock, lease_seconds=LEASE_SECONDS) if adapter is None else dynamodb_store(adapter, clock)
@@ -205,7 +205,7 @@ async def test_whatever_wins_nothing_is_lost_or_done_twice(
                 assert message_id in await chat.said(task_id), "what was accepted was answered"
 
 
-async def test_of_a_finish_and_a_cancel_one_is_the_last_word(chat: Conversation) -> None:
+async def test_finish_and_cancel_leave_one_end(chat: Conversation) -> None:
     for number in range(ROUNDS):
         turn = await chat.starts(f"m-{number}")
         head = turn.head

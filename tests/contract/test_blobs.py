@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aion_core.aws.blobs import S3Blobs
-from aion_core.aws.client import Calls
+from aion_core.aws.client import AwsClient
 from aion_core.errors import StoreError, StoreUnavailable
 from aion_core.ports import Blobs
 from tests.support import engines
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.each_engine
 
 def s3_blobs(stack: Stack, client: Any = None) -> S3Blobs:
     bucket = stack.environment("ApiFunction")["AION_BUCKET"]
-    return S3Blobs(Calls("s3", ThreadPoolExecutor(4), client=client or stack.client("s3")), bucket=bucket)
+    return S3Blobs(AwsClient("s3", ThreadPoolExecutor(4), client=client or stack.client("s3")), bucket=bucket)
 
 
 @pytest.fixture
@@ -33,37 +33,37 @@ def blobs(adapter: Stack | None, clock: ManualClock, tmp_path: Path, request: py
 
 @pytest.fixture
 def name() -> str:
-    """A name that no other test has."""
+    """Return a new name."""
     return f"{new_owner()}/blob"
 
 
-async def test_what_is_put_comes_back(blobs: Blobs, name: str) -> None:
+async def test_put_blob_is_returned(blobs: Blobs, name: str) -> None:
     content = bytes(range(256))
     await blobs.put(name, content)
     assert await blobs.get(name) == content
     assert await blobs.get(name) == content
 
 
-async def test_nothing_comes_back_for_a_name_that_nothing_has(blobs: Blobs, name: str) -> None:
+async def test_unknown_name_returns_none(blobs: Blobs, name: str) -> None:
     assert await blobs.get(name) is None
     await blobs.put(name, b"here")
     assert await blobs.get(f"{name}-2") is None
     assert await blobs.get(name.removesuffix("/blob")) is None, "a folder is no blob"
 
 
-async def test_a_repeat_changes_nothing(blobs: Blobs, name: str) -> None:
+async def test_repeated_put_changes_nothing(blobs: Blobs, name: str) -> None:
     for _ in range(2):
         await blobs.put(name, b"same")
         assert await blobs.get(name) == b"same"
 
 
-async def test_other_bytes_under_the_name_take_the_place_of_the_first(blobs: Blobs, name: str) -> None:
+async def test_put_replaces_bytes(blobs: Blobs, name: str) -> None:
     await blobs.put(name, b"a long first content")
     await blobs.put(name, b"second")
     assert await blobs.get(name) == b"second"
 
 
-async def test_what_is_deleted_is_gone_there_or_not(blobs: Blobs, name: str) -> None:
+async def test_delete_of_missing_blob_is_no_error(blobs: Blobs, name: str) -> None:
     await blobs.delete(name)
     await blobs.put(name, b"here")
     await blobs.put(f"{name}-2", b"stays")
@@ -79,7 +79,7 @@ async def test_put_new_stores_once_with_metadata(blobs: Blobs, name: str) -> Non
     assert (await blobs.get(name), await blobs.metadata(name)) == (b"first", {"about": "one"})
 
 
-async def test_put_new_does_not_replace_what_put_stored(blobs: Blobs, name: str) -> None:
+async def test_put_new_does_not_replace_put(blobs: Blobs, name: str) -> None:
     await blobs.put(name, b"first")
     assert not await blobs.put_new(name, b"second", {})
     assert (await blobs.get(name), await blobs.metadata(name)) == (b"first", {})
@@ -93,7 +93,7 @@ async def test_put_new_stores_under_a_deleted_name(blobs: Blobs, name: str) -> N
 
 
 async def test_names_have_the_prefix(blobs: Blobs, name: str) -> None:
-    # Wildcards of SQL and of globs are characters like others.
+    # Wildcards of SQL and globs are plain characters.
     names = [f"{name}/{end}" for end in ("a/1", "a/2", "ab/1", "a_/1", "a%/1", "a*/1", "A/1", "[a]/1", "ä/1")]
     for each in names:
         await blobs.put(each, b"-")
@@ -106,7 +106,7 @@ async def test_names_have_the_prefix(blobs: Blobs, name: str) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 8 * 1024 * 1024], ids=["empty", "a byte", "8 MB"])
-async def test_a_blob_may_have_any_size(blobs: Blobs, name: str, size: int) -> None:
+async def test_blob_may_have_any_size(blobs: Blobs, name: str, size: int) -> None:
     content = (b"0123456789abcdef" * (size // 16 + 1))[:size]
     await blobs.put(name, content)
     assert await blobs.get(name) == content
@@ -133,18 +133,16 @@ ODD = [
 
 
 @pytest.mark.parametrize("odd", ODD)
-async def test_a_name_may_hold_whatever_it_likes(
-    blobs: Blobs, name: str, odd: str, request: pytest.FixtureRequest
-) -> None:
+async def test_name_may_have_any_characters(blobs: Blobs, name: str, odd: str, request: pytest.FixtureRequest) -> None:
     if "\n" in odd and request.node.callspec.params["adapter"] == "moto":
-        # Its routes are regular expressions, in which a dot stands for anything but that.
+        # Its routes are regular expressions; a dot in them does not match a line break.
         request.applymarker(pytest.mark.xfail(reason="moto finds no object whose name holds a newline", strict=True))
     name = f"{name}/{odd}"
     await blobs.put(name, odd.encode())
     assert await blobs.get(name) == odd.encode()
 
 
-async def test_names_that_look_alike_are_names_of_their_own(blobs: Blobs, name: str) -> None:
+async def test_similar_names_are_different(blobs: Blobs, name: str) -> None:
     names = [
         f"{name}{end}" for end in ("a b", "a+b", "a%20b", "a%2Fb", "a/b", "A B", "a b ", "ä", "a\u0308", "a", "a/")
     ]
@@ -153,7 +151,7 @@ async def test_names_that_look_alike_are_names_of_their_own(blobs: Blobs, name: 
     assert [await blobs.get(each) for each in names] == [each.encode() for each in names]
 
 
-async def test_s3_names_come_from_every_page(stack: Stack, name: str) -> None:
+async def test_s3_names_include_every_page(stack: Stack, name: str) -> None:
     client = stack.client("s3")
 
     def small(params: dict[str, Any], **_: Any) -> None:
@@ -170,13 +168,11 @@ async def test_s3_names_come_from_every_page(stack: Stack, name: str) -> None:
 # ── When S3 does not do its part ──────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_store_that_is_gone_is_said_to_be_unavailable(
-    stack: Stack, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unreachable_store_is_unavailable(stack: Stack, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     environment = stack.environment("ApiFunction") | {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}
     for variable, value in environment.items():
         monkeypatch.setenv(variable, value)
-    blobs = S3Blobs(Calls("s3", ThreadPoolExecutor(4)), bucket=environment["AION_BUCKET"])
+    blobs = S3Blobs(AwsClient("s3", ThreadPoolExecutor(4)), bucket=environment["AION_BUCKET"])
     with pytest.raises(StoreUnavailable):
         await blobs.put(name, b"-")
     with pytest.raises(StoreUnavailable):
@@ -186,7 +182,7 @@ async def test_a_store_that_is_gone_is_said_to_be_unavailable(
 @pytest.mark.parametrize(
     ("status", "code"), [(500, "InternalError"), (503, "SlowDown"), (503, "ServiceUnavailable"), (502, "")]
 )
-async def test_what_s3_cannot_do_now_it_may_do_later(stack: Stack, name: str, status: int, code: str) -> None:
+async def test_transient_s3_error_is_unavailable(stack: Stack, name: str, status: int, code: str) -> None:
     client = stack.client("s3")
     body = f"<Error><Code>{code}</Code><Message>…</Message></Error>".encode() if code else b""
     answers(client, status, body)
@@ -196,15 +192,15 @@ async def test_what_s3_cannot_do_now_it_may_do_later(stack: Stack, name: str, st
         await s3_blobs(stack, client).get(name)
 
 
-async def test_what_s3_will_never_do_is_no_passing_fault(stack: Stack, name: str) -> None:
-    blobs = S3Blobs(Calls("s3", ThreadPoolExecutor(4), client=stack.client("s3")), bucket="no-such-bucket")
+async def test_permanent_s3_error_is_store_error(stack: Stack, name: str) -> None:
+    blobs = S3Blobs(AwsClient("s3", ThreadPoolExecutor(4), client=stack.client("s3")), bucket="no-such-bucket")
     for call in (blobs.put(name, b"-"), blobs.get(name)):
         with pytest.raises(StoreError) as error:
             await call
         assert error.type is StoreError
 
 
-async def test_an_answer_that_breaks_off_is_not_passed_off_as_the_blob(stack: Stack, name: str) -> None:
+async def test_truncated_download_is_unavailable(stack: Stack, name: str) -> None:
     client = stack.client("s3")
     blobs = s3_blobs(stack, client)
     await blobs.put(name, bytes(1000))

@@ -1,4 +1,4 @@
-"""What `ports.TaskStore` promises of a task that is ended from outside, over each adapter."""
+"""Contract of `ports.TaskStore`: cancellation, on each adapter."""
 
 import asyncio
 from dataclasses import replace
@@ -12,7 +12,7 @@ from aion_core.tasks import lifecycle
 from tests.support.conversation import CANCELED, COMPLETED, INPUT_REQUIRED, WORKING, Conversation
 
 
-async def test_a_running_task_is_canceled_and_its_turn_is_over(chat: Conversation) -> None:
+async def test_cancel_of_running_task_ends_its_turn(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
     event = chat.canceled(turn.head)
     ended = await chat.store.cancel(turn.head, event)
@@ -37,7 +37,7 @@ async def test_a_running_task_is_canceled_and_its_turn_is_over(chat: Conversatio
     await chat.comes_to_rest()
 
 
-async def test_behind_a_running_task_that_is_canceled_the_next_turn_begins(chat: Conversation) -> None:
+async def test_cancel_of_running_task_starts_next_turn(chat: Conversation) -> None:
     await chat.starts("m-1")
     await chat.waits("m-2")
     assert (await chat.cancels("t-m-1")).waiting
@@ -47,7 +47,7 @@ async def test_behind_a_running_task_that_is_canceled_the_next_turn_begins(chat:
 
 
 @pytest.mark.parametrize("canceled", ["m-2", "m-3", "m-4"])
-async def test_a_task_that_waits_is_canceled_and_the_others_are_unharmed(chat: Conversation, canceled: str) -> None:
+async def test_cancel_of_queued_task_keeps_other_turns(chat: Conversation, canceled: str) -> None:
     running = await chat.starts("m-1")
     waiting = {message_id: await chat.waits(message_id) for message_id in ("m-2", "m-3", "m-4")}
     ended = await chat.cancels(f"t-{canceled}")
@@ -68,7 +68,7 @@ async def test_a_task_that_waits_is_canceled_and_the_others_are_unharmed(chat: C
 
 
 @pytest.mark.parametrize("canceled", ["m-1", "m-2"])
-async def test_where_nothing_runs_a_bell_is_due_for_those_that_wait_on(chat: Conversation, canceled: str) -> None:
+async def test_cancel_in_idle_context_sets_timer(chat: Conversation, canceled: str) -> None:
     await chat.waits("m-1")
     await chat.waits("m-2")
     assert (await chat.cancels(f"t-{canceled}")).waiting
@@ -77,14 +77,14 @@ async def test_where_nothing_runs_a_bell_is_due_for_those_that_wait_on(chat: Con
     await chat.comes_to_rest()
 
 
-async def test_the_only_task_that_waits_is_canceled_and_nothing_is_left(chat: Conversation) -> None:
+async def test_cancel_of_only_queued_task_empties_context(chat: Conversation) -> None:
     await chat.waits("m-1")
     assert not (await chat.cancels("t-m-1")).waiting
     assert await chat.store.begin(chat.context, holder="holder-2") is None
     await chat.comes_to_rest()
 
 
-async def test_a_task_that_asks_is_canceled_and_the_context_goes_on(chat: Conversation) -> None:
+async def test_cancel_of_interrupted_task_frees_context(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     await chat.ends(turn, INPUT_REQUIRED)
@@ -94,7 +94,7 @@ async def test_a_task_that_asks_is_canceled_and_the_context_goes_on(chat: Conver
     await chat.comes_to_rest()
 
 
-async def test_behind_a_question_a_task_that_waits_is_canceled_and_the_question_stands(chat: Conversation) -> None:
+async def test_cancel_behind_interrupted_task_keeps_interrupt(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     await chat.waits("m-3")
@@ -110,7 +110,7 @@ async def test_behind_a_question_a_task_that_waits_is_canceled_and_the_question_
 
 
 @pytest.mark.parametrize("where", ["running", "waiting", "interrupted"])
-async def test_what_was_asked_of_a_task_since_is_canceled_with_it(chat: Conversation, where: str) -> None:
+async def test_cancel_removes_queued_messages_of_task(chat: Conversation, where: str) -> None:
     if where == "waiting":
         other = await chat.starts("m-0")
         await chat.waits("m-1")
@@ -132,7 +132,7 @@ async def test_what_was_asked_of_a_task_since_is_canceled_with_it(chat: Conversa
     await chat.comes_to_rest()
 
 
-async def test_a_paused_task_is_canceled(chat: Conversation) -> None:
+async def test_cancel_of_suspended_task(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     await chat.store.pause(turn.lease, made_progress=True)
@@ -140,7 +140,7 @@ async def test_a_paused_task_is_canceled(chat: Conversation) -> None:
     assert (await chat.begins()).lease.turn.id == "turn-m-2"
 
 
-async def test_who_has_read_the_task_before_its_last_event_reads_it_again(chat: Conversation) -> None:
+async def test_cancel_with_outdated_head_is_refused(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
     head = await chat.store.append(turn.lease, turn.head, chat.says(turn.head))
     with pytest.raises(LeaseLost):
@@ -154,7 +154,7 @@ async def test_who_has_read_the_task_before_its_last_event_reads_it_again(chat: 
 
 
 @pytest.mark.parametrize("state", [COMPLETED, INPUT_REQUIRED], ids=lifecycle.state_name)
-async def test_a_task_that_has_come_to_rest_meanwhile_is_read_again(chat: Conversation, state: TaskState) -> None:
+async def test_cancel_after_interrupt_is_refused(chat: Conversation, state: TaskState) -> None:
     turn = await chat.starts("m-1")
     ended = await chat.store.finish(turn.lease, turn.head, chat.says(turn.head, state))
     with pytest.raises(LeaseLost):
@@ -162,7 +162,7 @@ async def test_a_task_that_has_come_to_rest_meanwhile_is_read_again(chat: Conver
     assert await chat.head("t-m-1") == ended.head
 
 
-async def test_a_task_that_has_ended_is_not_canceled(chat: Conversation) -> None:
+async def test_cancel_of_ended_task_is_refused(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
     ended = await chat.ends(turn)
     with pytest.raises(InvalidTransition):
@@ -170,7 +170,7 @@ async def test_a_task_that_has_ended_is_not_canceled(chat: Conversation) -> None
 
 
 @pytest.mark.parametrize("where", ["running", "waiting", "interrupted"])
-async def test_of_ten_at_the_same_instant_one_cancels(chat: Conversation, where: str) -> None:
+async def test_one_of_concurrent_cancels_wins(chat: Conversation, where: str) -> None:
     if where == "waiting":
         await chat.waits("m-1")
     elif where == "interrupted":
@@ -190,7 +190,7 @@ async def test_of_ten_at_the_same_instant_one_cancels(chat: Conversation, where:
     await chat.comes_to_rest()
 
 
-async def test_of_tasks_that_wait_each_can_be_canceled_at_the_same_instant(chat: Conversation) -> None:
+async def test_queued_tasks_are_canceled_concurrently(chat: Conversation) -> None:
     running = await chat.starts("m-0")
     for number in range(6):
         await chat.waits(f"m-{number + 1}")

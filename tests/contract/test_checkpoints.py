@@ -1,4 +1,4 @@
-"""Contract of the checkpoint saver, over each table."""
+"""Contract of the checkpoint saver on each table."""
 
 import asyncio
 import json
@@ -46,13 +46,13 @@ def table(stack: Stack, clock: ManualClock) -> DynamoDBSavers:
 
 @pytest.fixture
 def config() -> dict[str, Any]:
-    """A thread that no other test has."""
+    """Return the config of a new thread."""
     return {"configurable": {"thread_id": f"t-{uuid4()}", "checkpoint_ns": ""}, "metadata": {"run_id": "turn-1"}}
 
 
 @pytest.fixture
 async def begun(savers: Savers, clock: ManualClock) -> TurnStarted:
-    """A context whose lease `holder-1` has taken."""
+    """Return a context with a lease of `holder-1`."""
     return await begin(savers.tasks, clock)
 
 
@@ -61,7 +61,7 @@ class Trail(TypedDict):
 
 
 def chain(**nodes: Node) -> StateGraph[Any, Any, Any, Any]:
-    """A graph of these nodes, one after the other."""
+    """Return a graph of these nodes in sequence."""
     builder: Any = StateGraph(Trail)
     for name, node in nodes.items():
         builder.add_node(name, node)
@@ -96,11 +96,11 @@ async def pending(saver: BaseCheckpointSaver[Any], config: Any) -> list[Any]:
 # ── LangGraph's own suite ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_saver_conforms_to_what_langgraph_asks_of_one(savers: Savers) -> None:
+async def test_saver_passes_langgraph_conformance(savers: Savers) -> None:
     await conforms(savers.saver)
 
 
-async def test_its_blocking_methods_conform_too(savers: Savers) -> None:
+async def test_blocking_methods_pass_langgraph_conformance(savers: Savers) -> None:
     await conforms(lambda: Blocking(savers.saver()))
 
 
@@ -115,7 +115,7 @@ async def conforms(make: Callable[[], BaseCheckpointSaver[Any]]) -> None:
 
 
 class Blocking(BaseCheckpointSaver[Any]):
-    """A saver by its blocking methods, as a synchronous graph calls them."""
+    """Saver with blocking methods, as called by synchronous graphs."""
 
     def __init__(self, saver: BaseCheckpointSaver[Any]) -> None:
         super().__init__(serde=saver.serde)
@@ -141,14 +141,14 @@ class Blocking(BaseCheckpointSaver[Any]):
 # ── Writes of a task ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_of_two_writes_to_one_special_channel_the_last_counts(savers: Savers, config: Any) -> None:
+async def test_last_write_to_special_channel_counts(savers: Savers, config: Any) -> None:
     saver = savers.saver()
     stored = await put(saver, config)
     await saver.aput_writes(stored, [(RESUME, ["a"]), ("x", 1), (RESUME, ["a", "b"])], "task-1")
     assert await pending(saver, config) == [("task-1", RESUME, ["a", "b"]), ("task-1", "x", 1)]
 
 
-async def test_a_write_stays_and_a_special_one_is_replaced(savers: Savers, config: Any) -> None:
+async def test_only_special_writes_are_replaced(savers: Savers, config: Any) -> None:
     saver = savers.saver()
     stored = await put(saver, config)
     await saver.aput_writes(stored, [("x", "first"), (ERROR, "first")], "task-1")
@@ -160,7 +160,7 @@ async def test_a_write_stays_and_a_special_one_is_replaced(savers: Savers, confi
     ]
 
 
-async def test_writes_come_in_the_order_of_their_tasks_paths(savers: Savers, config: Any) -> None:
+async def test_writes_are_sorted_by_task_path(savers: Savers, config: Any) -> None:
     saver = savers.saver()
     stored = await put(saver, config)
     await saver.aput_writes(stored, [("x", 3)], "task-1", "~__pregel_pull, b")
@@ -168,7 +168,7 @@ async def test_writes_come_in_the_order_of_their_tasks_paths(savers: Savers, con
     assert [value for _, _, value in await pending(saver, config)] == [1, 2, 3]
 
 
-async def test_however_much_a_task_writes_it_is_one_request(table: DynamoDBSavers, config: Any) -> None:
+async def test_many_writes_are_one_request(table: DynamoDBSavers, config: Any) -> None:
     saver = table.saver()
     stored = await put(saver, config)
     line = Line(table.client)
@@ -177,13 +177,13 @@ async def test_however_much_a_task_writes_it_is_one_request(table: DynamoDBSaver
     assert line.requests == {"TransactWriteItems": 1}
     assert await pending(saver, config) == [("task-1", INTERRUPT, "?"), *(("task-1", *write) for write in many)]
     [(_, request), *_] = line.bodies
-    # DynamoDB's limits, which the emulator does not know.
+    # DynamoDB's limits; the emulator does not check them.
     for expression in (write["Update"]["UpdateExpression"] for write in request["TransactItems"]):
         assert len(expression) < 4096
         assert expression.count("if_not_exists") + expression.count("=") < 300
 
 
-async def test_writes_without_their_checkpoint_are_nobodys(table: DynamoDBSavers, config: Any) -> None:
+async def test_writes_without_checkpoint_are_ignored(table: DynamoDBSavers, config: Any) -> None:
     saver = table.saver()
     older = await put(saver, config, x=1)
     never_stored = {"configurable": {**older["configurable"], "checkpoint_id": empty_checkpoint()["id"]}}
@@ -196,7 +196,7 @@ async def test_writes_without_their_checkpoint_are_nobodys(table: DynamoDBSavers
 # ── The fence ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_holder_that_thaws_after_another_has_finished_changes_nothing(
+async def test_resumed_old_holder_changes_nothing(
     savers: Savers, clock: ManualClock, config: Any, begun: TurnStarted
 ) -> None:
     frozen, thaws = asyncio.Event(), asyncio.Event()
@@ -222,9 +222,7 @@ async def test_a_holder_that_thaws_after_another_has_finished_changes_nothing(
     assert (after.config, after.values, after.tasks) == (ended.config, {"trail": ["a", "b", "c"]}, ())
 
 
-async def test_under_a_stale_fence_nothing_is_written(
-    savers: Savers, clock: ManualClock, config: Any, begun: TurnStarted
-) -> None:
+async def test_stale_fence_refuses_writes(savers: Savers, clock: ManualClock, config: Any, begun: TurnStarted) -> None:
     stale = savers.saver(fence=fence_of(begun))
     stored = await put(stale, config, x="old")
     await stale.aput_writes(stored, [("x", 1)], "task-1")
@@ -245,13 +243,13 @@ async def test_under_a_stale_fence_nothing_is_written(
     assert await pending(reader, config) == [("task-1", "x", 1)]
 
 
-async def test_a_fence_that_no_context_ever_had_holds_nothing(savers: Savers, config: Any) -> None:
+async def test_fence_of_missing_context_refuses_writes(savers: Savers, config: Any) -> None:
     saver = savers.saver(fence=Fence(ContextKey(new_owner(), "echo", "never"), 1))
     with pytest.raises(LeaseLost):
         await put(saver, config)
 
 
-async def test_a_conflict_is_tried_again(table: DynamoDBSavers, clock: ManualClock, config: Any) -> None:
+async def test_conflict_is_retried(table: DynamoDBSavers, clock: ManualClock, config: Any) -> None:
     saver = table.saver(fence=fence_of(await begin(table.tasks, clock)))
     answers = Answers(table.client, CONFLICT, times=3)
     await put(saver, config, x=1)
@@ -259,9 +257,7 @@ async def test_a_conflict_is_tried_again(table: DynamoDBSavers, clock: ManualClo
     assert await values(saver, config) == {"x": 1}
 
 
-async def test_branches_that_end_together_do_not_conflict_with_each_other(
-    table: DynamoDBSavers, clock: ManualClock, config: Any
-) -> None:
+async def test_parallel_branches_do_not_conflict(table: DynamoDBSavers, clock: ManualClock, config: Any) -> None:
     saver = table.saver(fence=fence_of(await begin(table.tasks, clock)))
     stored = await put(saver, config)
     under_way: list[int] = []
@@ -290,7 +286,7 @@ async def test_branches_that_end_together_do_not_conflict_with_each_other(
         ("ValidationError", StoreError),
     ],
 )
-async def test_a_refusal_has_the_name_of_what_happened(
+async def test_refusal_raises_matching_error(
     table: DynamoDBSavers,
     clock: ManualClock,
     config: Any,
@@ -298,7 +294,7 @@ async def test_a_refusal_has_the_name_of_what_happened(
     error: type[Exception],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(retries, "TRIES", 3)
+    monkeypatch.setattr(retries, "MAX_ATTEMPTS", 3)
     saver = table.saver(fence=fence_of(await begin(table.tasks, clock)))
     Answers(table.client, canceled(reason), times=1000)
     with pytest.raises(error) as caught:
@@ -307,7 +303,7 @@ async def test_a_refusal_has_the_name_of_what_happened(
 
 
 def canceled(reason: str) -> bytes:
-    """DynamoDB's answer to a transaction that it cancels for its first item's sake."""
+    """Return DynamoDB's error for a refused first item."""
     return json.dumps(
         {
             "__type": "com.amazonaws.dynamodb.v20120810#TransactionCanceledException",
@@ -321,7 +317,7 @@ CONFLICT = canceled("TransactionConflict")
 
 
 class Answers:
-    """Answers a client's next transactions in DynamoDB's place."""
+    """Fake answers to a client's next transactions."""
 
     def __init__(self, client: Any, body: bytes, *, times: int) -> None:
         self.left, self._body = times, body
@@ -339,7 +335,7 @@ class Answers:
 # ── Log before checkpoint ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_what_was_emitted_is_recorded_before_anything_is_written(savers: Savers, config: Any) -> None:
+async def test_emissions_are_recorded_before_checkpoints(savers: Savers, config: Any) -> None:
     reader = savers.saver()
     seen: list[Any] = []
 
@@ -356,7 +352,7 @@ async def test_what_was_emitted_is_recorded_before_anything_is_written(savers: S
     assert [found.checkpoint["id"] for found in seen[1:]] == [stored["configurable"]["checkpoint_id"]] * 3
 
 
-async def test_what_cannot_be_recorded_is_not_followed_by_a_write(savers: Savers, config: Any) -> None:
+async def test_failed_record_prevents_checkpoint_write(savers: Savers, config: Any) -> None:
     async def before_put() -> None:
         raise LeaseLost("Another holder runs this context now.")
 
@@ -371,7 +367,7 @@ async def test_what_cannot_be_recorded_is_not_followed_by_a_write(savers: Savers
     assert await pending(reader, config) == []
 
 
-async def test_branches_that_end_together_record_one_after_the_other(savers: Savers, config: Any) -> None:
+async def test_parallel_branches_record_in_sequence(savers: Savers, config: Any) -> None:
     under_way: list[int] = []
 
     async def before_put() -> None:
@@ -386,7 +382,7 @@ async def test_branches_that_end_together_record_one_after_the_other(savers: Sav
     assert len(await pending(saver, config)) == 5
 
 
-async def test_a_subgraph_of_a_plain_node_records_first_too(savers: Savers, config: Any) -> None:
+async def test_subgraph_of_node_records_first(savers: Savers, config: Any) -> None:
     emitted: list[str] = []
     recorded: list[str] = []
 
@@ -405,7 +401,7 @@ async def test_a_subgraph_of_a_plain_node_records_first_too(savers: Savers, conf
     assert await graph.ainvoke({"trail": []}, config, durability="sync") == {"trail": ["inner", "recorded ['inner']"]}
 
 
-async def test_a_blocking_call_that_would_stop_the_log_says_so(savers: Savers, config: Any) -> None:
+async def test_blocking_call_on_event_loop_raises(savers: Savers, config: Any) -> None:
     async def before_put() -> None: ...
 
     inner = chain(a=leaves("a")).compile(checkpointer=True)
@@ -421,7 +417,7 @@ async def test_a_blocking_call_that_would_stop_the_log_says_so(savers: Savers, c
 # ── Graphs ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_synchronous_graph_is_kept_from_wherever_it_is_called(savers: Savers, config: Any) -> None:
+async def test_synchronous_graph_is_stored_from_any_thread(savers: Savers, config: Any) -> None:
     graph = chain(a=leaves("a"), b=leaves("b")).compile(savers.saver())
     assert graph.invoke({"trail": []}, config) == {"trail": ["a", "b"]}  # on the event loop's own thread
     again = {**config, "metadata": {"run_id": "turn-2"}}
@@ -429,11 +425,11 @@ async def test_a_synchronous_graph_is_kept_from_wherever_it_is_called(savers: Sa
     assert len([*graph.get_state_history(config)]) == 8
 
 
-async def test_a_question_inside_a_subgraph_is_answered_there(savers: Savers, config: Any) -> None:
+async def test_interrupt_in_subgraph_is_resumed(savers: Savers, config: Any) -> None:
     def asks(_: Any) -> Any:
         return {"trail": [interrupt("well?")]}
 
-    # "#" parts the keys of the table, and is free to a node's name.
+    # "#" separates the parts of keys, and node names may contain it.
     inner = chain(**{"a#": leaves("a"), "a": asks}).compile()
     builder: Any = StateGraph(Trail)
     builder.add_node("sub#%graph", inner)
@@ -449,13 +445,13 @@ async def test_a_question_inside_a_subgraph_is_answered_there(savers: Savers, co
 
 
 async def history(savers: Savers, config: Any) -> AsyncGenerator[Any, None]:
-    """Every checkpoint of the thread, of whichever checkpoint_ns."""
+    """Return every checkpoint of the thread, in all namespaces."""
     anywhere = {"configurable": {"thread_id": config["configurable"]["thread_id"]}}
     async for found in savers.saver().alist(anywhere):
         yield found
 
 
-async def test_checkpoints_of_every_namespace_come_newest_first(table: DynamoDBSavers, config: Any) -> None:
+async def test_all_namespaces_are_listed_newest_first(table: DynamoDBSavers, config: Any) -> None:
     saver = table.saver()
     made = []
     for ns in ("", "b", "a", "", "b"):
@@ -467,7 +463,7 @@ async def test_checkpoints_of_every_namespace_come_newest_first(table: DynamoDBS
         await anext(saver.alist(None))
 
 
-async def test_a_channel_kept_as_its_changes_is_rebuilt(savers: Savers, config: Any) -> None:
+async def test_delta_channel_is_rebuilt(savers: Savers, config: Any) -> None:
     builder: Any = StateGraph(Changes)
     for node in "abc":
         builder.add_node(node, lambda _, node=node: {"log": [node]})
@@ -483,7 +479,7 @@ async def test_a_channel_kept_as_its_changes_is_rebuilt(savers: Savers, config: 
     assert in_a_thread.values == {"log": expected}
 
 
-async def test_a_channel_whose_changes_have_expired_is_not_rebuilt_without_them(
+async def test_delta_channel_with_expired_changes_is_corrupt(
     table: DynamoDBSavers, clock: ManualClock, config: Any
 ) -> None:
     builder: Any = StateGraph(Changes)
@@ -509,7 +505,7 @@ class Changes(TypedDict):
 # ── What lies in the table ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_large_payload_lies_in_s3(table: DynamoDBSavers, config: Any) -> None:
+async def test_large_payload_is_stored_in_s3(table: DynamoDBSavers, config: Any) -> None:
     large = noise(50_000)
     saver = table.saver()
     stored = await put(saver, config, large=large, small="s")
@@ -530,9 +526,7 @@ async def test_a_large_payload_lies_in_s3(table: DynamoDBSavers, config: Any) ->
     assert [len(json.dumps(item)) < 1500 for item in found["Items"]] == [True, True]
 
 
-async def test_a_payload_that_is_gone_is_not_passed_off_as_none(
-    table: DynamoDBSavers, stack: Stack, config: Any
-) -> None:
+async def test_missing_payload_is_corrupt(table: DynamoDBSavers, stack: Stack, config: Any) -> None:
     saver = table.saver()
     await put(saver, config, large=noise(50_000))
     s3 = stack.client("s3")
@@ -545,11 +539,11 @@ async def test_a_payload_that_is_gone_is_not_passed_off_as_none(
 
 
 def noise(size: int) -> str:
-    """A text that does not get smaller."""
+    """Return an incompressible text."""
     return random.Random(size).randbytes(size).decode("latin-1")  # no secret
 
 
-async def test_what_has_expired_is_not_there(table: DynamoDBSavers, clock: ManualClock, config: Any) -> None:
+async def test_expired_checkpoint_is_not_found(table: DynamoDBSavers, clock: ManualClock, config: Any) -> None:
     saver = table.saver(retention=timedelta(hours=1))
     first = await put(saver, config, x=1)
     await saver.aput_writes(first, [("x", 2)], "task-1")
@@ -563,7 +557,7 @@ async def test_what_has_expired_is_not_there(table: DynamoDBSavers, clock: Manua
     assert await saver.aget_tuple(config) is None
 
 
-async def test_deleting_a_thread_begins_with_the_oldest(
+async def test_delete_thread_starts_with_oldest(
     table: DynamoDBSavers, stack: Stack, clock: ManualClock, config: Any
 ) -> None:
     saver = table.saver()
@@ -577,7 +571,7 @@ async def test_deleting_a_thread_begins_with_the_oldest(
     assert left == [*range(59, 49, -1)]
 
 
-async def test_a_checkpoint_holds_objects_of_listed_classes_only(savers: Savers, config: Any) -> None:
+async def test_checkpoint_has_listed_classes_only(savers: Savers, config: Any) -> None:
     held = {"message": HumanMessage("hi", id="m-1"), "place": Place("here"), "when": timedelta(seconds=3)}
     await put(savers.saver(), config, **held)
     assert await values(savers.saver(types=[Place]), config) == held
@@ -593,7 +587,7 @@ class Place:
 
 
 class Connection:
-    """Nothing that could be stored, but by pickle."""
+    """Object serializable by pickle only."""
 
 
 # ── Requests ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -624,7 +618,7 @@ def nested() -> StateGraph[Any, Any, Any, Any]:
     ],
     ids=["1 node", "2 nodes", "6 in a row", "5 branches and join", "a subgraph"],
 )
-async def test_a_turn_costs_no_more_requests_than_this(
+async def test_turn_costs_limited_requests(
     table: DynamoDBSavers,
     clock: ManualClock,
     config: Any,
@@ -640,7 +634,7 @@ async def test_a_turn_costs_no_more_requests_than_this(
     assert set(line.requests) == {"Query", "TransactWriteItems"}
 
 
-async def test_the_newest_state_is_one_request_however_long_the_thread(table: DynamoDBSavers, config: Any) -> None:
+async def test_newest_state_is_one_request(table: DynamoDBSavers, config: Any) -> None:
     graph = chain(a=leaves("a"), b=leaves("b")).compile(table.saver())
     for turn in range(4):
         await graph.ainvoke({"trail": []}, {**config, "metadata": {"run_id": f"turn-{turn}"}})
@@ -662,7 +656,7 @@ async def test_every_read_is_consistent(table: DynamoDBSavers, config: Any) -> N
     assert all(body["ConsistentRead"] for body in reads)
 
 
-async def test_items_carry_their_version_and_when_they_expire(savers: Savers, clock: ManualClock, config: Any) -> None:
+async def test_items_have_version_and_ttl(savers: Savers, clock: ManualClock, config: Any) -> None:
     saver = savers.saver(retention=timedelta(days=7))
     await saver.aput_writes(await put(saver, config), [("x", 1)], "task-1")
     page = await savers.table.query(keys.thread_partition(config["configurable"]["thread_id"]), "C", keys.LAST)

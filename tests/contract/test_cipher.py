@@ -1,4 +1,4 @@
-"""What `ports.Cipher` promises, in memory and by KMS."""
+"""Contract of `ports.Cipher`, in memory and by KMS."""
 
 import asyncio
 from collections import Counter
@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from aion_core.aws.cipher import KEY_LIFE, KEYS_AT_HAND, KMSCipher
-from aion_core.aws.client import Calls
+from aion_core.aws.cipher import CACHED_KEYS, KEY_LIFE, KMSCipher
+from aion_core.aws.client import AwsClient
 from aion_core.errors import StoreCorrupt, StoreError, StoreUnavailable
-from aion_core.memory.cipher import MemoryCipher
+from aion_core.memory.services import MemoryCipher
 from aion_core.ports import Cipher
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.each_engine
 
 
 def by_kms(stack: Stack, clock: ManualClock, *, client: Any = None, key: str | None = None) -> KMSCipher:
-    kms = Calls("kms", ThreadPoolExecutor(4), client=client or stack.client("kms"))
+    kms = AwsClient("kms", ThreadPoolExecutor(4), client=client or stack.client("kms"))
     return KMSCipher(kms, clock, key=key or stack.environment("TaskFunction")["AION_KMS_KEY"])
 
 
@@ -29,101 +29,101 @@ def cipher(adapter: Stack | None, clock: ManualClock) -> Cipher:
 
 
 @pytest.mark.parametrize("content", [b"", b"token", bytes(range(256)) * 4000])
-async def test_what_is_sealed_is_opened(cipher: Cipher, content: bytes) -> None:
-    sealed = await cipher.seal(content, about="a place")
-    assert await cipher.open(sealed, about="a place") == content
-    assert not content or content not in sealed
+async def test_encrypted_content_is_decrypted(cipher: Cipher, content: bytes) -> None:
+    encrypted = await cipher.encrypt(content, about="a place")
+    assert await cipher.decrypt(encrypted, about="a place") == content
+    assert not content or content not in encrypted
 
 
-async def test_the_same_is_never_sealed_twice_alike(cipher: Cipher) -> None:
-    assert len({await cipher.seal(b"token", about="a place") for _ in range(50)}) == 50
+async def test_encryption_is_randomised(cipher: Cipher) -> None:
+    assert len({await cipher.encrypt(b"token", about="a place") for _ in range(50)}) == 50
 
 
-async def test_what_is_sealed_about_one_thing_is_not_opened_as_another(cipher: Cipher) -> None:
-    sealed = await cipher.seal(b"token", about="mine")
+async def test_moved_ciphertext_is_corrupt(cipher: Cipher) -> None:
+    encrypted = await cipher.encrypt(b"token", about="mine")
     with pytest.raises(StoreCorrupt):
-        await cipher.open(sealed, about="theirs")
+        await cipher.decrypt(encrypted, about="theirs")
 
 
-async def test_what_was_changed_is_not_opened(cipher: Cipher) -> None:
-    sealed = await cipher.seal(b"token", about="a place")
-    for place in (-1, -len(b"token") - 20, len(sealed) // 2, 0):
-        changed = bytearray(sealed)
+async def test_changed_ciphertext_is_corrupt(cipher: Cipher) -> None:
+    encrypted = await cipher.encrypt(b"token", about="a place")
+    for place in (-1, -len(b"token") - 20, len(encrypted) // 2, 0):
+        changed = bytearray(encrypted)
         changed[place] ^= 1
-        # Of a data key that was changed, KMS says that it may not be used, or that it is none.
+        # KMS returns AccessDenied or InvalidCiphertext for a changed data key.
         with pytest.raises(StoreError):
-            await cipher.open(bytes(changed), about="a place")
-    for cut in (sealed[:-1], sealed[: len(sealed) // 2], sealed[:5], sealed[:1], b""):
+            await cipher.decrypt(bytes(changed), about="a place")
+    for cut in (encrypted[:-1], encrypted[: len(encrypted) // 2], encrypted[:5], encrypted[:1], b""):
         with pytest.raises(StoreError):
-            await cipher.open(cut, about="a place")
+            await cipher.decrypt(cut, about="a place")
 
 
-async def test_another_process_opens_what_was_sealed(stack: Stack, clock: ManualClock) -> None:
-    sealed = await by_kms(stack, clock).seal(b"token", about="a place")
-    assert await by_kms(stack, clock).open(sealed, about="a place") == b"token"
+async def test_another_process_decrypts(stack: Stack, clock: ManualClock) -> None:
+    encrypted = await by_kms(stack, clock).encrypt(b"token", about="a place")
+    assert await by_kms(stack, clock).decrypt(encrypted, about="a place") == b"token"
 
 
-async def test_under_another_key_nothing_is_opened(stack: Stack, clock: ManualClock) -> None:
-    sealed = await by_kms(stack, clock).seal(b"token", about="a place")
+async def test_other_kms_key_does_not_decrypt(stack: Stack, clock: ManualClock) -> None:
+    encrypted = await by_kms(stack, clock).encrypt(b"token", about="a place")
     other = stack.client("kms").create_key()["KeyMetadata"]["Arn"]
     with pytest.raises(StoreError):
-        await by_kms(stack, clock, key=other).open(sealed, about="a place")
+        await by_kms(stack, clock, key=other).decrypt(encrypted, about="a place")
 
 
-async def test_kms_is_asked_once_an_hour_and_once_for_each_data_key(stack: Stack, clock: ManualClock) -> None:
+async def test_kms_requests_are_few(stack: Stack, clock: ManualClock) -> None:
     asked: Counter[str] = Counter()
     client = stack.client("kms")
     client.meta.events.register("before-call.kms", lambda model, **_: asked.update([model.name]))
-    sealer, reader = by_kms(stack, clock, client=client), by_kms(stack, clock, client=client)
-    sealed = await asyncio.gather(*(sealer.seal(b"token", about=f"place {n}") for n in range(5)))
+    writer, reader = by_kms(stack, clock, client=client), by_kms(stack, clock, client=client)
+    encrypted = await asyncio.gather(*(writer.encrypt(b"token", about=f"place {n}") for n in range(5)))
     assert asked == {"GenerateDataKey": 1}
-    for by in (sealer, reader):
-        opened = await asyncio.gather(*(by.open(each, about=f"place {n}") for n, each in enumerate(sealed)))
+    for by in (writer, reader):
+        opened = await asyncio.gather(*(by.decrypt(each, about=f"place {n}") for n, each in enumerate(encrypted)))
         assert opened == 5 * [b"token"]
     assert asked == {"GenerateDataKey": 1, "Decrypt": 1}
     clock.move(KEY_LIFE.total_seconds())
-    later = await sealer.seal(b"token", about="later")
-    assert await sealer.open(sealed[0], about="place 0") == await reader.open(later, about="later") == b"token"
+    later = await writer.encrypt(b"token", about="later")
+    assert await writer.decrypt(encrypted[0], about="place 0") == await reader.decrypt(later, about="later") == b"token"
     assert asked == {"GenerateDataKey": 2, "Decrypt": 2}
 
 
-async def test_only_so_many_data_keys_are_remembered(stack: Stack, clock: ManualClock) -> None:
+async def test_data_key_cache_is_bounded(stack: Stack, clock: ManualClock) -> None:
     cipher = by_kms(stack, clock)
-    first = await cipher.seal(b"token", about="a place")
-    for _ in range(KEYS_AT_HAND):
+    first = await cipher.encrypt(b"token", about="a place")
+    for _ in range(CACHED_KEYS):
         clock.move(KEY_LIFE.total_seconds())
-        await cipher.seal(b"token", about="a place")
-    assert len(cipher._at_hand) == KEYS_AT_HAND
-    assert await cipher.open(first, about="a place") == b"token"
+        await cipher.encrypt(b"token", about="a place")
+    assert len(cipher._cache) == CACHED_KEYS
+    assert await cipher.decrypt(first, about="a place") == b"token"
 
 
-async def test_a_key_that_cannot_be_asked_for_just_now_is_unavailable(clock: ManualClock, stack: Stack) -> None:
+async def test_transient_kms_error_is_unavailable(clock: ManualClock, stack: Stack) -> None:
     client = stack.client("kms")
 
-    class Response:
+    class FakeResponse:
         status_code = 500
 
     def fails(**_: Any) -> Any:
-        return Response(), {
+        return FakeResponse(), {
             "ResponseMetadata": {"HTTPStatusCode": 500},
             "Error": {"Code": "KMSInternalException", "Message": "made up by a test"},
         }
 
-    sealed = await by_kms(stack, clock).seal(b"token", about="a place")
+    encrypted = await by_kms(stack, clock).encrypt(b"token", about="a place")
     client.meta.events.register("before-call.kms", fails)
     with pytest.raises(StoreUnavailable):
-        await by_kms(stack, clock, client=client).open(sealed, about="a place")
+        await by_kms(stack, clock, client=client).decrypt(encrypted, about="a place")
     with pytest.raises(StoreUnavailable):
-        await by_kms(stack, clock, client=client).seal(b"token", about="a place")
+        await by_kms(stack, clock, client=client).encrypt(b"token", about="a place")
 
 
-def test_two_batches_at_once_in_one_process_open_and_seal(stack: Stack, clock: ManualClock) -> None:
-    """Each in an event loop of its own, as two invocations of a function are that one process stands in for."""
+def test_cipher_works_on_two_event_loops(stack: Stack, clock: ManualClock) -> None:
+    """Each batch has its own event loop, as concurrent invocations in a test process."""
     cipher = by_kms(stack, clock)
 
     def batch(number: int) -> set[bytes]:
         async def seal_and_open(place: str) -> bytes:
-            return await cipher.open(await cipher.seal(b"token", about=place), about=place)
+            return await cipher.decrypt(await cipher.encrypt(b"token", about=place), about=place)
 
         async def all_at_once() -> set[bytes]:
             return set(await asyncio.gather(*(seal_and_open(f"{number}.{n}") for n in range(8))))

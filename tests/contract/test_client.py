@@ -1,11 +1,11 @@
-"""What the errors of DynamoDB are called here: what may pass, what was refused, and what will never be done."""
+"""Conversion of DynamoDB's errors: transient, refused and permanent."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from aion_core.aws.client import Calls
+from aion_core.aws.client import AwsClient
 from aion_core.errors import StoreError, StoreUnavailable
 from aion_core.local.stack import client_of
 from aion_core.ports.table import TokenReused, WriteRefused
@@ -39,22 +39,22 @@ CANCELED = "TransactionCanceledException"
         (400, CANCELED, ("None", "ItemCollectionSizeLimitExceeded"), StoreError),
     ],
 )
-async def test_an_error_has_the_name_of_what_happened(
+async def test_aws_error_raises_matching_error(
     status: int, code: str, reasons: tuple[str, ...], error: type[Exception]
 ) -> None:
     client = client_of("dynamodb", "http://127.0.0.1:9")
     said = {"__type": f"com.amazonaws.dynamodb.v20120810#{code}", "CancellationReasons": [{"Code": r} for r in reasons]}
     answers(client, status, json.dumps(said).encode() if code else b"")
     with pytest.raises(error) as caught:
-        await Calls("dynamodb", ThreadPoolExecutor(1), client=client)("transact_write_items", TransactItems=[WRITE])
+        await AwsClient("dynamodb", ThreadPoolExecutor(1), client=client)("transact_write_items", TransactItems=[WRITE])
     assert caught.type is error
     if issubclass(error, StoreError):
         assert str(caught.value).startswith(f"TransactWriteItems: {code or status}")
     assert set(reasons) <= set(str(caught.value).replace(",", "").split())
 
 
-async def test_a_request_that_is_none_will_never_be_done() -> None:
-    calls = Calls("dynamodb", ThreadPoolExecutor(1), client=client_of("dynamodb", "http://127.0.0.1:9"))
+async def test_invalid_request_is_store_error() -> None:
+    calls = AwsClient("dynamodb", ThreadPoolExecutor(1), client=client_of("dynamodb", "http://127.0.0.1:9"))
     with pytest.raises(StoreError) as caught:
         await calls("put_item", TableName="Table", Item={"pk": "not an attribute"})
     assert caught.type is StoreError

@@ -1,4 +1,4 @@
-"""What an answer costs in requests to DynamoDB: counted by a botocore hook, not timed."""
+"""Number of DynamoDB requests of operations, counted by a botocore hook."""
 
 import asyncio
 import time
@@ -9,7 +9,7 @@ import pytest
 from a2a.types.a2a_pb2 import SendMessageConfiguration
 from uuid_utils.compat import uuid7
 
-from aion_core.aws.client import Calls
+from aion_core.aws.client import AwsClient
 from aion_core.aws.dynamodb_table import DynamoDBTable
 from aion_core.clock import SystemClock
 from aion_core.ports import ContextKey, Delta, WakeUp
@@ -25,14 +25,14 @@ from tests.support.stores import new_owner, stack_blobs
 READS = {"GetItem", "Query"}
 
 
-class Counted:
-    """A store on the stack whose requests are counted, retries too."""
+class CountedStore:
+    """Store with a counter of its requests, including retries."""
 
     def __init__(self, stack: Stack) -> None:
         self.requests: Counter[str] = Counter()
         client = stack.client("dynamodb")
         client.meta.events.register("before-send.dynamodb.*", self._count)
-        calls = Calls("dynamodb", ThreadPoolExecutor(16), client=client)
+        calls = AwsClient("dynamodb", ThreadPoolExecutor(16), client=client)
         table = DynamoDBTable(calls, name=stack.environment("ApiFunction")["AION_TABLE"])
         self.store = TableTaskStore(table, stack_blobs(stack), SystemClock())
 
@@ -52,16 +52,16 @@ def request(**message: str) -> SendMessageRequest:
 
 @pytest.mark.long
 @pytest.mark.parametrize(("a_second", "at_most"), [(0, 20), (60, 75)], ids=["in one burst", "60 chunks a second"])
-async def test_the_log_of_a_thousand_chunks(stack: Stack, a_second: float, at_most: float) -> None:
-    counted = Counted(stack)
+async def test_requests_of_thousand_chunks(stack: Stack, a_second: float, at_most: float) -> None:
+    counted = CountedStore(stack)
     service = parts(talking(1000, a_second), counted.store).service
     call = CallContext(new_owner(), "test")
     begun = time.monotonic()
     heard = [spoken.payload async for batch in service.stream(call, request()) for spoken in batch]
-    # Batches are written by time: a machine that takes longer to say it all writes more of them.
+    # Batches are written by time: a slow machine writes more of them.
     at_most *= max(1.0, (time.monotonic() - begun) * a_second / 1000)
     print(f"1000 chunks, {a_second or 'all'} a second: {dict(counted.requests)}")
-    # The lease is renewed each ten seconds, whatever is said.
+    # The lease is renewed every ten seconds.
     assert counted.writes - counted.requests["UpdateItem"] <= at_most
     chunks = [what.text for what in heard if isinstance(what, Delta)]
     assert chunks == [*(f"word{number:04d} " for number in range(1000)), ""]
@@ -72,8 +72,8 @@ async def test_the_log_of_a_thousand_chunks(stack: Stack, a_second: float, at_mo
 
 
 @pytest.mark.parametrize(("context_id", "at_most"), [("", 2), ("given", 3)])
-async def test_a_blocking_send_of_one_short_turn(stack: Stack, context_id: str, at_most: int) -> None:
-    counted = Counted(stack)
+async def test_requests_of_blocking_send(stack: Stack, context_id: str, at_most: int) -> None:
+    counted = CountedStore(stack)
     service = parts(talking(1), counted.store).service
     task = await service.send(CallContext(new_owner(), "test"), request(context_id=context_id))
     assert task.status.state == TaskState.TASK_STATE_COMPLETED
@@ -81,9 +81,9 @@ async def test_a_blocking_send_of_one_short_turn(stack: Stack, context_id: str, 
     assert sum(counted.requests.values()) - deltas <= at_most
 
 
-async def test_a_bell_that_finds_nothing_to_do_costs_at_most_two_requests(stack: Stack) -> None:
-    """In a context that nobody knows, one at rest, one that asks, and one whose turn is alive."""
-    counted = Counted(stack)
+async def test_needless_wake_up_costs_two_requests(stack: Stack) -> None:
+    """In an unknown, an idle and an interrupted context, and in one with a live turn."""
+    counted = CountedStore(stack)
     made = parts(talking(1), counted.store)
     owner = new_owner()
     await made.service.send(CallContext(owner, "test"), request(context_id="rests"))
@@ -101,11 +101,11 @@ async def test_a_bell_that_finds_nothing_to_do_costs_at_most_two_requests(stack:
     await sending
 
 
-async def test_a_send_that_does_not_wait_costs_one_request_before_its_answer(stack: Stack) -> None:
-    """R21: the transaction that keeps the task, and then the bell, which is the queue's."""
-    counted = Counted(stack)
+async def test_nonblocking_send_costs_one_request(stack: Stack) -> None:
+    """One transaction stores the task; the wake-up message is the queue's."""
+    counted = CountedStore(stack)
     made = parts(talking(1), counted.store)
-    made.work_queue.answered_by(_nobody)
+    made.work_queue.handled_by(_nobody)
     send = SendMessageRequest(
         message=request().message, configuration=SendMessageConfiguration(return_immediately=True)
     )
@@ -114,13 +114,13 @@ async def test_a_send_that_does_not_wait_costs_one_request_before_its_answer(sta
 
 
 async def _nobody(wake_up: WakeUp) -> None:
-    """Hears it, and does nothing."""
+    """Do nothing."""
 
 
-async def test_an_event_costs_the_same_however_long_the_task_is(stack: Stack) -> None:
-    """The bytes written for the last of many events are those of the first: nothing rewrites the task."""
+async def test_event_cost_is_independent_of_task_length(stack: Stack) -> None:
+    """The last of many events writes as many bytes as the first: no write contains the whole task."""
     sizes: dict[int, int] = {}
-    counted = Counted(stack)
+    counted = CountedStore(stack)
 
     def measure(event_name: str, request: object, **_: object) -> None:
         body = getattr(request, "body", b"")

@@ -1,4 +1,4 @@
-"""A turn that is asked to drain at every step, and goes on in another process each time, ends as if it had not been."""
+"""Turns drained at every step and resumed in another process end alike."""
 
 import asyncio
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 
 from aion_core.ports import InputRequired, Paused, Reply
-from tests.contract.driven import Conversation
+from tests.contract.driven import DrivenConversation
 from tests.contract.turns import ANSWERS, GRAPHS, Work
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
@@ -19,9 +19,9 @@ def savers(adapter: Stack | None, clock: ManualClock) -> Savers:
     return DynamoDBSavers(adapter, clock) if adapter else memory_savers(clock)
 
 
-async def held(graph: str, savers: Savers, clock: ManualClock, work: Work) -> tuple[Conversation, int]:
-    """The conversation, held to its end, and how often it was handed on."""
-    conversation = Conversation.of(await begin(savers.tasks, clock))
+async def held(graph: str, savers: Savers, clock: ManualClock, work: Work) -> tuple[DrivenConversation, int]:
+    """Run the conversation to its end; return it with its number of handoffs."""
+    conversation = DrivenConversation.of(await begin(savers.tasks, clock))
     handoffs = 0
     while True:
         work.drain = asyncio.Event()
@@ -62,10 +62,8 @@ HANDOFFS = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("graph", GRAPHS)
-async def test_a_turn_that_drains_at_every_step_ends_as_if_it_had_not(
-    graph: str, savers: Savers, clock: ManualClock
-) -> None:
-    """D7, R52: every node runs once, everything is said once, and the answer is the same."""
+async def test_turn_drained_at_every_step_ends_alike(graph: str, savers: Savers, clock: ManualClock) -> None:
+    """Every node runs once, every message is emitted once, and the answer is the same."""
     undrained, draining = Work(), Work(drains=True)
     right, none = await held(graph, savers, clock, undrained)
     conversation, handoffs = await held(graph, savers, clock, draining)
@@ -80,16 +78,15 @@ async def test_a_turn_that_drains_at_every_step_ends_as_if_it_had_not(
         assert conversation.told == right.told
 
 
-def spoken(conversation: Conversation) -> list[str]:
-    """The transient texts, a model call each."""
+def spoken(conversation: DrivenConversation) -> list[str]:
+    """Return the streamed texts of the model calls."""
     texts: dict[str, str] = {}
     for chunk in conversation.chunks:
         texts[chunk.message_id] = texts.get(chunk.message_id, "") + chunk.text
     return sorted(texts.values())
 
 
-async def test_one_message_of_the_client_is_in_the_state_whatever_the_hops(clock: ManualClock) -> None:
-    """R49, R52."""
+async def test_client_message_is_in_state_once(clock: ManualClock) -> None:
     savers, seen = memory_savers(clock), list[Any]()
 
     async def looks(state: Any) -> Any:
@@ -103,18 +100,17 @@ async def test_one_message_of_the_client_is_in_the_state_whatever_the_hops(clock
         return builder.compile()
 
     work = Work(drains=True)
-    conversation = Conversation.of(await begin(savers.tasks, clock))
+    conversation = DrivenConversation.of(await begin(savers.tasks, clock))
     while isinstance(await conversation.run(graph(work), savers, work.drain), Paused):
         work.drain = asyncio.Event()
     assert seen == [["hi", "the answer "]]
 
 
 @pytest.mark.parametrize("name", ["four_nodes", "streaming", "streaming_within", "with_outbox"])
-async def test_a_graph_with_a_checkpointer_of_its_own_is_drained_too(name: str, clock: ManualClock) -> None:
-    """R81, D7."""
+async def test_graph_with_own_checkpointer_is_drained(name: str, clock: ManualClock) -> None:
     savers, own = memory_savers(clock), InMemorySaver()
     right, _ = await held(name, savers, clock, Work())
-    conversation, handoffs = Conversation.of(await begin(savers.tasks, clock)), 0
+    conversation, handoffs = DrivenConversation.of(await begin(savers.tasks, clock)), 0
     while True:
         work = Work(drains=True)
         graph = GRAPHS[name](work).copy(update={"checkpointer": own})
@@ -125,9 +121,9 @@ async def test_a_graph_with_a_checkpointer_of_its_own_is_drained_too(name: str, 
     assert conversation.told == right.told
 
 
-async def test_a_graph_that_keeps_nothing_is_not_drained(clock: ManualClock) -> None:
+async def test_graph_without_checkpointer_is_not_drained(clock: ManualClock) -> None:
     work = Work(drains=True)
-    conversation = Conversation.of(await begin(memory_savers(clock).tasks, clock))
+    conversation = DrivenConversation.of(await begin(memory_savers(clock).tasks, clock))
 
     from aion_core.agents.langgraph.agent import LangGraphAgent
     from aion_core.ports import TurnRequest
@@ -145,9 +141,9 @@ async def test_a_graph_that_keeps_nothing_is_not_drained(clock: ManualClock) -> 
     assert work.drain.is_set()
 
 
-async def test_a_drain_that_comes_first_runs_nothing(clock: ManualClock) -> None:
+async def test_drain_before_start_runs_no_node(clock: ManualClock) -> None:
     savers, work = memory_savers(clock), Work()
-    conversation = Conversation.of(await begin(savers.tasks, clock))
+    conversation = DrivenConversation.of(await begin(savers.tasks, clock))
     work.drain.set()
     for _ in range(2):
         assert isinstance(await conversation.run(GRAPHS["four_nodes"](work), savers, work.drain), Paused)

@@ -1,4 +1,4 @@
-"""Timers of contexts: nothing is forgotten, nobody is woken in vain; on each table."""
+"""Timers of contexts on each table: no lost work and no needless wake-ups."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -185,7 +185,7 @@ def name(steps: Steps) -> str:
 
 
 @pytest.mark.parametrize("steps", PROMISED, ids=name)
-async def test_what_is_promised_is_overdue_if_nobody_acts(chat: Conversation, steps: Steps) -> None:
+async def test_timer_expires_without_activity(chat: Conversation, steps: Steps) -> None:
     await steps(chat)
     assert not await chat.is_expired(), "a bell was rung for it, or its holder lives"
     chat.clock.move(LEASE_SECONDS + 1)
@@ -196,9 +196,7 @@ async def test_what_is_promised_is_overdue_if_nobody_acts(chat: Conversation, st
 
 
 @pytest.mark.parametrize("steps", SETTLED, ids=name)
-async def test_what_is_settled_is_never_overdue_and_a_lagging_index_does_not_wake_it(
-    chat: Conversation, steps: Steps
-) -> None:
+async def test_finished_context_has_no_timer(chat: Conversation, steps: Steps) -> None:
     await steps(chat)
     chat.clock.move(24 * 3600)
     assert not await chat.is_expired()
@@ -207,7 +205,7 @@ async def test_what_is_settled_is_never_overdue_and_a_lagging_index_does_not_wak
     await chat.comes_to_rest()
 
 
-async def test_a_holder_that_lives_is_not_overdue(chat: Conversation) -> None:
+async def test_renewed_lease_moves_timer(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
     for _ in range(3):
         chat.clock.move(LEASE_SECONDS - 1)
@@ -219,7 +217,7 @@ async def test_a_holder_that_lives_is_not_overdue(chat: Conversation) -> None:
     assert await chat.is_expired()
 
 
-async def test_what_waits_does_not_put_off_the_end_of_a_lease(chat: Conversation) -> None:
+async def test_queued_turn_keeps_lease_timer(chat: Conversation) -> None:
     await chat.starts("m-1")
     chat.clock.move(LEASE_SECONDS - 1)
     await chat.waits("m-2", holder="holder-2")
@@ -228,7 +226,7 @@ async def test_what_waits_does_not_put_off_the_end_of_a_lease(chat: Conversation
     assert await chat.is_expired()
 
 
-async def test_others_that_come_do_not_put_off_what_waits(chat: Conversation) -> None:
+async def test_new_turns_keep_timer_of_queue(chat: Conversation) -> None:
     await chat.waits("m-1")
     chat.clock.move(LEASE_SECONDS - 1)
     await chat.waits("m-2")
@@ -236,7 +234,7 @@ async def test_others_that_come_do_not_put_off_what_waits(chat: Conversation) ->
     assert await chat.is_expired()
 
 
-async def test_one_of_many_wakes_a_context_and_it_is_due_again_soon(chat: Conversation) -> None:
+async def test_one_claim_wins_and_sets_timer(chat: Conversation) -> None:
     await chat.waits("m-1")
     chat.clock.move(LEASE_SECONDS + 1)
     (found,) = [each for each in await chat.store.expired_timers(limit=MANY) if each.context == chat.context]
@@ -251,7 +249,7 @@ async def test_one_of_many_wakes_a_context_and_it_is_due_again_soon(chat: Conver
     await chat.comes_to_rest()
 
 
-async def test_what_was_seen_long_ago_is_claimed_by_what_is_so_now(chat: Conversation) -> None:
+async def test_claim_uses_current_state(chat: Conversation) -> None:
     await chat.waits("m-1")
     chat.clock.move(LEASE_SECONDS + 1)
     (found,) = [each for each in await chat.store.expired_timers(limit=MANY) if each.context == chat.context]
@@ -262,7 +260,7 @@ async def test_what_was_seen_long_ago_is_claimed_by_what_is_so_now(chat: Convers
     assert not await chat.store.claim(found), "and has ended"
 
 
-async def test_the_longest_overdue_come_first_and_only_so_many(chat: Conversation) -> None:
+async def test_timers_are_sorted_and_limited(chat: Conversation) -> None:
     others = [of(chat, context_id=f"c-{number}") for number in range(12)]
     for other in others:
         await other.waits("m-1")
@@ -280,7 +278,7 @@ async def test_the_longest_overdue_come_first_and_only_so_many(chat: Conversatio
     assert (chat.clock.now() - since[0]).total_seconds() == pytest.approx(12, abs=0.1)
 
 
-async def test_a_message_to_what_waits_behind_a_question_is_not_overdue(chat: Conversation) -> None:
+async def test_message_behind_interrupt_sets_no_timer(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     ended = await chat.ends(turn, INPUT_REQUIRED)
@@ -295,7 +293,7 @@ async def test_a_message_to_what_waits_behind_a_question_is_not_overdue(chat: Co
 
 
 async def test_expired_context_leaves_timer_index(chat: Conversation) -> None:
-    """DynamoDB deletes it days later: until then it would be the longest overdue at each sweep."""
+    """DynamoDB deletes it days later; until then it would be the first one in each sweep."""
     await chat.waits("m-1")
     chat.clock.move(31 * 86_400)
     (found,) = [each for each in await chat.store.expired_timers(limit=MANY) if each.context == chat.context]
@@ -319,20 +317,18 @@ async def test_message_to_expired_context_keeps_its_timer(stack: Stack, clock: M
 # ── Shards that cannot be read ────────────────────────────────────────────────────────────────────────────────────────
 
 
-class UnreadableShards(table.Faults):
-    """Some partitions of the timer index cannot be read."""
+class UnreadableShards(table.TableFaults):
+    """Faults with unreadable partitions of the timer index."""
 
     def __init__(self, *partitions: str) -> None:
         self._partitions = partitions
 
-    def before(self, call: table.Call) -> None:
+    def before(self, call: table.TableCall) -> None:
         if call.index == TIMERS.name and call.partition in self._partitions:
             raise StoreError("ValidationException")
 
 
-async def test_unreadable_timer_shard_does_not_stop_the_sweep(
-    clock: ManualClock, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_unreadable_timer_shard_does_not_stop_sweep(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
     """Contexts and push notifications in other shards are woken; the shard's error is logged once."""
     push = pushes.on_table(None, clock)
     assert isinstance(push.table, table.MemoryTable)
@@ -343,12 +339,12 @@ async def test_unreadable_timer_shard_does_not_stop_the_sweep(
         await push.configs.put(created.head.key, a_config())
     task = created.head.key
     clock.move(LEASE_SECONDS + 1)
-    unreadable = [stored_keys.due_shard(contexts[0].context), stored_keys.push_due_shard(task)]
+    unreadable = [stored_keys.timer_shard(contexts[0].context), stored_keys.push_timer_shard(task)]
     push.table.faults = UnreadableShards(*unreadable)
     work_queue, push_queue = MemoryWorkQueue(clock), MemoryPushQueue(clock)
     swept = await Sweep(push.chat.store, work_queue, push.configs, push_queue).once()
-    others = [chat for chat in contexts if stored_keys.due_shard(chat.context) not in unreadable]
-    other_tasks = [chat for chat in contexts if stored_keys.push_due_shard(chat.key("t-m-1")) not in unreadable]
+    others = [chat for chat in contexts if stored_keys.timer_shard(chat.context) not in unreadable]
+    other_tasks = [chat for chat in contexts if stored_keys.push_timer_shard(chat.key("t-m-1")) not in unreadable]
     assert 0 < len(others) < len(contexts)
     assert swept.enqueued >= len(others) + len(other_tasks)
     failed = [record for record in caplog.records if "cannot be read" in record.message]
@@ -357,7 +353,7 @@ async def test_unreadable_timer_shard_does_not_stop_the_sweep(
 
 
 @pytest.mark.parametrize("of_pushes", [False, True])
-async def test_sweep_fails_if_no_timer_shard_can_be_read(clock: ManualClock, of_pushes: bool) -> None:
+async def test_sweep_fails_without_readable_timer_shard(clock: ManualClock, of_pushes: bool) -> None:
     push = pushes.on_table(None, clock)
     assert isinstance(push.table, table.MemoryTable)
     push.table.faults = UnreadableShards(*timers.CONTEXTS, *timers.PUSHES)

@@ -1,4 +1,4 @@
-"""ADK's sessions on DynamoDB: what is lost on the way, what lies in the table, and for how long."""
+"""ADK's sessions on DynamoDB: lost answers, stored items and their life."""
 
 import random
 import zlib
@@ -16,7 +16,7 @@ from google.genai import types
 from aion_core.errors import StoreCorrupt, StoreUnavailable
 from aion_core.ports import TurnStarted
 from aion_core.stores import keys
-from aion_core.stores.retries import TRIES_UNHEARD, Fence
+from aion_core.stores.retries import MAX_LOST_ANSWERS, Fence
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 from tests.support.savers import begin, fence_of
@@ -33,7 +33,7 @@ def place(stack: Stack, clock: ManualClock) -> DynamoDBSessionPlace:
 
 @pytest.fixture
 def of() -> dict[str, str]:
-    """A session of its own."""
+    """Return the parameters of a new session."""
     return {"app_name": f"app-of-{new_owner()}", "user_id": new_owner(), "session_id": "c-1"}
 
 
@@ -45,7 +45,7 @@ async def a_fence(place: DynamoDBSessionPlace, clock: ManualClock) -> Fence:
 
 
 @pytest.mark.parametrize("fenced", [True, False], ids=["in a turn", "outside"])
-async def test_what_is_not_heard_to_be_stored_is_stored_once(
+async def test_write_with_lost_answer_is_stored_once(
     place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, str], fenced: bool
 ) -> None:
     service = place.service(fence=await a_fence(place, clock) if fenced else None)
@@ -61,13 +61,11 @@ async def test_what_is_not_heard_to_be_stored_is_stored_once(
     assert found.state == {"x": 2, "user:y": 1}
 
 
-async def test_who_tries_again_after_no_answer_finds_what_it_has_stored(
-    place: DynamoDBSessionPlace, of: dict[str, str]
-) -> None:
+async def test_retry_after_lost_answer_finds_own_write(place: DynamoDBSessionPlace, of: dict[str, str]) -> None:
     service = place.service()
     session = await service.create_session(**of)
     event = said("one", state={"x": 1})
-    place.lose_answers(times=TRIES_UNHEARD)
+    place.lose_answers(times=MAX_LOST_ANSWERS)
     with pytest.raises(StoreUnavailable):
         await service.append_event(session, event)
     assert texts(session) == []
@@ -80,9 +78,7 @@ async def test_who_tries_again_after_no_answer_finds_what_it_has_stored(
     assert found.state == {"x": 1, "y": 1}
 
 
-async def test_another_event_in_the_place_of_ones_own_is_not_taken_for_it(
-    place: DynamoDBSessionPlace, of: dict[str, str]
-) -> None:
+async def test_other_event_is_not_taken_for_own(place: DynamoDBSessionPlace, of: dict[str, str]) -> None:
     mine = await place.service().create_session(**of)
     theirs = await place.service().get_session(**of)
     assert theirs is not None
@@ -93,8 +89,8 @@ async def test_another_event_in_the_place_of_ones_own_is_not_taken_for_it(
         await place.service().create_session(**of)
 
 
-async def test_a_history_with_a_gap_is_no_session(place: DynamoDBSessionPlace, of: dict[str, str]) -> None:
-    """No shorter history is passed off as the session."""
+async def test_session_with_missing_event_is_corrupt(place: DynamoDBSessionPlace, of: dict[str, str]) -> None:
+    """The session is not returned with a shorter history."""
     service = place.service()
     session = await service.create_session(**of, state={"x": 1})
     for n in range(3):
@@ -106,10 +102,8 @@ async def test_a_history_with_a_gap_is_no_session(place: DynamoDBSessionPlace, o
 
 
 @pytest.mark.parametrize("missing", ["EVENT#0000000002", "STATE"])
-async def test_a_read_that_sees_half_of_an_append_reads_again(
-    place: DynamoDBSessionPlace, of: dict[str, str], missing: str
-) -> None:
-    """A query, unlike a transaction, may meet another transaction halfway."""
+async def test_partial_append_is_read_again(place: DynamoDBSessionPlace, of: dict[str, str], missing: str) -> None:
+    """A query may see a part of a transaction."""
     service = place.service()
     session = await service.create_session(**of)
     for n in range(2):
@@ -128,9 +122,7 @@ async def test_a_read_that_sees_half_of_an_append_reads_again(
     assert found.state == {"n": 1}
 
 
-async def test_what_a_cut_deletion_has_left_is_of_no_later_session(
-    place: DynamoDBSessionPlace, of: dict[str, str]
-) -> None:
+async def test_leftover_events_do_not_join_new_session(place: DynamoDBSessionPlace, of: dict[str, str]) -> None:
     service = place.service()
     session = await service.create_session(**of, state={"x": 1})
     for n in range(3):
@@ -150,7 +142,7 @@ async def test_what_a_cut_deletion_has_left_is_of_no_later_session(
 
 
 def rows_of(place: DynamoDBSessionPlace, session: Session) -> list[dict[str, Any]]:
-    """What the table holds of the session."""
+    """Return the session's items."""
     return place.rows(keys.session_partition(thread_of(session)))
 
 
@@ -163,8 +155,8 @@ def thread_of(session: Session) -> str:
 TOKEN = "ya29.a-users-access-token"
 
 
-async def test_a_users_access_token_is_nowhere_to_be_read(place: DynamoDBSessionPlace, of: dict[str, str]) -> None:
-    """In an answer to a request for credentials, in state of each scope, and in what a tool says; small and large."""
+async def test_access_token_is_encrypted_everywhere(place: DynamoDBSessionPlace, of: dict[str, str]) -> None:
+    """In a credential response, in state of each scope, and in a tool's answer; small and large."""
     credential = AuthCredential(auth_type=AuthCredentialTypes.OAUTH2, oauth2=OAuth2Auth(access_token=TOKEN))
     noise = random.Random(1).randbytes(40_000).hex()
     answer = types.FunctionResponse(
@@ -199,9 +191,7 @@ def unpacked(content: bytes) -> bytes:
     return content
 
 
-async def test_what_is_moved_to_another_place_cannot_be_read_there(
-    place: DynamoDBSessionPlace, of: dict[str, str]
-) -> None:
+async def test_moved_content_is_corrupt(place: DynamoDBSessionPlace, of: dict[str, str]) -> None:
     service = place.service()
     mine, theirs = await service.create_session(**of), await service.create_session(**{**of, "user_id": new_owner()})
     for session in (mine, theirs):
@@ -213,9 +203,7 @@ async def test_what_is_moved_to_another_place_cannot_be_read_there(
         await place.service().get_session(app_name=theirs.app_name, user_id=theirs.user_id, session_id=theirs.id)
 
 
-async def test_a_large_shared_value_that_is_replaced_leaves_nothing(
-    place: DynamoDBSessionPlace, of: dict[str, str]
-) -> None:
+async def test_replaced_shared_value_deletes_its_blob(place: DynamoDBSessionPlace, of: dict[str, str]) -> None:
     large = random.Random(1).randbytes(40_000).hex()
     session = await place.service().create_session(**of, state={"user:x": large})
     folder = f"kept/state/{keys.user_state_partition(of['user_id'], of['app_name']).split('#')[1]}/"
@@ -232,7 +220,7 @@ async def test_a_large_shared_value_that_is_replaced_leaves_nothing(
 # ── For how long ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_session_that_has_expired_is_not_there_and_may_be_made_again(
+async def test_expired_session_may_be_created_again(
     place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, str]
 ) -> None:
     service = place.service(retention=RETENTION)
@@ -248,10 +236,10 @@ async def test_a_session_that_has_expired_is_not_there_and_may_be_made_again(
     assert (new.events, new.state) == ([], {"user:y": 1, "app:z": 1})
 
 
-async def test_a_session_that_is_used_loses_nothing_with_time(
+async def test_used_session_keeps_all_events(
     place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, str]
 ) -> None:
-    """Each row outlives the head, and each object is written again while it is younger than the bucket lets it be."""
+    """Each item outlives the head, and each object is rewritten before the bucket's rule deletes it."""
     written: dict[str, float] = {}
     place.s3.meta.events.register(
         "provide-client-params.s3.PutObject",
@@ -275,11 +263,11 @@ async def test_a_session_that_is_used_loses_nothing_with_time(
             assert int(row["expires"]["N"]) >= int(head["expires"]["N"])
         assert len(written) == 2
         for at in written.values():
-            # What the template gives the objects of sessions.
+            # The template's lifecycle rule of session objects.
             assert int(head["expires"]["N"]) <= at + 1.5 * RETENTION.total_seconds()
 
 
-async def test_what_is_renewed_is_not_renewed_again_soon(
+async def test_renewal_is_not_repeated_soon(
     place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, str]
 ) -> None:
     fence = await a_fence(place, clock)
@@ -298,7 +286,7 @@ async def test_what_is_renewed_is_not_renewed_again_soon(
     assert len(writes) == 3
 
 
-async def test_a_session_that_is_deleted_while_it_is_renewed_stays_deleted(
+async def test_session_deleted_during_renewal_stays_deleted(
     place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, str]
 ) -> None:
     fence = await a_fence(place, clock)
@@ -316,7 +304,7 @@ async def test_a_session_that_is_deleted_while_it_is_renewed_stays_deleted(
     assert rows_of(place, session) == []
 
 
-async def test_outside_of_a_turn_nothing_is_renewed(
+async def test_read_outside_turn_renews_nothing(
     place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, str]
 ) -> None:
     session = await place.service(retention=RETENTION).create_session(**of, state={"x": 1})
@@ -326,7 +314,7 @@ async def test_outside_of_a_turn_nothing_is_renewed(
     assert rows_of(place, session) == before
 
 
-async def test_the_next_holder_reads_what_the_last_one_wrote(
+async def test_next_holder_reads_last_write(
     place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, str]
 ) -> None:
     begun = await begin(place.tasks, clock)

@@ -1,4 +1,4 @@
-"""The task log on DynamoDB when DynamoDB does not do its part: done once or not at all, and the caller knows."""
+"""Task store on DynamoDB with faults: each write is made once or not at all, and the caller knows."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ def chat(stack: Stack, clock: ManualClock) -> Conversation:
 
 @pytest.fixture
 def there(stack: Stack, clock: ManualClock, chat: Conversation) -> Conversation:
-    """The same context, in another process."""
+    """Return the same context in another process."""
     there = Conversation(dynamodb_store(stack, clock), clock, chat.context)
     there.tasks = chat.tasks
     return there
@@ -37,7 +37,7 @@ def faults(chat: Conversation) -> Faults:
 
 @dataclass(frozen=True)
 class Deed:
-    """Something a store does: how it stands before, the call, and what has to be true once it is done."""
+    """Operation of a store, with the state before and the check after it."""
 
     before: Callable[[Conversation], Awaitable[Any]]
     """Returns the call's arguments: the same, should it be made again."""
@@ -50,7 +50,7 @@ DEEDS: dict[str, Deed] = {}
 
 
 def deed(call: Callable[[Conversation, Any], Awaitable[Any]], operation: str = TRANSACT) -> Callable[[Any], Any]:
-    """Make a deed of a generator: what it yields is the call's argument, and it is sent what came of it."""
+    """Make a deed of a generator: it yields the call's argument and receives its result."""
 
     def of(steps: Any) -> Any:
         running: dict[Conversation, Any] = {}
@@ -291,7 +291,7 @@ async def takes_over(chat: Conversation) -> Any:
 @pytest.mark.long
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("name", DEEDS)
-async def test_what_went_unheard_is_done_once(chat: Conversation, faults: Faults, name: str, times: int) -> None:
+async def test_write_with_lost_answer_is_made_once(chat: Conversation, faults: Faults, name: str, times: int) -> None:
     deed = DEEDS[name]
     given = await deed.before(chat)
     faults.lose_answers(deed.operation, times=times)
@@ -300,9 +300,7 @@ async def test_what_went_unheard_is_done_once(chat: Conversation, faults: Faults
 
 
 @pytest.mark.parametrize("name", ["appends", "goes_on_with_another", "pauses"])
-async def test_what_was_never_heard_is_found_by_the_same_call_made_again(
-    chat: Conversation, faults: Faults, name: str
-) -> None:
+async def test_repeated_call_finds_lost_write(chat: Conversation, faults: Faults, name: str) -> None:
     deed = DEEDS[name]
     given = await deed.before(chat)
     unreachable = lambda: faults.refuse("GetItem", code="ThrottlingException", times=2)  # noqa: E731
@@ -315,7 +313,7 @@ async def test_what_was_never_heard_is_found_by_the_same_call_made_again(
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", DEEDS)
-async def test_a_burst_of_throttling_is_outlived(chat: Conversation, faults: Faults, name: str) -> None:
+async def test_short_throttling_is_retried(chat: Conversation, faults: Faults, name: str) -> None:
     deed = DEEDS[name]
     given = await deed.before(chat)
     faults.refuse(deed.operation, code="ThrottlingException", times=2)
@@ -332,7 +330,7 @@ async def test_a_burst_of_throttling_is_outlived(chat: Conversation, faults: Fau
         ("TransactionConflictException", None),
     ],
 )
-async def test_a_conflict_with_another_write_is_tried_again(
+async def test_conflict_with_write_is_retried(
     chat: Conversation, faults: Faults, name: str, code: str, reasons: list[str] | None
 ) -> None:
     deed = DEEDS[name]
@@ -344,9 +342,7 @@ async def test_a_conflict_with_another_write_is_tried_again(
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", DEEDS)
-async def test_what_cannot_be_done_now_says_so_and_leaves_nothing_half_done(
-    chat: Conversation, faults: Faults, name: str
-) -> None:
+async def test_unavailable_store_leaves_nothing_partial(chat: Conversation, faults: Faults, name: str) -> None:
     deed = DEEDS[name]
     given = await deed.before(chat)
     faults.refuse(deed.operation, code="ThrottlingException", times=3)
@@ -358,7 +354,7 @@ async def test_what_cannot_be_done_now_says_so_and_leaves_nothing_half_done(
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", DEEDS)
-async def test_what_aws_refuses_for_good_is_no_passing_fault(chat: Conversation, faults: Faults, name: str) -> None:
+async def test_permanent_aws_error_is_store_error(chat: Conversation, faults: Faults, name: str) -> None:
     deed = DEEDS[name]
     given = await deed.before(chat)
     faults.refuse(deed.operation, code="AccessDeniedException", times=1)
@@ -367,7 +363,7 @@ async def test_what_aws_refuses_for_good_is_no_passing_fault(chat: Conversation,
     assert not isinstance(raised.value, StoreUnavailable)
 
 
-async def test_a_claim_that_goes_unheard_is_nobodys_and_due_again(chat: Conversation, faults: Faults) -> None:
+async def test_claim_with_lost_answer_expires_again(chat: Conversation, faults: Faults) -> None:
     await chat.waits("m-1")
     chat.clock.move(LEASE_SECONDS + 1)
     expired_timers = ExpiredTimer(chat.context, chat.clock.now())
@@ -378,7 +374,7 @@ async def test_a_claim_that_goes_unheard_is_nobodys_and_due_again(chat: Conversa
     await chat.comes_to_rest()
 
 
-async def test_a_claim_that_is_throttled_says_so(chat: Conversation, faults: Faults) -> None:
+async def test_throttled_claim_is_unavailable(chat: Conversation, faults: Faults) -> None:
     await chat.waits("m-1")
     chat.clock.move(LEASE_SECONDS + 1)
     expired_timers = ExpiredTimer(chat.context, chat.clock.now())
@@ -388,7 +384,7 @@ async def test_a_claim_that_is_throttled_says_so(chat: Conversation, faults: Fau
     assert await chat.store.claim(expired_timers)
 
 
-async def test_a_lease_is_kept_though_its_renewal_met_another_write(chat: Conversation, faults: Faults) -> None:
+async def test_conflict_of_renewal_keeps_lease(chat: Conversation, faults: Faults) -> None:
     turn = await chat.starts("m-1")
     faults.refuse(UPDATE, code="TransactionConflictException", times=1)
     assert chat.store.renew(turn.lease)
@@ -400,9 +396,7 @@ async def test_a_lease_is_kept_though_its_renewal_met_another_write(chat: Conver
 # ── Another writer was faster ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_task_that_was_canceled_meanwhile_takes_no_more(
-    chat: Conversation, there: Conversation, faults: Faults
-) -> None:
+async def test_canceled_task_takes_no_events(chat: Conversation, there: Conversation, faults: Faults) -> None:
     for call in (_append, _finish, _cancel, _follow_up):
         chat.tasks.clear()
         turn = await chat.starts(f"m-{call.__name__}")
@@ -422,18 +416,14 @@ async def test_a_task_that_was_canceled_meanwhile_takes_no_more(
         await chat.comes_to_rest()
 
 
-async def test_the_same_message_from_two_processes_is_one(
-    chat: Conversation, there: Conversation, faults: Faults
-) -> None:
+async def test_same_message_of_two_processes_is_one(chat: Conversation, there: Conversation, faults: Faults) -> None:
     faults.meanwhile(lambda: there.starts("m-1", task_id="t-there"))
     assert await chat.store.create(chat.message("m-1"), holder="holder-1") == Duplicate("t-there")
     assert await chat.store.head(chat.key("t-m-1")) is None
     await chat.comes_to_rest()
 
 
-async def test_a_turn_that_is_taken_over_as_it_pauses_is_anothers(
-    chat: Conversation, there: Conversation, faults: Faults
-) -> None:
+async def test_turn_taken_over_during_pause(chat: Conversation, there: Conversation, faults: Faults) -> None:
     turn = await chat.starts("m-1")
     chat.clock.move(LEASE_SECONDS + 1)
     heirs = faults.meanwhile(lambda: there.begins("holder-2"), operation=UPDATE)
@@ -443,9 +433,7 @@ async def test_a_turn_that_is_taken_over_as_it_pauses_is_anothers(
     await chat.comes_to_rest()
 
 
-async def test_the_next_that_waits_is_canceled_as_a_turn_goes_on(
-    chat: Conversation, there: Conversation, faults: Faults
-) -> None:
+async def test_next_turn_canceled_during_finish(chat: Conversation, there: Conversation, faults: Faults) -> None:
     turn = await chat.starts("m-1")
     for message_id in ("m-2", "m-3"):
         await chat.waits(message_id)
@@ -459,7 +447,7 @@ async def test_the_next_that_waits_is_canceled_as_a_turn_goes_on(
 # ── Payloads ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_payload_that_is_gone_is_said_to_be_gone(chat: Conversation, stack: Stack) -> None:
+async def test_missing_payload_of_event_is_corrupt(chat: Conversation, stack: Stack) -> None:
     new = chat.message("m-1", "large " * 10_000)
     await chat.store.create(new, holder="holder-1")
     bucket, s3 = stack.environment("ApiFunction")["AION_BUCKET"], stack.client("s3")

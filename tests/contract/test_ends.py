@@ -1,4 +1,4 @@
-"""What `ports.TaskStore` promises of how a turn ends, or is handed on, over each adapter."""
+"""Contract of `ports.TaskStore`: finish and suspension of turns, on each adapter."""
 
 from dataclasses import replace
 
@@ -12,9 +12,7 @@ from tests.support.conversation import COMPLETED, FAILED, INPUT_REQUIRED, WORKIN
 
 
 @pytest.mark.parametrize("run_next", [False, True])
-async def test_a_turn_behind_which_nobody_waits_ends_and_the_context_is_free(
-    chat: Conversation, run_next: bool
-) -> None:
+async def test_finish_without_queue_frees_context(chat: Conversation, run_next: bool) -> None:
     turn = await chat.starts("m-1")
     said = chat.says(turn.head, COMPLETED)
     ended = await chat.store.finish(turn.lease, turn.head, said, run_next=run_next)
@@ -27,7 +25,7 @@ async def test_a_turn_behind_which_nobody_waits_ends_and_the_context_is_free(
     await chat.starts("m-2")
 
 
-async def test_a_turn_behind_which_another_waits_leaves_it_to_a_bell(chat: Conversation) -> None:
+async def test_finish_leaves_queued_turn_to_message(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     ended = await chat.ends(turn)
@@ -37,7 +35,7 @@ async def test_a_turn_behind_which_another_waits_leaves_it_to_a_bell(chat: Conve
     assert (begun.lease.turn.id, begun.lease.fence) == ("turn-m-2", 2)
 
 
-async def test_to_go_on_is_to_begin_the_next_turn_in_the_same_step(chat: Conversation) -> None:
+async def test_finish_may_begin_next_turn(chat: Conversation) -> None:
     turn = await chat.starts("m-1", holder="holder-1")
     for message_id in ("m-2", "m-3"):
         await chat.waits(message_id)
@@ -60,7 +58,7 @@ async def test_to_go_on_is_to_begin_the_next_turn_in_the_same_step(chat: Convers
     await chat.comes_to_rest()
 
 
-async def test_a_task_for_which_a_message_waits_is_not_ended(chat: Conversation) -> None:
+async def test_task_with_queued_message_does_not_end(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     await chat.queues("t-m-1", "m-3")
@@ -74,7 +72,7 @@ async def test_a_task_for_which_a_message_waits_is_not_ended(chat: Conversation)
     assert (await chat.begins()).lease.turn.id == "turn-m-2", "in the order in which they came"
 
 
-async def test_a_task_goes_on_with_the_message_that_waits_for_it_in_one_step(chat: Conversation) -> None:
+async def test_task_continues_with_its_queued_message(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
     follow_up = await chat.queues("t-m-1", "m-2")
     said = chat.says(turn.head, WORKING, "the first answer")
@@ -95,7 +93,7 @@ async def test_a_task_goes_on_with_the_message_that_waits_for_it_in_one_step(cha
     assert await chat.said("t-m-1") == ["m-1", "m-2"]
 
 
-async def test_a_snapshot_of_a_task_that_goes_on_is_of_the_turn_that_ended(chat: Conversation) -> None:
+async def test_snapshot_is_of_the_ended_turn(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
     await chat.queues("t-m-1", "m-2")
     said = chat.says(turn.head, WORKING, "the first answer")
@@ -112,9 +110,7 @@ async def test_a_snapshot_of_a_task_that_goes_on_is_of_the_turn_that_ended(chat:
 
 @pytest.mark.parametrize("run_next", [False, True])
 @pytest.mark.parametrize("other_waits", [False, True])
-async def test_a_task_for_which_nothing_waits_is_not_left_at_work(
-    chat: Conversation, run_next: bool, other_waits: bool
-) -> None:
+async def test_running_task_without_queue_cannot_finish(chat: Conversation, run_next: bool, other_waits: bool) -> None:
     turn = await chat.starts("m-1")
     if other_waits:
         await chat.waits("m-2")
@@ -126,7 +122,7 @@ async def test_a_task_for_which_nothing_waits_is_not_left_at_work(
 
 
 @pytest.mark.parametrize("run_next", [False, True])
-async def test_after_a_question_no_other_turn_begins_before_the_answer(chat: Conversation, run_next: bool) -> None:
+async def test_interrupted_context_begins_no_other_turn(chat: Conversation, run_next: bool) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     await chat.queues("t-m-1", "m-3")
@@ -143,7 +139,7 @@ async def test_after_a_question_no_other_turn_begins_before_the_answer(chat: Con
 
 
 @pytest.mark.parametrize("run_next", [False, True])
-async def test_a_turn_that_was_ended_does_not_end_again(chat: Conversation, run_next: bool) -> None:
+async def test_ended_turn_does_not_end_again(chat: Conversation, run_next: bool) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     ended = await chat.ends(turn, INPUT_REQUIRED)
@@ -157,7 +153,7 @@ async def test_a_turn_that_was_ended_does_not_end_again(chat: Conversation, run_
 
 
 @pytest.mark.parametrize("others_wait", [False, True])
-async def test_whose_turn_was_taken_over_cannot_end_it(chat: Conversation, others_wait: bool) -> None:
+async def test_lost_lease_cannot_finish(chat: Conversation, others_wait: bool) -> None:
     turn = await chat.starts("m-1")
     if others_wait:
         await chat.waits("m-2")
@@ -175,7 +171,7 @@ async def test_whose_turn_was_taken_over_cannot_end_it(chat: Conversation, other
 # ── Paused ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_turn_that_is_paused_at_a_boundary_begins_its_tries_anew(chat: Conversation) -> None:
+async def test_suspension_with_progress_resets_tries(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     chat.clock.move(31)
@@ -188,7 +184,7 @@ async def test_a_turn_that_is_paused_at_a_boundary_begins_its_tries_anew(chat: C
     assert (await chat.ends(turn)).waiting
 
 
-async def test_a_turn_that_is_paused_within_a_step_has_been_tried(chat: Conversation) -> None:
+async def test_suspension_without_progress_counts_try(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
     await chat.store.pause(turn.lease, made_progress=False)
     again = await chat.begins("holder-2")
@@ -197,7 +193,7 @@ async def test_a_turn_that_is_paused_within_a_step_has_been_tried(chat: Conversa
     assert again.head.generation == turn.head.generation
 
 
-async def test_who_has_paused_holds_nothing_any_more(chat: Conversation) -> None:
+async def test_suspension_releases_lease(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
     await chat.store.pause(turn.lease, made_progress=True)
     assert not chat.store.renew(turn.lease)
@@ -213,7 +209,7 @@ async def test_who_has_paused_holds_nothing_any_more(chat: Conversation) -> None
     assert (await chat.ends(again)).head.generation == 3
 
 
-async def test_a_paused_turn_comes_before_what_waits(chat: Conversation) -> None:
+async def test_suspended_turn_precedes_queue(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     await chat.store.pause(turn.lease, made_progress=True)
@@ -223,7 +219,7 @@ async def test_a_paused_turn_comes_before_what_waits(chat: Conversation) -> None
     await chat.comes_to_rest()
 
 
-async def test_a_turn_that_never_ran_or_is_anothers_is_not_paused(chat: Conversation) -> None:
+async def test_other_holders_turn_is_not_suspended(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
     for lease in (
         replace(turn.lease, holder="somebody else"),

@@ -1,4 +1,4 @@
-"""What the other tests count on an engine to refuse; where one does not, another has to."""
+"""Refusals of the engines needed by other tests; at least one engine must refuse."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,8 +14,8 @@ pytestmark = pytest.mark.each_engine
 Write = dict[str, Any]
 
 
-class Table:
-    """The stack's table, by plain requests."""
+class PlainTable:
+    """Table of the stack with plain requests."""
 
     def __init__(self, stack: Stack) -> None:
         self.name = stack.environment("ApiFunction")["AION_TABLE"]
@@ -43,13 +43,13 @@ class Table:
 
 
 @pytest.fixture
-def table(stack: Stack) -> Table:
-    return Table(stack)
+def table(stack: Stack) -> PlainTable:
+    return PlainTable(stack)
 
 
 @pytest.fixture
-def indexed(table: Table) -> Iterator[str]:
-    """Another table, with an index by a number."""
+def indexed(table: PlainTable) -> Iterator[str]:
+    """Return another table with a numeric index key."""
     name = f"{table.name}-{uuid4().hex[:8]}"
     types = {"pk": "S", "sk": "S", "due": "N"}
     table.client.create_table(
@@ -71,7 +71,7 @@ def indexed(table: Table) -> Iterator[str]:
 
 @pytest.fixture
 def not_on_moto(request: pytest.FixtureRequest) -> None:
-    """What moto lets pass: that the code does it right, only the other engines can show."""
+    """Skip on moto: only other engines refuse it."""
     if request.node.callspec.params["stack"] == "moto":
         request.applymarker(pytest.mark.xfail(reason="moto does not look", strict=True))
 
@@ -81,14 +81,14 @@ def refused(error: pytest.ExceptionInfo[ClientError]) -> str:
 
 
 @pytest.mark.usefixtures("not_on_moto")
-def test_a_transaction_that_is_repeated_under_its_token_is_made_once(table: Table) -> None:
+def test_transaction_with_token_is_made_once(table: PlainTable) -> None:
     for _ in range(2):
         table.transact(table.add(), ClientRequestToken=table.pk[-36:])
     assert table.item()["times"] == {"N": "1"}
 
 
 @pytest.mark.usefixtures("not_on_moto")
-def test_a_token_goes_with_one_transaction(table: Table) -> None:
+def test_token_with_other_transaction_is_refused(table: PlainTable) -> None:
     table.transact(table.add("1"), ClientRequestToken=table.pk[-36:])
     with pytest.raises(ClientError) as error:
         table.transact(table.add("2"), ClientRequestToken=table.pk[-36:])
@@ -96,7 +96,7 @@ def test_a_token_goes_with_one_transaction(table: Table) -> None:
 
 
 @pytest.mark.usefixtures("not_on_moto")
-def test_a_transaction_over_4_mb_is_refused(table: Table) -> None:
+def test_transaction_over_4_mb_is_refused(table: PlainTable) -> None:
     with pytest.raises(ClientError) as error:
         table.transact(*(table.put(str(n), large={"B": bytes(390_000)}) for n in range(11)))
     assert refused(error) == "ValidationException"
@@ -105,7 +105,7 @@ def test_a_transaction_over_4_mb_is_refused(table: Table) -> None:
 
 @pytest.mark.parametrize("in_a_transaction", [False, True])
 @pytest.mark.usefixtures("not_on_moto")
-def test_a_value_that_no_expression_uses_is_refused(table: Table, in_a_transaction: bool) -> None:
+def test_unused_value_is_refused(table: PlainTable, in_a_transaction: bool) -> None:
     write = table.put()
     write["Put"] |= {
         "ConditionExpression": "attribute_not_exists(pk)",
@@ -116,14 +116,14 @@ def test_a_value_that_no_expression_uses_is_refused(table: Table, in_a_transacti
     assert refused(error) == "ValidationException"
 
 
-def test_a_key_of_the_wrong_type_is_refused(table: Table) -> None:
+def test_key_of_wrong_type_is_refused(table: PlainTable) -> None:
     with pytest.raises(ClientError) as error:
         table.client.put_item(**table.put(pk={"N": "1"})["Put"])
     assert refused(error) == "ValidationException"
 
 
 @pytest.mark.usefixtures("not_on_moto")
-def test_an_index_key_of_the_wrong_type_is_refused(table: Table, indexed: str) -> None:
+def test_index_key_of_wrong_type_is_refused(table: PlainTable, indexed: str) -> None:
     write = table.put(due={"S": "soon"})["Put"] | {"TableName": indexed}
     with pytest.raises(ClientError) as error:
         table.client.put_item(**write)
@@ -133,7 +133,7 @@ def test_an_index_key_of_the_wrong_type_is_refused(table: Table, indexed: str) -
     assert [reason["Code"] for reason in error.value.response["CancellationReasons"]] == ["ValidationError"]
 
 
-def test_an_item_over_400_kb_is_refused(table: Table) -> None:
+def test_item_over_400_kb_is_refused(table: PlainTable) -> None:
     with pytest.raises(ClientError) as error:
         table.client.put_item(**table.put(large={"B": bytes(410_000)})["Put"])
     assert refused(error) == "ValidationException"
@@ -142,7 +142,7 @@ def test_an_item_over_400_kb_is_refused(table: Table) -> None:
     assert table.item() is None
 
 
-def test_a_refused_transaction_leaves_nothing(table: Table) -> None:
+def test_refused_transaction_leaves_nothing(table: PlainTable) -> None:
     table.transact(table.put("1"))
     second = table.put("1")
     second["Put"]["ConditionExpression"] = "attribute_not_exists(pk)"
@@ -156,16 +156,14 @@ def test_a_refused_transaction_leaves_nothing(table: Table) -> None:
     assert table.item("0") is None
 
 
-def test_one_transaction_touches_an_item_once(table: Table) -> None:
+def test_transaction_with_item_twice_is_refused(table: PlainTable) -> None:
     with pytest.raises(ClientError) as error:
         table.transact(table.put(), table.add())
     assert refused(error) == "ValidationException"
 
 
 @pytest.mark.parametrize("in_a_batch", [False, True])
-def test_a_message_with_a_delay_over_15_minutes_is_refused(
-    stack: Stack, request: pytest.FixtureRequest, in_a_batch: bool
-) -> None:
+def test_delay_over_15_minutes_is_refused(stack: Stack, request: pytest.FixtureRequest, in_a_batch: bool) -> None:
     if request.node.callspec.params["stack"] == "ministack":
         request.applymarker(pytest.mark.xfail(reason="ministack 1.5.33 takes any DelaySeconds", strict=True))
     queue, sqs = stack.environment("ApiFunction")["AION_TASK_QUEUE_URL"], stack.client("sqs")

@@ -1,4 +1,4 @@
-"""`aion data delete` over everything that two persons leave in a deployment: one of them goes, the other stays as is."""
+"""`aion data delete` with the data of two owners: one is deleted, the other is unchanged."""
 
 import asyncio
 import itertools
@@ -17,9 +17,9 @@ from langgraph.types import StreamWriter
 
 from aion.langgraph.stream import emit_message
 from aion_core.agents.langgraph.agent import LangGraphAgent
-from aion_core.aws.client import Calls
+from aion_core.aws.blobs import S3ObjectVersions
+from aion_core.aws.client import AwsClient
 from aion_core.aws.dynamodb_table import DynamoDBTable
-from aion_core.aws.object_versions import S3ObjectVersions
 from aion_core.bootstrap.operator import owner_of_key
 from aion_core.clock import SystemClock
 from aion_core.memory.queues import MemoryWorkQueue
@@ -84,10 +84,10 @@ def erasure(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Making:
 
     def make(client: Any = None, *, s3: Any = None, later: timedelta = timedelta()) -> Erasure:
         executor = ThreadPoolExecutor(16)
-        dynamodb = Calls("dynamodb", executor, client=client or stack.client("dynamodb"))
+        dynamodb = AwsClient("dynamodb", executor, client=client or stack.client("dynamodb"))
         return Erasure(
             DynamoDBTable(dynamodb, name=environ["AION_TABLE"]),
-            S3ObjectVersions(Calls("s3", executor, client=s3 or stack.client("s3")), bucket=environ["AION_BUCKET"]),
+            S3ObjectVersions(AwsClient("s3", executor, client=s3 or stack.client("s3")), bucket=environ["AION_BUCKET"]),
             Later(later),
             owner_of_key=owner_of_key,
             retention=timedelta(days=30),
@@ -97,7 +97,7 @@ def erasure(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Making:
 
 
 class Later(SystemClock):
-    """The machine's clock, put forward."""
+    """System clock with an offset."""
 
     def __init__(self, by: timedelta) -> None:
         self._by = by
@@ -107,7 +107,7 @@ class Later(SystemClock):
 
 
 def in_pages(**size: int) -> Callable[..., None]:
-    """Let a request ask for so many at a time."""
+    """Limit the page size of requests."""
 
     def limit(params: dict[str, Any], **_: Any) -> None:
         params.update(size)
@@ -116,7 +116,7 @@ def in_pages(**size: int) -> Callable[..., None]:
 
 
 class Killed(Exception):
-    """The process ends here."""
+    """Simulated end of the process."""
 
 
 def killed() -> None:
@@ -124,7 +124,7 @@ def killed() -> None:
 
 
 def ignored(what: str, count: int) -> None:
-    """Progress that nobody waits for."""
+    """Ignore the progress."""
 
 
 async def test_delete_leaves_nothing_of_owner(stack: Stack, delete: Delete) -> None:
@@ -158,13 +158,13 @@ async def test_delete_of_tenant_leaves_principal(stack: Stack, delete: Delete) -
     assert done.exit_code == 0, (done.output, done.exception)
     left = repr(table_items(stack)), repr(bucket_versions(stack))
     assert [tenant in each for each in left] == [False, False]
-    # The principal's item of open tasks goes on without those of the tenant.
+    # The principal's item of open tasks stays, without the tenant's tasks.
     assert f"'LIMIT#{principal}'" in left[0]
     assert f"tasks/{principal}/" in left[1]
 
 
 async def test_killed_deletion_is_resumed(stack: Stack, erasure: Making) -> None:
-    """Wherever it is killed, the next survey finds what is left: the hashes follow from what is deleted last."""
+    """The next survey finds the rest after a kill at any request: items that identify hashes are deleted last."""
     alice = someone("alice")
     await lives(stack, alice)
     client, s3 = stack.client("dynamodb"), stack.client("s3")
@@ -192,8 +192,8 @@ async def test_killed_deletion_is_resumed(stack: Stack, erasure: Making) -> None
     assert of_person(alice, bucket_versions(stack)) == []
 
 
-async def test_late_worker_writes_nothing_that_stays(stack: Stack, erasure: Making, clock: ManualClock) -> None:
-    """What it does by its old lease is refused; an object that it has put before that is found by the next survey."""
+async def test_late_workers_writes_are_deleted(stack: Stack, erasure: Making, clock: ManualClock) -> None:
+    """Its writes under the old lease are refused; the next survey finds its earlier objects."""
     savers = DynamoDBSavers(stack, clock)
     chat = Conversation(savers.tasks, clock)
     running, go = asyncio.Event(), asyncio.Event()
@@ -232,7 +232,7 @@ async def test_late_worker_writes_nothing_that_stays(stack: Stack, erasure: Maki
 
 
 async def test_leftovers_of_expired_are_deleted(stack: Stack, erasure: Making) -> None:
-    """DynamoDB deletes what names an owner before what the hashes name: that cannot be told apart any more."""
+    """DynamoDB may delete items with an owner first: the rest has no known owner."""
     alice, bob = someone("alice"), someone("bob")
     for person in (alice, bob):
         await lives(stack, person)
@@ -271,7 +271,7 @@ async def test_throttled_batch_is_finished(stack: Stack, erasure: Making, clock:
     asked: list[int] = []
 
     def throttle(model: Any, params: dict[str, Any], **_: Any) -> Any:
-        """Do all but the first of a batch, as DynamoDB does where a table is throttled."""
+        """Leave the first item of a batch unprocessed, as throttled tables do."""
         body = json.loads(params["body"])
         asked.append(len(body["RequestItems"][table]))
         if len(asked) > 1:
@@ -289,8 +289,8 @@ async def test_throttled_batch_is_finished(stack: Stack, erasure: Making, clock:
     assert chat.context.owner not in repr(table_items(stack))
 
 
-async def test_unknown_partition_is_named(stack: Stack, delete: Delete) -> None:
-    """What another version has put there may be the owner's: nothing is deleted, and nobody is told that all is."""
+async def test_unknown_partition_is_reported(stack: Stack, delete: Delete) -> None:
+    """Another version's items may be the owner's: the command deletes nothing and does not report success."""
     client, table = stack.client("dynamodb"), stack.environment("ApiFunction")["AION_TABLE"]
     key = {"pk": {"S": "NOVEL#1"}, "sk": {"S": "HEAD"}}
     client.put_item(TableName=table, Item=key)
@@ -301,13 +301,13 @@ async def test_unknown_partition_is_named(stack: Stack, delete: Delete) -> None:
     assert "does not know (1 NOVEL#…)" in operating.refusal(failed)
 
 
-async def test_policy_in_runbook_is_enough(stack: Stack, erasure: Making, clock: ManualClock) -> None:
+async def test_policy_in_runbook_suffices(stack: Stack, erasure: Making, clock: ManualClock) -> None:
     chat = Conversation(dynamodb_store(stack, clock), clock)
     await chat.starts(text="x" * 40_000)
     client, s3 = stack.client("dynamodb"), stack.client("s3")
     await table_of(stack, clock).write(Put(keys.session_event_key(uuid4().hex, 1), {"v": 2}))
     needed: set[str] = {
-        "dynamodb:GetItem",  # of API keys, by which tenants are found
+        "dynamodb:GetItem",  # of API keys, used to find tenants
         "cloudformation:DescribeStacks",
     }
 

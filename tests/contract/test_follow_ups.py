@@ -1,4 +1,4 @@
-"""What `ports.TaskStore` promises of a message to a task that there is, over each adapter."""
+"""Contract of `ports.TaskStore`: messages to existing tasks, on each adapter."""
 
 import asyncio
 from dataclasses import replace
@@ -15,9 +15,7 @@ from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, Conve
 
 
 @pytest.mark.parametrize("when_busy", WhenBusy)
-async def test_an_answer_is_recorded_with_what_it_sets_to_work_and_its_lease(
-    chat: Conversation, when_busy: WhenBusy
-) -> None:
+async def test_answer_is_recorded_with_its_lease(chat: Conversation, when_busy: WhenBusy) -> None:
     head = await chat.asks("m-1")
     follow_up = await chat.more(head, "m-2")
     turn = await chat.store.follow_up(follow_up, holder="holder-2", when_busy=when_busy)
@@ -33,7 +31,7 @@ async def test_an_answer_is_recorded_with_what_it_sets_to_work_and_its_lease(
     await chat.starts("m-3")
 
 
-async def test_an_answer_without_a_holder_is_recorded_and_is_the_first_that_waits(chat: Conversation) -> None:
+async def test_answer_without_holder_is_first_in_queue(chat: Conversation) -> None:
     first = await chat.starts("m-1")
     await chat.waits("m-2")
     head = (await chat.ends(first, INPUT_REQUIRED)).head
@@ -52,8 +50,8 @@ async def test_an_answer_without_a_holder_is_recorded_and_is_the_first_that_wait
     assert (await chat.begins()).head.key.task_id == "t-m-2"
 
 
-async def test_what_waits_is_held_until_the_question_is_answered(chat: Conversation) -> None:
-    """Another turn would take the question away from the graph."""
+async def test_queue_waits_for_the_answer(chat: Conversation) -> None:
+    """Another turn would remove the interrupt from the graph."""
     turn = await chat.starts("m-1")
     await chat.waits("m-2", holder="holder-2")
     ended = await chat.ends(turn, INPUT_REQUIRED)
@@ -65,7 +63,7 @@ async def test_what_waits_is_held_until_the_question_is_answered(chat: Conversat
     assert (await chat.begins()).head.key.task_id == "t-m-2"
 
 
-async def test_an_answer_can_be_given_however_many_wait(chat: Conversation) -> None:
+async def test_answer_is_accepted_with_full_queue(chat: Conversation) -> None:
     turn = await chat.starts("m-0")
     for number in range(MAX_WAITING):
         await chat.waits(f"m-{number + 1}")
@@ -75,8 +73,8 @@ async def test_an_answer_can_be_given_however_many_wait(chat: Conversation) -> N
 
 
 @pytest.mark.parametrize("holder", ["holder", None])
-async def test_an_answer_that_comes_twice_is_taken_once(chat: Conversation, holder: str | None) -> None:
-    """Each request gives its turn an id of its own."""
+async def test_repeated_answer_is_taken_once(chat: Conversation, holder: str | None) -> None:
+    """Each request has a turn id of its own."""
     head = await chat.asks("m-1")
     follow_ups = [await chat.more(head, "m-2", turn_id=f"turn-{n}") for n in range(6)]
     outcomes = await asyncio.gather(*(chat.store.follow_up(each, holder=holder) for each in follow_ups))
@@ -86,7 +84,7 @@ async def test_an_answer_that_comes_twice_is_taken_once(chat: Conversation, hold
     assert await chat.said("t-m-1") == ["m-1", "m-2"]
 
 
-async def test_a_message_with_other_content_is_refused_in_every_state_of_its_task(chat: Conversation) -> None:
+async def test_message_id_with_other_content_is_refused(chat: Conversation) -> None:
     async def refused(when_busy: WhenBusy) -> None:
         head = await chat.head("t-m-1")
         for message_id in ("m-1", "m-2"):
@@ -103,7 +101,7 @@ async def test_a_message_with_other_content_is_refused_in_every_state_of_its_tas
     await refused(WhenBusy.ENQUEUE)
 
 
-async def test_of_two_answers_the_second_is_told_that_the_task_has_gone_on(chat: Conversation) -> None:
+async def test_second_answer_is_refused(chat: Conversation) -> None:
     head = await chat.asks("m-1")
     turn = await chat.store.follow_up(await chat.more(head, "m-2"), holder="holder-2")
     assert isinstance(turn, TurnStarted)
@@ -118,7 +116,7 @@ async def test_of_two_answers_the_second_is_told_that_the_task_has_gone_on(chat:
     assert await chat.store.known(head.context, "m-3", late.content_hash) is None
 
 
-async def test_an_answer_to_a_question_that_was_asked_again_is_told_so(chat: Conversation) -> None:
+async def test_answer_to_repeated_interrupt_is_refused(chat: Conversation) -> None:
     head = await chat.asks("m-1")
     late = await chat.more(head, "m-3")
     turn = await chat.store.follow_up(await chat.more(head, "m-2"), holder="holder-2")
@@ -129,7 +127,7 @@ async def test_an_answer_to_a_question_that_was_asked_again_is_told_so(chat: Con
     assert isinstance(await chat.store.follow_up(replace(late, head=again), holder="holder-3"), TurnStarted)
 
 
-async def test_a_large_answer_comes_back_whole(chat: Conversation) -> None:
+async def test_large_answer_is_stored_whole(chat: Conversation) -> None:
     head = await chat.asks("m-1")
     follow_up = await chat.more(head, "m-2", "large " * 30_000)
     await chat.store.follow_up(follow_up, holder="holder-2")
@@ -142,9 +140,7 @@ async def test_a_large_answer_comes_back_whole(chat: Conversation) -> None:
 
 
 @pytest.mark.parametrize("holder", ["holder-2", None])
-async def test_a_message_to_a_running_task_is_recorded_when_its_turn_begins_and_once(
-    chat: Conversation, holder: str | None
-) -> None:
+async def test_queued_message_is_recorded_once(chat: Conversation, holder: str | None) -> None:
     turn = await chat.starts("m-1")
     follow_up = await chat.more(turn.head, "m-2", "large " * 10_000)
     waiting = await chat.store.follow_up(follow_up, holder=holder)
@@ -172,7 +168,7 @@ async def test_a_message_to_a_running_task_is_recorded_when_its_turn_begins_and_
     assert await chat.said("t-m-1") == ["m-1", "m-2"]
 
 
-async def test_a_message_to_a_task_that_waits_is_answered_in_its_turn(chat: Conversation) -> None:
+async def test_message_to_queued_task_gets_own_turn(chat: Conversation) -> None:
     first = await chat.starts("m-1")
     await chat.waits("m-2")
     await chat.queues("t-m-2", "m-3")
@@ -190,7 +186,7 @@ async def test_a_message_to_a_task_that_waits_is_answered_in_its_turn(chat: Conv
     assert (await chat.begins()).lease.turn.id == "turn-m-4"
 
 
-async def test_a_task_that_waits_takes_several_messages_each_in_its_turn(chat: Conversation) -> None:
+async def test_queued_task_takes_several_messages(chat: Conversation) -> None:
     await chat.waits("m-1")
     for message_id in ("m-2", "m-3"):
         await chat.queues("t-m-1", message_id)
@@ -203,7 +199,7 @@ async def test_a_task_that_waits_takes_several_messages_each_in_its_turn(chat: C
     assert await chat.said("t-m-1") == ["m-1", "m-2", "m-3"]
 
 
-async def test_a_message_to_a_task_at_work_that_was_read_before_its_last_event_is_kept_all_the_same(
+async def test_message_with_outdated_head_is_queued(
     chat: Conversation,
 ) -> None:
     turn = await chat.starts("m-1")
@@ -215,7 +211,7 @@ async def test_a_message_to_a_task_at_work_that_was_read_before_its_last_event_i
 @pytest.mark.parametrize("state", [COMPLETED, INPUT_REQUIRED], ids=lifecycle.state_name)
 @pytest.mark.parametrize("when_busy", WhenBusy)
 @pytest.mark.parametrize("holder", ["holder-2", None])
-async def test_a_message_to_a_task_that_has_come_to_rest_meanwhile_is_told_so(
+async def test_message_after_interrupt_is_refused(
     chat: Conversation, state: TaskState, when_busy: WhenBusy, holder: str | None
 ) -> None:
     turn = await chat.starts("m-1")
@@ -228,7 +224,7 @@ async def test_a_message_to_a_task_that_has_come_to_rest_meanwhile_is_told_so(
 
 
 @pytest.mark.parametrize("state", ["submitted", "running", "waiting"])
-async def test_a_message_that_does_not_queue_leaves_nothing(chat: Conversation, state: str) -> None:
+async def test_rejected_message_leaves_nothing(chat: Conversation, state: str) -> None:
     if state == "waiting":
         await chat.starts("m-0")
         await chat.waits("m-1")
@@ -248,13 +244,13 @@ async def test_a_message_that_does_not_queue_leaves_nothing(chat: Conversation, 
 
 
 @pytest.mark.parametrize("when_busy", WhenBusy)
-async def test_a_known_message_to_a_task_at_work_is_a_repeat(chat: Conversation, when_busy: WhenBusy) -> None:
+async def test_known_message_to_running_task_is_duplicate(chat: Conversation, when_busy: WhenBusy) -> None:
     turn = await chat.starts("m-1")
     await chat.queues("t-m-1", "m-2")
     for message_id, options in (("m-2", {}), ("m-1", {"text": "hi"})):
         again = await chat.more(turn.head, message_id, turn_id="another turn", **options)
         if message_id == "m-1":
-            # What started a task named no task; its content is another.
+            # The first message had no task id, so its content hash differs.
             with pytest.raises(MessageIdReused):
                 await chat.store.follow_up(again, holder="holder-2", when_busy=when_busy)
         else:
@@ -267,7 +263,7 @@ async def test_a_known_message_to_a_task_at_work_is_a_repeat(chat: Conversation,
     assert await chat.said("t-m-1") == ["m-1", "m-2"]
 
 
-async def test_one_message_too_many_to_a_task_at_work_is_refused_and_leaves_nothing(chat: Conversation) -> None:
+async def test_message_to_full_queue_is_refused(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
     for number in range(MAX_WAITING):
         await chat.queues("t-m-1", f"more-{number}")
@@ -279,7 +275,7 @@ async def test_one_message_too_many_to_a_task_at_work_is_refused_and_leaves_noth
     assert outcome == Duplicate("t-m-1")
 
 
-async def test_a_message_to_a_task_that_waits_behind_a_question_waits_for_the_answer(chat: Conversation) -> None:
+async def test_message_behind_interrupt_waits_for_answer(chat: Conversation) -> None:
     first = await chat.starts("m-1")
     await chat.waits("m-2")
     head = (await chat.ends(first, INPUT_REQUIRED)).head
@@ -296,7 +292,7 @@ async def test_a_message_to_a_task_that_waits_behind_a_question_waits_for_the_an
 # ── In the place of the turn that runs ────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_by_interrupt_a_message_takes_the_place_of_the_tasks_running_turn(chat: Conversation) -> None:
+async def test_interrupting_message_replaces_running_turn(chat: Conversation) -> None:
     old = await chat.starts("m-1")
     await chat.waits("m-2")
     follow_up = await chat.more(old.head, "m-3")
@@ -329,7 +325,7 @@ async def test_by_interrupt_a_message_takes_the_place_of_the_tasks_running_turn(
     await chat.comes_to_rest()
 
 
-async def test_by_interrupt_without_a_holder_the_message_is_recorded_and_its_turn_the_first_that_waits(
+async def test_interrupting_message_without_holder_is_first(
     chat: Conversation,
 ) -> None:
     old = await chat.starts("m-1")
@@ -348,7 +344,7 @@ async def test_by_interrupt_without_a_holder_the_message_is_recorded_and_its_tur
     assert await chat.said("t-m-1") == ["m-1", "m-3"]
 
 
-async def test_by_interrupt_a_turn_of_another_task_is_not_disturbed(chat: Conversation) -> None:
+async def test_interrupting_message_keeps_other_tasks_turn(chat: Conversation) -> None:
     running = await chat.starts("m-1")
     waiting = await chat.waits("m-2")
     outcome = await chat.store.follow_up(
@@ -360,7 +356,7 @@ async def test_by_interrupt_a_turn_of_another_task_is_not_disturbed(chat: Conver
     assert await chat.said("t-m-2") == ["m-2"]
 
 
-async def test_by_interrupt_a_paused_turn_gives_way_too(chat: Conversation) -> None:
+async def test_interrupting_message_replaces_suspended_turn(chat: Conversation) -> None:
     old = await chat.starts("m-1")
     await chat.store.pause(old.lease, made_progress=True)
     new = await chat.store.follow_up(await chat.more(old.head, "m-2"), holder="holder-2", when_busy=WhenBusy.INTERRUPT)
@@ -370,7 +366,7 @@ async def test_by_interrupt_a_paused_turn_gives_way_too(chat: Conversation) -> N
     assert await chat.store.begin(chat.context, holder="holder-2") is None
 
 
-async def test_by_interrupt_a_message_to_a_task_that_was_read_before_its_last_event_is_told_so(
+async def test_interrupting_message_with_outdated_head_is_refused(
     chat: Conversation,
 ) -> None:
     turn = await chat.starts("m-1")
@@ -382,7 +378,7 @@ async def test_by_interrupt_a_message_to_a_task_that_was_read_before_its_last_ev
     assert await chat.head("t-m-1") == head
 
 
-async def test_by_interrupt_what_waits_for_the_task_is_answered_after_it(chat: Conversation) -> None:
+async def test_interrupting_message_precedes_queued_messages(chat: Conversation) -> None:
     old = await chat.starts("m-1")
     await chat.queues("t-m-1", "m-2")
     new = await chat.store.follow_up(await chat.more(old.head, "m-3"), holder="holder-2", when_busy=WhenBusy.INTERRUPT)

@@ -1,6 +1,6 @@
-"""Two workers on one turn: the late one, whose lease was taken over while it was frozen, writes nothing any more.
+"""Two workers on one turn: the frozen one lost its lease and writes nothing.
 
-The whole engine over the production adapters: runner, LangGraph adapter, checkpoints, log, on each engine.
+Runner, LangGraph adapter, checkpoints and log over the production adapters, on each engine.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from tests.support.stores import new_owner
 
 @dataclass
 class Frozen:
-    """A graph of three steps whose second waits, in the first worker that comes to it, until it is let go."""
+    """Graph of three steps; the second one blocks in the first worker until it is released."""
 
     go: asyncio.Event = field(default_factory=asyncio.Event)
     stands: asyncio.Event = field(default_factory=asyncio.Event)
@@ -61,7 +61,7 @@ class Frozen:
 
 
 class NoHeartbeat:
-    """The lease of a frozen worker: nobody renews it, and nobody tells it that it is gone."""
+    """Lease of a frozen worker, without renewals and loss notices."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         self.lost = asyncio.Event()
@@ -72,8 +72,8 @@ async def frozen(*args: Any, **options: Any) -> AsyncGenerator[NoHeartbeat, None
     yield NoHeartbeat()
 
 
-async def test_a_late_workers_log_and_checkpoints_are_refused(stack: Stack) -> None:
-    """The other's answer stays, and the next turn's model sees what the client saw."""
+async def test_late_workers_log_and_checkpoints_are_refused(stack: Stack) -> None:
+    """The other worker's answer stays, and the next turn's model sees the client's view."""
     clock = ManualClock()
     savers = DynamoDBSavers(stack, clock)
     graphs = Frozen()

@@ -1,4 +1,4 @@
-"""The contract of `ports.RateLimits`, on each table."""
+"""Contract of `ports.RateLimits` on each table."""
 
 import asyncio
 from datetime import timedelta
@@ -34,10 +34,7 @@ async def taken(limits: RateLimits, owner: str, times: int, per_minute: int) -> 
 
 
 @pytest.mark.exact_times
-async def test_as_many_requests_as_a_minute_has_are_taken_and_no_more(
-    limits: RateLimits, clock: ManualClock, owner: str
-) -> None:
-    """R97."""
+async def test_requests_per_minute_are_limited(limits: RateLimits, clock: ManualClock, owner: str) -> None:
     assert await taken(limits, owner, 8, per_minute=6) == 6
     assert await taken(limits, f"{owner}2", 1, per_minute=6) == 1, "another's are another's"
     wait = await limits.take(owner, per_minute=6)
@@ -45,10 +42,7 @@ async def test_as_many_requests_as_a_minute_has_are_taken_and_no_more(
     assert await limits.take(owner, per_minute=6) == wait, "what is refused is not counted"
 
 
-async def test_the_bucket_fills_evenly_and_not_beyond_its_rim(
-    limits: RateLimits, clock: ManualClock, owner: str
-) -> None:
-    """R97."""
+async def test_bucket_refills_evenly_up_to_its_size(limits: RateLimits, clock: ManualClock, owner: str) -> None:
     assert await taken(limits, owner, 7, per_minute=6) == 6
     clock.move(9)
     assert 0 < await limits.take(owner, per_minute=6) <= 1.01
@@ -60,8 +54,7 @@ async def test_the_bucket_fills_evenly_and_not_beyond_its_rim(
     assert await taken(limits, owner, 8, per_minute=6) == 6
 
 
-async def test_at_once_no_more_are_taken_than_one_by_one(limits: RateLimits, owner: str) -> None:
-    """R97."""
+async def test_concurrent_requests_are_limited_alike(limits: RateLimits, owner: str) -> None:
     waits = await asyncio.gather(*(limits.take(owner, per_minute=5) for _ in range(12)))
     assert waits.count(0.0) == 5
 
@@ -70,8 +63,8 @@ def stream(clock: ManualClock, task_id: str = "t", seconds: float = 60) -> OpenS
     return OpenStream(uuid4().hex, task_id, clock.now() + timedelta(seconds=seconds))
 
 
-async def test_an_owner_has_as_many_streams_as_are_allowed(limits: RateLimits, clock: ManualClock, owner: str) -> None:
-    """R97: one that ends makes room."""
+async def test_streams_of_owner_are_limited(limits: RateLimits, clock: ManualClock, owner: str) -> None:
+    """The end of a stream makes room."""
     allowed = Limits(streams_per_owner=2)
     first = stream(clock, "a")
     assert await limits.open_stream(owner, first, allowed)
@@ -87,8 +80,7 @@ async def test_an_owner_has_as_many_streams_as_are_allowed(limits: RateLimits, c
     assert not await limits.open_stream(owner, stream(clock), allowed)
 
 
-async def test_a_task_has_as_many_streams_as_are_allowed(limits: RateLimits, clock: ManualClock, owner: str) -> None:
-    """R97."""
+async def test_streams_of_task_are_limited(limits: RateLimits, clock: ManualClock, owner: str) -> None:
     allowed = Limits(streams_per_task=1)
     assert await limits.open_stream(owner, stream(clock, "a"), allowed)
     assert not await limits.open_stream(owner, stream(clock, "a"), allowed)
@@ -97,10 +89,7 @@ async def test_a_task_has_as_many_streams_as_are_allowed(limits: RateLimits, clo
         assert await limits.open_stream(owner, stream(clock, ""), allowed), "of a task that is yet to be made"
 
 
-async def test_a_stream_whose_process_is_gone_counts_no_more(
-    limits: RateLimits, clock: ManualClock, owner: str
-) -> None:
-    """R97."""
+async def test_stream_of_ended_process_expires(limits: RateLimits, clock: ManualClock, owner: str) -> None:
     allowed = Limits(streams_per_owner=1)
     assert await limits.open_stream(owner, stream(clock, seconds=60), allowed)
     clock.move(59)
@@ -111,10 +100,7 @@ async def test_a_stream_whose_process_is_gone_counts_no_more(
     assert await limits.open_stream(owner, stream(clock), allowed)
 
 
-async def test_streams_that_are_opened_at_once_are_all_counted(
-    limits: RateLimits, clock: ManualClock, owner: str
-) -> None:
-    """R97."""
+async def test_concurrent_streams_are_all_counted(limits: RateLimits, clock: ManualClock, owner: str) -> None:
     allowed = Limits(streams_per_owner=2)
     opened = await asyncio.gather(*(limits.open_stream(owner, stream(clock), allowed) for _ in range(5)))
     assert opened.count(True) == 2
@@ -124,8 +110,8 @@ def task(clock: ManualClock, owner: str, task_id: str) -> OpenTask:
     return OpenTask(TaskKey(owner, task_id), clock.now().replace(microsecond=7000))
 
 
-async def test_as_many_tasks_are_counted_as_may_be_open(limits: RateLimits, clock: ManualClock, owner: str) -> None:
-    """R97: who finds no room learns of which tasks; what is forgotten makes room."""
+async def test_open_tasks_are_limited(limits: RateLimits, clock: ManualClock, owner: str) -> None:
+    """A refusal returns the counted tasks; forgotten tasks make room."""
     ours = [task(clock, owner, "a"), task(clock, f"tenant:of-{owner}", "b#c")]
     for each in ours:
         assert not await limits.count_task(owner, each, most=2)
@@ -143,10 +129,7 @@ async def test_as_many_tasks_are_counted_as_may_be_open(limits: RateLimits, cloc
     assert not await limits.count_task(owner, ours[1], most=1)
 
 
-async def test_tasks_that_are_counted_at_once_are_no_more_than_may_be(
-    limits: RateLimits, clock: ManualClock, owner: str
-) -> None:
-    """R97."""
+async def test_concurrent_tasks_are_limited(limits: RateLimits, clock: ManualClock, owner: str) -> None:
     counted = await asyncio.gather(*(limits.count_task(owner, task(clock, owner, f"t-{n}"), most=3) for n in range(9)))
     assert [len(each) for each in counted].count(0) == 3
 
@@ -156,7 +139,7 @@ async def test_tasks_that_are_counted_at_once_are_no_more_than_may_be(
 
 @pytest.mark.exact_times
 async def test_task_being_created_counts_for_a_minute(clock: ManualClock) -> None:
-    """R97: messages sent at once are all counted; a task that was never created makes room a minute later."""
+    """Concurrent messages are all counted; a task never created makes room a minute later."""
     table = table_of(None, clock)
     store = store_of(table, None, clock)
     open_tasks = OpenTasks(TableRateLimits(table, clock), store, clock, most=1)
@@ -171,7 +154,7 @@ async def test_task_being_created_counts_for_a_minute(clock: ManualClock) -> Non
         await open_tasks.admit("ann", chat.message("m-3"))
 
 
-async def test_stream_opened_again_is_no_second_stream(limits: RateLimits, clock: ManualClock, owner: str) -> None:
+async def test_reopened_stream_counts_once(limits: RateLimits, clock: ManualClock, owner: str) -> None:
     """The answer to the first request may have been lost."""
     allowed, once = Limits(streams_per_owner=1), stream(clock)
     assert await limits.open_stream(owner, once, allowed)
@@ -179,7 +162,7 @@ async def test_stream_opened_again_is_no_second_stream(limits: RateLimits, clock
     assert not await limits.open_stream(owner, stream(clock), allowed)
 
 
-async def test_forgetting_tasks_of_an_owner_without_any_stores_nothing(
+async def test_forgetting_tasks_of_new_owner_stores_nothing(
     adapter: Stack | None, clock: ManualClock, owner: str
 ) -> None:
     table = table_of(adapter, clock)

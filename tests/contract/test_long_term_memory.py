@@ -1,4 +1,4 @@
-"""Contract of long-term memory, and of LangGraph's store over it, over each table."""
+"""Contract of long-term memory and of LangGraph's store over it, on each table."""
 
 import asyncio
 from datetime import timedelta
@@ -76,7 +76,7 @@ async def test_second_write_replaces_and_keeps_creation(
     assert await memory.get(scope, NS, "color") == MemoryItem(NS, "color", "2", made, clock.now())
 
 
-async def test_deleted_item_is_gone_and_may_be_deleted_again(memory: LongTermMemory, scope: MemoryScope) -> None:
+async def test_deleted_item_may_be_deleted_again(memory: LongTermMemory, scope: MemoryScope) -> None:
     await memory.write(scope, MemoryWrite(NS, "color", "1"))
     for _ in range(2):
         await memory.write(scope, MemoryWrite(NS, "color", None))
@@ -125,7 +125,7 @@ async def test_search_finds_namespaces_below_the_prefix(memory: LongTermMemory, 
     assert sorted(await memory.namespaces(scope, ("users", "ann"))) == [("users", "ann"), ("users", "ann", "#1")]
 
 
-async def test_owners_and_agents_are_kept_apart(memory: LongTermMemory) -> None:
+async def test_owners_and_agents_are_isolated(memory: LongTermMemory) -> None:
     owner = new_owner()
     scopes = [
         MemoryScope(owner, "helper"),
@@ -147,7 +147,7 @@ async def test_owners_and_agents_are_kept_apart(memory: LongTermMemory) -> None:
         assert len(await found(memory, scope)) == 1
 
 
-async def test_item_ends_with_its_ttl(memory: LongTermMemory, scope: MemoryScope, clock: ManualClock) -> None:
+async def test_item_expires_with_its_ttl(memory: LongTermMemory, scope: MemoryScope, clock: ManualClock) -> None:
     await memory.write(scope, MemoryWrite(NS, "short", "1", timedelta(minutes=1)), MemoryWrite(NS, "lasting", "1"))
     clock.move(58)
     item = await memory.get(scope, NS, "short")
@@ -174,7 +174,9 @@ async def test_write_without_ttl_makes_item_lasting(
     assert (item.value, item.ttl) == ("2", None)
 
 
-async def test_touch_leaves_changed_items_alone(memory: LongTermMemory, scope: MemoryScope, clock: ManualClock) -> None:
+async def test_touch_does_not_change_newer_items(
+    memory: LongTermMemory, scope: MemoryScope, clock: ManualClock
+) -> None:
     await memory.write(scope, MemoryWrite(NS, "k", "1", timedelta(minutes=10)))
     read = await memory.get(scope, NS, "k")
     assert read is not None
@@ -199,7 +201,7 @@ async def test_namespaces_leave_out_expired_items(
     assert await memory.namespaces(scope, ()) == [("a",)]
 
 
-async def test_listing_namespaces_reads_few_items_of_each(
+async def test_namespaces_read_few_items_of_each(
     stack: Stack, clock: ManualClock, scope: MemoryScope, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(long_term_memory, "NAMES_AT_ONCE", 3)
@@ -226,7 +228,7 @@ async def test_late_workers_write_is_refused(memories: Memories, clock: ManualCl
     assert [item.value for item in await found(late, scope)] == ["2"]
 
 
-async def test_writes_at_the_same_instant_are_all_made(memories: Memories, clock: ManualClock) -> None:
+async def test_concurrent_writes_are_all_made(memories: Memories, clock: ManualClock) -> None:
     begun = await begin(memories.tasks, clock)
     scope = MemoryScope(begun.lease.context.owner, "echo")
     memory = memories.memory(fence=fence_of(begun))
@@ -299,8 +301,8 @@ OPERATIONS: list[Any] = [
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=str)
-async def test_store_answers_as_langgraphs_own(store: OwnerStore, operation: Any) -> None:
-    """The same items, in the order of their places, whatever the order in which they were put."""
+async def test_store_matches_langgraphs_own(store: OwnerStore, operation: Any) -> None:
+    """The items are sorted by key, independent of the order of the puts."""
     langgraphs = InMemoryStore()
     for namespace, key, value in sorted(PEOPLE, key=lambda each: (each[0], each[1])):
         await langgraphs.aput(namespace, key, value)
@@ -311,7 +313,7 @@ async def test_store_answers_as_langgraphs_own(store: OwnerStore, operation: Any
 
 
 def _plain(result: Any) -> Any:
-    """The result without times, which are the clock's."""
+    """Return the result without times."""
     if isinstance(result, list):
         return [_plain(each) for each in result]
     if hasattr(result, "key"):
@@ -366,7 +368,7 @@ async def test_synchronous_call_on_the_event_loop_raises(store: BaseStore) -> No
     assert await store.aget(NS, "k") is None
 
 
-async def test_reads_renew_the_ttl_unless_told_not_to(store: BaseStore, clock: ManualClock) -> None:
+async def test_reads_renew_ttl_by_default(store: BaseStore, clock: ManualClock) -> None:
     assert store.supports_ttl
     await store.aput(NS, "k", {"n": 1}, ttl=1)
     for _ in range(2):
@@ -384,7 +386,7 @@ async def test_reads_renew_the_ttl_unless_told_not_to(store: BaseStore, clock: M
 
 
 class Thing:
-    """No JSON is made of it."""
+    """Object without a JSON form."""
 
 
 @pytest.mark.parametrize(
@@ -400,7 +402,7 @@ class Thing:
     ],
     ids=lambda each: each if isinstance(each, str) and len(each) > 20 else "",
 )
-async def test_store_refuses_what_it_cannot_keep(
+async def test_store_refuses_invalid_values(
     store: BaseStore, namespace: Namespace, key: str, value: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(StoreRefused, match=sentence):
@@ -408,7 +410,7 @@ async def test_store_refuses_what_it_cannot_keep(
     assert await store.asearch(()) == []
 
 
-async def test_largest_item_is_kept(store: BaseStore) -> None:
+async def test_largest_item_is_stored(store: BaseStore) -> None:
     namespace = ("n" * 600,)
     value = {"x": "y" * 349_992}
     await store.aput(namespace, "k" * 198, value)

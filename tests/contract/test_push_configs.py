@@ -1,4 +1,4 @@
-"""What `ports.PushConfigs` promises, and the task store of who listens: on each adapter."""
+"""Contract of `ports.PushConfigs`, and of the task store's push timers, on each adapter."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -34,7 +34,7 @@ def push(adapter: Stack | None, clock: ManualClock) -> Pushes:
 
 
 async def starts(push: Pushes, config: PushConfig | None = None) -> TurnStarted:
-    """A task that runs, with the config that comes with its message."""
+    """Create a running task with the config of its message."""
     new = replace(push.chat.message("m-1"), push=config)
     begun = await push.chat.store.create(new, holder="holder-1")
     assert isinstance(begun, TurnStarted)
@@ -44,8 +44,7 @@ async def starts(push: Pushes, config: PushConfig | None = None) -> TurnStarted:
 # ── Configs ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_config_is_read_as_it_was_kept(push: Pushes) -> None:
-    """R91, R92."""
+async def test_config_is_read_as_stored(push: Pushes) -> None:
     await starts(push)
     config = a_config(version=PushVersion.V03, events=PushEvents.ALL)
     await push.configs.put(push.key(), config)
@@ -54,7 +53,7 @@ async def test_a_config_is_read_as_it_was_kept(push: Pushes) -> None:
     assert await push.configs.get(replace(push.key(), owner="another"), "p-1") is None
 
 
-async def test_a_tasks_configs_are_listed_by_their_ids(push: Pushes) -> None:
+async def test_configs_are_sorted_by_id(push: Pushes) -> None:
     await starts(push, a_config("p-3"))
     for config_id in ("p-1", "p-10", "p-2"):
         await push.configs.put(push.key(), a_config(config_id))
@@ -63,20 +62,20 @@ async def test_a_tasks_configs_are_listed_by_their_ids(push: Pushes) -> None:
     assert await push.configs.all(push.key("t-other")) == []
 
 
-async def test_a_deleted_config_is_gone_and_may_be_deleted_again(push: Pushes) -> None:
+async def test_deleted_config_may_be_deleted_again(push: Pushes) -> None:
     await starts(push, a_config())
     for _ in range(2):
         await push.configs.delete(push.key(), "p-1")
     assert await push.configs.all(push.key()) == []
 
 
-async def test_a_task_that_is_not_there_has_no_listeners(push: Pushes) -> None:
+async def test_config_of_missing_task_is_refused(push: Pushes) -> None:
     with pytest.raises(TaskNotFound):
         await push.configs.put(push.key("t-never"), a_config())
     assert await push.chat.store.head(push.key("t-never")) is None
 
 
-async def test_one_config_too_many_is_refused_and_one_more_of_an_id_is_not(push: Pushes) -> None:
+async def test_number_of_configs_is_limited(push: Pushes) -> None:
     await starts(push)
     for number in range(MAX_PUSH_CONFIGS):
         await push.configs.put(push.key(), a_config(f"p-{number}"))
@@ -88,14 +87,14 @@ async def test_one_config_too_many_is_refused_and_one_more_of_an_id_is_not(push:
     assert len(await push.configs.all(push.key())) == MAX_PUSH_CONFIGS
 
 
-async def test_a_config_registered_late_hears_of_the_events_after_it(push: Pushes) -> None:
+async def test_late_config_starts_after_current_event(push: Pushes) -> None:
     begun = await starts(push)
     head = await push.chat.store.append(begun.lease, begun.head, push.chat.says(begun.head))
     delivery = await push.configs.put(push.key(), a_config())
     assert (delivery.after, delivery.cursor) == (head.generation, head.generation)
 
 
-async def test_a_config_that_is_replaced_goes_on_where_it_stood(push: Pushes) -> None:
+async def test_replaced_config_keeps_its_cursor(push: Pushes) -> None:
     begun = await starts(push, a_config())
     await push.chat.store.append(begun.lease, begun.head, push.chat.says(begun.head))
     claim = await push.configs.advance(await push.claimed(), cursor=2, until=push.clock.now())
@@ -111,13 +110,13 @@ async def test_a_config_that_is_replaced_goes_on_where_it_stood(push: Pushes) ->
 # ── With a message ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_config_that_comes_with_a_new_task_hears_of_all_its_events(push: Pushes) -> None:
+async def test_config_of_new_task_starts_at_zero(push: Pushes) -> None:
     await starts(push, a_config())
     assert (await push.delivery()).cursor == 0
-    assert await push.due_events() == {2}, "its status, and not the task as it was made"
+    assert await push.events_with_timers() == {2}, "its status, and not the task as it was made"
 
 
-async def test_a_message_that_is_known_keeps_no_config(push: Pushes) -> None:
+async def test_duplicate_message_stores_no_config(push: Pushes) -> None:
     await starts(push)
     again = replace(push.chat.message("m-1", task_id="t-again"), push=a_config())
     await push.chat.store.create(again, holder="holder-2")
@@ -125,30 +124,30 @@ async def test_a_message_that_is_known_keeps_no_config(push: Pushes) -> None:
     assert await push.configs.all(push.key("t-again")) == []
 
 
-async def test_a_config_that_comes_with_an_answer_hears_of_what_follows(push: Pushes) -> None:
+async def test_config_of_answer_starts_after_it(push: Pushes) -> None:
     head = await push.chat.asks("m-1")
     more = replace(await push.chat.more(head, "m-2"), push=a_config())
     outcome = await push.chat.store.follow_up(more, holder="holder-2")
     assert isinstance(outcome, TurnStarted)
     assert (await push.delivery()).after == head.generation
-    assert await push.due_events() == {head.generation + 1}
+    assert await push.events_with_timers() == {head.generation + 1}
     await push.chat.ends(outcome)
-    assert await push.due_events() == {head.generation + 1, head.generation + 2}
+    assert await push.events_with_timers() == {head.generation + 1, head.generation + 2}
 
 
-async def test_a_config_that_comes_with_a_message_to_a_task_at_work_hears_of_what_follows(push: Pushes) -> None:
+async def test_config_of_queued_message_starts_now(push: Pushes) -> None:
     begun = await starts(push)
     more = replace(await push.chat.more(begun.head, "m-2"), push=a_config())
-    # The task has gone on since its client has read it.
+    # The task has new events since the client's read.
     head = await push.chat.store.append(begun.lease, begun.head, push.chat.says(begun.head))
     assert isinstance(await push.chat.store.follow_up(more, holder="holder-2"), TurnQueued)
     await push.chat.ends(replace(begun, head=head), push.chat.says(head).status.state)
     assert (await push.delivery()).after == 3
-    assert await push.due_events() == {4}
+    assert await push.events_with_timers() == {4}
 
 
 @pytest.mark.parametrize("at_work", [True, False])
-async def test_a_message_whose_config_finds_no_room_is_not_kept(push: Pushes, at_work: bool) -> None:
+async def test_message_with_excess_config_is_not_stored(push: Pushes, at_work: bool) -> None:
     begun = await starts(push)
     for number in range(MAX_PUSH_CONFIGS):
         await push.configs.put(push.key(), a_config(f"p-{number}"))
@@ -160,7 +159,7 @@ async def test_a_message_whose_config_finds_no_room_is_not_kept(push: Pushes, at
     assert await push.chat.store.known(push.chat.context, "m-2", more.content_hash) is None
 
 
-async def test_a_message_that_is_not_to_wait_keeps_no_config(push: Pushes) -> None:
+async def test_rejected_message_stores_no_config(push: Pushes) -> None:
     begun = await starts(push)
     more = replace(await push.chat.more(begun.head, "m-2"), push=a_config())
     await push.chat.store.follow_up(more, holder=None, when_busy=WhenBusy.REJECT)
@@ -170,47 +169,47 @@ async def test_a_message_that_is_not_to_wait_keeps_no_config(push: Pushes) -> No
 # ── Events that are due ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_nothing_is_due_where_nobody_listens(push: Pushes) -> None:
+async def test_events_without_configs_set_no_timer(push: Pushes) -> None:
     await push.chat.ends(await starts(push))
-    assert await push.due_events() == set()
+    assert await push.events_with_timers() == set()
 
 
 @pytest.mark.parametrize(
     ("events", "due"),
     [(PushEvents.STATUS, {2, 4}), (PushEvents.STATUS_AND_ARTIFACT, {2, 3, 4}), (PushEvents.ALL, {1, 2, 3, 4})],
 )
-async def test_what_is_due_is_what_some_config_asks_for(push: Pushes, events: PushEvents, due: set[int]) -> None:
+async def test_only_subscribed_events_set_timers(push: Pushes, events: PushEvents, due: set[int]) -> None:
     begun = await starts(push, a_config(events=events))
     await push.configs.put(push.key(), a_config("p-2", events=PushEvents.STATUS))
     artifact = TaskArtifactUpdateEvent(artifact=Artifact(artifact_id="a", parts=[Part(text="thing")]))
     head = await push.chat.store.append(begun.lease, begun.head, artifact)
     await push.chat.store.finish(begun.lease, head, push.chat.says(head, INPUT_REQUIRED))
-    assert await push.due_events() == due
+    assert await push.events_with_timers() == due
 
 
-async def test_a_canceled_task_tells_who_listens(push: Pushes) -> None:
+async def test_cancel_event_sets_timer(push: Pushes) -> None:
     await starts(push, a_config())
     await push.chat.cancels("t-m-1")
-    assert await push.due_events() == {2, 3}
+    assert await push.events_with_timers() == {2, 3}
 
 
-async def test_a_message_that_waited_tells_who_listens_when_it_is_taken_in(push: Pushes) -> None:
+async def test_begun_queued_message_sets_timer(push: Pushes) -> None:
     begun = await starts(push, a_config())
     await push.chat.queues("t-m-1", "m-2")
     await push.chat.ends(begun, begun.head.state)
     assert (await push.chat.begins()).head.generation == 4
-    assert await push.due_events() == {2, 3, 4}
+    assert await push.events_with_timers() == {2, 3, 4}
 
 
-async def test_what_is_cleared_is_due_no_more_and_may_be_cleared_again(push: Pushes) -> None:
+async def test_cleared_event_may_be_cleared_again(push: Pushes) -> None:
     await starts(push, a_config())
     for _ in range(2):
         await push.configs.clear(push.key(), 2)
-    assert await push.due_events() == set()
+    assert await push.events_with_timers() == set()
 
 
-async def test_where_the_last_config_is_gone_nothing_is_due_any_more(push: Pushes) -> None:
-    """Whoever records does not know it yet, and hears nothing of it; and who listens again is told of what follows."""
+async def test_unsubscribed_task_sets_no_timers(push: Pushes) -> None:
+    """A concurrent append still succeeds, and a new config receives later events."""
     begun = await starts(push, a_config(events=PushEvents.ALL))
     await push.configs.delete(push.key(), "p-1")
     before = await push.chat.head("t-m-1")
@@ -221,14 +220,14 @@ async def test_where_the_last_config_is_gone_nothing_is_due_any_more(push: Pushe
     head = await push.chat.store.append(begun.lease, begun.head, push.chat.says(begun.head))
     assert head.push_events is None
     assert head.push_epoch > before.push_epoch, "who knows only of listeners is told"
-    assert await push.due_events() == set()
+    assert await push.events_with_timers() == set()
     await push.configs.put(push.key(), a_config("p-2"))
     head = await push.chat.store.append(begun.lease, head, push.chat.says(head))
     assert (head.generation, head.push_events) == (4, PushEvents.STATUS)
-    assert await push.due_events() == {4}
+    assert await push.events_with_timers() == {4}
 
 
-async def test_who_has_begun_to_listen_meanwhile_is_not_forgotten(push: Pushes) -> None:
+async def test_unsubscribe_keeps_new_config(push: Pushes) -> None:
     begun = await starts(push, a_config())
     await push.configs.delete(push.key(), "p-1")
     before = await push.chat.head("t-m-1")
@@ -236,10 +235,10 @@ async def test_who_has_begun_to_listen_meanwhile_is_not_forgotten(push: Pushes) 
     await push.configs.put(push.key(), a_config("p-2"))
     await push.configs.clear_subscribers(before)
     await push.chat.store.append(begun.lease, begun.head, push.chat.says(begun.head))
-    assert await push.due_events() == {3}
+    assert await push.events_with_timers() == {3}
 
 
-async def test_that_nobody_listens_to_a_task_that_is_not_there_leaves_nothing(push: Pushes) -> None:
+async def test_unsubscribe_of_missing_task_stores_nothing(push: Pushes) -> None:
     head = (await starts(push)).head
     gone = replace(head, key=push.key("t-never"), push_epoch=1)
     await push.configs.clear_subscribers(gone)
@@ -249,7 +248,7 @@ async def test_that_nobody_listens_to_a_task_that_is_not_there_leaves_nothing(pu
 # ── Deliveries ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_one_of_two_has_the_claim(push: Pushes) -> None:
+async def test_one_of_two_claims_wins(push: Pushes) -> None:
     await starts(push, a_config())
     seen = await push.delivery()
     until = push.clock.now() + timedelta(seconds=60)
@@ -268,8 +267,8 @@ async def fail(push: Pushes, claim: Any) -> None:
     await push.configs.fail(claim, failure="no", next_at=push.clock.now(), due_at=push.clock.now())
 
 
-async def bury(push: Pushes, claim: Any) -> None:
-    await push.configs.bury(claim, cursor=2, failure="no", until=push.clock.now())
+async def give_up(push: Pushes, claim: Any) -> None:
+    await push.configs.give_up(claim, cursor=2, failure="no", until=push.clock.now())
 
 
 async def advance(push: Pushes, claim: Any) -> None:
@@ -283,11 +282,11 @@ async def disable(push: Pushes, claim: Any) -> None:
 @pytest.mark.parametrize(
     ("act", "how"),
     [
-        *((act, "deleted") for act in (settle, fail, bury, advance, disable)),
+        *((act, "deleted") for act in (settle, fail, give_up, advance, disable)),
         *((settle, how) for how in ("replaced", "another's", "deleted and made anew")),
     ],
 )
-async def test_who_has_lost_its_claim_changes_nothing(push: Pushes, act: Any, how: str) -> None:
+async def test_lost_claim_changes_nothing(push: Pushes, act: Any, how: str) -> None:
     await starts(push, a_config())
     claim = await push.claimed()
     if how.startswith("deleted"):
@@ -302,7 +301,7 @@ async def test_who_has_lost_its_claim_changes_nothing(push: Pushes, act: Any, ho
     assert await push.configs.deliveries(push.key()) == before
 
 
-async def test_a_claim_that_is_heard_of_no_more_is_overdue_at_its_end(push: Pushes) -> None:
+async def test_abandoned_claim_expires(push: Pushes) -> None:
     await starts(push, a_config())
     await push.configs.clear(push.key(), 2)
     await push.claimed(seconds=60)
@@ -312,7 +311,7 @@ async def test_a_claim_that_is_heard_of_no_more_is_overdue_at_its_end(push: Push
     assert [(each.config_id, each.generation) for each in await push.expired_timers()] == [("p-1", 0)]
 
 
-async def test_what_is_settled_is_due_no_more_unless_more_is_to_come(push: Pushes) -> None:
+async def test_settled_config_has_timer_only_for_more(push: Pushes) -> None:
     await starts(push, a_config())
     await push.configs.clear(push.key(), 2)
     await push.configs.settle(await push.claimed(), cursor=1, due_at=push.clock.now() + timedelta(seconds=5))
@@ -325,7 +324,7 @@ async def test_what_is_settled_is_due_no_more_unless_more_is_to_come(push: Pushe
     assert await push.expired_timers() == []
 
 
-async def test_a_try_that_failed_is_counted_until_one_succeeds(push: Pushes) -> None:
+async def test_success_resets_failed_tries(push: Pushes) -> None:
     begun = await starts(push, a_config())
     await push.configs.clear(push.key(), 2)
     next_at = push.clock.now() + timedelta(hours=2)
@@ -342,7 +341,7 @@ async def test_a_try_that_failed_is_counted_until_one_succeeds(push: Pushes) -> 
     assert (after.cursor, after.tries, after.next_at, after.failure) == (2, 0, None, "")
 
 
-async def test_what_is_settled_after_a_post_counts_no_failure_any_more(push: Pushes) -> None:
+async def test_settle_after_delivery_resets_tries(push: Pushes) -> None:
     await starts(push, a_config())
     now = push.clock.now()
     await push.configs.fail(await push.claimed(), failure="HTTP 500", next_at=now, due_at=now)
@@ -352,12 +351,12 @@ async def test_what_is_settled_after_a_post_counts_no_failure_any_more(push: Pus
     assert (await push.delivery()).tries == 0
 
 
-async def test_what_is_given_up_is_counted_and_may_be_driven_again(push: Pushes) -> None:
+async def test_dead_letters_are_counted_and_redriven(push: Pushes) -> None:
     await starts(push, a_config())
     now = push.clock.now()
     await push.configs.fail(await push.claimed(), failure="HTTP 500", next_at=now, due_at=now)
-    claim = await push.configs.bury(await push.claimed(), cursor=2, failure="HTTP 503", until=now)
-    claim = await push.configs.bury(claim, cursor=3, failure="HTTP 503", until=now)
+    claim = await push.configs.give_up(await push.claimed(), cursor=2, failure="HTTP 503", until=now)
+    claim = await push.configs.give_up(claim, cursor=3, failure="HTTP 503", until=now)
     await push.configs.settle(claim, cursor=3)
     after = await push.delivery()
     assert (after.cursor, after.dead, after.dead_from, after.tries, after.failure) == (3, 2, 2, 1, "HTTP 503")
@@ -369,11 +368,11 @@ async def test_what_is_given_up_is_counted_and_may_be_driven_again(push: Pushes)
     assert await push.configs.redrive(push.key(), "p-2") is None
 
 
-async def test_what_was_given_up_may_be_driven_again_to_the_config_in_its_place(push: Pushes) -> None:
+async def test_dead_letters_are_redriven_to_replaced_config(push: Pushes) -> None:
     await starts(push, a_config())
     until = push.clock.now()
     await push.configs.settle(
-        await push.configs.bury(await push.claimed(), cursor=2, failure="HTTP 404", until=until), cursor=3
+        await push.configs.give_up(await push.claimed(), cursor=2, failure="HTTP 404", until=until), cursor=3
     )
     await push.configs.put(push.key(), a_config(url="https://hooks.test/right"))
     after = await push.delivery()
@@ -383,7 +382,7 @@ async def test_what_was_given_up_may_be_driven_again_to_the_config_in_its_place(
     assert again.cursor == 1
 
 
-async def test_who_is_gone_is_disabled_until_an_operator_says_otherwise(push: Pushes) -> None:
+async def test_disabled_config_is_enabled_by_redrive(push: Pushes) -> None:
     await starts(push, a_config())
     await push.configs.clear(push.key(), 2)
     await push.configs.disable(await push.claimed(), failure="HTTP 410")
@@ -398,7 +397,7 @@ async def test_who_is_gone_is_disabled_until_an_operator_says_otherwise(push: Pu
 # ── What is overdue ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_config_is_due_soon_after_it_is_registered_whatever_becomes_of_its_bell(push: Pushes) -> None:
+async def test_new_config_has_a_timer(push: Pushes) -> None:
     await starts(push)
     await push.configs.put(push.key(), a_config())
     assert await push.expired_timers() == []
@@ -408,7 +407,7 @@ async def test_a_config_is_due_soon_after_it_is_registered_whatever_becomes_of_i
 
 @pytest.mark.exact_times
 @pytest.mark.parametrize("what", ["an event", "a config"])
-async def test_what_is_overdue_is_claimed_once_and_due_again_later(push: Pushes, what: str) -> None:
+async def test_expired_timer_is_claimed_once(push: Pushes, what: str) -> None:
     await starts(push, a_config() if what == "an event" else None)
     if what == "a config":
         await push.configs.put(push.key(), a_config())
@@ -425,7 +424,7 @@ async def test_what_is_overdue_is_claimed_once_and_due_again_later(push: Pushes,
     ]
 
 
-async def test_what_was_settled_meanwhile_is_not_claimed(push: Pushes) -> None:
+async def test_settled_config_is_not_claimed_by_sweep(push: Pushes) -> None:
     await starts(push, a_config())
     push.clock.move(SOON)
     (expired_timers,) = await push.expired_timers()
@@ -434,7 +433,7 @@ async def test_what_was_settled_meanwhile_is_not_claimed(push: Pushes) -> None:
     assert not await push.configs.claim_expired(ExpiredPushTimer(push.key(), push.clock.now(), config_id="never"))
 
 
-async def test_a_sweep_takes_no_claim_from_who_delivers(push: Pushes) -> None:
+async def test_sweep_keeps_claim_of_delivery(push: Pushes) -> None:
     await starts(push, a_config())
     await push.configs.clear(push.key(), 2)
     claim = await push.claimed(seconds=1)
@@ -445,10 +444,8 @@ async def test_a_sweep_takes_no_claim_from_who_delivers(push: Pushes) -> None:
     assert (await push.delivery()).due_at is None
 
 
-async def test_one_owner_who_has_much_that_is_overdue_does_not_hold_up_the_others(
-    push: Pushes, adapter: Stack | None, clock: ManualClock
-) -> None:
-    """R94: of each owner the longest overdue first, and the owners by turns."""
+async def test_owners_with_many_timers_delay_no_other(push: Pushes, adapter: Stack | None, clock: ManualClock) -> None:
+    """The owners take turns, longest overdue first."""
     begun = await starts(push)
     for number in range(5):
         await push.configs.put(push.key(), a_config(f"p-{number}"))

@@ -1,4 +1,4 @@
-"""What is still due of notifications when it, or its task, has expired: nothing rings for it for ever."""
+"""Push timers of expired events, configs and tasks."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -7,11 +7,11 @@ from datetime import timedelta
 import pytest
 
 from aion_core.memory.queues import MemoryPushQueue
-from aion_core.memory.table import Call, Faults, MemoryTable
-from aion_core.ports import POST_SECONDS, Delivered, Outcome, PushWakeUp
+from aion_core.memory.table import MemoryTable, TableCall, TableFaults
+from aion_core.ports import POST_SECONDS, Delivered, PostOutcome, PushWakeUp
 from aion_core.ports.table import Delete
 from aion_core.push.delivery import CLAIM_SECONDS, PushDelivery
-from aion_core.push.posts import render
+from aion_core.push.payload import render
 from aion_core.stores import keys
 from tests.support import pushes
 from tests.support.clock import ManualClock
@@ -28,15 +28,15 @@ def push(adapter: Stack | None, clock: ManualClock) -> Pushes:
 
 
 class Fine:
-    """A webhook that hears everything."""
+    """Webhook that accepts every post."""
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Outcome:
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> PostOutcome:
         """See `ports.WebhookClient.post`."""
         return Delivered()
 
 
-async def test_what_has_expired_stands_in_the_way_of_no_sweep(push: Pushes) -> None:
-    """DynamoDB deletes what has expired days later: until then it would be the longest overdue, each time."""
+async def test_expired_items_do_not_block_sweep(push: Pushes) -> None:
+    """DynamoDB deletes expired items days later; until then they would come first in each sweep."""
     await push.chat.store.create(replace(push.chat.message("m-1"), push=a_config()), holder="holder-1")
     push.clock.move(31 * DAY)
     assert {each.generation for each in await push.expired_timers()} == {2}
@@ -45,8 +45,8 @@ async def test_what_has_expired_stands_in_the_way_of_no_sweep(push: Pushes) -> N
     assert await push.expired_timers() == []
 
 
-async def test_what_is_due_of_a_task_that_is_gone_is_due_no_more(push: Pushes) -> None:
-    """A config that failed lives longer than a task whose last message came long before."""
+async def test_timers_of_expired_task_are_cleared(push: Pushes) -> None:
+    """A failed config may outlive its task."""
     await push.chat.store.create(replace(push.chat.message("m-1"), push=a_config()), holder="holder-1")
     until = push.clock.now() + timedelta(seconds=2)
     await push.configs.fail(await push.claimed(), failure="HTTP 500", next_at=until, due_at=until)
@@ -55,31 +55,31 @@ async def test_what_is_due_of_a_task_that_is_gone_is_due_no_more(push: Pushes) -
     assert len(await push.expired_timers()) == 2
     work_queue = MemoryPushQueue(push.clock)
     delivery = PushDelivery(push.chat.store, push.configs, work_queue, Fine(), render, push.clock)
-    await delivery.answer(PushWakeUp(push.key(), 2))
+    await delivery.deliver(PushWakeUp(push.key(), 2))
     push.clock.move(10 * LEASE_SECONDS)
     assert await push.expired_timers() == []
 
 
-class SlowLog(Faults):
-    """The query after a write, as that of a log after a claim, takes so long by the clock."""
+class SlowLog(TableFaults):
+    """Faults with a slow query after each write, such as the read of a log after a claim."""
 
     def __init__(self, clock: ManualClock, seconds: float) -> None:
         self._clock, self._seconds, self._has_written = clock, seconds, False
 
-    def before(self, call: Call) -> None:
+    def before(self, call: TableCall) -> None:
         if call.operation == "query" and self._has_written:
             self._clock.move(self._seconds)
         self._has_written = call.operation == "write"
 
 
 class SlowWebhook:
-    """A webhook that takes as long as a post may; during the first post another process looks for deliveries."""
+    """Webhook with the longest posts; during the first post another process sweeps."""
 
     def __init__(self, push: Pushes) -> None:
         self.posts: list[str] = []
         self._push = push
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Outcome:
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> PostOutcome:
         """See `ports.WebhookClient.post`."""
         self.posts.append(headers["webhook-id"])
         self._push.clock.move(POST_SECONDS)
@@ -90,12 +90,12 @@ class SlowWebhook:
 
 async def deliver(push: Pushes, webhook: SlowWebhook) -> None:
     work_queue = MemoryPushQueue(push.clock)
-    await PushDelivery(push.chat.store, push.configs, work_queue, webhook, render, push.clock).answer(
+    await PushDelivery(push.chat.store, push.configs, work_queue, webhook, render, push.clock).deliver(
         PushWakeUp(push.key())
     )
 
 
-async def test_claim_outlasts_a_post_after_a_slow_read_of_the_log(clock: ManualClock) -> None:
+async def test_claim_outlasts_post_after_slow_read(clock: ManualClock) -> None:
     """No other process posts the same notification meanwhile."""
     push = pushes.on_table(None, clock)
     assert isinstance(push.table, MemoryTable)

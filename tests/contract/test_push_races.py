@@ -1,4 +1,4 @@
-"""Somebody begins to listen, or somebody else delivers, between what is read and what is written; and what lies there."""
+"""Push configs and deliveries that change between another writer's read and write."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -28,19 +28,19 @@ def here(stack: Stack, clock: ManualClock) -> Pushes:
 
 @pytest.fixture
 def there(stack: Stack, clock: ManualClock, here: Pushes) -> Pushes:
-    """The same context, in another process."""
+    """Return the same context in another process."""
     return pushes.on_table(stack, clock, like=here)
 
 
 @pytest.fixture
 def tasks(here: Pushes) -> Faults:
-    """What goes wrong with the writes of the tasks."""
+    """Return the faults of the task store's writes."""
     return Faults(here.chat.store)  # type: ignore[arg-type]
 
 
 @pytest.fixture
 def configs(here: Pushes) -> Faults:
-    """What goes wrong with those of the push configs."""
+    """Return the faults of the push configs' writes."""
     return Faults(here.configs)  # type: ignore[arg-type]
 
 
@@ -66,60 +66,50 @@ async def asks(here: Pushes, turn: TurnStarted) -> set[int]:
 
 
 @pytest.mark.parametrize("act", [says, ends, asks])
-async def test_whoever_records_tells_who_begins_to_listen_just_now(
-    here: Pushes, there: Pushes, tasks: Faults, act: Any
-) -> None:
+async def test_append_notifies_concurrent_config(here: Pushes, there: Pushes, tasks: Faults, act: Any) -> None:
     turn = await here.chat.starts("m-1")
     tasks.meanwhile(listens(there))
-    assert await act(here, turn) == await here.due_events()
+    assert await act(here, turn) == await here.events_with_timers()
 
 
 @pytest.mark.parametrize("run_next", [True, False])
-async def test_whoever_ends_a_turn_before_others_tells_who_begins_to_listen_just_now(
+async def test_finish_before_queue_notifies_concurrent_config(
     here: Pushes, there: Pushes, tasks: Faults, run_next: bool
 ) -> None:
     turn = await here.chat.starts("m-1")
     await there.chat.waits("m-2")
     tasks.meanwhile(listens(there), nth=2)
     await here.chat.ends(turn, COMPLETED, run_next=run_next)
-    assert await here.due_events() == {3}
+    assert await here.events_with_timers() == {3}
 
 
-async def test_whoever_goes_on_with_the_same_task_tells_who_begins_to_listen_just_now(
-    here: Pushes, there: Pushes, tasks: Faults
-) -> None:
+async def test_continued_task_notifies_concurrent_config(here: Pushes, there: Pushes, tasks: Faults) -> None:
     turn = await here.chat.starts("m-1")
     await there.chat.queues("t-m-1", "m-2")
     tasks.meanwhile(listens(there))
     await here.chat.ends(turn, WORKING, run_next=True)
-    assert await here.due_events() == {3, 4}
+    assert await here.events_with_timers() == {3, 4}
 
 
-async def test_a_message_that_is_taken_in_is_told_to_who_begins_to_listen_just_now(
-    here: Pushes, there: Pushes, tasks: Faults
-) -> None:
+async def test_begun_message_notifies_concurrent_config(here: Pushes, there: Pushes, tasks: Faults) -> None:
     turn = await here.chat.starts("m-1")
     await here.chat.queues("t-m-1", "m-2")
     await here.chat.ends(turn, WORKING)
     tasks.meanwhile(listens(there))
     assert (await here.chat.begins()).head.generation == 4
-    assert await here.due_events() == {4}
+    assert await here.events_with_timers() == {4}
 
 
-async def test_who_cancels_as_somebody_begins_to_listen_reads_the_task_again(
-    here: Pushes, there: Pushes, tasks: Faults
-) -> None:
+async def test_cancel_with_concurrent_config_is_refused(here: Pushes, there: Pushes, tasks: Faults) -> None:
     await here.chat.starts("m-1")
     tasks.meanwhile(listens(there))
     with pytest.raises(LeaseLost):
         await here.chat.cancels("t-m-1")
     await here.chat.cancels("t-m-1")
-    assert await here.due_events() == {3}
+    assert await here.events_with_timers() == {3}
 
 
-async def test_who_answers_as_somebody_begins_to_listen_reads_the_task_again(
-    here: Pushes, there: Pushes, tasks: Faults
-) -> None:
+async def test_answer_with_concurrent_config_is_refused(here: Pushes, there: Pushes, tasks: Faults) -> None:
     more = await here.chat.more(await here.chat.asks("m-1"), "m-2")
     tasks.meanwhile(listens(there))
     with pytest.raises(LeaseLost):
@@ -127,9 +117,7 @@ async def test_who_answers_as_somebody_begins_to_listen_reads_the_task_again(
 
 
 @pytest.mark.parametrize("what", ["somebody else begins to listen", "the task ends"])
-async def test_who_asks_for_more_and_wants_to_hear_of_it_reads_the_task_again(
-    here: Pushes, there: Pushes, tasks: Faults, what: str
-) -> None:
+async def test_outdated_message_with_config_is_refused(here: Pushes, there: Pushes, tasks: Faults, what: str) -> None:
     turn = await here.chat.starts("m-1")
     more = replace(await here.chat.more(turn.head, "m-2"), push=a_config("p-2"))
     tasks.meanwhile(listens(there) if what.startswith("somebody") else lambda: there.chat.ends(turn))
@@ -138,9 +126,7 @@ async def test_who_asks_for_more_and_wants_to_hear_of_it_reads_the_task_again(
     assert [config.id for config in await here.configs.all(here.key())] in ([], ["p-1"])
 
 
-async def test_whoever_records_as_it_is_found_that_nobody_listens_any_more_hears_nothing_of_it(
-    here: Pushes, there: Pushes, tasks: Faults
-) -> None:
+async def test_append_during_unsubscribe_succeeds(here: Pushes, there: Pushes, tasks: Faults) -> None:
     turn = await here.chat.starts("m-1")
     await here.configs.put(here.key(), a_config())
     await here.configs.delete(here.key(), "p-1")
@@ -148,13 +134,13 @@ async def test_whoever_records_as_it_is_found_that_nobody_listens_any_more_hears
     tasks.meanwhile(lambda: there.configs.clear_subscribers(known))
     head = await here.chat.store.append(turn.lease, known, here.chat.says(known))
     assert (head.generation, head.push_events) == (3, None)
-    assert await here.due_events() == set()
+    assert await here.events_with_timers() == set()
 
 
 # ── Somebody else registers, delivers or sweeps ───────────────────────────────────────────────────────────────────────
 
 
-async def test_the_last_room_is_given_once(here: Pushes, there: Pushes, configs: Faults) -> None:
+async def test_last_config_slot_is_given_once(here: Pushes, there: Pushes, configs: Faults) -> None:
     await here.chat.starts("m-1")
     for number in range(MAX_PUSH_CONFIGS - 1):
         await here.configs.put(here.key(), a_config(f"p-{number}"))
@@ -164,7 +150,7 @@ async def test_the_last_room_is_given_once(here: Pushes, there: Pushes, configs:
     assert len(await here.configs.all(here.key())) == MAX_PUSH_CONFIGS
 
 
-async def test_nobody_listens_to_a_task_that_is_deleted_meanwhile(here: Pushes, there: Pushes, configs: Faults) -> None:
+async def test_config_of_task_deleted_meanwhile_is_refused(here: Pushes, there: Pushes, configs: Faults) -> None:
     await here.chat.starts("m-1")
     key = keys.head_key(here.key())
     configs.meanwhile(lambda: there.table.write(Delete(key)))
@@ -173,9 +159,7 @@ async def test_nobody_listens_to_a_task_that_is_deleted_meanwhile(here: Pushes, 
     assert await here.table.get(key) is None
 
 
-async def test_what_another_sweep_claims_meanwhile_is_not_claimed_again(
-    here: Pushes, there: Pushes, configs: Faults
-) -> None:
+async def test_timer_claimed_meanwhile_is_not_claimed(here: Pushes, there: Pushes, configs: Faults) -> None:
     await here.chat.starts("m-1")
     await here.configs.put(here.key(), a_config())
     here.clock.move(LEASE_SECONDS + 1)
@@ -184,9 +168,7 @@ async def test_what_another_sweep_claims_meanwhile_is_not_claimed_again(
     assert not await here.configs.claim_expired(expired_timers)
 
 
-async def test_what_is_registered_anew_as_a_sweep_finds_the_old_one_expired_stays_due(
-    here: Pushes, there: Pushes, configs: Faults
-) -> None:
+async def test_config_registered_during_sweep_keeps_timer(here: Pushes, there: Pushes, configs: Faults) -> None:
     await here.chat.starts("m-1")
     await here.configs.put(here.key(), a_config())
     here.clock.move(LEASE_SECONDS + 1)
@@ -197,17 +179,17 @@ async def test_what_is_registered_anew_as_a_sweep_finds_the_old_one_expired_stay
     assert (await here.delivery()).due_at is not None
 
 
-async def test_to_clear_an_event_that_has_expired_leaves_nothing(here: Pushes) -> None:
+async def test_clear_of_expired_event_stores_nothing(here: Pushes) -> None:
     await here.chat.starts("m-1")
     await here.configs.clear(here.key(), 9)
     assert await here.table.get(keys.event_key(here.key(), 9)) is None
 
 
 @pytest.mark.parametrize("act", ["put", "claim", "settle"])
-async def test_a_write_whose_answer_is_lost_is_ones_own(here: Pushes, configs: Faults, act: str) -> None:
+async def test_write_with_lost_answer_succeeds(here: Pushes, configs: Faults, act: str) -> None:
     await here.chat.starts("m-1")
     if act == "put":
-        # Each request is tried twice, and the second try finds what the first has done.
+        # boto3 sends each request twice; the second one finds the first one's write.
         configs.lose_answers("TransactWriteItems", times=2)
         delivery = await here.configs.put(here.key(), a_config())
         assert delivery == await here.delivery()
@@ -225,7 +207,7 @@ async def test_a_write_whose_answer_is_lost_is_ones_own(here: Pushes, configs: F
 
 
 async def test_put_sends_other_writes_under_another_token(here: Pushes, there: Pushes, configs: Faults) -> None:
-    """Others write, answers are lost and time passes: DynamoDB refuses a known token with other writes."""
+    """Concurrent writes and lost answers change the plan; DynamoDB refuses a known token with other writes."""
     await here.chat.starts("m-1")
     sent: dict[str, list[Any]] = {}
 
@@ -250,8 +232,8 @@ def push(adapter: Stack | None, clock: ManualClock) -> Pushes:
     return pushes.on_table(adapter, clock)
 
 
-async def test_nothing_secret_lies_in_the_table_in_clear(push: Pushes) -> None:
-    """R93: the table's reader, who has not the key, learns neither the token nor where it is to be posted."""
+async def test_table_has_no_plain_secret(push: Pushes) -> None:
+    """A reader of the table without the key sees neither the token nor the URL."""
     await push.chat.store.create(replace(push.chat.message("m-1"), push=a_config()), holder="holder-1")
     await push.configs.put(push.key(), a_config("p-2"))
     for config_id in ("p-1", "p-2"):
@@ -260,7 +242,7 @@ async def test_nothing_secret_lies_in_the_table_in_clear(push: Pushes) -> None:
     assert "hidden" not in repr(await push.claimed())
 
 
-async def test_a_sealed_config_that_is_moved_to_another_task_is_not_opened(push: Pushes) -> None:
+async def test_config_moved_to_other_task_is_corrupt(push: Pushes) -> None:
     await push.chat.store.create(replace(push.chat.message("m-1"), push=a_config()), holder="holder-1")
     await push.chat.waits("m-2")
     item = await push.table.get(keys.push_key(push.key(), "p-1"))

@@ -1,4 +1,4 @@
-"""A push config, or a log, that cannot be read: its tries are counted like any other's, and it is in nobody's way."""
+"""Unreadable push configs and logs: their attempts are counted, and they delay no other delivery."""
 
 import re
 from collections.abc import Mapping
@@ -10,13 +10,13 @@ import pytest
 from a2a.types.a2a_pb2 import TaskPushNotificationConfig
 
 from aion_core.memory.queues import MemoryPushQueue
-from aion_core.ports import Delivered, Delivery, Outcome, PushVersion, PushWakeUp, TurnStarted
+from aion_core.ports import Delivered, Delivery, PostOutcome, PushVersion, PushWakeUp, TurnStarted
 from aion_core.ports.table import Change, Key, Update
 from aion_core.push import schedule
 from aion_core.push.configs import PushRegistry
 from aion_core.push.delivery import PushDelivery
-from aion_core.push.guard import Allowed
-from aion_core.push.posts import render
+from aion_core.push.payload import render
+from aion_core.push.ssrf import WebhookPolicy
 from aion_core.stores import keys
 from aion_core.stores.task_list import TableTaskList
 from aion_core.tasks.call import CallContext
@@ -32,18 +32,18 @@ TRIES = 1 + len(schedule.RETRY_SECONDS)
 
 
 class Heard:
-    """A webhook that takes everything, and notes it."""
+    """Webhook that accepts and records every post."""
 
     def __init__(self) -> None:
         self.ids: list[str] = []
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Outcome:
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> PostOutcome:
         """See `ports.WebhookClient.post`."""
         self.ids.append(headers["webhook-id"])
         return Delivered()
 
     def by(self, config_id: str) -> list[int]:
-        """The numbers of the events that this config was told of, in order."""
+        """Return the event numbers posted to this config, in order."""
         return [int(id_.split("_")[1]) for id_ in self.ids if id_.endswith(f"_{config_id}")]
 
 
@@ -64,7 +64,7 @@ def delivery(push: Pushes, heard: Heard) -> PushDelivery:
 
 
 async def told_of_a_task(push: Pushes, **said: Any) -> None:
-    """A task that has ended, to which two configs listen: events 2 and 3 are due."""
+    """Create an ended task with two configs and timers for events 2 and 3."""
     new = replace(push.chat.message("m-1"), push=a_config("bad", **said))
     begun = await push.chat.store.create(new, holder="holder-1")
     assert isinstance(begun, TurnStarted)
@@ -73,7 +73,7 @@ async def told_of_a_task(push: Pushes, **said: Any) -> None:
 
 
 async def spoil(push: Pushes, key: Key, attribute: str) -> Any:
-    """Overwrite the item's attribute with unreadable bytes; return what it was."""
+    """Overwrite the item's attribute with unreadable bytes; return the old value."""
     item = await push.table.get(key)
     assert item is not None
     await restore(push, key, attribute, b"\xff nonsense")
@@ -85,10 +85,10 @@ async def restore(push: Pushes, key: Key, attribute: str, value: Any) -> None:
 
 
 async def until_given_up(push: Pushes, delivery: PushDelivery) -> list[Delivery]:
-    """Answer a bell at each time at which a try is due, until none is: how the bad config stood after each."""
+    """Deliver at the time of each attempt until the last one; return the bad config's state after each."""
     states = []
     for _ in range(TRIES + 2):
-        await delivery.answer(PushWakeUp(push.key(), 2))
+        await delivery.deliver(PushWakeUp(push.key(), 2))
         states.append(await push.delivery("bad"))
         if states[-1].next_at is None:
             return states
@@ -96,7 +96,7 @@ async def until_given_up(push: Pushes, delivery: PushDelivery) -> list[Delivery]
     raise AssertionError(states)
 
 
-async def test_a_config_that_cannot_be_read_is_claimed_as_such(push: Pushes) -> None:
+async def test_unreadable_config_is_claimed_without_config(push: Pushes) -> None:
     await told_of_a_task(push)
     await spoil(push, keys.push_key(push.key(), "bad"), "sealed")
     assert (await push.claimed("bad")).config is None
@@ -105,23 +105,23 @@ async def test_a_config_that_cannot_be_read_is_claimed_as_such(push: Pushes) -> 
     assert good.id == "good"
 
 
-async def test_config_without_its_content_is_claimed_without_config(push: Pushes) -> None:
+async def test_empty_config_is_claimed_without_config(push: Pushes) -> None:
     await told_of_a_task(push)
     await push.table.write(Update(keys.push_key(push.key(), "bad"), Change(remove=("sealed",))))
     assert (await push.claimed("bad")).config is None
 
 
-async def test_a_config_whose_key_is_gone_goes_through_the_schedule_and_ends_dead(
+async def test_config_without_key_exhausts_the_schedule(
     push: Pushes, delivery: PushDelivery, heard: Heard, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """R94: the task's other config is told at once, the tries are counted, and in the end nothing is due any more."""
+    """The task's other config receives its event at once, attempts are counted, and no timer is left in the end."""
     await told_of_a_task(push)
     held = await spoil(push, keys.push_key(push.key(), "bad"), "sealed")
     began = push.clock.now()
     states = await until_given_up(push, delivery)
     assert heard.by("good") == [3], "it was registered behind the second event"
     assert [state.tries for state in states] == [*range(1, TRIES), TRIES - 1]
-    assert {state.failure for state in states} == {"what is kept of the config cannot be read"}
+    assert {state.failure for state in states} == {"the stored config cannot be read"}
     assert push.clock.now() - began > timedelta(hours=24)
     last = states[-1]
     assert (last.cursor, last.dead, last.dead_from, last.due_at, last.claimed_until) == (3, 2, 2, None, None)
@@ -129,17 +129,15 @@ async def test_a_config_whose_key_is_gone_goes_through_the_schedule_and_ends_dea
     assert len(given_up) == 2, "the alarm counts them"
     push.clock.move(100_000)
     assert await push.expired_timers() == []
-    # Once its key is there again, an operator has it posted.
+    # With the key restored, an operator redrives it.
     await restore(push, keys.push_key(push.key(), "bad"), "sealed", held)
     await push.configs.redrive(push.key(), "bad")
-    await delivery.answer(PushWakeUp(push.key()))
+    await delivery.deliver(PushWakeUp(push.key()))
     assert heard.by("bad") == [2, 3]
 
 
-async def test_what_cannot_be_read_of_a_log_is_given_up_and_what_follows_is_told(
-    push: Pushes, delivery: PushDelivery, heard: Heard
-) -> None:
-    """R94: event by event, so that what can be read is told."""
+async def test_unreadable_events_are_given_up(push: Pushes, delivery: PushDelivery, heard: Heard) -> None:
+    """Event by event: readable events are delivered."""
     await told_of_a_task(push)
     await spoil(push, keys.event_key(push.key(), 2), "event")
     states = await until_given_up(push, delivery)
@@ -154,10 +152,7 @@ async def test_what_cannot_be_read_of_a_log_is_given_up_and_what_follows_is_told
     assert await push.expired_timers() == []
 
 
-async def test_a_log_of_which_nothing_can_be_read_keeps_nobody_at_work_for_ever(
-    push: Pushes, delivery: PushDelivery, heard: Heard
-) -> None:
-    """R94."""
+async def test_unreadable_log_is_given_up(push: Pushes, delivery: PushDelivery, heard: Heard) -> None:
     await told_of_a_task(push)
     for generation in (2, 3):
         await spoil(push, keys.event_key(push.key(), generation), "event")
@@ -166,34 +161,30 @@ async def test_a_log_of_which_nothing_can_be_read_keeps_nobody_at_work_for_ever(
     assert (last.cursor, last.dead, last.due_at) == (3, 3, None)
     push.clock.move(100_000)
     for expired_timers in await push.expired_timers():
-        await delivery.answer(PushWakeUp(expired_timers.task, expired_timers.generation))
+        await delivery.deliver(PushWakeUp(expired_timers.task, expired_timers.generation))
     assert (await push.delivery("bad")).dead == 3
 
 
-async def test_a_task_that_cannot_be_read_for_a_receiver_of_v03_is_counted_too(
-    push: Pushes, delivery: PushDelivery, heard: Heard
-) -> None:
-    """R94: what v0.3 posts is the whole task, whose beginning is gone."""
+async def test_unreadable_task_counts_v03_attempts(push: Pushes, delivery: PushDelivery, heard: Heard) -> None:
+    """A v0.3 post contains the whole task, and its beginning is missing."""
     await told_of_a_task(push, version=PushVersion.V03)
     await push.configs.settle(await push.claimed("bad"), cursor=2, due_at=push.clock.now())
     await spoil(push, keys.event_key(push.key(), 1), "event")
-    await delivery.answer(PushWakeUp(push.key()))
+    await delivery.deliver(PushWakeUp(push.key()))
     state = await push.delivery("bad")
     assert (state.tries, state.failure, state.claimed_until) == (1, "it cannot be made", None)
     assert heard.by("good") == [3]
 
 
-async def test_a_client_that_creates_an_unreadable_config_again_mends_it(
-    push: Pushes, delivery: PushDelivery, heard: Heard
-) -> None:
+async def test_unreadable_config_may_be_replaced(push: Pushes, delivery: PushDelivery, heard: Heard) -> None:
     await told_of_a_task(push)
     await spoil(push, keys.push_key(push.key(), "bad"), "sealed")
-    await delivery.answer(PushWakeUp(push.key()))
+    await delivery.deliver(PushWakeUp(push.key()))
     lists = TableTaskList(push.table, push.clock)
-    allowed = Allowed.beside("https://agents.example.com")
+    allowed = WebhookPolicy.for_service("https://agents.example.com")
     registry = PushRegistry(push.configs, MemoryPushQueue(push.clock), push.chat.store, lists, allowed, push.clock)
     call = CallContext(push.key().owner, push.chat.context.agent)
     anew = TaskPushNotificationConfig(task_id=push.key().task_id, id="bad", url="https://hooks.example.org/")
     assert (await registry.create(call, anew, PushVersion.V1)).token.startswith("whsec_")
-    await delivery.answer(PushWakeUp(push.key()))
+    await delivery.deliver(PushWakeUp(push.key()))
     assert heard.by("bad") == [2, 3]

@@ -1,4 +1,4 @@
-"""Another writer comes between what the task store reads and what it writes: each part of a condition, by its race."""
+"""Concurrent writes between the task store's reads and writes: one race for each part of a condition."""
 
 import asyncio
 
@@ -35,7 +35,7 @@ def here(stack: Stack, clock: ManualClock) -> Conversation:
 
 @pytest.fixture
 def there(stack: Stack, clock: ManualClock, here: Conversation) -> Conversation:
-    """The same context, in another process."""
+    """Return the same context in another process."""
     there = Conversation(dynamodb_store(stack, clock), clock, here.context)
     there.tasks = here.tasks
     return there
@@ -49,9 +49,7 @@ def faults(here: Conversation) -> Faults:
 # ── A new message ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_context_that_is_taken_meanwhile_is_waited_for(
-    here: Conversation, there: Conversation, faults: Faults
-) -> None:
+async def test_turn_in_taken_context_is_queued(here: Conversation, there: Conversation, faults: Faults) -> None:
     others = faults.meanwhile(lambda: there.starts("m-2"))
     outcome = await here.store.create(here.message("m-1"), holder="holder-1")
     assert isinstance(outcome, TurnQueued)
@@ -59,9 +57,7 @@ async def test_a_context_that_is_taken_meanwhile_is_waited_for(
     assert here.store.holds(others[0].lease)
 
 
-async def test_a_whole_turn_between_read_and_write_is_a_turn_of_its_own(
-    here: Conversation, there: Conversation, faults: Faults
-) -> None:
+async def test_turn_after_whole_concurrent_turn_begins(here: Conversation, there: Conversation, faults: Faults) -> None:
     await here.ends(await here.starts("m-1"))
 
     async def runs_a_turn() -> None:
@@ -71,25 +67,21 @@ async def test_a_whole_turn_between_read_and_write_is_a_turn_of_its_own(
     assert (await here.starts("m-3")).lease.fence == 3, "no fence is given out twice"
 
 
-async def test_nobody_overtakes_who_begins_to_wait_just_now(
-    here: Conversation, there: Conversation, faults: Faults
-) -> None:
+async def test_new_turn_does_not_overtake_queued_one(here: Conversation, there: Conversation, faults: Faults) -> None:
     await here.ends(await here.starts("m-1"))
     faults.meanwhile(lambda: there.waits("m-2"))
     await here.waits("m-3", holder="holder-3")
     assert (await here.begins()).head.key.task_id == "t-m-2"
 
 
-async def test_what_was_busy_and_is_free_meanwhile_is_taken(
-    here: Conversation, there: Conversation, faults: Faults
-) -> None:
+async def test_turn_begins_in_context_freed_meanwhile(here: Conversation, there: Conversation, faults: Faults) -> None:
     turn = await here.starts("m-1")
     faults.meanwhile(lambda: there.ends(turn))
     await here.starts("m-2")
 
 
 @pytest.mark.parametrize("holder", ["holder-3", None])
-async def test_a_message_that_meets_a_question_waits_for_nobody(
+async def test_new_task_in_interrupted_context_is_refused(
     here: Conversation, there: Conversation, faults: Faults, holder: str | None
 ) -> None:
     turn = await here.starts("m-1")
@@ -101,7 +93,7 @@ async def test_a_message_that_meets_a_question_waits_for_nobody(
 
 
 @pytest.mark.parametrize("by", ["one that runs", "one that waits", "a question"])
-async def test_a_message_that_is_not_to_queue_does_not_though_the_context_was_free(
+async def test_rejecting_message_in_taken_context_is_refused(
     here: Conversation, there: Conversation, faults: Faults, by: str
 ) -> None:
     await here.ends(await here.starts("m-1"))
@@ -120,10 +112,8 @@ async def test_a_message_that_is_not_to_queue_does_not_though_the_context_was_fr
     assert await here.store.head(here.key("t-m-3")) is None
 
 
-async def test_a_fence_that_is_raised_while_the_context_expires_is_not_given_out_again(
-    here: Conversation, stack: Stack, faults: Faults
-) -> None:
-    """The clocks of two processes are never quite the same."""
+async def test_fence_of_expired_context_is_not_reused(here: Conversation, stack: Stack, faults: Faults) -> None:
+    """The clocks of two processes differ."""
     behind = ManualClock()
     await here.starts("m-1")
     behind.move(DAY)
@@ -133,7 +123,7 @@ async def test_a_fence_that_is_raised_while_the_context_expires_is_not_given_out
 
 
 @pytest.mark.parametrize("holder", ["holder-3", None])
-async def test_who_waits_in_a_context_as_it_expires_is_not_forgotten(
+async def test_queued_turn_in_expiring_context_is_kept(
     here: Conversation, stack: Stack, faults: Faults, holder: str | None
 ) -> None:
     behind = ManualClock()
@@ -151,7 +141,7 @@ async def test_who_waits_in_a_context_as_it_expires_is_not_forgotten(
 
 
 @pytest.mark.parametrize("has_ended", [False, True])
-async def test_an_answer_meets_a_conversation_that_has_begun_anew(
+async def test_answer_in_renewed_context_is_refused(
     here: Conversation, there: Conversation, faults: Faults, has_ended: bool
 ) -> None:
     answer = await here.more(await here.asks("m-1"), "answer")
@@ -167,9 +157,7 @@ async def test_an_answer_meets_a_conversation_that_has_begun_anew(
         await here.store.follow_up(answer, holder="holder-1")
 
 
-async def test_an_answer_takes_the_fence_after_that_of_who_was_canceled_meanwhile(
-    here: Conversation, there: Conversation, faults: Faults
-) -> None:
+async def test_answer_gets_fence_after_canceled_turn(here: Conversation, there: Conversation, faults: Faults) -> None:
     turn = await here.starts("m-1")
     await here.waits("m-2")
     answer = await here.more((await here.ends(turn, INPUT_REQUIRED)).head, "answer")
@@ -180,7 +168,7 @@ async def test_an_answer_takes_the_fence_after_that_of_who_was_canceled_meanwhil
 
 
 @pytest.mark.parametrize("holder", ["holder-3", None])
-async def test_who_takes_a_turn_over_meanwhile_is_interrupted_too(
+async def test_new_holder_of_turn_is_interrupted(
     here: Conversation, there: Conversation, faults: Faults, holder: str | None
 ) -> None:
     turn = await here.starts("m-1")
@@ -193,9 +181,7 @@ async def test_who_takes_a_turn_over_meanwhile_is_interrupted_too(
         await there.store.append(heirs[0].lease, heirs[0].head, here.says(turn.head))
 
 
-async def test_a_message_to_what_waits_that_meets_a_question_wakes_nobody(
-    here: Conversation, there: Conversation, faults: Faults
-) -> None:
+async def test_message_meeting_interrupt_sets_no_timer(here: Conversation, there: Conversation, faults: Faults) -> None:
     turn = await here.starts("m-1")
     await here.waits("m-2")
     faults.meanwhile(lambda: there.ends(turn, INPUT_REQUIRED))
@@ -204,7 +190,7 @@ async def test_a_message_to_what_waits_that_meets_a_question_wakes_nobody(
     assert not await here.is_expired()
 
 
-async def test_one_message_too_many_behind_a_question_is_refused(here: Conversation) -> None:
+async def test_message_to_full_interrupted_context_is_refused(here: Conversation) -> None:
     turn = await here.starts("m-1")
     await here.waits("m-2")
     for number in range(MAX_WAITING - 1):
@@ -217,9 +203,7 @@ async def test_one_message_too_many_behind_a_question_is_refused(here: Conversat
 # ── A turn begins ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_turn_is_not_begun_twice_when_two_read_the_same_context(
-    here: Conversation, there: Conversation, faults: Faults
-) -> None:
+async def test_turn_is_begun_once_by_two_processes(here: Conversation, there: Conversation, faults: Faults) -> None:
     await here.waits("m-1")
     await here.waits("m-2")
     others = faults.meanwhile(lambda: there.begins("holder-2"))
@@ -228,9 +212,7 @@ async def test_a_turn_is_not_begun_twice_when_two_read_the_same_context(
     await here.comes_to_rest()
 
 
-async def test_a_lease_that_is_renewed_meanwhile_is_not_taken_over(
-    here: Conversation, there: Conversation, faults: Faults
-) -> None:
+async def test_lease_renewed_meanwhile_is_not_taken(here: Conversation, there: Conversation, faults: Faults) -> None:
     turn = await here.starts("m-1")
     here.clock.move(LEASE_SECONDS + 1)
     renewed = faults.meanwhile(lambda: asyncio.to_thread(there.store.renew, turn.lease))
@@ -239,9 +221,7 @@ async def test_a_lease_that_is_renewed_meanwhile_is_not_taken_over(
     assert (await here.ends(turn)).head.generation == 3
 
 
-async def test_a_turn_whose_task_is_deleted_meanwhile_is_not_begun(
-    here: Conversation, stack: Stack, faults: Faults
-) -> None:
+async def test_turn_of_deleted_task_is_not_begun(here: Conversation, stack: Stack, faults: Faults) -> None:
     await here.waits("m-1")
     where = {
         "TableName": stack.environment("ApiFunction")["AION_TABLE"],
@@ -257,10 +237,8 @@ async def test_a_turn_whose_task_is_deleted_meanwhile_is_not_begun(
     await here.starts("m-2")
 
 
-async def test_a_message_that_is_taken_in_finds_the_next_number_whatever_its_task_still_says(
-    here: Conversation, there: Conversation, faults: Faults
-) -> None:
-    """Who has ended a turn has its fence until somebody begins the next."""
+async def test_begun_message_gets_next_event_number(here: Conversation, there: Conversation, faults: Faults) -> None:
+    """A finished turn's fence is valid until the next turn begins."""
     turn = await here.starts("m-1")
     await here.queues("t-m-1", "m-2")
     ended = await here.ends(turn, WORKING)
@@ -276,9 +254,7 @@ async def test_a_message_that_is_taken_in_finds_the_next_number_whatever_its_tas
 # ── A turn ends ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_message_that_comes_as_a_turn_ends_is_not_forgotten(
-    here: Conversation, there: Conversation, faults: Faults
-) -> None:
+async def test_message_during_finish_is_kept(here: Conversation, there: Conversation, faults: Faults) -> None:
     turn = await here.starts("m-1")
     faults.meanwhile(lambda: there.waits("m-2"))
     assert (await here.ends(turn)).waiting
@@ -286,12 +262,12 @@ async def test_a_message_that_comes_as_a_turn_ends_is_not_forgotten(
 
 
 @pytest.mark.parametrize("run_next", [False, True])
-async def test_a_message_that_comes_as_a_task_ends_before_others_keeps_it_from_ending(
+async def test_message_during_finish_keeps_task_open(
     here: Conversation, there: Conversation, faults: Faults, run_next: bool
 ) -> None:
     turn = await here.starts("m-1")
     await here.waits("m-2")
-    # The first write finds that others wait; the second knows who.
+    # The first write finds a queue; the second one has read it.
     faults.meanwhile(lambda: there.queues("t-m-1", "m-3"), nth=2)
     with pytest.raises(PendingInput):
         await here.ends(turn, COMPLETED, run_next=run_next)
@@ -299,7 +275,7 @@ async def test_a_message_that_comes_as_a_task_ends_before_others_keeps_it_from_e
 
 
 @pytest.mark.parametrize("run_next", [False, True])
-async def test_whose_head_is_not_the_newest_does_not_go_on(here: Conversation, run_next: bool) -> None:
+async def test_finish_with_outdated_head_is_refused(here: Conversation, run_next: bool) -> None:
     turn = await here.starts("m-1")
     await here.queues("t-m-1", "m-2")
     head = await here.store.append(turn.lease, turn.head, here.says(turn.head))
@@ -312,16 +288,14 @@ async def test_whose_head_is_not_the_newest_does_not_go_on(here: Conversation, r
 # ── A task is canceled ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_message_that_comes_as_another_is_canceled_waits_on(
-    here: Conversation, there: Conversation, faults: Faults
-) -> None:
+async def test_message_during_cancel_stays_queued(here: Conversation, there: Conversation, faults: Faults) -> None:
     await here.starts("m-1")
     faults.meanwhile(lambda: there.waits("m-2"))
     assert (await here.cancels("t-m-1")).waiting
     assert (await here.begins()).head.key.task_id == "t-m-2"
 
 
-async def test_a_message_that_joins_the_line_as_another_is_canceled_waits_on(
+async def test_queued_message_during_cancel_stays_queued(
     here: Conversation, there: Conversation, faults: Faults
 ) -> None:
     await here.starts("m-1")
@@ -332,9 +306,7 @@ async def test_a_message_that_joins_the_line_as_another_is_canceled_waits_on(
     assert (await here.begins()).head.key.task_id == "t-m-3"
 
 
-async def test_who_takes_a_turn_over_as_one_that_waits_is_canceled_keeps_its_lease(
-    here: Conversation, there: Conversation, faults: Faults
-) -> None:
+async def test_lease_acquired_during_cancel_is_kept(here: Conversation, there: Conversation, faults: Faults) -> None:
     await here.starts("m-1")
     await here.waits("m-2")
     here.clock.move(LEASE_SECONDS + 1)
@@ -346,7 +318,7 @@ async def test_who_takes_a_turn_over_as_one_that_waits_is_canceled_keeps_its_lea
 # ── What is overdue ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_what_is_claimed_meanwhile_is_not_claimed_again(
+async def test_context_claimed_meanwhile_is_not_claimed(
     here: Conversation, there: Conversation, faults: Faults
 ) -> None:
     await here.waits("m-1")

@@ -1,4 +1,4 @@
-"""How long the task log on DynamoDB keeps what, and that what has expired is not there though it lies there still."""
+"""Retention of tasks on DynamoDB, and expired items that are not deleted yet."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -32,7 +32,7 @@ DAY = 24 * 3600
 
 
 class Rows:
-    """The items of the table, as they lie there."""
+    """Items of the table without interpretation."""
 
     def __init__(self, stack: Stack) -> None:
         self._client, self._table = stack.client("dynamodb"), stack.environment("ApiFunction")["AION_TABLE"]
@@ -49,7 +49,7 @@ class Rows:
         self._client.delete_item(TableName=self._table, Key=encoded_key(key))
 
     def delete_expired(self, chat: Conversation) -> None:
-        """Do what DynamoDB does in its own time."""
+        """Delete the expired items, as DynamoDB does late."""
         for item in self.of(chat):
             if int(item["expires"]["N"]) <= chat.clock.now().timestamp():
                 self.delete(Key(item["pk"]["S"], item["sk"]["S"]))
@@ -65,8 +65,7 @@ def chat(stack: Stack, clock: ManualClock) -> Conversation:
     return Conversation(dynamodb_store(stack, clock), clock)
 
 
-async def test_every_item_says_when_it_expires_and_which_shape_it_has(chat: Conversation, rows: Rows) -> None:
-    """I14."""
+async def test_every_item_has_ttl_and_version(chat: Conversation, rows: Rows) -> None:
     turn = await chat.starts("m-1", idempotency_key="key-1")
     await chat.waits("m-2")
     await chat.queues("t-m-1", "m-3")
@@ -81,7 +80,7 @@ async def test_every_item_says_when_it_expires_and_which_shape_it_has(chat: Conv
     assert all("expires" in item and item["v"] == {"N": "2"} for item in found)
 
 
-async def test_what_has_expired_is_not_there_though_dynamodb_has_yet_to_delete_it(chat: Conversation) -> None:
+async def test_expired_items_are_not_returned(chat: Conversation) -> None:
     new = chat.message("m-1", idempotency_key="key-1")
     begun = await chat.store.create(new, holder="holder-1")
     assert isinstance(begun, TurnStarted)
@@ -102,7 +101,7 @@ async def test_what_has_expired_is_not_there_though_dynamodb_has_yet_to_delete_i
 @pytest.mark.parametrize("holder", ["holder-2", None])
 @pytest.mark.parametrize("left", ["running", "asking"])
 @pytest.mark.parametrize("is_deleted", [False, True])
-async def test_a_conversation_begins_anew_where_the_old_one_has_expired(
+async def test_new_conversation_replaces_expired_one(
     chat: Conversation, rows: Rows, holder: str | None, left: str, is_deleted: bool
 ) -> None:
     first = await chat.starts("m-1")
@@ -124,7 +123,7 @@ async def test_a_conversation_begins_anew_where_the_old_one_has_expired(
     await chat.comes_to_rest()
 
 
-async def test_what_has_expired_is_not_claimed(chat: Conversation) -> None:
+async def test_expired_context_is_not_claimed(chat: Conversation) -> None:
     await chat.waits("m-1")
     chat.clock.move(31 * DAY)
     for expired_timers in await chat.store.expired_timers(limit=1000):
@@ -132,9 +131,7 @@ async def test_what_has_expired_is_not_claimed(chat: Conversation) -> None:
             assert not await chat.store.claim(expired_timers)
 
 
-async def test_a_message_near_the_end_of_a_tasks_life_keeps_it_for_as_long_again(
-    chat: Conversation, rows: Rows
-) -> None:
+async def test_late_message_prolongs_task(chat: Conversation, rows: Rows) -> None:
     head = await chat.asks("m-1")
     before = await chat.task("t-m-1")
     first_message = keys.message_key(chat.context, "m-1")
@@ -164,14 +161,14 @@ async def test_a_message_near_the_end_of_a_tasks_life_keeps_it_for_as_long_again
     assert await chat.store.log(head.key) is None
 
 
-async def test_a_message_soon_after_the_first_costs_no_snapshot(chat: Conversation, rows: Rows) -> None:
+async def test_early_message_writes_no_snapshot(chat: Conversation, rows: Rows) -> None:
     head = await chat.asks("m-1")
     chat.clock.move(3600)
     await chat.store.follow_up(await chat.more(head, "m-2"), holder="holder-2")
     assert not any(item["sk"]["S"].endswith("#SNAP") for item in rows.of(chat))
 
 
-async def test_where_tasks_live_shortly_their_end_moves_all_the_same(stack: Stack, clock: ManualClock) -> None:
+async def test_short_retention_is_prolonged_too(stack: Stack, clock: ManualClock) -> None:
     chat = Conversation(dynamodb_store(stack, clock, retention=timedelta(hours=2)), clock)
     head = await chat.asks("m-1")
     clock.move(1.5 * 3600)
@@ -180,7 +177,7 @@ async def test_where_tasks_live_shortly_their_end_moves_all_the_same(stack: Stac
     assert await chat.said("t-m-1") == ["m-1", "m-2"]
 
 
-async def test_what_waits_for_a_task_is_kept_for_as_long_as_the_task(chat: Conversation, rows: Rows) -> None:
+async def test_queued_messages_live_as_long_as_task(chat: Conversation, rows: Rows) -> None:
     turn = await chat.starts("m-1")
     await chat.queues("t-m-1", "m-2")
     head = (await chat.ends(turn, INPUT_REQUIRED)).head
@@ -196,7 +193,7 @@ async def test_what_waits_for_a_task_is_kept_for_as_long_as_the_task(chat: Conve
 
 @pytest.mark.parametrize("run_next", [False, True])
 @pytest.mark.parametrize("is_deleted", [False, True])
-async def test_a_task_that_expires_as_it_waits_does_not_keep_the_others(
+async def test_expired_queued_task_does_not_block_others(
     chat: Conversation, rows: Rows, run_next: bool, is_deleted: bool
 ) -> None:
     turn = await chat.starts("m-1")
@@ -217,7 +214,7 @@ async def test_a_task_that_expires_as_it_waits_does_not_keep_the_others(
     await chat.comes_to_rest()
 
 
-async def test_a_log_with_a_gap_is_no_task(chat: Conversation, rows: Rows) -> None:
+async def test_log_with_gap_is_not_returned(chat: Conversation, rows: Rows) -> None:
     turn = await chat.starts("m-1")
     await chat.ends(turn)
     rows.delete(keys.event_key(turn.head.key, 2))
@@ -230,7 +227,7 @@ async def test_a_log_with_a_gap_is_no_task(chat: Conversation, rows: Rows) -> No
     assert await chat.store.log(turn.head.key, after=2) is None
 
 
-async def test_a_gap_before_a_snapshot_is_none_and_one_behind_it_is(chat: Conversation, rows: Rows) -> None:
+async def test_only_gap_after_snapshot_counts(chat: Conversation, rows: Rows) -> None:
     turn = await chat.starts("m-1")
     asked = chat.says(turn.head, INPUT_REQUIRED)
     head = (await chat.store.finish(turn.lease, turn.head, asked, snapshot=await chat.task("t-m-1"))).head
@@ -247,7 +244,7 @@ async def test_a_gap_before_a_snapshot_is_none_and_one_behind_it_is(chat: Conver
     assert await chat.store.log(head.key) is None
 
 
-async def test_a_long_log_is_read_from_its_newest_snapshot_in_pages(chat: Conversation) -> None:
+async def test_long_log_is_read_from_newest_snapshot(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
     head = turn.head
     for _ in range(130):
@@ -261,7 +258,7 @@ async def test_a_long_log_is_read_from_its_newest_snapshot_in_pages(chat: Conver
     assert (log.head, [entry.generation for entry in log.events]) == (ended.head, [133])
 
 
-async def test_a_waiting_message_is_there_when_its_turn_begins_again(chat: Conversation) -> None:
+async def test_queued_message_survives_repeated_begin(chat: Conversation) -> None:
     waiting = await chat.waits("m-1")
     assert isinstance(waiting, TurnQueued)
     chat.clock.move(29 * DAY)
@@ -271,10 +268,8 @@ async def test_a_waiting_message_is_there_when_its_turn_begins_again(chat: Conve
 
 
 @pytest.mark.parametrize("state", [COMPLETED, INPUT_REQUIRED])
-async def test_a_holder_whose_context_has_expired_under_it_does_not_free_the_next_ones(
-    chat: Conversation, state: Any
-) -> None:
-    """A turn that nobody has renewed for longer than anything is kept."""
+async def test_holder_of_expired_context_frees_nothing(chat: Conversation, state: Any) -> None:
+    """The turn was not renewed for longer than the retention."""
     old = await chat.starts("m-1")
     chat.clock.move(31 * DAY)
     chat.tasks.clear()
@@ -287,7 +282,7 @@ async def test_a_holder_whose_context_has_expired_under_it_does_not_free_the_nex
     await chat.comes_to_rest()
 
 
-async def test_a_turn_keeps_its_context_for_as_long_as_it_is_renewed(chat: Conversation) -> None:
+async def test_renewals_prolong_context(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
     for _ in range(40):
         chat.clock.move(DAY)
@@ -298,10 +293,8 @@ async def test_a_turn_keeps_its_context_for_as_long_as_it_is_renewed(chat: Conve
 
 
 @pytest.mark.parametrize("holder", ["holder-2", None])
-async def test_a_question_that_has_outlived_its_time_frees_its_context(
-    stack: Stack, clock: ManualClock, holder: str | None
-) -> None:
-    """An answer soon after the question moves the context's end, but not yet the task's."""
+async def test_expired_interrupt_frees_its_context(stack: Stack, clock: ManualClock, holder: str | None) -> None:
+    """An early answer prolongs the context but not the task."""
     chat = Conversation(dynamodb_store(stack, clock, retention=timedelta(days=1)), clock)
     asking = await chat.asks("m-1")
     clock.move(11 * 3600)

@@ -1,4 +1,4 @@
-"""The table port: items, conditions, changes and single writes, on each table and each engine."""
+"""Table port: items, conditions, changes and single writes, on each table and engine."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -90,7 +90,7 @@ A: dict[str, Any] = {
     "e": [],
 }
 CONDITIONS: list[Any] = [
-    # Condition; whether it holds for the item A, and for an absent item.
+    # Condition, its value for the item A, and for an absent item.
     (Exists(), True, False),
     (Exists("n"), True, False),
     (Exists("other"), False, False),
@@ -185,7 +185,7 @@ async def test_empty_condition_is_refused(table: Table, key: Key, condition: Con
 async def test_change_is_applied(
     table: Table, part: str, case: str, change: Change, changed: dict[str, Any] | None, created: dict[str, Any] | None
 ) -> None:
-    """`changed`: the attributes of A that are other than before, None if removed; None stands for the change's values."""
+    """`changed` has the attributes of A with new values, None for removed ones; without it, the change's values."""
     await table.write(Put(Key(part, "there"), A))
     after = {**A, **(dict(change.values) if changed is None else changed)}
     expected = {name: value for name, value in after.items() if value is not None}
@@ -244,13 +244,13 @@ async def test_invalid_change_is_refused(table: Table, key: Key, case: str, chan
 # ── Single writes ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_write_returns_item_only_if_asked(table: Table, key: Key) -> None:
+async def test_write_returns_item_on_request(table: Table, key: Key) -> None:
     assert await table.write(Put(key, {"a": 1}), returning=True) is None
     assert await table.write(Update(key, Change(add={"a": 1}))) is None
     assert await table.write(Delete(key)) is None
 
 
-async def test_delete_returns_item_as_found(table: Table, key: Key) -> None:
+async def test_delete_returns_deleted_item(table: Table, key: Key) -> None:
     await table.write(Put(key, {"a": [1]}))
     assert await table.write(Delete(key), returning=True) == {"pk": key.partition, "sk": key.sort, "a": [1]}
     assert await table.get(key) is None
@@ -275,9 +275,7 @@ async def test_refused_write_changes_nothing(table: Table, key: Key) -> None:
 @pytest.mark.parametrize(
     ("partition", "sort"), [("", "s"), ("p", ""), ("p" * 2049, "s"), ("p", "s" * 1025), ("ä" * 1025, "s")]
 )
-async def test_key_that_no_item_can_have_is_refused(
-    table: Table, engine: str, partition: str, sort: str, write: str
-) -> None:
+async def test_invalid_key_is_refused(table: Table, engine: str, partition: str, sort: str, write: str) -> None:
     skip_deviation(engine, "keys")
     key = Key(partition, sort)
     writes = {"put": Put(key, {}), "update": Update(key, Change(values={"a": 1})), "delete": Delete(key)}

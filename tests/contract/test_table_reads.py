@@ -1,4 +1,4 @@
-"""The table port: queries, indexes and scans, on each table and each engine."""
+"""Table port: queries, indexes and scans, on each table and engine."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.each_engine
 
 @pytest.fixture
 async def letters(table: Table, part: str) -> str:
-    """A partition with items in the order of UTF-8, which is neither that of UTF-16 nor of a language."""
+    """Return a partition with items in the order of UTF-8; UTF-16 and languages have other orders."""
     await table.transact(items_of(part, *reversed(LETTERS)))
     await table.write(Put(Key(f"{part}-other", "b"), {}))
     await table.write(Update(Key(part, "b"), Change(values={TTL_ATTRIBUTE: FAR})))
@@ -70,7 +70,9 @@ async def test_query_returns_range_in_order(
 
 @pytest.mark.parametrize("newest_first", [False, True])
 @pytest.mark.parametrize("limit", [1, 3, len(LETTERS)])
-async def test_pages_of_query_hold_each_item_once(table: Table, letters: str, limit: int, newest_first: bool) -> None:
+async def test_pages_of_query_contain_each_item_once(
+    table: Table, letters: str, limit: int, newest_first: bool
+) -> None:
     pages = all_pages(
         lambda after: table.query(letters, "Z", LAST, limit=limit, newest_first=newest_first, after=after)
     )
@@ -91,7 +93,7 @@ async def test_page_continues_after_its_last_item_is_deleted(table: Table, lette
     assert [item["sk"] for item in following.items] == ["aa", "b"]
 
 
-async def test_page_holds_at_most_one_megabyte(table: Table, part: str) -> None:
+async def test_page_has_at_most_one_megabyte(table: Table, part: str) -> None:
     for number in range(4):
         await table.write(Put(Key(part, str(number)), {"a": "x" * 300 * KB}))
     pages = [page async for page in all_pages(lambda after: table.query(part, "0", "9", after=after, keys_only=True))]
@@ -170,7 +172,7 @@ async def due_items(table: Table, part: str) -> None:
 
 @pytest.mark.parametrize("newest_first", [False, True])
 @pytest.mark.parametrize("limit", [1, 2, 5])
-async def test_pages_of_index_hold_each_entry_once(table: Table, part: str, limit: int, newest_first: bool) -> None:
+async def test_pages_of_index_contain_each_entry_once(table: Table, part: str, limit: int, newest_first: bool) -> None:
     """Three entries have the same sort key."""
     await due_items(table, part)
     found = []

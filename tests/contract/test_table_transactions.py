@@ -1,4 +1,4 @@
-"""The table port: transactions and their tokens, on each table and each engine."""
+"""Table port: transactions and tokens, on each table and engine."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -54,7 +54,7 @@ async def test_transaction_makes_all_writes(table: Table, part: str) -> None:
     assert [item["a"] for item in (await table.query(part, " ", LAST)).items] == [2, 3]
 
 
-async def test_refused_transaction_names_each_failed_condition(table: Table, part: str) -> None:
+async def test_refused_transaction_reports_each_failed_condition(table: Table, part: str) -> None:
     await table.transact(items_of(part, "a", "b"))
     with pytest.raises(WriteRefused) as refused:
         await table.transact(
@@ -176,10 +176,10 @@ async def test_repeat_after_lost_answer_is_not_made_again(table: Table, key: Key
     assert await attributes(table, key) == {"n": 1}
 
 
-class FirstAnswerLost(memory.Faults):
+class FirstAnswerLost(memory.TableFaults):
     lost = False
 
-    def after(self, call: memory.Call) -> None:
+    def after(self, call: memory.TableCall) -> None:
         if call.operation == "transact" and not self.lost:
             self.lost = True
             raise StoreUnavailable("lost")

@@ -1,4 +1,4 @@
-"""The contract of `ports.TaskList` on each table, and its behaviour over an index that lags."""
+"""Contract of `ports.TaskList` on each table, and behaviour with a lagging index."""
 
 import asyncio
 import random
@@ -34,8 +34,8 @@ def at(seconds: float) -> datetime:
 
 
 @dataclass
-class Kept:
-    """Tasks in a store, and the list of them."""
+class ListedTasks:
+    """Tasks in a store, with their list."""
 
     store: TaskStore
     tasks: TaskList
@@ -44,7 +44,7 @@ class Kept:
     turns: dict[TaskKey, TurnStarted] = field(default_factory=dict)
 
     async def add(self, task_id: str, seconds: float, *, of: ContextKey | None = None) -> TaskKey:
-        """A task that has worked since then."""
+        """Add a task working since this time."""
         of = of or ContextKey(self.mine.owner, self.mine.agent, f"c-{task_id}")
         message = Message(message_id=f"m-{task_id}", role=Role.ROLE_USER, parts=[Part(text="hi")])
         new = admission.new_task(
@@ -56,7 +56,7 @@ class Kept:
         return new.key
 
     async def move(self, key: TaskKey, seconds: float, state: TaskState = WORKING) -> None:
-        """The task's status changes then."""
+        """Change the task's status at this time."""
         begun = self.turns[key]
         status = lifecycle.status_at(state, at(seconds))
         event = TaskStatusUpdateEvent(task_id=key.task_id, context_id=begun.head.context.context_id, status=status)
@@ -81,19 +81,19 @@ class Kept:
 
 
 @pytest.fixture
-def kept(adapter: Stack | None, clock: ManualClock) -> Kept:
+def kept(adapter: Stack | None, clock: ManualClock) -> ListedTasks:
     return on_table(adapter, clock)
 
 
-def on_table(stack: Stack | None, clock: ManualClock) -> Kept:
+def on_table(stack: Stack | None, clock: ManualClock) -> ListedTasks:
     table = table_of(stack, clock)
-    return Kept(store_of(table, stack, clock), TableTaskList(table, clock), table)
+    return ListedTasks(store_of(table, stack, clock), TableTaskList(table, clock), table)
 
 
 # ── Order and pages ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_tasks_are_listed_by_their_last_status_newest_first_and_ties_by_their_ids(kept: Kept) -> None:
+async def test_tasks_are_sorted_by_status_time_and_id(kept: ListedTasks) -> None:
     first = await kept.add("t-1", 1)
     await kept.add("t-3", 2)
     await kept.add("t-4", 2)
@@ -105,7 +105,7 @@ async def test_tasks_are_listed_by_their_last_status_newest_first_and_ties_by_th
     assert await kept.ids() == ["t-1", "t-4", "t-3", "t-2"]
 
 
-async def test_a_place_says_when_the_status_changed_to_the_millisecond(kept: Kept) -> None:
+async def test_cursor_has_status_time_in_milliseconds(kept: ListedTasks) -> None:
     key = await kept.add("t-1", 1.0019)
     head = await kept.store.head(key)
     assert head is not None
@@ -114,13 +114,13 @@ async def test_a_place_says_when_the_status_changed_to_the_millisecond(kept: Kep
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 8])
-async def test_pages_hold_each_task_once(kept: Kept, limit: int) -> None:
+async def test_pages_contain_each_task_once(kept: ListedTasks, limit: int) -> None:
     for number in range(7):
         await kept.add(f"t-{number}", number // 3)
     assert await kept.all_pages(kept.mine, limit) == [f"t-{number}" for number in range(6, -1, -1)]
 
 
-async def test_a_page_begins_after_a_place_where_no_task_stands_any_more(kept: Kept) -> None:
+async def test_page_begins_after_position_of_moved_task(kept: ListedTasks) -> None:
     tasks = [await kept.add(f"t-{number}", number) for number in range(4)]
     place = (await kept.tasks.page(kept.mine, after=None, limit=2))[-1]
     assert place.task_id == "t-2"
@@ -132,7 +132,7 @@ async def test_a_page_begins_after_a_place_where_no_task_stands_any_more(kept: K
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_no_task_is_seen_twice_while_tasks_change_between_pages(kept: Kept, seed: int) -> None:
+async def test_changing_task_is_listed_once(kept: ListedTasks, seed: int) -> None:
     chance = random.Random(seed)  # no secret
     now, moved = 100.0, set[str]()
     tasks = [await kept.add(f"t-{number:02d}", chance.randrange(50)) for number in range(24)]
@@ -168,8 +168,8 @@ async def test_no_task_is_seen_twice_while_tasks_change_between_pages(kept: Kept
         (("a", "b", "c/d é"), ("a", "b/c", "d é")),
     ],
 )
-async def test_owners_agents_and_contexts_cannot_be_taken_for_one_another(
-    kept: Kept, one: tuple[str, str, str], other: tuple[str, str, str]
+async def test_owners_agents_and_contexts_are_isolated(
+    kept: ListedTasks, one: tuple[str, str, str], other: tuple[str, str, str]
 ) -> None:
     owner = new_owner()
     mine, others = (ContextKey(f"{owner}{who[0]}", *who[1:]) for who in (one, other))
@@ -182,7 +182,7 @@ async def test_owners_agents_and_contexts_cannot_be_taken_for_one_another(
         assert await kept.tasks.count(tasks) == await kept.tasks.count(in_context) == 1
 
 
-async def test_a_context_is_listed_by_itself_and_an_unknown_one_is_empty(kept: Kept) -> None:
+async def test_context_filter_lists_its_tasks(kept: ListedTasks) -> None:
     context = ContextKey(kept.mine.owner, kept.mine.agent, "shared")
     for number in range(3):
         await kept.add(f"in-{number}", number, of=context)
@@ -200,9 +200,7 @@ async def test_a_context_is_listed_by_itself_and_an_unknown_one_is_empty(kept: K
 
 
 @pytest.mark.parametrize("limit", [1, 3, 100])
-async def test_a_state_is_found_however_far_apart_its_tasks_are(
-    kept: Kept, limit: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_state_filter_finds_rare_states(kept: ListedTasks, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task_list, "READ", 4)
     tasks = [await kept.add(f"t-{number:02d}", number) for number in range(30)]
     for number in (0, 1, 2, 17, 29):
@@ -231,7 +229,7 @@ async def test_a_state_is_found_however_far_apart_its_tasks_are(
         (-DAY * 365 * 100, ["t-3", "t-2", "t-1"]),
     ],
 )
-async def test_since_takes_in_the_time_itself(kept: Kept, since: float, expected: list[str]) -> None:
+async def test_since_includes_the_time_itself(kept: ListedTasks, since: float, expected: list[str]) -> None:
     for number in (1, 2, 3):
         await kept.add(f"t-{number}", number)
     tasks = replace(kept.mine, since=at(since))
@@ -241,8 +239,8 @@ async def test_since_takes_in_the_time_itself(kept: Kept, since: float, expected
     assert await kept.ids(tasks, after=ListCursor(at(1), "t-1")) == []
 
 
-async def test_no_query_asks_from_later_to_earlier(stack: Stack, clock: ManualClock) -> None:
-    """DynamoDB refuses one whose bounds are the wrong way round; the emulators do not."""
+async def test_query_range_is_never_reversed(stack: Stack, clock: ManualClock) -> None:
+    """DynamoDB refuses reversed bounds; the emulators do not."""
     kept = on_table(stack, clock)
     await kept.add("t-1", 1)
     asked: list[list[str]] = []
@@ -258,7 +256,7 @@ async def test_no_query_asks_from_later_to_earlier(stack: Stack, clock: ManualCl
     assert all(first <= last for first, last in asked)
 
 
-async def test_what_is_counted_is_what_the_pages_hold(kept: Kept) -> None:
+async def test_count_equals_number_of_listed_tasks(kept: ListedTasks) -> None:
     context = ContextKey(kept.mine.owner, kept.mine.agent, "shared")
     for number in range(20):
         key = await kept.add(f"t-{number:02d}", number, of=context if number % 2 else None)
@@ -278,33 +276,33 @@ async def test_what_is_counted_is_what_the_pages_hold(kept: Kept) -> None:
 # ── The secret ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_the_secret_is_random_and_stays(kept: Kept) -> None:
+async def test_secret_is_random_and_permanent(kept: ListedTasks) -> None:
     secret = await kept.tasks.secret()
     assert len(secret) >= 32
     assert len(set(secret)) > 8
     assert await kept.tasks.secret() == secret
 
 
-async def without_secret(kept: Kept) -> Kept:
-    """The same, after its secret was deleted."""
+async def without_secret(kept: ListedTasks) -> ListedTasks:
+    """Return the list after the deletion of its secret."""
     await kept.table.write(Delete(keys.secret_key("page-tokens")))
     return kept
 
 
-async def stored_secret(kept: Kept) -> bytes:
+async def stored_secret(kept: ListedTasks) -> bytes:
     item = await kept.table.get(keys.secret_key("page-tokens"))
     assert item is not None
     secret: bytes = item["secret"]
     return secret
 
 
-async def test_of_many_that_make_the_secret_at_once_one_is_heard(kept: Kept, clock: ManualClock) -> None:
+async def test_concurrent_creations_agree_on_one_secret(kept: ListedTasks, clock: ManualClock) -> None:
     await without_secret(kept)
     secrets = await asyncio.gather(*(TableTaskList(kept.table, clock).secret() for _ in range(12)))
     assert set(secrets) == {await stored_secret(kept)}
 
 
-async def test_a_secret_that_another_makes_meanwhile_is_taken(stack: Stack, clock: ManualClock) -> None:
+async def test_secret_created_meanwhile_is_used(stack: Stack, clock: ManualClock) -> None:
     mine, other = await without_secret(on_table(stack, clock)), on_table(stack, clock)
     others: list[bytes] = []
 
@@ -316,7 +314,7 @@ async def test_a_secret_that_another_makes_meanwhile_is_taken(stack: Stack, cloc
     assert [await mine.tasks.secret()] == others == [await stored_secret(other)]
 
 
-async def test_a_secret_whose_making_went_unheard_is_read(stack: Stack, clock: ManualClock) -> None:
+async def test_secret_with_lost_answer_is_read(stack: Stack, clock: ManualClock) -> None:
     mine = await without_secret(on_table(stack, clock))
     lost: list[bool] = []
 
@@ -334,12 +332,12 @@ async def test_a_secret_whose_making_went_unheard_is_read(stack: Stack, clock: M
 # ── What has expired ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_what_has_expired_is_not_listed_though_dynamodb_has_yet_to_delete_it(
-    kept: Kept, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+async def test_expired_tasks_are_not_listed(
+    kept: ListedTasks, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(task_list, "READ", 2)
     for number in range(7):
-        # Later statuses than those that are kept longer: they stand before them in the list.
+        # Their statuses are later, so they come first in the list.
         await kept.add(f"old-{number}", 10 + number)
     clock.move(10 * DAY)
     for number in range(3):
@@ -356,7 +354,7 @@ async def test_what_has_expired_is_not_listed_though_dynamodb_has_yet_to_delete_
 
 
 class Lag:
-    """Lets the list's index stand still: while it does, a query that was made before gets the answer that it got."""
+    """Frozen index: repeated queries return their earlier answers."""
 
     def __init__(self, table: Table) -> None:
         self.stands_still = False
@@ -367,27 +365,27 @@ class Lag:
 
     def _before(self, params: dict[str, Any], context: dict[str, Any], **_: Any) -> Any:
         asked = context["asked"] = params["body"]
-        # The log is read consistently, whatever the index does.
+        # Reads of the log are consistent.
         if not self.stands_still or b"IndexName" not in asked:
             return None
 
-        class Response:
+        class FakeResponse:
             status_code = 200
 
         assert asked in self._answers, "only what was asked before can be asked of an index that stands still"
-        return Response(), self._answers[asked]
+        return FakeResponse(), self._answers[asked]
 
     def _after(self, parsed: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
         self._answers.setdefault(context["asked"], parsed)
 
 
 @pytest.fixture
-def lagging(stack: Stack, clock: ManualClock) -> tuple[Kept, Lag, TaskLister]:
+def lagging(stack: Stack, clock: ManualClock) -> tuple[ListedTasks, Lag, TaskLister]:
     kept = on_table(stack, clock)
     return kept, Lag(kept.table), TaskLister(kept.store, kept.tasks)
 
 
-async def listed(lister: TaskLister, kept: Kept, **request: Any) -> list[str]:
+async def listed(lister: TaskLister, kept: ListedTasks, **request: Any) -> list[str]:
     answer = await lister.list_tasks(CallContext(kept.mine.owner, kept.mine.agent), ListTasksRequest(**request))
     for task in answer.tasks:
         assert request.get("status") in (None, task.status.state)
@@ -396,8 +394,8 @@ async def listed(lister: TaskLister, kept: Kept, **request: Any) -> list[str]:
     return [task.id for task in answer.tasks]
 
 
-async def test_a_task_that_has_moved_since_is_on_the_first_page_as_it_is_now(
-    lagging: tuple[Kept, Lag, TaskLister],
+async def test_lagging_entry_returns_current_task(
+    lagging: tuple[ListedTasks, Lag, TaskLister],
 ) -> None:
     kept, lag, lister = lagging
     tasks = [await kept.add(f"t-{number}", number) for number in range(4)]
@@ -407,8 +405,8 @@ async def test_a_task_that_has_moved_since_is_on_the_first_page_as_it_is_now(
     assert await listed(lister, kept) == ["t-1", "t-3", "t-2", "t-0"]
 
 
-async def test_a_task_whose_state_has_changed_since_is_not_listed_by_the_old_one(
-    lagging: tuple[Kept, Lag, TaskLister],
+async def test_lagging_entry_with_old_state_is_skipped(
+    lagging: tuple[ListedTasks, Lag, TaskLister],
 ) -> None:
     kept, lag, lister = lagging
     tasks = [await kept.add(f"t-{number}", number) for number in range(3)]
@@ -418,7 +416,7 @@ async def test_a_task_whose_state_has_changed_since_is_not_listed_by_the_old_one
     assert await listed(lister, kept, status=WORKING) == ["t-2", "t-0"]
 
 
-async def test_a_task_that_is_gone_is_left_out(lagging: tuple[Kept, Lag, TaskLister]) -> None:
+async def test_deleted_task_is_skipped(lagging: tuple[ListedTasks, Lag, TaskLister]) -> None:
     kept, lag, lister = lagging
     tasks = [await kept.add(f"t-{number}", number) for number in range(3)]
     await listed(lister, kept)
@@ -428,8 +426,8 @@ async def test_a_task_that_is_gone_is_left_out(lagging: tuple[Kept, Lag, TaskLis
     assert await listed(lister, kept) == ["t-0"], "nor is one listed whose log has a gap"
 
 
-async def test_a_task_that_was_on_an_earlier_page_is_not_listed_again_at_its_old_place(
-    lagging: tuple[Kept, Lag, TaskLister],
+async def test_lagging_entry_of_moved_task_is_skipped(
+    lagging: tuple[ListedTasks, Lag, TaskLister],
 ) -> None:
     kept, lag, lister = lagging
     tasks = [await kept.add(f"t-{number}", number) for number in range(4)]
@@ -445,15 +443,13 @@ async def test_a_task_that_was_on_an_earlier_page_is_not_listed_again_at_its_old
     assert answer.next_page_token == ""
 
 
-async def test_a_page_is_filled_with_what_follows_those_that_are_gone(
-    kept: Kept, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_page_is_filled_after_deleted_tasks(kept: ListedTasks, monkeypatch: pytest.MonkeyPatch) -> None:
     # The store waits for each missing event, eight times.
     monkeypatch.setattr(retries, "FIRST_WAIT_SECONDS", 0.0002)
     lister = TaskLister(kept.store, kept.tasks)
     tasks = [await kept.add(f"t-{number:02d}", number) for number in range(20)]
     for number in (19, 18, 17, *range(1, 14)):
-        # As DynamoDB does where a task has expired: its items go one by one.
+        # DynamoDB deletes the items of an expired task one by one.
         await kept.table.write(Delete(keys.event_key(tasks[number], 1)))
     assert await listed(lister, kept, page_size=3) == ["t-16", "t-15", "t-14"]
     found: list[str] = []
@@ -469,8 +465,8 @@ async def test_a_page_is_filled_with_what_follows_those_that_are_gone(
     assert not token
 
 
-async def test_an_entry_at_both_places_is_one_task(stack: Stack, clock: ManualClock) -> None:
-    """An index puts the new entry before it has taken the old one away."""
+async def test_task_with_two_entries_is_listed_once(stack: Stack, clock: ManualClock) -> None:
+    """An index may add the new entry before deleting the old one."""
     kept = on_table(stack, clock)
     tasks = [await kept.add(f"t-{number}", number) for number in range(3)]
     await kept.move(tasks[0], 9)

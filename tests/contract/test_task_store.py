@@ -1,4 +1,4 @@
-"""What `ports.TaskStore` promises of a new task, its turn and its log, over each adapter."""
+"""Contract of `ports.TaskStore`: new tasks, turns and logs, on each adapter."""
 
 import asyncio
 from dataclasses import replace
@@ -34,7 +34,7 @@ NOT_QUEUED = [WhenBusy.REJECT, WhenBusy.INTERRUPT]
 # ── A new task ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_new_task_is_kept_with_its_first_events_and_its_lease(chat: Conversation) -> None:
+async def test_new_task_is_stored_with_its_lease(chat: Conversation) -> None:
     new = chat.message("m-1", request={"network": "n", "deep": {"er": [1, None]}})
     outcome = await chat.store.create(new, holder="holder-1")
     assert isinstance(outcome, TurnStarted)
@@ -52,13 +52,13 @@ async def test_a_new_task_is_kept_with_its_first_events_and_its_lease(chat: Conv
     assert (log.head.generation, log.head.state, log.head.fence) == (2, WORKING, 1)
 
 
-async def test_a_task_of_a_context_that_the_server_made_is_as_any_other(chat: Conversation) -> None:
+async def test_task_in_generated_context_begins(chat: Conversation) -> None:
     begun = await chat.starts(context_is_new=True)
     assert begun.lease.fence == 1
     assert await chat.head("t-m-1") == begun.head
 
 
-async def test_without_a_holder_a_turn_waits_in_a_free_context(chat: Conversation) -> None:
+async def test_turn_without_holder_is_queued(chat: Conversation) -> None:
     waiting = await chat.waits("m-1", holder=None)
     assert (waiting.head, waiting.until) == (await chat.head("t-m-1"), None)
     assert waiting.head.fence == 0
@@ -67,13 +67,12 @@ async def test_without_a_holder_a_turn_waits_in_a_free_context(chat: Conversatio
     assert begun.head == replace(waiting.head, fence=begun.lease.fence) == await chat.head("t-m-1")
 
 
-async def test_without_a_holder_a_turn_waits_in_a_new_context_too(chat: Conversation) -> None:
+async def test_turn_without_holder_is_queued_in_new_context(chat: Conversation) -> None:
     await chat.waits("m-1", holder=None, context_is_new=True)
     assert (await chat.begins()).head.key.task_id == "t-m-1"
 
 
-async def test_a_repeated_message_gets_the_first_task_back(chat: Conversation) -> None:
-    """R52, R110, D17."""
+async def test_repeated_message_returns_first_task(chat: Conversation) -> None:
     first = await chat.starts("m-1", task_id="t-1")
     again = chat.message("m-1", task_id="t-2")
     for holder in ("holder-2", None):
@@ -84,8 +83,7 @@ async def test_a_repeated_message_gets_the_first_task_back(chat: Conversation) -
     assert await chat.store.begin(chat.context, holder="holder-2") is None
 
 
-async def test_a_message_id_with_other_content_is_refused(chat: Conversation) -> None:
-    """D17."""
+async def test_message_id_with_other_content_is_refused(chat: Conversation) -> None:
     await chat.starts("m-1", text="one")
     for holder in ("holder-2", None):
         with pytest.raises(MessageIdReused):
@@ -93,7 +91,7 @@ async def test_a_message_id_with_other_content_is_refused(chat: Conversation) ->
     assert await chat.store.head(chat.key("t-2")) is None
 
 
-async def test_an_idempotency_key_tells_a_repeat_where_the_context_is_another(chat: Conversation) -> None:
+async def test_idempotency_key_identifies_repeat_in_other_context(chat: Conversation) -> None:
     await chat.starts("m-1", idempotency_key="key-1", context_is_new=True)
     other = of(chat, context_id="c-2")
     again = other.message("m-1", task_id="t-2", idempotency_key="key-1", context_is_new=True)
@@ -103,7 +101,7 @@ async def test_an_idempotency_key_tells_a_repeat_where_the_context_is_another(ch
     assert isinstance(await chat.store.create(replace(again, idempotency_key="key-2"), holder="holder-2"), TurnStarted)
 
 
-async def test_an_idempotency_key_with_other_content_is_refused(chat: Conversation) -> None:
+async def test_idempotency_key_with_other_content_is_refused(chat: Conversation) -> None:
     await chat.starts("m-1", text="one", idempotency_key="key-1")
     with pytest.raises(MessageIdReused):
         await chat.store.create(
@@ -111,30 +109,30 @@ async def test_an_idempotency_key_with_other_content_is_refused(chat: Conversati
         )
 
 
-async def test_an_idempotency_key_and_a_message_id_are_each_known(chat: Conversation) -> None:
+async def test_idempotency_key_and_message_id_are_known(chat: Conversation) -> None:
     await chat.starts("m-1", idempotency_key="key-1")
     for options in ({}, {"idempotency_key": "key-1"}, {"idempotency_key": "key-2"}):
         again = chat.message("m-1", task_id="t-2", **options)
         assert await chat.store.create(again, holder=None) == Duplicate("t-m-1")
     with_the_key_alone = chat.message("m-2", idempotency_key="key-1")
     assert await chat.store.create(with_the_key_alone, holder=None) == Duplicate("t-m-1")
-    # What was no message of its own has not made its messageId known.
+    # A duplicate does not store its own messageId.
     assert await chat.store.known(chat.context, "m-2", b"") is None
 
 
-async def test_an_idempotency_key_is_its_owners_and_agents(chat: Conversation) -> None:
+async def test_idempotency_key_is_scoped_to_owner_and_agent(chat: Conversation) -> None:
     await chat.starts("m-1", idempotency_key="key-1")
     for other in (of(chat, owner=new_owner()), of(chat, agent="other")):
         await other.starts("m-1", idempotency_key="key-1")
 
 
-async def test_an_idempotency_key_is_no_message_id(chat: Conversation) -> None:
+async def test_idempotency_key_is_not_a_message_id(chat: Conversation) -> None:
     await chat.starts("m-1", idempotency_key="one")
     await of(chat, context_id="one").starts("one")
     await chat.waits("one")
 
 
-async def test_a_message_id_is_known_in_its_own_context_only(chat: Conversation) -> None:
+async def test_message_id_is_scoped_to_context(chat: Conversation) -> None:
     await chat.starts("m-1", task_id="t-1")
     others = (of(chat, owner=new_owner()), of(chat, agent="other"), of(chat, context_id="c-2"))
     for number, other in enumerate(others):
@@ -142,12 +140,12 @@ async def test_a_message_id_is_known_in_its_own_context_only(chat: Conversation)
 
 
 @pytest.mark.parametrize("context_id", ["a#b", "a", "a#b#c"])
-async def test_a_context_id_cannot_reach_into_another_context(chat: Conversation, context_id: str) -> None:
+async def test_context_id_cannot_forge_other_context(chat: Conversation, context_id: str) -> None:
     await of(chat, context_id="a#b#").starts("m#1", task_id="t-1")
     await of(chat, context_id=context_id).starts("m#1", task_id="t-2")
 
 
-async def test_of_many_at_the_same_instant_one_is_the_first(chat: Conversation) -> None:
+async def test_one_of_concurrent_messages_creates_task(chat: Conversation) -> None:
     outcomes = await asyncio.gather(
         *(chat.store.create(chat.message("m-1", task_id=f"t-{n}"), holder=f"holder-{n}") for n in range(16))
     )
@@ -156,7 +154,7 @@ async def test_of_many_at_the_same_instant_one_is_the_first(chat: Conversation) 
     assert outcomes.count(Duplicate(first[0].head.key.task_id)) == 15
 
 
-async def test_what_is_known_of_a_message(chat: Conversation) -> None:
+async def test_known_message_returns_its_task(chat: Conversation) -> None:
     new = chat.message("m-1")
     await chat.starts("m-1", idempotency_key="k-2")
     assert await chat.store.known(new.context, "m-1", new.content_hash) == Duplicate("t-m-1")
@@ -172,7 +170,7 @@ async def test_what_is_known_of_a_message(chat: Conversation) -> None:
 # ── In a context that is at work ──────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_turn_waits_while_another_runs_and_says_until_when(chat: Conversation) -> None:
+async def test_queued_turn_returns_end_of_lease(chat: Conversation) -> None:
     await chat.starts("m-1")
     taken = chat.clock.now()
     chat.clock.move(5)
@@ -182,13 +180,13 @@ async def test_a_turn_waits_while_another_runs_and_says_until_when(chat: Convers
     assert abs((waiting.until - taken).total_seconds() - LEASE_SECONDS) < 0.01
 
 
-async def test_turns_run_one_after_another_in_the_order_in_which_they_came(chat: Conversation) -> None:
+async def test_turns_run_in_order_of_arrival(chat: Conversation) -> None:
     first = await chat.starts("m-1")
     await chat.waits("m-2", holder="holder-2")
     await chat.waits("m-3", holder=None)
     await chat.ends(first)
 
-    await chat.waits("m-4", holder="holder-2")  # nobody overtakes those that wait
+    await chat.waits("m-4", holder="holder-2")  # no turn overtakes queued ones
     for fence, message_id in enumerate(("m-2", "m-3", "m-4"), start=2):
         turn = await chat.begins()
         assert turn.head.key.task_id == f"t-{message_id}"
@@ -199,7 +197,7 @@ async def test_turns_run_one_after_another_in_the_order_in_which_they_came(chat:
 
 @pytest.mark.parametrize("when_busy", NOT_QUEUED)
 @pytest.mark.parametrize("holder", ["holder-2", None])
-async def test_a_busy_context_keeps_nothing_of_what_does_not_queue(
+async def test_rejected_message_in_busy_context_stores_nothing(
     chat: Conversation, when_busy: WhenBusy, holder: str | None
 ) -> None:
     first = await chat.starts("m-1")
@@ -213,7 +211,7 @@ async def test_a_busy_context_keeps_nothing_of_what_does_not_queue(
 
 
 @pytest.mark.parametrize("when_busy", NOT_QUEUED)
-async def test_a_context_where_a_turn_only_waits_is_busy_too(chat: Conversation, when_busy: WhenBusy) -> None:
+async def test_context_with_queued_turn_is_busy(chat: Conversation, when_busy: WhenBusy) -> None:
     await chat.waits("m-1")
     await chat.waits("m-2")
     outcome = await chat.store.create(chat.message("m-3"), holder="holder-1", when_busy=when_busy)
@@ -222,9 +220,7 @@ async def test_a_context_where_a_turn_only_waits_is_busy_too(chat: Conversation,
 
 @pytest.mark.parametrize("when_busy", NOT_QUEUED)
 @pytest.mark.parametrize("holder", ["holder-2", None])
-async def test_a_known_message_is_a_repeat_before_the_context_is_busy(
-    chat: Conversation, when_busy: WhenBusy, holder: str | None
-) -> None:
+async def test_duplicate_precedes_busy_context(chat: Conversation, when_busy: WhenBusy, holder: str | None) -> None:
     await chat.starts("m-1", idempotency_key="key-1")
     again = chat.message("m-1", task_id="again")
     assert await chat.store.create(again, holder=holder, when_busy=when_busy) == Duplicate("t-m-1")
@@ -235,9 +231,7 @@ async def test_a_known_message_is_a_repeat_before_the_context_is_busy(
 
 
 @pytest.mark.parametrize("when_busy", WhenBusy)
-async def test_a_free_context_is_free_whatever_would_be_done_in_a_busy_one(
-    chat: Conversation, when_busy: WhenBusy
-) -> None:
+async def test_free_context_accepts_every_policy(chat: Conversation, when_busy: WhenBusy) -> None:
     begun = await chat.store.create(chat.message("m-1"), holder="holder-1", when_busy=when_busy)
     assert isinstance(begun, TurnStarted)
     await chat.ends(begun)
@@ -247,7 +241,7 @@ async def test_a_free_context_is_free_whatever_would_be_done_in_a_busy_one(
 
 @pytest.mark.parametrize("when_busy", NOT_QUEUED)
 @pytest.mark.parametrize("holder", ["holder", None])
-async def test_of_many_that_do_not_queue_one_is_taken(
+async def test_one_of_concurrent_rejecting_messages_begins(
     chat: Conversation, when_busy: WhenBusy, holder: str | None
 ) -> None:
     outcomes = await asyncio.gather(
@@ -259,7 +253,7 @@ async def test_of_many_that_do_not_queue_one_is_taken(
 
 
 @pytest.mark.parametrize("holder", ["holder-1", None])
-async def test_one_turn_too_many_is_refused_and_leaves_nothing(chat: Conversation, holder: str | None) -> None:
+async def test_turn_in_full_queue_is_refused(chat: Conversation, holder: str | None) -> None:
     first = await chat.starts("m-0")
     for number in range(MAX_WAITING):
         await chat.waits(f"m-{number + 1}", holder=holder)
@@ -284,7 +278,7 @@ async def test_only_one_of_many_begins_a_turn(chat: Conversation) -> None:
     assert all(isinstance(outcome, TurnStarted | LeaseHeld) for outcome in outcomes)
 
 
-async def test_a_turn_that_is_held_says_which_and_until_when(chat: Conversation) -> None:
+async def test_held_lease_returns_turn_and_end(chat: Conversation) -> None:
     begun = await chat.starts("m-1")
     held = await chat.store.begin(chat.context, holder="holder-2")
     assert isinstance(held, LeaseHeld)
@@ -297,7 +291,7 @@ async def test_a_turn_that_is_held_says_which_and_until_when(chat: Conversation)
     assert abs((again.until - held.until).total_seconds() - 10) < 0.01
 
 
-async def test_a_dead_holders_turn_is_taken_over_and_its_writes_are_refused(chat: Conversation) -> None:
+async def test_expired_lease_is_taken_over(chat: Conversation) -> None:
     dead = await chat.starts("m-1")
     await chat.waits("m-2")
     chat.clock.move(LEASE_SECONDS - 1)
@@ -327,7 +321,7 @@ async def test_a_dead_holders_turn_is_taken_over_and_its_writes_are_refused(chat
     assert [entry.generation for entry in log.events] == [1, 2, 3]
 
 
-async def test_a_renewed_lease_lives_on(chat: Conversation) -> None:
+async def test_renewed_lease_is_not_taken_over(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
     for _ in range(3):
         chat.clock.move(LEASE_SECONDS - 1)
@@ -337,7 +331,7 @@ async def test_a_renewed_lease_lives_on(chat: Conversation) -> None:
     assert not await asyncio.to_thread(chat.store.renew, replace(turn.lease, fence=0))
 
 
-async def test_a_lease_that_was_given_back_is_not_renewed(chat: Conversation) -> None:
+async def test_released_lease_is_not_renewed(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
     await chat.ends(turn)
     assert not await asyncio.to_thread(chat.store.renew, turn.lease)
@@ -345,14 +339,14 @@ async def test_a_lease_that_was_given_back_is_not_renewed(chat: Conversation) ->
         await chat.store.pause(turn.lease, made_progress=False)
 
 
-async def test_a_context_is_free_again_after_its_turn(chat: Conversation) -> None:
+async def test_context_is_free_after_its_turn(chat: Conversation) -> None:
     for number in range(3):
         turn = await chat.starts(f"m-{number}")
         assert turn.lease.fence == number + 1
         await chat.ends(turn)
 
 
-async def test_nothing_is_known_of_what_was_never_made(chat: Conversation) -> None:
+async def test_unknown_task_returns_none(chat: Conversation) -> None:
     key = TaskKey(chat.context.owner, "never")
     assert await chat.store.head(key) is None
     assert await chat.store.log(key) is None
@@ -361,7 +355,7 @@ async def test_nothing_is_known_of_what_was_never_made(chat: Conversation) -> No
     assert await chat.store.begin(chat.context, holder="holder-1") is None
 
 
-async def test_a_task_is_its_owners_only(chat: Conversation) -> None:
+async def test_task_is_visible_to_owner_only(chat: Conversation) -> None:
     begun = await chat.starts("m-1")
     stranger = TaskKey(new_owner(), begun.head.key.task_id)
     assert await chat.store.head(stranger) is None
@@ -371,7 +365,7 @@ async def test_a_task_is_its_owners_only(chat: Conversation) -> None:
 # ── The log ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_events_are_numbered_without_a_gap_and_come_back_as_they_were(chat: Conversation) -> None:
+async def test_events_are_numbered_and_unchanged(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
     head = turn.head
     texts = ["one", "emoji \U0001f600 \u202bשלום\u202c NUL \0 end", "large " * 20_000]
@@ -391,7 +385,7 @@ async def test_events_are_numbered_without_a_gap_and_come_back_as_they_were(chat
     assert (past.head, past.events) == (head, ())
 
 
-async def test_an_event_keeps_its_key(chat: Conversation) -> None:
+async def test_event_keeps_its_key(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
     await chat.store.append(turn.lease, turn.head, chat.says(turn.head), key="node:1/0")
     log = await chat.store.log(turn.head.key)
@@ -399,7 +393,7 @@ async def test_an_event_keeps_its_key(chat: Conversation) -> None:
     assert [entry.key for entry in log.events] == ["", "", "node:1/0"]
 
 
-async def test_an_event_that_may_not_follow_is_not_recorded(chat: Conversation) -> None:
+async def test_invalid_transition_is_not_recorded(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
     submitted = chat.says(turn.head, TaskState.TASK_STATE_SUBMITTED)
     with pytest.raises(InvalidTransition):
@@ -409,7 +403,7 @@ async def test_an_event_that_may_not_follow_is_not_recorded(chat: Conversation) 
     assert await chat.head("t-m-1") == turn.head
 
 
-async def test_a_holder_whose_head_is_not_the_newest_is_refused(chat: Conversation) -> None:
+async def test_append_with_outdated_head_is_refused(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
     said = chat.says(turn.head)
     head = await chat.store.append(turn.lease, turn.head, said)
@@ -423,8 +417,7 @@ async def test_a_holder_whose_head_is_not_the_newest_is_refused(chat: Conversati
     assert log.events[-1].event == said
 
 
-async def test_after_a_task_was_ended_from_outside_nothing_is_recorded(chat: Conversation) -> None:
-    """I12."""
+async def test_canceled_task_records_no_events(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
     await chat.cancels("t-m-1")
     for refused in (
@@ -437,7 +430,7 @@ async def test_after_a_task_was_ended_from_outside_nothing_is_recorded(chat: Con
     assert (await chat.head("t-m-1")).generation == 3
 
 
-async def test_deltas_come_back_in_order_from_the_cursor_on(chat: Conversation) -> None:
+async def test_deltas_are_sorted_from_cursor(chat: Conversation) -> None:
     key = (await chat.starts("m-1")).head.key
     batches = [
         DeltaBatch(2, 1, 0, (Delta("a", append=False), Delta("\U0001f600\0", append=True))),
@@ -460,7 +453,7 @@ async def test_deltas_come_back_in_order_from_the_cursor_on(chat: Conversation) 
 # ── A snapshot ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_reader_may_begin_at_a_snapshot_and_has_the_same_task(chat: Conversation) -> None:
+async def test_log_from_snapshot_gives_same_task(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
     head = await chat.store.append(turn.lease, turn.head, chat.says(turn.head, WORKING, "first"))
     question = chat.says(head, INPUT_REQUIRED, "which?")
@@ -493,7 +486,7 @@ def _then(task: Task, generation: int, event: Event) -> Task:
     return projection.apply(task, Numbered(generation, event))
 
 
-async def test_a_message_to_a_context_that_waits_for_an_answer_is_for_the_task_that_asks(chat: Conversation) -> None:
+async def test_message_to_interrupted_context_returns_its_task(chat: Conversation) -> None:
     await chat.asks("m-1")
     for when_busy in WhenBusy:
         for holder in ("holder-2", None):
@@ -505,7 +498,7 @@ async def test_a_message_to_a_context_that_waits_for_an_answer_is_for_the_task_t
             assert await chat.store.create(again, holder=holder, when_busy=when_busy) == Duplicate("t-m-1")
 
 
-async def test_a_known_idempotency_key_is_a_repeat_before_it_is_an_answer(chat: Conversation) -> None:
+async def test_known_idempotency_key_precedes_interrupt(chat: Conversation) -> None:
     first = await chat.starts("m-1", idempotency_key="key-1")
     await chat.ends(first, INPUT_REQUIRED)
     by_key = chat.message("m-2", idempotency_key="key-1")

@@ -1,7 +1,6 @@
-"""A conversation with an agent that is cut off before any one of its requests ends as if it had not been.
+"""Conversations cut before any one of their requests end alike.
 
-The agent whole: what it emits is recorded, its replies are kept in the state, its questions are answered. Whoever takes
-the turn up is a new agent that is told what was recorded.
+With emissions, replies in the state, and interrupts. The turn is resumed by a new agent with the recorded log.
 """
 
 import itertools
@@ -16,7 +15,7 @@ from aion_core.ports import Reply, TurnStarted
 from aion_core.ports.table import SingleWrite, Table, Write
 from aion_core.stores import keys
 from aion_core.stores.keys import thread_id
-from tests.contract.driven import Conversation
+from tests.contract.driven import DrivenConversation
 from tests.contract.turns import ANSWERS, GRAPHS, Work
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
@@ -26,7 +25,7 @@ pytestmark = pytest.mark.timeout(300)
 
 
 class Cut(Protocol):
-    """What the requests go over; it can be cut before any of them, and stays cut."""
+    """Connection that can be cut before any request, for good."""
 
     is_cut: bool
 
@@ -34,7 +33,7 @@ class Cut(Protocol):
 
 
 class WriteLine(Line):
-    """A line that is cut before writes only, and before what the log costs."""
+    """Connection cut before writes of savers and of the log only."""
 
     def _before_call(self, model: Any, params: Any, **_: Any) -> None:
         if self.is_cut or model.name != "Query":
@@ -42,7 +41,7 @@ class WriteLine(Line):
 
 
 class Writes:
-    """The writes of savers to a memory table, one after another."""
+    """Writes of savers to a memory table, in order."""
 
     is_cut = False
 
@@ -57,7 +56,7 @@ class Writes:
 
 
 class CutTable:
-    """A table whose writes go over a line that may be cut."""
+    """Table with writes over a connection that may be cut."""
 
     def __init__(self, table: Table, line: Writes) -> None:
         self._table, self._line = table, line
@@ -74,8 +73,8 @@ class CutTable:
         return getattr(self._table, name)
 
 
-async def held(conversation: Conversation, graph: Any, savers: Savers, *, last_first: bool = False) -> None:
-    """Hold the conversation to its end, from wherever it stands; `last_first`: of several questions, answer the last."""
+async def held(conversation: DrivenConversation, graph: Any, savers: Savers, *, last_first: bool = False) -> None:
+    """Run the conversation to its end; with `last_first`, answer the last of several interrupts first."""
     while True:
         if isinstance(await conversation.run(graph, savers), Reply):
             return
@@ -84,8 +83,8 @@ async def held(conversation: Conversation, graph: Any, savers: Savers, *, last_f
         await conversation.answer(ANSWERS[question], interrupt_id)
 
 
-async def result(conversation: Conversation, graph: Any, savers: Savers) -> dict[str, Any]:
-    """What a client and the author see of the conversation."""
+async def result(conversation: DrivenConversation, graph: Any, savers: Savers) -> dict[str, Any]:
+    """Return the views of the client and the author."""
     config: RunnableConfig = {"configurable": {"thread_id": thread_id(conversation.begun.lease.context)}}
     copy = graph.copy(update={"checkpointer": savers.saver()})
     state = await copy.aget_state(config)
@@ -113,15 +112,15 @@ AT_ONCE = {
 async def swept(
     name: str, line: Cut, cut: Savers, others: Savers, clock: ManualClock, cost: Any, *, last_first: bool = False
 ) -> tuple[int, Any]:
-    """How many points the conversation was cut at, and what went wrong at which of them."""
-    conversation = Conversation.of(await begin(others.tasks, clock))
+    """Return the number of cuts, and the failures by cut."""
+    conversation = DrivenConversation.of(await begin(others.tasks, clock))
     graph = GRAPHS[name](Work())
     await held(conversation, graph, others, last_first=last_first)
     right = await result(conversation, graph, others)
     wrong: dict[int, list[str]] = {}
     for at in itertools.count(1):
         first, second = Work(), Work()
-        conversation = Conversation.of(await begin(others.tasks, clock))
+        conversation = DrivenConversation.of(await begin(others.tasks, clock))
         conversation.before_recording = cost(conversation.begun)
         problems: list[str] = []
         line.restart(at)
@@ -129,7 +128,7 @@ async def swept(
             await held(conversation, GRAPHS[name](first), cut, last_first=last_first)
         except (LeaseLost, StoreError):
             pass
-        except Exception as error:  # whatever it is, it would fail the turn
+        except Exception as error:  # any error would fail the turn
             problems.append(f"the agent raised {error!r}")
         if not line.is_cut:
             return at - 1, wrong
@@ -147,10 +146,7 @@ async def swept(
 
 
 @pytest.mark.parametrize(("name", "last_first"), [*((name, False) for name in GRAPHS), ("asking_side_by_side", True)])
-async def test_a_turn_that_is_cut_off_before_any_of_its_writes_ends_right(
-    name: str, last_first: bool, clock: ManualClock
-) -> None:
-    """R52, R79, D7."""
+async def test_turn_cut_before_any_write_ends_alike(name: str, last_first: bool, clock: ManualClock) -> None:
     others, writes = memory_savers(clock), Writes()
 
     def cost(begun: TurnStarted) -> Any:
@@ -167,12 +163,9 @@ async def test_a_turn_that_is_cut_off_before_any_of_its_writes_ends_right(
 
 
 @pytest.mark.long
-# What asks is cut at each of its requests to DynamoDB in test_torn_writes.py too.
+# test_torn_writes.py cuts interrupted turns at each DynamoDB request too.
 @pytest.mark.parametrize("name", ["replying", pytest.param("asking_within", marks=pytest.mark.deep)])
-async def test_a_turn_on_dynamodb_that_is_cut_off_before_any_of_its_writes_ends_right(
-    name: str, stack: Stack, clock: ManualClock
-) -> None:
-    """R52, R79, D7."""
+async def test_turn_cut_before_any_dynamodb_write(name: str, stack: Stack, clock: ManualClock) -> None:
     savers, others = DynamoDBSavers(stack, clock), DynamoDBSavers(stack, clock)
 
     def cost(begun: TurnStarted) -> Any:

@@ -1,4 +1,4 @@
-"""A turn that ends before any one of its requests, and is taken up by another holder, ends as if it had not."""
+"""Turns cut before any one of their requests and resumed by another holder end alike."""
 
 import asyncio
 import itertools
@@ -19,11 +19,11 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph, add_messages
 from langgraph.types import Command, Interrupt, Send, StateSnapshot, interrupt
 
-from aion_core.aws.client import Calls
+from aion_core.aws.client import AwsClient
 from aion_core.aws.dynamodb_table import DynamoDBTable
 from aion_core.clock import SystemClock
 from aion_core.errors import StoreUnavailable
-from aion_core.memory.blobs import MemoryBlobs
+from aion_core.memory.services import MemoryBlobs
 from aion_core.ports import ContextKey, TurnStarted
 from aion_core.stores import keys
 from aion_core.stores.checkpoints import TableSaver
@@ -52,7 +52,7 @@ ANSWERS = {"which one?": "the red one", "sure?": "yes"}
 
 
 class Work:
-    """A graph, and which of its nodes have run to their end."""
+    """Graph with a record of its completed nodes."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -80,7 +80,7 @@ class Work:
     def _node(self, name: str) -> Any:
         async def node(_: State) -> Any:
             self.done.append(name)
-            # Three channels: what a task writes must not be found in part.
+            # Three channels: no reader may find a part of a task's writes.
             return {"messages": [AIMessage(name)], "trail": [name], "known": {name: "…"}}
 
         return node
@@ -104,23 +104,23 @@ def turn_of(thread_id: str) -> Any:
 
 
 async def run(graph: Any, config: Any) -> Any:
-    """Run the turn to its end, whether or not it has begun, and answer what it asks; return the state."""
+    """Run or resume the turn to its end, answer its interrupts, and return the state."""
     while True:
         state = await graph.aget_state(config, subgraphs=True)
         if state.created_at and not state.tasks and state.metadata["run_id"] == "turn-1":
             return summary(state.values)
         answers = {question.id: ANSWERS[question.value] for question in questions(state)}
-        # The message has no id: a second one would be seen.
+        # The message has no id: a second one would be visible.
         given = Command(resume=answers) if answers else {"messages": [HumanMessage("hi")], "trail": ["turn"]}
         async for _ in graph.astream(given, config, durability="sync"):
             pass
 
 
 def questions(state: StateSnapshot) -> Iterator[Interrupt]:
-    """Yield what is asked, as the innermost graphs know it.
+    """Yield the interrupts of the innermost graphs.
 
-    A subgraph's question is stored with the subgraph, then with the node that the subgraph is. A turn that ends in
-    between leaves the node with a question that has been answered, whose answer LangGraph would take for the next.
+    A subgraph's interrupt is stored with the subgraph, then with its parent node. A turn cut between the two
+    leaves an answered interrupt in the parent; LangGraph would take its answer for the next one.
     """
     for task in state.tasks:
         yield from questions(task.state) if isinstance(task.state, StateSnapshot) else task.interrupts
@@ -132,14 +132,12 @@ def summary(values: Any) -> Any:
 
 @pytest.fixture
 async def right() -> Any:
-    """How the turn ends that nothing happens to."""
+    """Return the state of an undisturbed turn."""
     return await run(Work().graph(InMemorySaver()), turn_of("t"))
 
 
 @pytest.mark.long
-async def test_a_turn_cut_off_before_any_of_its_requests_ends_right(
-    stack: Stack, clock: ManualClock, right: Any
-) -> None:
+async def test_turn_cut_before_any_request_ends_alike(stack: Stack, clock: ManualClock, right: Any) -> None:
     savers, others = DynamoDBSavers(stack, clock), DynamoDBSavers(stack, clock)
     line = Line(savers.client)
     wrong: dict[int, list[str]] = {}
@@ -151,13 +149,13 @@ async def test_a_turn_cut_off_before_any_of_its_requests_ends_right(
         if problems:
             wrong[at] = problems
     assert wrong == {}
-    assert at > 40  # or the graph is not what it was
+    assert at > 40  # or the graph has changed
 
 
 async def cut_off(
     savers: DynamoDBSavers, line: Line, others: DynamoDBSavers, clock: ManualClock, right: Any
 ) -> list[str]:
-    """Run a turn over a line that is cut, let another holder end it over a line of its own; return what is wrong."""
+    """Cut a turn, let another holder end it, and return the differences."""
     begun = await begin(others.tasks, clock)
     config = turn_of(str(uuid4()))
     first, second = Work(), Work()
@@ -166,7 +164,7 @@ async def cut_off(
     async def before_put() -> None:
         news = [*first.done]
         if news != recorded:
-            # A request like any other, so the turn may end before it.
+            # The turn may be cut before this request too.
             await savers.table.get(keys.message_key(begun.lease.context, "log"))
             recorded[:] = news
 
@@ -187,7 +185,7 @@ async def cut_off(
 
 
 @pytest.mark.long
-async def test_a_process_that_dies_leaves_a_turn_that_ends_right(stack: Stack, clock: ManualClock, right: Any) -> None:
+async def test_turn_of_killed_process_ends_alike(stack: Stack, clock: ManualClock, right: Any) -> None:
     savers = DynamoDBSavers(stack, clock)
     killed = await asyncio.gather(*(die(stack, savers, clock, at) for at in (6, 17, 28)))
     for begun, config in killed:
@@ -196,7 +194,7 @@ async def test_a_process_that_dies_leaves_a_turn_that_ends_right(stack: Stack, c
 
 
 async def die(stack: Stack, savers: DynamoDBSavers, clock: ManualClock, at: int) -> tuple[TurnStarted, Any]:
-    """Begin a turn in a process that dies before request number `at`."""
+    """Begin a turn in a process killed before request number `at`."""
     begun = await begin(savers.tasks, clock)
     thread_id = str(uuid4())
     process = await asyncio.create_subprocess_exec(
@@ -212,7 +210,7 @@ async def main(table: str, owner: str, fence: str, thread_id: str, at: str) -> N
     client = boto3.client("dynamodb")
     Line(client, cut_at=int(at), cut=lambda: os._exit(KILLED))
     saver = TableSaver(
-        DynamoDBTable(Calls("dynamodb", ThreadPoolExecutor(4), client=client), name=table),
+        DynamoDBTable(AwsClient("dynamodb", ThreadPoolExecutor(4), client=client), name=table),
         MemoryBlobs(),
         SystemClock(),
         fence=Fence(ContextKey(owner, "echo", "c-1"), int(fence)),

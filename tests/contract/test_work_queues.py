@@ -1,4 +1,4 @@
-"""What `ports.WorkQueue` promises, over each adapter."""
+"""Contract of `ports.WorkQueue` on each adapter."""
 
 import asyncio
 import itertools
@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 from botocore.config import Config
 
-from aion_core.aws.client import Calls
+from aion_core.aws.client import AwsClient
 from aion_core.aws.queues import SQSWorkQueue
 from aion_core.errors import StoreError, StoreUnavailable, UnreadableWakeUp
 from aion_core.memory.queues import MemoryWorkQueue
@@ -31,35 +31,35 @@ PATIENCE = 20
 WAKE_UP = WakeUp(ContextKey("owner", "echo", "c-1"), 1)
 
 
-class Belfry(Protocol):
-    """Bells, and somebody who listens."""
+class QueueHarness(Protocol):
+    """Queue with a recording handler."""
 
     work_queue: WorkQueue
 
-    async def heard(self) -> list[WakeUp]:
-        """Return the bells that are heard by now and were not before."""
+    async def received(self) -> list[WakeUp]:
+        """Return the messages since the last call."""
         ...
 
     async def let_pass(self, seconds: float) -> None:
-        """Return when it is so many seconds later."""
+        """Return after this number of seconds."""
         ...
 
     def cut_off(self) -> WorkQueue:
-        """Return such bells whose queue cannot be reached."""
+        """Return a work queue without a connection."""
         ...
 
 
-class MemoryBelfry:
+class MemoryHarness:
     def __init__(self, clock: ManualClock) -> None:
         self.work_queue, self._clock = MemoryWorkQueue(clock), clock
         self._heard: list[WakeUp] = []
-        self.work_queue.answered_by(self._hear)
+        self.work_queue.handled_by(self._hear)
         self.work_queue.open()
 
-    async def heard(self) -> list[WakeUp]:
+    async def received(self) -> list[WakeUp]:
         await asyncio.sleep(0.01)
-        heard, self._heard = self._heard, []
-        return heard
+        received, self._heard = self._heard, []
+        return received
 
     async def let_pass(self, seconds: float) -> None:
         await asyncio.sleep(0.01)
@@ -75,25 +75,25 @@ class MemoryBelfry:
         self._heard.append(wake_up)
 
 
-class SQLiteBelfry:
+class SQLiteHarness:
     def __init__(self, clock: ManualClock, path: Path) -> None:
         self._path, self._clock = path, clock
         self._database = open_queues(path)
         self._queue = SQLiteQueue(self._database, "task", clock)
         self.work_queue = SQLiteWorkQueue(self._queue, at_once=16)
 
-    async def heard(self) -> list[WakeUp]:
-        heard = []
+    async def received(self) -> list[WakeUp]:
+        received = []
         for message in await self._queue.receive(10):
             await self._queue.delete(message)
-            heard.append(wake_up_of(message.body))
-        return heard
+            received.append(wake_up_of(message.body))
+        return received
 
     async def let_pass(self, seconds: float) -> None:
         self._clock.move(seconds)
 
     def cut_off(self) -> WorkQueue:
-        """Another process writes, and does not end."""
+        """Lock the file by another process's write."""
         impatient = Database(self._path, "", version=VERSION, busy_seconds=0.05)
         self._writer = sqlite3.connect(self._path, isolation_level=None)
         self._writer.execute("BEGIN IMMEDIATE")
@@ -106,24 +106,24 @@ class SQLiteBelfry:
 _queues = itertools.count()
 
 
-class SQSBelfry:
+class SQSHarness:
     def __init__(self, stack: Stack, executor: ThreadPoolExecutor) -> None:
         self._client, self._executor = stack.client("sqs"), executor
-        self.url = self._client.create_queue(QueueName=f"bells-{next(_queues)}")["QueueUrl"]
-        self.work_queue = SQSWorkQueue(Calls("sqs", executor, client=self._client), queue_url=self.url)
+        self.url = self._client.create_queue(QueueName=f"messages-{next(_queues)}")["QueueUrl"]
+        self.work_queue = SQSWorkQueue(AwsClient("sqs", executor, client=self._client), queue_url=self.url)
 
     @property
     def events(self) -> Any:
-        """The hooks of botocore's client."""
+        """Return the hooks of botocore's client."""
         return self._client.meta.events
 
-    async def heard(self) -> list[WakeUp]:
-        heard = []
+    async def received(self) -> list[WakeUp]:
+        received = []
         while messages := (await self._receive()).get("Messages"):
             for message in messages:
                 self._client.delete_message(QueueUrl=self.url, ReceiptHandle=message["ReceiptHandle"])
-                heard.append(wake_up_of(message["Body"]))
-        return heard
+                received.append(wake_up_of(message["Body"]))
+        return received
 
     async def let_pass(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -137,76 +137,76 @@ class SQSBelfry:
             aws_secret_access_key="x",
             config=Config(connect_timeout=1, retries={"total_max_attempts": 1}),
         )
-        return SQSWorkQueue(Calls("sqs", self._executor, client=nowhere), queue_url=self.url)
+        return SQSWorkQueue(AwsClient("sqs", self._executor, client=nowhere), queue_url=self.url)
 
     async def _receive(self) -> dict[str, Any]:
         return await asyncio.to_thread(self._client.receive_message, QueueUrl=self.url, MaxNumberOfMessages=10)
 
 
 @pytest_asyncio.fixture
-async def belfry(
+async def harness(
     adapter: Stack | None, clock: ManualClock, tmp_path: Path, request: pytest.FixtureRequest
-) -> AsyncIterator[Belfry]:
+) -> AsyncIterator[QueueHarness]:
     if request.node.callspec.params["adapter"] == "sqlite":
-        in_a_file = SQLiteBelfry(clock, tmp_path / "queues.db")
+        in_a_file = SQLiteHarness(clock, tmp_path / "queues.db")
         yield in_a_file
         in_a_file.close()
     elif adapter is None:
-        belfry = MemoryBelfry(clock)
-        yield belfry
-        belfry.work_queue.close()
+        harness = MemoryHarness(clock)
+        yield harness
+        harness.work_queue.close()
     else:
         with ThreadPoolExecutor(4) as executor:
-            yield SQSBelfry(adapter, executor)
+            yield SQSHarness(adapter, executor)
 
 
 @pytest_asyncio.fixture
-async def sqs(stack: Stack) -> AsyncIterator[SQSBelfry]:
+async def sqs(stack: Stack) -> AsyncIterator[SQSHarness]:
     with ThreadPoolExecutor(4) as executor:
-        yield SQSBelfry(stack, executor)
+        yield SQSHarness(stack, executor)
 
 
-async def until_heard(belfry: Belfry, number: int = 1) -> list[WakeUp]:
-    """Return so many bells, as soon as they are heard."""
-    heard: list[WakeUp] = []
+async def until_received(harness: QueueHarness, number: int = 1) -> list[WakeUp]:
+    """Return this number of messages as soon as they arrive."""
+    received: list[WakeUp] = []
     end = time.monotonic() + PATIENCE
-    while len(heard) < number:
-        assert time.monotonic() < end, f"{len(heard)} of {number} bells were heard"
-        heard += await belfry.heard()
-    return heard
+    while len(received) < number:
+        assert time.monotonic() < end, f"{len(received)} of {number} messages were received"
+        received += await harness.received()
+    return received
 
 
 # --- Both ---
 
 
-async def test_a_bell_is_heard_and_says_where_it_rings(belfry: Belfry) -> None:
-    await belfry.work_queue.enqueue(WAKE_UP)
-    assert await until_heard(belfry) == [WAKE_UP]
+async def test_message_arrives_with_its_context(harness: QueueHarness) -> None:
+    await harness.work_queue.enqueue(WAKE_UP)
+    assert await until_received(harness) == [WAKE_UP]
 
 
-async def test_a_bell_for_any_turn_names_none(belfry: Belfry) -> None:
-    await belfry.work_queue.enqueue(WakeUp(WAKE_UP.context))
-    assert await until_heard(belfry) == [WakeUp(WAKE_UP.context)]
+async def test_message_may_have_no_fence(harness: QueueHarness) -> None:
+    await harness.work_queue.enqueue(WakeUp(WAKE_UP.context))
+    assert await until_received(harness) == [WakeUp(WAKE_UP.context)]
 
 
 @pytest.mark.parametrize("from_thread", [False, True])
-async def test_a_bell_is_not_heard_before_its_delay_is_over(belfry: Belfry, from_thread: bool) -> None:
+async def test_delayed_message_arrives_after_its_delay(harness: QueueHarness, from_thread: bool) -> None:
     if from_thread:
-        await asyncio.to_thread(belfry.work_queue.enqueue_from_thread, WAKE_UP, delay=1.2)
+        await asyncio.to_thread(harness.work_queue.enqueue_from_thread, WAKE_UP, delay=1.2)
     else:
-        await belfry.work_queue.enqueue(WAKE_UP, delay=1.2)
-    await belfry.let_pass(1.1)
-    assert await belfry.heard() == []
+        await harness.work_queue.enqueue(WAKE_UP, delay=1.2)
+    await harness.let_pass(1.1)
+    assert await harness.received() == []
     # SQS counts in whole seconds.
-    await belfry.let_pass(0.9)
-    assert await until_heard(belfry) == [WAKE_UP]
+    await harness.let_pass(0.9)
+    assert await until_received(harness) == [WAKE_UP]
 
 
-async def test_a_thread_rings_while_the_event_loop_is_blocked(belfry: Belfry) -> None:
-    """The lease's own thread rings, and an agent may block the loop."""
+async def test_thread_enqueues_during_blocked_event_loop(harness: QueueHarness) -> None:
+    """The heartbeat's thread enqueues messages, and an agent may block the loop."""
     with ThreadPoolExecutor(1) as threads:
-        threads.submit(belfry.work_queue.enqueue_from_thread, WAKE_UP).result(PATIENCE)
-    assert await until_heard(belfry) == [WAKE_UP]
+        threads.submit(harness.work_queue.enqueue_from_thread, WAKE_UP).result(PATIENCE)
+    assert await until_received(harness) == [WAKE_UP]
 
 
 @pytest.mark.parametrize(
@@ -225,28 +225,28 @@ async def test_a_thread_rings_while_the_event_loop_is_blocked(belfry: Belfry) ->
     ],
     ids=ascii,
 )
-async def test_ids_may_hold_any_character(belfry: Belfry, odd: str) -> None:
+async def test_ids_may_have_any_character(harness: QueueHarness, odd: str) -> None:
     wake_up = WakeUp(ContextKey(odd, f"{odd}-agent", f"{odd}-context"), 7)
-    await belfry.work_queue.enqueue(wake_up)
-    assert await until_heard(belfry) == [wake_up]
+    await harness.work_queue.enqueue(wake_up)
+    assert await until_received(harness) == [wake_up]
 
 
-async def test_of_three_bells_at_once_each_is_heard(belfry: Belfry) -> None:
+async def test_concurrent_messages_all_arrive(harness: QueueHarness) -> None:
     three = [WakeUp(WAKE_UP.context, n) for n in range(3)]
-    await asyncio.gather(*(belfry.work_queue.enqueue(wake_up) for wake_up in three))
-    heard = await until_heard(belfry, 3)
-    assert sorted(wake_up.fence for wake_up in heard) == [0, 1, 2]
+    await asyncio.gather(*(harness.work_queue.enqueue(wake_up) for wake_up in three))
+    received = await until_received(harness, 3)
+    assert sorted(wake_up.fence for wake_up in received) == [0, 1, 2]
 
 
-async def test_the_same_bell_rung_twice_is_heard_twice(belfry: Belfry) -> None:
-    """What was swallowed as a repeat might have been the one that mattered."""
-    await belfry.work_queue.enqueue(WAKE_UP)
-    await belfry.work_queue.enqueue(WAKE_UP)
-    assert await until_heard(belfry, 2) == [WAKE_UP, WAKE_UP]
+async def test_repeated_message_arrives_twice(harness: QueueHarness) -> None:
+    """A message dropped as a repeat might be the important one."""
+    await harness.work_queue.enqueue(WAKE_UP)
+    await harness.work_queue.enqueue(WAKE_UP)
+    assert await until_received(harness, 2) == [WAKE_UP, WAKE_UP]
 
 
-async def test_a_queue_that_cannot_be_reached_is_told(belfry: Belfry) -> None:
-    work_queue = belfry.cut_off()
+async def test_unreachable_queue_is_unavailable(harness: QueueHarness) -> None:
+    work_queue = harness.cut_off()
     with pytest.raises(StoreUnavailable):
         await work_queue.enqueue(WAKE_UP)
     with pytest.raises(StoreUnavailable):
@@ -259,7 +259,7 @@ async def test_a_queue_that_cannot_be_reached_is_told(belfry: Belfry) -> None:
 @pytest.mark.parametrize(
     ("delay", "seconds"), [(0, 0), (-1, 0), (0.1, 1), (30, 30), (29.2, 30), (899.5, 900), (900, 900), (1e9, 900)]
 )
-async def test_a_delay_is_whole_seconds_and_15_minutes_at_most(sqs: SQSBelfry, delay: float, seconds: int) -> None:
+async def test_sqs_delay_is_rounded_and_limited(sqs: SQSHarness, delay: float, seconds: int) -> None:
     sent: list[int] = []
     sqs.events.register(
         "provide-client-params.sqs.SendMessage", lambda params, **_: sent.append(params["DelaySeconds"])
@@ -281,21 +281,21 @@ async def test_a_delay_is_whole_seconds_and_15_minutes_at_most(sqs: SQSBelfry, d
         ("InvalidMessageContents", StoreError),
     ],
 )
-async def test_what_sqs_refuses_has_one_of_our_names(sqs: SQSBelfry, code: str, error: type[StoreError]) -> None:
-    class Answer:
+async def test_sqs_error_raises_matching_error(sqs: SQSHarness, code: str, error: type[StoreError]) -> None:
+    class FakeAnswer:
         status_code = 400
 
     sqs.events.register(
-        "before-call.sqs.SendMessage", lambda **_: (Answer(), {"Error": {"Code": code}, "ResponseMetadata": {}})
+        "before-call.sqs.SendMessage", lambda **_: (FakeAnswer(), {"Error": {"Code": code}, "ResponseMetadata": {}})
     )
     with pytest.raises(StoreError) as raised:
         await sqs.work_queue.enqueue(WAKE_UP)
     assert type(raised.value) is error
 
 
-async def test_a_queue_that_is_not_there_is_an_error_that_does_not_pass(stack: Stack) -> None:
+async def test_missing_queue_is_permanent_error(stack: Stack) -> None:
     with ThreadPoolExecutor(1) as executor:
-        calls = Calls("sqs", executor, client=stack.client("sqs"))
+        calls = AwsClient("sqs", executor, client=stack.client("sqs"))
         queue = stack.environment("ApiFunction")["AION_TASK_QUEUE_URL"]
         work_queue = SQSWorkQueue(calls, queue_url=f"{queue}-nowhere")
         with pytest.raises(StoreError) as raised:
@@ -303,11 +303,11 @@ async def test_a_queue_that_is_not_there_is_an_error_that_does_not_pass(stack: S
     assert type(raised.value) is StoreError
 
 
-def test_a_message_holds_ids_and_the_version_only() -> None:
+def test_message_has_ids_and_version_only() -> None:
     assert body_of(WAKE_UP) == '{"v":1,"owner":"owner","agent":"echo","context_id":"c-1","fence":1}'
 
 
-def test_what_a_later_version_adds_is_no_matter() -> None:
+def test_unknown_fields_are_ignored() -> None:
     assert wake_up_of(body_of(WAKE_UP).replace("{", '{"new":[1],')) == WAKE_UP
 
 
@@ -320,12 +320,12 @@ def test_what_a_later_version_adds_is_no_matter() -> None:
         ("3", "has no version"),
         ('{"task_id":"t-1"}', "has no version"),
         (body_of(WAKE_UP).replace('"v":1', '"v":2'), "version 2, and this function reads 1"),
-        ('{"v":1}', "does not say"),
-        (body_of(WAKE_UP).replace('"owner":"owner"', '"owner":""'), "does not say"),
-        (body_of(WAKE_UP).replace('"c-1"', "7"), "does not say"),
-        (body_of(WAKE_UP).replace('"fence":1', '"fence":null'), "does not say"),
+        ('{"v":1}', "must have the texts"),
+        (body_of(WAKE_UP).replace('"owner":"owner"', '"owner":""'), "must have the texts"),
+        (body_of(WAKE_UP).replace('"c-1"', "7"), "must have the texts"),
+        (body_of(WAKE_UP).replace('"fence":1', '"fence":null'), "must have the texts"),
     ],
 )
-def test_a_message_that_is_no_bell_is_refused_with_the_reason(body: str, told: str) -> None:
+def test_invalid_message_is_refused_with_reason(body: str, told: str) -> None:
     with pytest.raises(UnreadableWakeUp, match=told):
         wake_up_of(body)

@@ -1,6 +1,6 @@
-"""What the version before this one has left in the table is read and carried on by every method.
+"""Items of the previous version are read and changed by every method.
 
-`items_of_version_1.json` was written by that version; its contexts have no line, its turns no hops, and nothing is due.
+`items_of_version_1.json` was written by that version: without `line`, handoffs and timers.
 """
 
 import base64
@@ -45,7 +45,7 @@ TASKS = {
 
 
 class Yesterday:
-    """The items, as if they had been written just now; each context by its name."""
+    """Items of version 1 as if just written, with contexts by name."""
 
     def __init__(self, stack: Stack, clock: ManualClock) -> None:
         self._store, self._clock, self._owner = dynamodb_store(stack, clock), clock, new_owner()
@@ -79,13 +79,13 @@ def yesterday(stack: Stack, clock: ManualClock) -> Yesterday:
 
 
 async def lease_of(chat: Conversation) -> TurnStarted:
-    """The lease that the version before has given out."""
+    """Return a lease of the previous version."""
     task_id = chat.tasks[0]
     turn = Turn(task_id.replace("t-", "turn-"), task_id, message_generation=1, tries=1)
     return TurnStarted(Lease(chat.context, turn, "h", 1), await chat.head(task_id))
 
 
-async def test_its_logs_are_read(yesterday: Yesterday) -> None:
+async def test_old_logs_are_read(yesterday: Yesterday) -> None:
     running = yesterday.chat("running")
     log = await running.store.log(running.key("t-m-1x"))
     assert log is not None
@@ -99,7 +99,7 @@ async def test_its_logs_are_read(yesterday: Yesterday) -> None:
 
 
 @pytest.mark.parametrize(("name", "message_id"), [("free", "m-1"), ("busy", "m-3y"), ("asking", "m-1q")])
-async def test_its_messages_are_known(yesterday: Yesterday, name: str, message_id: str) -> None:
+async def test_old_messages_are_known(yesterday: Yesterday, name: str, message_id: str) -> None:
     chat = yesterday.chat(name)
     again = chat.message(message_id, task_id="again")
     for holder in ("holder-1", None):
@@ -108,7 +108,7 @@ async def test_its_messages_are_known(yesterday: Yesterday, name: str, message_i
 
 
 @pytest.mark.parametrize("holder", ["holder-1", None])
-async def test_a_task_is_added_to_its_contexts(yesterday: Yesterday, holder: str | None) -> None:
+async def test_old_contexts_take_new_tasks(yesterday: Yesterday, holder: str | None) -> None:
     for name, kind in (("free", TurnStarted), ("running", TurnQueued), ("busy", TurnQueued), ("waiting", TurnQueued)):
         chat = yesterday.chat(name)
         outcome = await chat.store.create(chat.message("new"), holder=holder)
@@ -119,7 +119,7 @@ async def test_a_task_is_added_to_its_contexts(yesterday: Yesterday, holder: str
     assert await chat.store.create(chat.message("new"), holder=holder) == Interrupted("t-m-1q")
 
 
-async def test_its_contexts_are_as_busy_as_they_are(yesterday: Yesterday) -> None:
+async def test_old_contexts_report_busy(yesterday: Yesterday) -> None:
     for name, task_id in (("running", "t-m-1x"), ("busy", "t-m-1y"), ("waiting", "t-m-2z")):
         chat = yesterday.chat(name)
         outcome = await chat.store.create(chat.message("new"), holder=None, when_busy=WhenBusy.REJECT)
@@ -131,7 +131,7 @@ async def test_its_contexts_are_as_busy_as_they_are(yesterday: Yesterday) -> Non
         await chat.waits("late")
 
 
-async def test_its_turns_begin_one_after_another(yesterday: Yesterday) -> None:
+async def test_old_turns_begin_in_order(yesterday: Yesterday) -> None:
     chat = yesterday.chat("waiting")
     turn = await chat.begins()
     assert turn.lease.turn == Turn("turn-m-2z", "t-m-2z", message_generation=1, tries=1, handoffs=0)
@@ -142,7 +142,7 @@ async def test_its_turns_begin_one_after_another(yesterday: Yesterday) -> None:
     await chat.comes_to_rest()
 
 
-async def test_its_turns_are_taken_over(yesterday: Yesterday) -> None:
+async def test_old_turns_are_taken_over(yesterday: Yesterday) -> None:
     chat = yesterday.chat("busy")
     old = await lease_of(chat)
     held = await chat.store.begin(chat.context, holder="holder-2")
@@ -157,7 +157,7 @@ async def test_its_turns_are_taken_over(yesterday: Yesterday) -> None:
     await chat.comes_to_rest()
 
 
-async def test_its_leases_are_in_force(yesterday: Yesterday) -> None:
+async def test_old_leases_are_valid(yesterday: Yesterday) -> None:
     for name in ("running", "busy"):
         chat = yesterday.chat(name)
         turn = await lease_of(chat)
@@ -171,14 +171,14 @@ async def test_its_leases_are_in_force(yesterday: Yesterday) -> None:
 
 @pytest.mark.parametrize("state", [COMPLETED, INPUT_REQUIRED])
 @pytest.mark.parametrize("name", ["running", "busy"])
-async def test_its_turns_end(yesterday: Yesterday, name: str, state: Any) -> None:
+async def test_old_turns_finish(yesterday: Yesterday, name: str, state: Any) -> None:
     chat = yesterday.chat(name)
     ended = await chat.ends(await lease_of(chat), state)
     assert ended.waiting is (name == "busy" and state == COMPLETED)
     await chat.comes_to_rest()
 
 
-async def test_its_turns_are_paused(yesterday: Yesterday) -> None:
+async def test_old_turns_are_suspended(yesterday: Yesterday) -> None:
     chat = yesterday.chat("busy")
     await chat.store.pause((await lease_of(chat)).lease, made_progress=True)
     turn = await chat.begins()
@@ -187,7 +187,7 @@ async def test_its_turns_are_paused(yesterday: Yesterday) -> None:
 
 
 @pytest.mark.parametrize("holder", ["holder-1", None])
-async def test_its_questions_are_answered(yesterday: Yesterday, holder: str | None) -> None:
+async def test_old_interrupts_are_answered(yesterday: Yesterday, holder: str | None) -> None:
     chat = yesterday.chat("asking")
     outcome = await chat.store.follow_up(await chat.more(await chat.head("t-m-1q"), "answer"), holder=holder)
     assert isinstance(outcome, TurnStarted if holder else TurnQueued)
@@ -196,7 +196,7 @@ async def test_its_questions_are_answered(yesterday: Yesterday, holder: str | No
     assert await chat.state("t-m-2q") == "completed"
 
 
-async def test_its_questions_are_answered_near_the_end_of_their_life(yesterday: Yesterday) -> None:
+async def test_old_interrupts_are_answered_before_expiry(yesterday: Yesterday) -> None:
     chat = yesterday.chat("asking")
     chat.clock.move(29 * 24 * 3600)
     turn = await chat.store.follow_up(await chat.more(await chat.head("t-m-1q"), "answer"), holder="holder-2")
@@ -206,7 +206,7 @@ async def test_its_questions_are_answered_near_the_end_of_their_life(yesterday: 
     assert await chat.said("t-m-1q") == ["m-1q", "answer"]
 
 
-async def test_its_tasks_at_work_take_messages(yesterday: Yesterday) -> None:
+async def test_old_running_tasks_take_messages(yesterday: Yesterday) -> None:
     chat = yesterday.chat("busy")
     await chat.queues("t-m-1y", "more-1")
     await chat.queues("t-m-3y", "more-3")
@@ -218,7 +218,7 @@ async def test_its_tasks_at_work_take_messages(yesterday: Yesterday) -> None:
 
 
 @pytest.mark.parametrize("holder", ["holder-1", None])
-async def test_its_turns_are_interrupted(yesterday: Yesterday, holder: str | None) -> None:
+async def test_old_turns_are_interrupted(yesterday: Yesterday, holder: str | None) -> None:
     for name in ("running", "busy"):
         chat = yesterday.chat(name)
         turn = await lease_of(chat)
@@ -230,7 +230,7 @@ async def test_its_turns_are_interrupted(yesterday: Yesterday, holder: str | Non
 
 
 @pytest.mark.parametrize(("name", "task_id"), [(n, t) for n, tasks in TASKS.items() for t in tasks if n != "free"])
-async def test_its_tasks_are_canceled(yesterday: Yesterday, name: str, task_id: str) -> None:
+async def test_old_tasks_are_canceled(yesterday: Yesterday, name: str, task_id: str) -> None:
     chat = yesterday.chat(name)
     if task_id == "t-m-1z":
         return  # has ended
@@ -243,7 +243,7 @@ async def test_its_tasks_are_canceled(yesterday: Yesterday, name: str, task_id: 
     await chat.comes_to_rest()
 
 
-async def test_nobody_claims_what_is_not_known_to_be_due(yesterday: Yesterday) -> None:
+async def test_old_contexts_without_timer_are_not_claimed(yesterday: Yesterday) -> None:
     for name in TASKS:
         chat = yesterday.chat(name)
         chat.clock.move(LEASE_SECONDS + 1)

@@ -1,4 +1,4 @@
-"""Graphs whose nodes say, ask and do things, to be stopped anywhere: what each has done is noted."""
+"""Graphs with emitting, interrupting and working nodes that record their work."""
 
 import asyncio
 import operator
@@ -33,7 +33,7 @@ class Bare(TypedDict):
 
 
 class Words(BaseChatModel):
-    """Streams a text, word by word; asks for the tool first, where it has one."""
+    """Model that streams a text by words, after a tool call if it has a tool."""
 
     text: str
     calls: bool = False
@@ -68,7 +68,7 @@ class Words(BaseChatModel):
 
 
 class Work:
-    """What the nodes of a turn have done; each that begins asks its process to drain, where it is to."""
+    """Record of the nodes' work; a node may ask its process to drain."""
 
     def __init__(self, *, drains: bool = False) -> None:
         self.done: Counter[str] = Counter()
@@ -124,7 +124,7 @@ async def replies(_: StreamWriter) -> Any:
 
 
 async def streams(_: StreamWriter) -> Any:
-    """A model speaks, and nothing of it is returned."""
+    """Return a graph with a streamed model that returns nothing."""
     await Words(text="only streamed").ainvoke("go")
 
 
@@ -171,7 +171,7 @@ def replying(work: Work) -> Any:
 
 
 def streaming(work: Work) -> Any:
-    """Its answer is in no state: a model has spoken, then other nodes run."""
+    """Return a graph with an answer outside the state: a model streams, then other nodes run."""
     return work.row(Bare, ("streams", streams), ("ends", None), ("then", None))
 
 
@@ -237,7 +237,7 @@ def asking(work: Work) -> Any:
 
 
 def answering_then_asking(work: Work) -> Any:
-    """What the client is asked about was answered before, in the asking turn."""
+    """Return a graph that answers, then interrupts in the same turn."""
     return work.row(State, ("answers", answers), ("asks", just_asks), ("sends", sends), ("ends", None))
 
 
@@ -257,7 +257,7 @@ def asking_within(work: Work) -> Any:
 
 
 def asking_then_streaming(work: Work) -> Any:
-    """The answer to the client's answer is in no state."""
+    """Return a graph that interrupts, then streams an answer outside the state."""
     inner = work.row(Bare, ("asks", asks("which?")), ("streams", streams), ("ends", None))
     return work.row(Bare, ("sub", inner), ("then", None))
 
@@ -267,7 +267,7 @@ def asking_deep_within(work: Work) -> Any:
 
 
 def asking_in_a_tool(work: Work) -> Any:
-    """The graph that asks is none that LangGraph can see: a tool calls it."""
+    """Return a graph with an interrupt in a tool's own graph, invisible to LangGraph."""
     inner = work.row(State, ("asks", asks("which?", "sure?")), ("sends", sends))
 
     async def weather() -> str:

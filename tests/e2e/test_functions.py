@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import handlers
-from aion_core.aws.client import Calls
+from aion_core.aws.client import AwsClient
 from aion_core.aws.queues import SQSWorkQueue
 from aion_core.clock import SystemClock
 from aion_core.dev.worker import task_function_on
@@ -50,7 +50,7 @@ def stack(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalStack]:
 async def enqueue(stack: LocalStack, wake_up: WakeUp) -> None:
     with ThreadPoolExecutor(1) as executor:
         work_queue = SQSWorkQueue(
-            Calls("sqs", executor, client=stack.client("sqs")), queue_url=stack.physical_id("TaskQueue")
+            AwsClient("sqs", executor, client=stack.client("sqs")), queue_url=stack.physical_id("TaskQueue")
         )
         await work_queue.enqueue(wake_up)
 

@@ -209,7 +209,7 @@ def services_asked_for() -> set[str]:
     # Commands of operators do not run on Lambda.
     for file in (file for file in (ROOT / "aion_core").rglob("*.py") if not {"cli", "operator.py"} & set(file.parts)):
         for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Calls":
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "AwsClient":
                 assert isinstance(node.args[0], ast.Constant), f"{file}:{node.lineno} does not name its service"
                 asked.add(str(node.args[0].value))
     return asked

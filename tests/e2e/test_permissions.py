@@ -18,7 +18,7 @@ from aion_core.agents.config import read_deployment_config
 from aion_core.agents.environment import template_parameters
 from aion_core.auth.api_keys import make_key
 from aion_core.auth.basic import hash_password
-from aion_core.aws.client import Calls
+from aion_core.aws.client import AwsClient
 from aion_core.aws.dynamodb_table import DynamoDBTable
 from aion_core.clock import SystemClock
 from aion_core.local.stack import LocalStack
@@ -154,7 +154,7 @@ async def everything(stack: LocalStack, running: ExitStack, secrets: dict[str, s
     key = make_key("ann", now=datetime.now(UTC))
     table = stack.environment("ApiFunction")["AION_TABLE"]
     with ThreadPoolExecutor(1) as executor:
-        calls = Calls("dynamodb", executor, client=stack.client("dynamodb"))
+        calls = AwsClient("dynamodb", executor, client=stack.client("dynamodb"))
         known = TableApiKeys(DynamoDBTable(calls, name=table), SystemClock())
         await known.add(key.record)
     named = {"AION_BASIC_USERS_SECRET": secrets["BasicUsersSecret"], "AION_CARD_KEY_SECRET": secrets["CardKeySecret"]}

@@ -6,13 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from aion_core.aws.cipher import KMSCipher
-from aion_core.aws.client import Calls
+from aion_core.aws.client import AwsClient
 from aion_core.local.stack import LocalStack
 from aion_core.memory.queues import MemoryPushQueue
 from aion_core.ports import PushWakeUp, TurnStarted
 from aion_core.push.client import PinnedWebhookClient
 from aion_core.push.delivery import CLAIM_SECONDS, PushDelivery
-from aion_core.push.posts import render
+from aion_core.push.payload import render
 from aion_core.stores.push_configs import TablePushConfigs
 from tests.e2e.test_push import PUSH_HERE
 from tests.support.clock import ManualClock
@@ -28,7 +28,7 @@ import asyncio, sys
 from aion_core.bootstrap import build_push
 from aion_core.ports import PushWakeUp, TaskKey
 from aion_core.settings import Settings
-asyncio.run(build_push(Settings.from_environ()).answer(PushWakeUp(TaskKey(sys.argv[1], sys.argv[2]), 2)))
+asyncio.run(build_push(Settings.from_environ()).deliver(PushWakeUp(TaskKey(sys.argv[1], sys.argv[2]), 2)))
 """
 
 
@@ -36,7 +36,7 @@ async def test_interrupted_notification_is_repeated(moto: LocalStack, clock: Man
     """Lose and reorder no event; delay it by at most the dead process's claim."""
     environment = moto.environment("PushFunction")
     cipher = KMSCipher(
-        Calls("kms", ThreadPoolExecutor(2), client=moto.client("kms")), clock, key=environment["AION_KMS_KEY"]
+        AwsClient("kms", ThreadPoolExecutor(2), client=moto.client("kms")), clock, key=environment["AION_KMS_KEY"]
     )
     store = dynamodb_store(moto, clock, cipher=cipher)
     configs = TablePushConfigs(dynamodb_table(moto), cipher, clock)
@@ -58,7 +58,7 @@ async def test_interrupted_notification_is_repeated(moto: LocalStack, clock: Man
         assert before.cursor == 2
         webhooks = PinnedWebhookClient(LOOPBACK, clock)
         delivery = PushDelivery(store, configs, MemoryPushQueue(clock), webhooks, render, clock)
-        await delivery.answer(PushWakeUp(task, 3))
+        await delivery.deliver(PushWakeUp(task, 3))
         assert len(receiver.posts) == 2, "the dead one's right to post holds for a while"
         clock.move(CLAIM_SECONDS + 10)
         expired_timers = [each for each in await configs.expired_timers(limit=1000) if each.task == task]
@@ -66,7 +66,7 @@ async def test_interrupted_notification_is_repeated(moto: LocalStack, clock: Man
         for each in expired_timers:
             # The first wake-up message has delivered the others' events.
             if await configs.claim_expired(each):
-                await delivery.answer(PushWakeUp(task, each.generation))
+                await delivery.deliver(PushWakeUp(task, each.generation))
         clock.move(86_400)
         assert [each for each in await configs.expired_timers(limit=1000) if each.task == task] == []
         never.set()

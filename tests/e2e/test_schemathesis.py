@@ -12,7 +12,7 @@ from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 
 from aion_core.push.client import PinnedWebhookClient
-from aion_core.push.guard import Allowed
+from aion_core.push.ssrf import WebhookPolicy
 from tests.support.agents.obedient import Obedient
 from tests.support.clock import ManualClock
 from tests.support.listening import listening
@@ -38,7 +38,7 @@ async def nowhere(host: str, port: int) -> Sequence[str]:
 def url() -> Iterator[str]:
     """Serve an agent with any media type."""
     clock = ManualClock()
-    allowed = Allowed.beside("http://127.0.0.1:1")
+    allowed = WebhookPolicy.for_service("http://127.0.0.1:1")
     served = parts(
         Obedient(), clock=clock, webhooks=PinnedWebhookClient(allowed, clock, resolve=nowhere), allowed=allowed
     )

@@ -7,13 +7,13 @@ from typing import Any
 
 from aion_core.clock import SystemClock
 from aion_core.push.client import PinnedWebhookClient
-from aion_core.push.guard import Allowed
+from aion_core.push.ssrf import WebhookPolicy
 from tests.protocol.dialects import Dialect, RpcDialect, Sent
 from tests.support.agents.obedient import Obedient
 from tests.support.asgi import Answer, call
 from tests.support.service import parts
 
-ALLOWED = Allowed.beside("https://agents.example.com")
+ALLOWED = WebhookPolicy.for_service("https://agents.example.com")
 
 
 async def _nobody(host: str, port: int) -> Sequence[str]:

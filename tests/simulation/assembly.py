@@ -9,10 +9,10 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from aion_core.memory.metrics import MemoryMetrics
+from aion_core.memory.services import MemoryMetrics
 from aion_core.ports import Notification, PushConfig, PushWakeUp, TaskKey, WakeUp, WebhookRequest
+from aion_core.push.attempts import SKIPPED as SKIPPED
 from aion_core.push.delivery import PushDelivery
-from aion_core.push.tries import SPARED as SPARED
 from aion_core.stores import keys, push_configs, timers
 from aion_core.stores.limits import TableRateLimits
 from aion_core.stores.push_configs import TablePushConfigs
@@ -48,7 +48,7 @@ PUSH_OPERATIONS = {
     "claim_expired": "push_sweep",
     "overdue": "push_overdue",
     "deliveries": "push_read",
-    **dict.fromkeys(("advance", "settle", "fail", "bury", "disable"), "push_move"),
+    **dict.fromkeys(("advance", "settle", "fail", "give_up", "disable"), "push_move"),
 }
 """Names of the operations of push configs in the kinds of side effect."""
 
@@ -171,7 +171,7 @@ def back(call: CallContext, last_event_id: str) -> CallContext:
 def hear(process: "Process", wake_up: WakeUp | PushWakeUp) -> Awaitable[Any]:
     """Handle a wake-up message as the function does."""
     if isinstance(wake_up, PushWakeUp):
-        return process.parts.delivery.answer(wake_up, until=process.deadline)
+        return process.parts.delivery.deliver(wake_up, until=process.deadline)
     return process.parts.worker.handle(wake_up, until=process.deadline)
 
 
@@ -185,7 +185,7 @@ def deterministic(world: "World") -> Iterator[None]:
     """Draw every new id and every random number of the engine from the world; set the constants of its deployment."""
     patched: list[tuple[Any, str, Any]] = [
         (turn, "SNAPSHOT_EVERY", world.deployment.snapshot_every),
-        (keys, "DUE_SHARDS", SHARDS),
+        (keys, "TIMER_SHARDS", SHARDS),
         (timers, "CONTEXTS", timers.CONTEXTS[:SHARDS]),
         (push_configs, "PUSHES", timers.PUSHES[:SHARDS]),
     ]

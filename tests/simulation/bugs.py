@@ -1,9 +1,9 @@
 """Planted bugs in the engine: turns, streams and push notifications."""
 
-from aion_core.push import schedule, tries
+from aion_core.push import attempts, schedule
+from aion_core.push.attempts import DeliveryAttempts
+from aion_core.push.circuit_breaker import CircuitBreaker
 from aion_core.push.delivery import PushDelivery
-from aion_core.push.patience import Patience
-from aion_core.push.tries import Tries
 from aion_core.stores import task_log
 from aion_core.stores.push_configs import TablePushConfigs
 from aion_core.stores.retries import FencedWrites
@@ -321,9 +321,9 @@ BUGS = [
         Edit(
             PushDelivery,
             "_post_all",
-            "outcome = await self._tries.make(claim, entry, may_be_spared=not is_last)",
+            "outcome = await self._attempts.make(claim, entry, may_be_skipped=not is_last)",
             "claim = await self._configs.advance(claim, cursor=entry.generation, until=self._claimed_until()); "
-            "outcome = await self._tries.make(claim, entry, may_be_spared=not is_last)",
+            "outcome = await self._attempts.make(claim, entry, may_be_skipped=not is_last)",
         ),
         scenarios=TOLD,
         aims=tuple(Aim(Fault.CRASH_BEFORE, "webhook.post", number) for number in range(1, 4)),
@@ -376,7 +376,7 @@ BUGS = [
         "gives each try an id of its own",
         "I9",
         Edit(
-            tries,
+            attempts,
             "notification_id",
             "{task.task_id}_{generation}",
             "{__import__('random').random()}_{task.task_id}_{generation}",
@@ -386,15 +386,15 @@ BUGS = [
     bug(
         "gives up what it has spared",
         "I8",
-        Edit(Tries, "make", "self._clock.now()) and may_be_spared:", "self._clock.now()):"),
-        Edit(Patience, "note", "if waited.strikes >= STRIKES:", "if True:"),
+        Edit(DeliveryAttempts, "make", "self._clock.now()) and may_be_skipped:", "self._clock.now()):"),
+        Edit(CircuitBreaker, "record", "if circuit.failures >= FAILURES_TO_OPEN:", "if True:"),
         scenarios=TOLD,
     ),
     bug(
         "forgets who begins to listen as it is found that nobody does",
         "I8",
         Edit(heads, "without_subscribers", 'Equals("push_epoch", head.push_epoch)', 'Exists("push_epoch")'),
-        Edit(PushDelivery, "answer", "if not deliveries and head.push_events is not None:", "if True:"),
+        Edit(PushDelivery, "deliver", "if not deliveries and head.push_events is not None:", "if True:"),
         scenarios=LISTENS_LATE,
     ),
     bug(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from aion_core.ports import ContextKey, Delta, Numbered, Outcome, PushConfig, TaskKey
+from aion_core.ports import ContextKey, Delta, Numbered, PostOutcome, PushConfig, TaskKey
 from aion_core.protocol.types import Message, Task, TaskState, stream_response
 
 
@@ -128,7 +128,7 @@ class Post:
     config_id: str
     generation: int
     id: str
-    outcome: Outcome
+    outcome: PostOutcome
     claimed: float
     """Time at which the process that posted it last claimed the config."""
 

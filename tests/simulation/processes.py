@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from aion_core.errors import StoreUnavailable
-from aion_core.ports import Outcome, PushWakeUp, WakeUp
+from aion_core.ports import PostOutcome, PushWakeUp, WakeUp
 from tests.simulation.faults import Aim, Fault, is_request
 from tests.simulation.loop import LIFE, Life, SimClock, SimTask, at_once
 from tests.simulation.table import SimBlobs, SimTable, blocking
@@ -265,12 +265,12 @@ class Webhooks:
     def __init__(self, process: Process) -> None:
         self._process = process
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Outcome:
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> PostOutcome:
         """See `ports.WebhookClient.post`."""
         process = self._process
         answer = await process.effect("webhook.post", lambda: process.world.receives(process, headers))
         await asyncio.sleep(answer.seconds)
-        outcome: Outcome = answer.outcome
+        outcome: PostOutcome = answer.outcome
         return outcome
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from aion_core.ports import POST_SECONDS, Delivered, Gone, PushEvents
+from aion_core.ports import POST_SECONDS, Delivered, PushEvents, WebhookGone
 from aion_core.protocol.types import TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 from tests.simulation import assembly
 from tests.simulation.facts import is_undisturbed
@@ -39,7 +39,7 @@ def i8_who_listens_is_told(world: "World") -> Iterator[str]:
             yield from (f"{who} {sentence}" for sentence in _after_its_end(world, posts, deleted))
             continue
         registered = world.history.registered[listening.task, listening.config.id]
-        gone = [post for post in posts if isinstance(post.outcome, Gone) and post.at > registered]
+        gone = [post for post in posts if isinstance(post.outcome, WebhookGone) and post.at > registered]
         heard = [post.at for post in gone if post.process not in world.history.troubled]
         # A frozen holder of a claim may post late, but nobody gets a new claim then. A process with a fast clock treats
         # the claim as expired while the other process still posts.

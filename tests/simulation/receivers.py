@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aion_core.ports import Delivered, Gone, Outcome, PostRefused, Unreachable
+from aion_core.ports import Delivered, PostOutcome, PostRefused, Unreachable, WebhookGone
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class Answer:
     """Answer, and its delay in seconds."""
 
-    outcome: Outcome
+    outcome: PostOutcome
     seconds: float = 0.05
 
 
@@ -55,7 +55,7 @@ def down(world: "World", headers: Mapping[str, str]) -> Answer:
 
 def gone(world: "World", headers: Mapping[str, str]) -> Answer:
     """Accept two notifications, then report the endpoint as gone."""
-    return Answer(Delivered() if len(world.history.posts) < 2 else Gone())
+    return Answer(Delivered() if len(world.history.posts) < 2 else WebhookGone())
 
 
 RECEIVERS: tuple[Receiver, ...] = (fine, fine, fine, slow, flaky, forgetful, busy, down, gone)

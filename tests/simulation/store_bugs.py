@@ -96,7 +96,7 @@ STORE_BUGS = [
         "I20 I4",
         Edit(
             TableTaskStore,
-            "_kept_longer",
+            "_prolong",
             "writes: list[Write] = [await self._log.snapshot_row(head.key, head.generation, task, times)]",
             "writes: list[Write] = []",
         ),

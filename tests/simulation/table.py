@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from aion_core.memory.table import Faults
+from aion_core.memory.table import TableFaults
 from aion_core.ports.table import CONFLICT, FINE, Index, Item, Key, Page, SingleWrite, Write
 from aion_core.ports.table_semantics import THROTTLED
 from tests.simulation.faults import Fault
@@ -159,7 +159,7 @@ class Members(frozenset[str]):
         return f"{{{', '.join(self)}}}"
 
 
-class SimFaults(Faults):
+class SimFaults(TableFaults):
     """Faults of the world's table, for the current side effect."""
 
     def __init__(self, world: "World") -> None:

@@ -100,7 +100,7 @@ class Watch:
         history, task, config_id = self._history, keys.task_of(key), keys.push_config_of(key.sort)
         if is_deleted:
             history.deleted[task, config_id] = at
-        elif operation.method in ("claim", "advance", "bury"):
+        elif operation.method in ("claim", "advance", "give_up"):
             history.claims[process.name, task, config_id] = at
         elif operation.method in ("create", "follow_up", "put"):
             # A replaced config continues at its position.
@@ -154,7 +154,7 @@ class Watch:
 
     def waiting_messages(self, task: TaskKey) -> set[str]:
         """Return the ids of the task's waiting messages."""
-        first, last = keys.asked_key(task, ""), keys.asked_key(task, keys.LAST)
+        first, last = keys.queued_message_key(task, ""), keys.queued_message_key(task, keys.LAST)
         items = at_once(self._world.reads.query(first.partition, first.sort, last.sort))
         return {Message.FromString(item["asked"]).message_id for item in items if "asked" in item}
 

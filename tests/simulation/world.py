@@ -8,8 +8,7 @@ from random import Random
 from typing import Any
 
 from aion_core.errors import StoreUnavailable
-from aion_core.memory.blobs import MemoryBlobs
-from aion_core.memory.cipher import MemoryCipher
+from aion_core.memory.services import MemoryBlobs, MemoryCipher
 from aion_core.memory.table import MemoryTable
 from aion_core.ports import ContextKey, PushWakeUp, TaskKey, TurnRequest, WakeUp
 from aion_core.ports.table_semantics import TOKEN_LIFE
@@ -387,9 +386,9 @@ class World:
             history.claimed_pushes.append(first.task)
             if not history.faults and not history.deaths and self.receiver is fine:
                 history.surprises.append(f"I16: {process.name} had to wake {first}, and nothing had gone wrong.")
-        elif made.method == "bury" and made.options["failure"] == assembly.SPARED:
+        elif made.method == "give_up" and made.options["failure"] == assembly.SKIPPED:
             history.surprises.append(f"I8: {process.name} gave up what it had not tried: {result.delivery}.")
-        elif made.method == "fail" and made.options["failure"] == assembly.SPARED:
+        elif made.method == "fail" and made.options["failure"] == assembly.SKIPPED:
             history.spared[first.delivery.task, first.delivery.config_id] += 1
 
     def lease_taken(self, process: Process) -> None:

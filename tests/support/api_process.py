@@ -44,7 +44,7 @@ def api_process(stack: LocalStack, config: Path, **environ: str) -> Iterator[Api
         },
     )
     try:
-        # One client for all attempts: the construction of a client reads the CA certificates, and takes longer than a request.
+        # One client for all attempts: its construction reads the CA certificates, and takes longer than a request.
         with httpx.Client() as client:
             for _ in range(300):
                 assert process.poll() is None, "the process ended"

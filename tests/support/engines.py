@@ -12,7 +12,7 @@ import pytest
 from aion_core.local import resources
 from aion_core.local.emulator import REGION
 from aion_core.local.stack import SETTINGS, LocalStack, client_of
-from aion_core.memory.blobs import MemoryBlobs
+from aion_core.memory.services import MemoryBlobs
 from aion_core.memory.table import MemoryTable
 from aion_core.ports import Blobs, Clock
 from aion_core.ports.table import Table

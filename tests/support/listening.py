@@ -29,7 +29,7 @@ def listening(app: ASGIApp) -> Iterator[str]:
 
 
 def free_port() -> int:
-    """Return an unused port outside of the ephemeral range: it is free a moment later, too."""
+    """Return an unused port below the ephemeral range: it is free a moment later, too."""
     for port in random.SystemRandom().sample(range(15_000, 32_000), 100):
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))

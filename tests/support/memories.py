@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from aion_core.aws.client import Calls
+from aion_core.aws.client import AwsClient
 from aion_core.aws.dynamodb_table import DynamoDBTable
 from aion_core.ports import Clock, TaskStore
 from aion_core.ports.table import Table
@@ -34,5 +34,5 @@ class DynamoDBMemories(Memories):
     def __init__(self, stack: Stack, clock: Clock) -> None:
         self.table_name = stack.environment("ApiFunction")["AION_TABLE"]
         self.client = stack.client("dynamodb")
-        table = DynamoDBTable(Calls("dynamodb", ThreadPoolExecutor(16), client=self.client), name=self.table_name)
+        table = DynamoDBTable(AwsClient("dynamodb", ThreadPoolExecutor(16), client=self.client), name=self.table_name)
         super().__init__(dynamodb_store(stack, clock), table, clock)

@@ -24,9 +24,9 @@ SETTINGS = {
     "MINISTACK_ACCOUNT_ID": ACCOUNT,
     "MINISTACK_HOST": "127.0.0.1",
     "LOG_LEVEL": "WARNING",
-    # It would remove the containers of another ministack on this machine.
+    # Without Docker: ministack would remove the containers of another ministack on this machine.
     "DOCKER_HOST": "unix:///nowhere",
-    # They would listen on their own ports.
+    # Disabled: they would listen on their own ports.
     "IOT_MTLS_ENABLED": "0",
     "SFTP_ENABLED": "0",
 }

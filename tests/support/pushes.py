@@ -63,7 +63,7 @@ class Pushes:
         found = await self.configs.expired_timers(limit=MANY)
         return [each for each in found if each.task.owner == self.chat.context.owner]
 
-    async def due_events(self) -> set[int]:
+    async def events_with_timers(self) -> set[int]:
         """Return the generations of the due events, after the delay of a wake-up message."""
         self.clock.move(LEASE_SECONDS + 1)
         return {each.generation for each in await self.expired_timers() if each.generation}

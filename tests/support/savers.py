@@ -8,9 +8,9 @@ from typing import Any
 
 from botocore.exceptions import EndpointConnectionError
 
-from aion_core.aws.client import Calls
+from aion_core.aws.client import AwsClient
 from aion_core.aws.dynamodb_table import DynamoDBTable
-from aion_core.memory.blobs import MemoryBlobs
+from aion_core.memory.services import MemoryBlobs
 from aion_core.ports import Blobs, Clock, ContextKey, TaskStore, TurnStarted
 from aion_core.ports.table import Table
 from aion_core.protocol.types import Message, Part, Role
@@ -43,7 +43,7 @@ class DynamoDBSavers(Savers):
     def __init__(self, stack: Stack, clock: Clock) -> None:
         self.table_name = stack.environment("ApiFunction")["AION_TABLE"]
         self.client = stack.client("dynamodb")
-        table = DynamoDBTable(Calls("dynamodb", ThreadPoolExecutor(16), client=self.client), name=self.table_name)
+        table = DynamoDBTable(AwsClient("dynamodb", ThreadPoolExecutor(16), client=self.client), name=self.table_name)
         super().__init__(dynamodb_store(stack, clock), table, stack_blobs(stack), clock)
 
 

@@ -10,8 +10,8 @@ from fastapi import FastAPI
 
 from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.clock import SystemClock
-from aion_core.memory.blobs import MemoryBlobs
 from aion_core.memory.queues import MemoryPushQueue, MemoryWorkQueue
+from aion_core.memory.services import MemoryBlobs
 from aion_core.ports import (
     Agent,
     AnswerAs,
@@ -28,8 +28,8 @@ from aion_core.protocol.card import build_card
 from aion_core.protocol.types import AgentCard, SendMessageRequest, Task
 from aion_core.push.configs import PushRegistry
 from aion_core.push.delivery import PushDelivery
-from aion_core.push.guard import Allowed
-from aion_core.push.posts import render
+from aion_core.push.payload import render
+from aion_core.push.ssrf import WebhookPolicy
 from aion_core.stores.checkpoints import TableSaver
 from aion_core.stores.long_term_memory import TableLongTermMemory
 from aion_core.tasks.call import CallContext
@@ -103,7 +103,7 @@ def parts(
     reply: ReplyAs = ReplyAs.TASK,
     answer: AnswerAs = AnswerAs.MESSAGE,
     webhooks: WebhookClient | None = None,
-    allowed: Allowed | None = None,
+    allowed: WebhookPolicy | None = None,
     push_events: PushEvents = PushEvents.STATUS,
     **options: Any,
 ) -> Parts:
@@ -134,9 +134,9 @@ def parts(
     if webhooks is not None:
         configs = MemoryPushConfigs(tasks, clock)
         delivery = PushDelivery(store, configs, push_queue, webhooks, render, clock, chance=lambda: 0.0)
-        push_queue.answered_by(delivery.answer)
+        push_queue.handled_by(delivery.deliver)
         events = {"test": push_events}
-        registry = PushRegistry(configs, push_queue, store, task_list, allowed or Allowed(), clock, events=events)
+        registry = PushRegistry(configs, push_queue, store, task_list, allowed or WebhookPolicy(), clock, events=events)
         push = Push(configs, push_queue, delivery, registry)
     conversations = Conversations(store, task_list)
     replies = {"test": reply}
@@ -151,7 +151,7 @@ def parts(
         **options,
     )
     worker = Worker(store, runner, work_queue, clock)
-    work_queue.answered_by(worker.handle)
+    work_queue.handled_by(worker.handle)
     policies = {"test": double_texting}
     service = TaskService(
         store, worker, work_queue, clock, double_texting=policies, blocking_wait=blocking_wait, replies=replies

@@ -11,9 +11,9 @@ from google.genai import types
 
 from aion_core.aws.blobs import S3Blobs
 from aion_core.aws.cipher import KMSCipher
-from aion_core.aws.client import Calls
+from aion_core.aws.client import AwsClient
 from aion_core.aws.dynamodb_table import DynamoDBTable
-from aion_core.memory.blobs import MemoryBlobs
+from aion_core.memory.services import MemoryBlobs
 from aion_core.ports import Blobs, Cipher, Clock, TaskStore
 from aion_core.ports.table import Table
 from aion_core.stores.sessions import TableSessions
@@ -46,11 +46,11 @@ class DynamoDBSessionPlace(SessionPlace):
         self.bucket: str = environment["AION_BUCKET"]
         self.client, self.s3 = stack.client("dynamodb"), stack.client("s3")
         executor = ThreadPoolExecutor(16)
-        kms = Calls("kms", executor, client=stack.client("kms"))
+        kms = AwsClient("kms", executor, client=stack.client("kms"))
         super().__init__(
             dynamodb_store(stack, clock),
-            DynamoDBTable(Calls("dynamodb", executor, client=self.client), name=self.table_name),
-            S3Blobs(Calls("s3", executor, client=self.s3), bucket=self.bucket),
+            DynamoDBTable(AwsClient("dynamodb", executor, client=self.client), name=self.table_name),
+            S3Blobs(AwsClient("s3", executor, client=self.s3), bucket=self.bucket),
             KMSCipher(kms, clock, key=environment["AION_KMS_KEY"]),
             clock,
         )

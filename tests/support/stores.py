@@ -5,12 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from aion_core.aws.blobs import S3Blobs
-from aion_core.aws.client import Calls
+from aion_core.aws.client import AwsClient
 from aion_core.aws.dynamodb_table import DynamoDBTable
 from aion_core.clock import SystemClock
 from aion_core.local.stack import LocalStack
-from aion_core.memory.blobs import MemoryBlobs
-from aion_core.memory.cipher import MemoryCipher
+from aion_core.memory.services import MemoryBlobs, MemoryCipher
 from aion_core.memory.table import MemoryTable
 from aion_core.ports import Clock, TaskKey
 from aion_core.ports.table import Table
@@ -59,13 +58,13 @@ def dynamodb_table(stack: Stack, *, workers: int = 16, clock: Clock | None = Non
     refuse_empty_keys(client)
     if isinstance(stack, LocalStack):
         StrictTokens(client, clock or SystemClock())
-    calls = Calls("dynamodb", ThreadPoolExecutor(workers), client=client)
+    calls = AwsClient("dynamodb", ThreadPoolExecutor(workers), client=client)
     return DynamoDBTable(calls, name=stack.environment("ApiFunction")["AION_TABLE"])
 
 
 def stack_blobs(stack: Stack) -> S3Blobs:
     """Return the stack's bucket."""
-    calls = Calls("s3", ThreadPoolExecutor(16), client=stack.client("s3"))
+    calls = AwsClient("s3", ThreadPoolExecutor(16), client=stack.client("s3"))
     return S3Blobs(calls, bucket=stack.environment("ApiFunction")["AION_BUCKET"])
 
 

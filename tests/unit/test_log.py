@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from aion_core import log
-from aion_core.aws import log_lines
+from aion_core.aws import log_formatter
 
 HOSTILE = 'x\r\n{"level":"ERROR","task_id":"forged"}\u2028\x85\x1b[2J"'
 
@@ -22,7 +22,7 @@ class LogOutput:
     def __init__(self) -> None:
         self.written = io.StringIO()
         handler = logging.StreamHandler(self.written)
-        handler.setFormatter(log_lines.formatter("my-stack"))
+        handler.setFormatter(log_formatter.formatter("my-stack"))
         self.logger = logging.getLogger("an.authors.agent")
         self.logger.handlers[:], self.logger.propagate = [handler], False
         self.logger.setLevel(logging.DEBUG)

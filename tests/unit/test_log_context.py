@@ -9,8 +9,8 @@ import pytest
 
 from aion_core import log
 from aion_core.errors import StoreUnavailable
-from aion_core.memory.metrics import MemoryMetrics
 from aion_core.memory.queues import MemoryWorkQueue
+from aion_core.memory.services import MemoryMetrics
 from aion_core.ports import Chunk, ContextKey, Emission, Lease, Metric, Reply, Turn, TurnRequest
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.tasks.heartbeat import Heartbeat

@@ -51,7 +51,7 @@ async def _got(client: httpx.AsyncClient, url: str, *, signed: bool) -> httpx.Re
     headers: Mapping[str, str] = {}
     try:
         if signed:
-            from aion_core.aws.signed import signed_headers
+            from aion_core.aws.sigv4 import signed_headers
 
             headers = signed_headers("GET", url)
         return await client.get(url, headers=headers)

@@ -13,7 +13,7 @@ from aion_core.cli.error_text import error_text, is_forbidden
 from aion_core.errors import AionError, ConfigurationError, StoreError
 
 if TYPE_CHECKING:
-    from aion_core.aws.client import Calls
+    from aion_core.aws.client import AwsClient
 
 DEPLOY = "Deploy the template again, with `aion deploy`."
 QUEUES = {"task queue": "AION_TASK_QUEUE_URL", "push queue": "AION_PUSH_QUEUE_URL"}
@@ -22,12 +22,12 @@ SECRETS = {"users": "AION_BASIC_USERS_SECRET", "card key": "AION_CARD_KEY_SECRET
 
 async def check_resources(environ: Mapping[str, str]) -> AsyncIterator[CheckResult]:
     """Check each resource named by the environment; an unnamed one is reported as not checked."""
-    from aion_core.aws.client import Calls
+    from aion_core.aws.client import AwsClient
 
     with ThreadPoolExecutor(4) as executor:
 
-        def client(service: str) -> "Calls":
-            return Calls(service, executor)
+        def client(service: str) -> "AwsClient":
+            return AwsClient(service, executor)
 
         checks: list[tuple[str, str, Callable[[str], Awaitable[CheckResult]]]] = [
             ("table", "AION_TABLE", lambda name: _table(client("dynamodb"), name)),
@@ -48,7 +48,7 @@ async def check_resources(environ: Mapping[str, str]) -> AsyncIterator[CheckResu
 
 
 async def _checked(name: str, value: str, variable: str, check: Callable[[str], Awaitable[CheckResult]]) -> CheckResult:
-    from aion_core.aws.client import Missing
+    from aion_core.aws.client import NoSuchObject
 
     if not value:
         return warning(name, f"Not checked: its name is unknown ({variable}).", "Give --stack.")
@@ -58,13 +58,13 @@ async def _checked(name: str, value: str, variable: str, check: Callable[[str], 
         if is_forbidden(error):
             return warning(name, f"{value}: {error_text(error)}", "Use credentials with permission to read it.")
         return failed(name, f"{value}: {error_text(error)}", DEPLOY)
-    except Missing:
+    except NoSuchObject:
         return failed(name, f"{value} does not exist.", DEPLOY)
     except AionError as error:
         return failed(name, str(error), DEPLOY)
 
 
-async def _table(dynamodb: "Calls", name: str) -> CheckResult:
+async def _table(dynamodb: "AwsClient", name: str) -> CheckResult:
     from aion_core.aws.health import table_problems
 
     found = await table_problems(dynamodb, name)
@@ -73,7 +73,7 @@ async def _table(dynamodb: "Calls", name: str) -> CheckResult:
     return ok("table", f"{name} exists, with its indexes and its TTL.")
 
 
-async def _recovery(dynamodb: "Calls", name: str) -> CheckResult:
+async def _recovery(dynamodb: "AwsClient", name: str) -> CheckResult:
     from aion_core.aws.health import recovers
 
     if await recovers(dynamodb, name):
@@ -82,7 +82,7 @@ async def _recovery(dynamodb: "Calls", name: str) -> CheckResult:
     return warning("table's backup", message, "Deploy the template again to enable it.")
 
 
-async def _bucket(s3: "Calls", name: str) -> CheckResult:
+async def _bucket(s3: "AwsClient", name: str) -> CheckResult:
     from aion_core.aws.health import bucket_problems
 
     found = await bucket_problems(s3, name)
@@ -91,8 +91,8 @@ async def _bucket(s3: "Calls", name: str) -> CheckResult:
     return ok("bucket", f"{name} exists, with versioning.")
 
 
-async def _queue(sqs: "Calls", name: str, url: str) -> CheckResult:
-    from aion_core.aws.dead_letters import SQSDeadLetters, queue_state
+async def _queue(sqs: "AwsClient", name: str, url: str) -> CheckResult:
+    from aion_core.aws.queues import SQSDeadLetters, queue_state
 
     state = await queue_state(sqs, url)
     letters = SQSDeadLetters(sqs, queue_url=url)
@@ -107,7 +107,7 @@ async def _queue(sqs: "Calls", name: str, url: str) -> CheckResult:
     return ok(name, message)
 
 
-async def _key(kms: "Calls", key: str) -> CheckResult:
+async def _key(kms: "AwsClient", key: str) -> CheckResult:
     from aion_core.aws.health import key_state
 
     state = await key_state(kms, key)
@@ -117,11 +117,11 @@ async def _key(kms: "Calls", key: str) -> CheckResult:
     return ok("key", f"{key} is enabled.")
 
 
-async def _secret(secrets: "Calls", name: str, arn: str) -> CheckResult:
-    from aion_core.aws.health import parameter_is_sealed, secret_is_deleted
+async def _secret(secrets: "AwsClient", name: str, arn: str) -> CheckResult:
+    from aion_core.aws.health import parameter_is_encrypted, secret_is_deleted
 
     if ":ssm:" in arn:
-        if await parameter_is_sealed(secrets, arn):
+        if await parameter_is_encrypted(secrets, arn):
             return ok(name, f"{arn} exists.")
         return warning(
             name, f"{arn} is not a SecureString: its value is not encrypted.", "Store it again as a SecureString."
@@ -133,15 +133,15 @@ async def _secret(secrets: "Calls", name: str, arn: str) -> CheckResult:
 
 async def check_agent_secrets(declared: DeploymentConfig, environ: Mapping[str, str]) -> AsyncIterator[CheckResult]:
     """Check each secret of aion.yaml: its existence, and the permission of the stack's roles."""
-    from aion_core.aws.client import Calls
+    from aion_core.aws.client import AwsClient
 
     with ThreadPoolExecutor(1) as executor:
         for variable, source in declared.secrets.items():
-            yield await _agent_secret(Calls(source.service, executor), variable, source, declared, environ)
+            yield await _agent_secret(AwsClient(source.service, executor), variable, source, declared, environ)
 
 
 async def _agent_secret(
-    calls: "Calls", variable: str, source: SecretSource, declared: DeploymentConfig, environ: Mapping[str, str]
+    calls: "AwsClient", variable: str, source: SecretSource, declared: DeploymentConfig, environ: Mapping[str, str]
 ) -> CheckResult:
     from aion_core.aws.health import parameter_arn, secret_arn
 

@@ -18,7 +18,7 @@ from aion_core.auth import api_keys, basic
 from aion_core.auth.api_keys import ApiKeyVerifier, make_key
 from aion_core.auth.declaration import ApiKey, Basic
 from aion_core.auth.presented import Presented
-from aion_core.aws.client import Calls
+from aion_core.aws.client import AwsClient
 from aion_core.memory.table import MemoryTable
 from aion_core.stores.api_keys import TableApiKeys
 from tests.support.clock import ManualClock
@@ -143,14 +143,14 @@ async def test_the_table_is_asked_the_same_for_a_task_of_anothers_as_for_one_tha
     callers = Callers(app, issuer)  # type: ignore[arg-type]
     bobs = await callers.a_task("bob", "hello")
     done = Done()
-    original = Calls.blocking
+    original = AwsClient.blocking
 
-    def noted(self: Calls, operation: str, **parameters: Any) -> Any:
+    def noted(self: AwsClient, operation: str, **parameters: Any) -> Any:
         told = original(self, operation, **parameters)
         done.append((operation, sorted(name for name in told if name != "ResponseMetadata" and told[name])))
         return told
 
-    monkeypatch.setattr(Calls, "blocking", noted)
+    monkeypatch.setattr(AwsClient, "blocking", noted)
     counted = 0
     for request in (request for request in requests() if request.names("task")):
         asked = []

@@ -16,7 +16,7 @@ from opentelemetry import trace
 from starlette.types import ASGIApp
 
 from aion_core import log
-from aion_core.aws import log_lines
+from aion_core.aws import log_formatter
 from aion_core.bootstrap import build_push, build_worker, push_wake_up_of, wake_up_of
 from aion_core.local.stack import LocalStack
 from tests.support.asgi import ask
@@ -60,7 +60,7 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
     """What every logger says, at DEBUG, as Lambda has it and as a terminal has it."""
     written, root = io.StringIO(), logging.getLogger()
     ours = [logging.StreamHandler(written), logging.StreamHandler(written)]
-    ours[0].setFormatter(log_lines.formatter("aion"))
+    ours[0].setFormatter(log_formatter.formatter("aion"))
     ours[1].setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
     level = root.level
     root.setLevel(logging.DEBUG)
@@ -215,7 +215,7 @@ async def test_what_a_client_sends_is_in_no_log_and_no_queue(
     for body in woken:
         await worker.handle(wake_up_of(json.loads(body)["Body"]), until=soon)
     for body in sorted({json.loads(body)["Body"] for body in told}):
-        await delivery.answer(push_wake_up_of(body), until=soon)
+        await delivery.deliver(push_wake_up_of(body), until=soon)
     said = logged.getvalue()
     assert "A turn begins." in said
     assert "A notification failed" in said

@@ -106,7 +106,7 @@ async def test_a_task_too_many_is_refused_by_every_way_to_begin_one_and_no_other
         refused = await alice(method, path, body)
         assert (refused.status_code, refused.headers["Retry-After"]) == (429, "10"), (path, refused.text)
         assert "TOO_MANY_REQUESTS" in refused.text
-        assert "3 tasks that have not ended" in refused.text
+        assert "3 open tasks" in refused.text
     assert (await alice("GET", "/tasks")).json()["totalSize"] == 1
     task_of(await begin(bob, "hello", "m-1"))
     # Reading and canceling are no new tasks.

@@ -74,9 +74,9 @@ def test_a_secret_that_cannot_be_used_is_named_at_start_and_not_said(
 
 
 ODD = {
-    "arn:aws:secretsmanager:us-east-1:123456789012:secret:gone-AbCdEf": "cannot be read: there is none",
-    "arn:aws:ssm:us-east-1:123456789012:parameter/gone": "cannot be read: there is none",
-    "gone": "cannot be read: there is none",
+    "arn:aws:secretsmanager:us-east-1:123456789012:secret:gone-AbCdEf": "cannot be read: it does not exist",
+    "arn:aws:ssm:us-east-1:123456789012:parameter/gone": "cannot be read: it does not exist",
+    "gone": "cannot be read: it does not exist",
     "arn:aws:s3:::bucket/key": "it has to be the ARN of a Secrets Manager secret or of an SSM parameter",
     "arn:aws:ssm:us-east-1:123456789012:document/x": "it has to be the ARN of",
 }

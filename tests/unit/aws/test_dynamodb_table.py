@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from aion_core.aws.client import Calls
+from aion_core.aws.client import AwsClient
 from aion_core.aws.dynamodb_table import DynamoDBTable
 from aion_core.local.stack import client_of
 from aion_core.ports.table import Change, ConditionCheck, Delete, Exists, Key, Put, Update, Write
@@ -18,7 +18,7 @@ Sent = list[tuple[str, dict[str, Any]]]
 
 @pytest.fixture
 def sent() -> Sent:
-    """The requests, each with its operation."""
+    """Return the requests with their operations."""
     return []
 
 
@@ -31,7 +31,7 @@ def table(sent: Sent) -> DynamoDBTable:
 
     client.meta.events.register("before-send", note)
     answers(client, 200, b"{}")
-    return DynamoDBTable(Calls("dynamodb", ThreadPoolExecutor(1), client=client), name="T")
+    return DynamoDBTable(AwsClient("dynamodb", ThreadPoolExecutor(1), client=client), name="T")
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ async def test_write_asks_for_item_if_wanted(
     assert sent[0][1].get("ReturnValues") == values
 
 
-async def test_blocking_calls_send_the_same_requests(table: DynamoDBTable, sent: Sent) -> None:
+async def test_blocking_calls_send_same_requests(table: DynamoDBTable, sent: Sent) -> None:
     assert await table.get(KEY) is None
     assert table.get_blocking(KEY) is None
     await table.write(Put(KEY, {"a": 1}))

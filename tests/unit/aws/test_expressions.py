@@ -81,7 +81,7 @@ def test_enum_is_encoded_as_its_value() -> None:
         (frozenset("ba"), {"SS": ["a", "b"]}),
     ],
 )
-def test_value_has_the_type_of_the_present_layout(value: Any, attribute: dict[str, Any]) -> None:
+def test_value_has_type_of_current_layout(value: Any, attribute: dict[str, Any]) -> None:
     assert encoded(value) == attribute
     assert decoded(attribute) == value
     assert type(decoded(attribute)) is type(value)
@@ -160,7 +160,7 @@ def test_update_expression(change: Change, expression: str, used: tuple[Any, ...
     assert _values(placeholders.parameters()) == used
 
 
-def test_change_of_nothing_has_no_expression() -> None:
+def test_empty_change_has_no_expression() -> None:
     assert write_parameters("T", Update(KEY, Change())) == ("Update", {"TableName": "T", "Key": KEY_JSON})
 
 
@@ -178,7 +178,7 @@ def test_change_and_its_condition_share_placeholders() -> None:
     )
 
 
-def test_change_of_a_hundred_attributes_fits_an_expression() -> None:
+def test_change_of_hundred_attributes_fits_expression() -> None:
     slots = {f"w{number}": b"x" for number in range(100)}
     _, parameters = write_parameters("T", Update(KEY, Change(values={"task_path": "", "expires": 1}, defaults=slots)))
     assert len(parameters["UpdateExpression"]) <= 4096

@@ -354,7 +354,9 @@ def test_client_without_region_is_named(tmp_path: Path, monkeypatch: pytest.Monk
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
-    with pytest.raises(ConfigurationError, match="AWS cannot be asked for secrets: You must specify a region"):
+    with pytest.raises(
+        ConfigurationError, match="AWS clients for secrets cannot be created: You must specify a region"
+    ):
         read_from_aws(declared(tmp_path, A="k").secrets.values())
 
 

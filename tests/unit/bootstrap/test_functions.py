@@ -243,7 +243,7 @@ async def test_queued_turn_continues_trace_of_message(
         assert (turn.trace_id.hex(), turn.parent_span_id.hex()) == (trace_id, parent)
         assert attributes(turn)["aion.task_id"] == attributes(posted)["aion.task_id"] == head.key.task_id
         assert (turn.kind, turn.status.code) == (Span.SPAN_KIND_CONSUMER, Status.STATUS_CODE_UNSET)
-        assert (posted.kind, posted.status.code, posted.status.message) == (3, Status.STATUS_CODE_ERROR, "Gone")
+        assert (posted.kind, posted.status.code, posted.status.message) == (3, Status.STATUS_CODE_ERROR, "WebhookGone")
         assert collector.services == {"my-stack"}
         assert SAID not in collector.text
         assert "s3cret" not in collector.text

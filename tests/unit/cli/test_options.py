@@ -45,7 +45,7 @@ def test_foreign_stack_is_refused(moto: LocalStack) -> None:
     body = '{"Resources": {"Any": {"Type": "AWS::SQS::Queue"}}}'
     moto.client("cloudformation").create_stack(StackName="foreign", TemplateBody=body)
     failed = operating.runs(operating.environ_of(moto))("key", "list", "--stack", "foreign")
-    assert "is none of aion's" in operating.refusal(failed)
+    assert "is not an aion deployment" in operating.refusal(failed)
 
 
 def test_options_name_profile_region_and_endpoint(moto: LocalStack, tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ async def three(push: Pushes) -> None:
         assert claim is not None
         match delivery.config_id:
             case "dead":
-                buried = await push.configs.bury(claim, cursor=3, failure="HTTP 503", until=until)
+                buried = await push.configs.give_up(claim, cursor=3, failure="HTTP 503", until=until)
                 await push.configs.settle(buried, cursor=4)
             case "gone":
                 await push.configs.disable(claim, failure="HTTP 410")

@@ -1,4 +1,4 @@
-"""An agent whose tasks are told to a webhook on loopback, by the production's delivery, client and guard."""
+"""Agent with a webhook on loopback, over the production delivery, client and SSRF checks."""
 
 import asyncio
 import json
@@ -9,46 +9,46 @@ from starlette.types import ASGIApp
 
 from aion_core.ports import Delivery, ExpiredPushTimer, PushEvents, PushWakeUp, TaskKey
 from aion_core.push.client import PinnedWebhookClient
-from aion_core.push.guard import Allowed
-from aion_core.push.pinned import Resolver, look_up
+from aion_core.push.pinned_transport import Resolver, look_up
+from aion_core.push.ssrf import WebhookPolicy
 from aion_core.tasks.sweep import Sweep
 from tests.support.agents.obedient import Obedient
 from tests.support.asgi import post
 from tests.support.clock import ManualClock
 from tests.support.service import Parts, parts
 
-LOOPBACK = Allowed.beside("http://127.0.0.1:1", http=True, networks=["127.0.0.1/32"])
+LOOPBACK = WebhookPolicy.for_service("http://127.0.0.1:1", http=True, networks=["127.0.0.1/32"])
 """The one address that the configuration allows beside public ones."""
 
 
 class Pushing:
-    """The service, and a client of it that speaks JSON-RPC."""
+    """Service with a JSON-RPC client."""
 
     def __init__(
         self,
         *,
         seconds: float = 5.0,
-        allowed: Allowed = LOOPBACK,
+        allowed: WebhookPolicy = LOOPBACK,
         resolve: Resolver = look_up,
         events: PushEvents = PushEvents.STATUS,
         agent: Any = None,
     ) -> None:
         self.clock, self.agent = ManualClock(), agent or Obedient()
-        webhooks = PinnedWebhookClient(allowed, self.clock, resolve=resolve, seconds=seconds, answer_seconds=0.05)
+        webhooks = PinnedWebhookClient(allowed, self.clock, resolve=resolve, seconds=seconds, body_seconds=0.05)
         self.parts: Parts = parts(self.agent, clock=self.clock, webhooks=webhooks, allowed=allowed, push_events=events)
         self.app: ASGIApp = self.parts.app()
 
     async def rpc(self, method: str, params: dict[str, Any]) -> Any:
-        """The result, or the error, of a request."""
+        """Return the result or error of a request."""
         answer = json.loads(await self.post(method, params))
         return answer["result"] if "result" in answer else answer["error"]
 
     async def post(self, method: str, params: dict[str, Any]) -> bytes:
-        """The body of the answer to a request."""
+        """Return the body of the response."""
         return (await post(self.app, {"jsonrpc": "2.0", "id": 7, "method": method, "params": params}))[1]
 
     async def send(self, config: dict[str, Any] | None = None, text: str = "hi", **more: Any) -> dict[str, Any]:
-        """The task that a message makes, told to this webhook."""
+        """Send a message with this webhook and return its task."""
         message = {"messageId": f"m-{text}", "role": "ROLE_USER", "parts": [{"text": text}], **more}
         configuration = {"taskPushNotificationConfig": config} if config else {}
         task: dict[str, Any] = (await self.rpc("SendMessage", {"message": message, "configuration": configuration}))[
@@ -57,18 +57,18 @@ class Pushing:
         return task
 
     async def later(self, seconds: float, task: dict[str, Any]) -> None:
-        """Let time pass; what is due then is looked after, as the sweep would see to it."""
+        """Move the clock and run the sweep."""
         self.clock.move(seconds)
-        await self.parts.push.delivery.answer(PushWakeUp(TaskKey("anonymous", task["id"])))  # type: ignore[union-attr]
+        await self.parts.push.delivery.deliver(PushWakeUp(TaskKey("anonymous", task["id"])))  # type: ignore[union-attr]
 
     async def expired_timers(self) -> Sequence[ExpiredPushTimer]:
-        """What somebody would have to look after, in a day from now."""
+        """Return the timers that expire within a day."""
         assert self.parts.push is not None
         self.clock.move(86_400)
         return await self.parts.push.configs.expired_timers(limit=100)
 
     async def sweep(self) -> None:
-        """Look after what is overdue by now, as is done each minute, until nobody is at it."""
+        """Run the sweep and wait for its deliveries."""
         push = self.parts.push
         assert push is not None
         self.clock.move(60)
@@ -76,29 +76,29 @@ class Pushing:
         await self.quiet()
 
     async def quiet(self) -> None:
-        """Wait until nobody delivers."""
+        """Wait for the end of all deliveries."""
         assert self.parts.push is not None
         await asyncio.wait_for(self.parts.push.queue.quiet(), 20)
 
     def count_wake_ups(self) -> list[PushWakeUp]:
-        """The bells that are rung from here on."""
+        """Return the growing list of enqueued messages."""
         assert self.parts.push is not None
         return noted(self.parts.push.queue, "enqueue", lambda wake_up, **_: wake_up)
 
     def count_calls(self) -> list[str]:
-        """What is asked of the store of tasks from here on, but for what a delivery reads."""
+        """Return the growing list of task store calls, without those of deliveries."""
         calls: list[str] = []
         for name in ("create", "begin", "append", "finish", "append_deltas", "log", "known"):
             noted(self.parts.store, name, lambda *_, name=name, **__: name, calls)
         return calls
 
     async def state(self, task: dict[str, Any]) -> Sequence[Delivery]:
-        """How far each config has come."""
+        """Return the delivery of each config."""
         assert self.parts.push is not None
         return await self.parts.push.configs.deliveries(TaskKey("anonymous", task["id"]))
 
     async def rests(self, task: dict[str, Any], which: Callable[[Delivery], bool]) -> Delivery:
-        """The state of the task's one config, once it is such, and nobody posts for it."""
+        """Wait for this state of the task's only config, without a claim, and return it."""
         for _ in range(4000):
             deliveries = await self.state(task)
             if deliveries and deliveries[0].claimed_until is None and which(deliveries[0]):
@@ -107,7 +107,7 @@ class Pushing:
         raise AssertionError(deliveries)
 
     async def all_rest(self, task: dict[str, Any], cursor: int) -> None:
-        """Wait until every config has passed that event."""
+        """Wait until every config has passed this event."""
         for _ in range(4000):
             if all(each.cursor == cursor and each.claimed_until is None for each in await self.state(task)):
                 return
@@ -116,7 +116,7 @@ class Pushing:
 
 
 def noted(of: Any, name: str, what: Callable[..., Any], notes: list[Any] | None = None) -> list[Any]:
-    """What is noted of each call of this method from here on; it does what it did."""
+    """Return the growing list of this method's calls."""
     made, notes = getattr(of, name), notes if notes is not None else []
 
     async def call(*arguments: Any, **options: Any) -> Any:
@@ -128,5 +128,5 @@ def noted(of: Any, name: str, what: Callable[..., Any], notes: list[Any] | None 
 
 
 def ids(task: dict[str, Any], *generations: int, config: str = "p") -> list[str]:
-    """What the notifications of these events are called."""
+    """Return the notification ids of these events."""
     return [f"{task['id']}_{generation}_{config}" for generation in generations]

@@ -1,4 +1,4 @@
-"""Posting to a server that nobody vouches for: the production client and guard, against a real one on loopback."""
+"""Webhook client and SSRF checks against a real server on loopback."""
 
 import asyncio
 import ssl
@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from aion_core.ports import Blocked, Delivered, Gone, Outcome, PostRefused, Unreachable
+from aion_core.ports import Blocked, Delivered, PostOutcome, PostRefused, Unreachable, WebhookGone
 from aion_core.push.client import PinnedWebhookClient, retry_after
-from aion_core.push.guard import Allowed
+from aion_core.push.ssrf import WebhookPolicy
 from tests.support.clock import ManualClock
 from tests.support.receiver import (
     Behaviour,
@@ -26,22 +26,21 @@ from tests.support.receiver import (
 )
 from tests.support.tls import authority
 
-LOOPBACK = Allowed.beside("http://127.0.0.1:1", http=True, networks=["127.0.0.1/32"])
+LOOPBACK = WebhookPolicy.for_service("http://127.0.0.1:1", http=True, networks=["127.0.0.1/32"])
 """What the development's settings allow: one address that is not public."""
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n"
 
 
-def client(allowed: Allowed = LOOPBACK, **given: Any) -> PinnedWebhookClient:
-    return PinnedWebhookClient(allowed, ManualClock(), **{"seconds": 5.0, "answer_seconds": 0.05, **given})
+def client(allowed: WebhookPolicy = LOOPBACK, **given: Any) -> PinnedWebhookClient:
+    return PinnedWebhookClient(allowed, ManualClock(), **{"seconds": 5.0, "body_seconds": 0.05, **given})
 
 
-async def posted(receiver: Receiver, **given: Any) -> Outcome:
+async def posted(receiver: Receiver, **given: Any) -> PostOutcome:
     return await client(**given).post(receiver.url(), {"Content-Type": "application/json", "X": "y"}, b'{"a":1}')
 
 
-async def test_a_post_arrives_as_it_was_made() -> None:
-    """R94."""
+async def test_post_arrives_unchanged() -> None:
     async with receiving(answers(204)) as receiver:
         assert await client().post(receiver.url("/a%20b?c=d&e"), {"X-Mine": "1"}, b"\x00body") == Delivered()
     (post,) = receiver.posts
@@ -65,40 +64,38 @@ async def test_a_post_arrives_as_it_was_made() -> None:
     [
         (answers(200, b"thanks"), Delivered()),
         (answers(202), Delivered()),
-        (answers(410), Gone()),
+        (answers(410), WebhookGone()),
         (answers(400), PostRefused(400)),
         (answers(404), PostRefused(404)),
         (answers(429, Retry_After="30"), PostRefused(429, 30.0)),
         (answers(503, Retry_After="soon"), PostRefused(503)),
         (answers(500, b"x" * 10_000), PostRefused(500)),
         (answers(304), PostRefused(304)),
-        (dies, Unreachable("the answer is no HTTP, or the connection ended before it")),
-        (talks_nonsense, Unreachable("the answer is no HTTP, or the connection ended before it")),
+        (dies, Unreachable("the answer is not HTTP, or the connection ended before it")),
+        (talks_nonsense, Unreachable("the answer is not HTTP, or the connection ended before it")),
         (drips(b"HTTP/1.1 200 OK\r\nX-Long: ", 0.001), Unreachable("no answer in time")),
         (drips(b"", 0.001), Unreachable("no answer in time")),
         (drips(OK, 0.01), Delivered()),
         (drips(b"HTTP/1.1 500 No\r\nTransfer-Encoding: chunked\r\n\r\n", 0.01), PostRefused(500)),
     ],
 )  # fmt: skip
-async def test_each_answer_is_told_as_what_it_is(behaviour: Behaviour, outcome: Outcome) -> None:
-    """R94: a status that has arrived is the answer, whatever becomes of its body."""
+async def test_post_returns_outcome_of_answer(behaviour: Behaviour, outcome: PostOutcome) -> None:
+    """A received status is the outcome, even if the body fails."""
     async with receiving(behaviour) as receiver:
-        # Only who waits for one that never comes is kept waiting for so long.
+        # The time limit is only reached without an answer.
         seconds = 0.5 if outcome == Unreachable("no answer in time") else 5.0
         assert await posted(receiver, seconds=seconds) == outcome
     assert len(receiver.posts) == 1
 
 
-async def test_a_receiver_that_never_answers_is_left() -> None:
-    """R94."""
+async def test_post_without_answer_times_out() -> None:
     release = asyncio.Event()
     async with receiving(holds(release)) as receiver:
         assert await posted(receiver, seconds=0.2) == Unreachable("no answer in time")
         release.set()
 
 
-async def test_a_receiver_that_does_not_take_the_body_is_left() -> None:
-    """R94."""
+async def test_post_with_unread_body_times_out() -> None:
 
     async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(1)
@@ -111,32 +108,29 @@ async def test_a_receiver_that_does_not_take_the_body_is_left() -> None:
     assert outcome == Unreachable("no answer in time")
 
 
-async def test_nobody_listens() -> None:
-    """R94."""
+async def test_closed_port_is_unreachable() -> None:
     async with receiving() as receiver:
         pass
     assert await posted(receiver) == Unreachable("no connection")
 
 
-async def test_of_a_gigabyte_next_to_nothing_is_read() -> None:
-    """R94."""
+async def test_only_start_of_large_body_is_read() -> None:
     written: list[int] = []
     async with receiving(floods(OK, 1024, written)) as receiver:
-        assert await posted(receiver, answer_seconds=5.0) == Delivered()
+        assert await posted(receiver, body_seconds=5.0) == Delivered()
         await asyncio.sleep(0.05)
     assert written[0] < 16 * 1024 * 1024, "what the two sockets hold, and no more"
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_a_redirect_is_a_failure_and_is_not_followed(status: int) -> None:
-    """R94."""
+async def test_redirect_is_failure_and_not_followed(status: int) -> None:
     async with receiving() as inner, receiving(redirects(status, inner.url())) as receiver:
         assert await posted(receiver) == PostRefused(status)
     assert inner.connections == 0
 
 
-async def test_nothing_that_one_answer_says_is_remembered_at_the_next_post() -> None:
-    """R93: no cookie, no connection."""
+async def test_posts_share_no_state() -> None:
+    """Posts share no cookies and no connection."""
     async with receiving(answers(200, Set_Cookie="a=b; Path=/", Connection="keep-alive")) as receiver:
         same = client()
         for _ in range(2):
@@ -145,8 +139,8 @@ async def test_nothing_that_one_answer_says_is_remembered_at_the_next_post() -> 
     assert "cookie" not in receiver.posts[1].headers
 
 
-async def test_the_environment_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """R93: neither its proxies nor its credentials."""
+async def test_environment_has_no_effect(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment's proxies and credentials are ignored."""
     async with receiving() as proxy, receiving() as receiver:
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
             monkeypatch.setenv(name, proxy.url(""))
@@ -156,7 +150,7 @@ async def test_the_environment_changes_nothing(monkeypatch: pytest.MonkeyPatch) 
 
 
 class Names:
-    """A resolver whose answers are given, one after another; the last one stays."""
+    """Resolver with given answers, repeating the last one."""
 
     def __init__(self, *answers: Sequence[str] | Exception) -> None:
         self.answers, self.asked = list(answers), list[tuple[str, int]]()
@@ -169,8 +163,8 @@ class Names:
         return answer
 
 
-async def test_a_name_is_looked_up_once_and_the_address_that_was_checked_is_connected_to() -> None:
-    """R91: a name that is another's a moment later is of no use."""
+async def test_name_is_resolved_once() -> None:
+    """A DNS answer that changes after the check has no effect."""
     names = Names(["127.0.0.1"], ["169.254.169.254"])
     async with receiving() as receiver:
         url = receiver.url(host="hooks.example.org")
@@ -178,14 +172,13 @@ async def test_a_name_is_looked_up_once_and_the_address_that_was_checked_is_conn
         assert await hook.post(url, {}, b"{}") == Delivered()
         assert names.asked == [("hooks.example.org", receiver.port)]
         assert receiver.posts[0].headers["host"] == f"hooks.example.org:{receiver.port}"
-        # At the next try it is checked anew.
+        # The next attempt checks the addresses again.
         assert isinstance(await hook.post(url, {}, b"{}"), Blocked)
     assert receiver.connections == 1
 
 
 @pytest.mark.parametrize("addresses", [["127.0.0.1", "10.0.0.1"], ["10.0.0.1", "127.0.0.1"], ["127.0.0.1", "::ffff:127.0.0.1"], ["127.0.0.2"], ["::1"], []])  # fmt: skip
-async def test_one_address_that_may_not_be_called_is_enough_to_call_none(addresses: list[str]) -> None:
-    """R91."""
+async def test_one_blocked_address_blocks_the_host(addresses: list[str]) -> None:
     async with receiving() as receiver:
         outcome = await client(resolve=Names(addresses)).post(receiver.url(host="hooks.example.org"), {}, b"{}")
     assert isinstance(outcome, Blocked)
@@ -199,10 +192,10 @@ PRIVATE = [
 
 
 @pytest.mark.parametrize("address", PRIVATE)
-async def test_a_public_name_of_an_inward_address_is_blocked_at_each_try(address: str) -> None:
-    """R91: by the settings of a deployment, where the name itself says nothing of it."""
+async def test_public_name_of_private_address_is_blocked(address: str) -> None:
+    """A public name may resolve to an address in the deployment's own network."""
     names = Names(["93.184.215.14", address])
-    hook = client(Allowed.beside("https://agents.example.com"), resolve=names)
+    hook = client(WebhookPolicy.for_service("https://agents.example.com"), resolve=names)
     for _ in range(2):
         outcome = await hook.post("https://hooks.example.org/", {}, b"{}")
         assert outcome == Blocked("its host is at an address that is not public.")
@@ -210,28 +203,25 @@ async def test_a_public_name_of_an_inward_address_is_blocked_at_each_try(address
 
 
 @pytest.mark.parametrize("url", ["http://169.254.169.254/latest/", "http://[::ffff:127.0.0.1]/", "http://10.0.0.1/", "ftp://127.0.0.1/", "http://127.0.0.1:1/", "nonsense"])  # fmt: skip
-async def test_a_url_that_was_let_in_once_is_checked_at_each_post(url: str) -> None:
-    """R91: settings may have become stricter."""
+async def test_url_is_checked_at_each_post(url: str) -> None:
+    """The deployment's settings may be stricter since the registration."""
     assert isinstance(await client().post(url, {}, b"{}"), Blocked)
 
 
-async def test_a_host_is_heard_at_its_next_address_where_the_first_is_silent() -> None:
-    """R94."""
-    both = Allowed.beside("http://127.0.0.1:1", http=True, networks=["127.0.0.0/8"])
+async def test_next_address_is_tried_after_connection_failure() -> None:
+    both = WebhookPolicy.for_service("http://127.0.0.1:1", http=True, networks=["127.0.0.0/8"])
     async with receiving() as receiver:
         hook = client(both, resolve=Names(["127.0.0.9", "127.0.0.1"]))
         assert await hook.post(receiver.url(host="hooks.example.org"), {}, b"{}") == Delivered()
 
 
-async def test_a_name_that_nobody_knows_is_a_failure_like_another() -> None:
-    """R94."""
+async def test_unknown_name_is_unreachable() -> None:
     hook = client(resolve=Names(OSError("no such name")))
     assert await hook.post("http://hooks.example.org/", {}, b"{}") == Unreachable("no connection")
     assert isinstance(await client().post("http://localhost:1/", {}, b"{}"), Unreachable | Blocked)
 
 
-async def test_tls_is_verified_for_the_name_and_not_for_the_address() -> None:
-    """R93."""
+async def test_tls_is_verified_for_the_name() -> None:
     server, trusting = authority("hooks.example.org")
     stranger, _ = authority("hooks.example.org")
     async with receiving(tls=server) as receiver, receiving(tls=stranger) as forger:
@@ -244,20 +234,20 @@ async def test_tls_is_verified_for_the_name_and_not_for_the_address() -> None:
         assert await client(tls=trusting).post(by_address, {}, b"{}") == Unreachable("no valid certificate")
         forged = forger.url(host="hooks.example.org", scheme="https")
         assert await client(resolve=names, tls=trusting).post(forged, {}, b"{}") == Unreachable("no valid certificate")
-        # Nor does the machine's own store of authorities know it.
+        # The system's certificate store does not have it either.
         assert await client(resolve=names).post(url, {}, b"{}") == Unreachable("no valid certificate")
     assert [len(each.posts) for each in (receiver, forger)] == [1, 0]
     assert isinstance(server, ssl.SSLContext)
 
 
-async def test_a_header_that_is_two_is_not_posted() -> None:
-    """R93: whatever has let it in."""
+async def test_header_with_line_break_is_not_posted() -> None:
+    """The value passed the registration."""
     async with receiving() as receiver:
         assert isinstance(await client().post(receiver.url(), {"A": "b\r\nC: d"}, b"{}"), Unreachable)
     assert receiver.posts == []
 
 
-def test_retry_after_is_seconds_or_a_date() -> None:
+def test_retry_after_is_seconds_or_date() -> None:
     now = datetime(2026, 1, 31, 12, tzinfo=UTC)
     assert retry_after("120", now) == 120.0
     assert retry_after("Sat, 31 Jan 2026 12:01:00 GMT", now) == 60.0

@@ -1,4 +1,4 @@
-"""Push configs as clients of both versions create, read, list and delete them, and what of them a webhook gets to see."""
+"""Push configs: registration, reads, lists and deletion by clients of both versions, and the requests to webhooks."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -10,14 +10,14 @@ from a2a.types.a2a_pb2 import TaskPushNotificationConfig
 
 from aion_core.ports import PushConfig, PushEvents, PushVersion
 from aion_core.push import signing
-from aion_core.push.guard import Allowed
-from aion_core.push.registration import to_keep
+from aion_core.push.registration import stored_config
+from aion_core.push.ssrf import WebhookPolicy
 from aion_core.web.app import ServedAgent, build_app
 from tests.support import entrypoints
 from tests.support.receiver import Post, answers, receiving
 from tests.support.service import http
 from tests.unit.push.pushing import Pushing, ids
-from tests.unit.push.test_guard import BAD
+from tests.unit.push.test_ssrf import BAD
 
 CREATE, GET, LIST, DELETE = (
     "CreateTaskPushNotificationConfig",
@@ -41,8 +41,7 @@ def old_send(text: str = "hi", config: dict[str, Any] | None = None, **message: 
     }
 
 
-async def test_a_config_is_read_back_by_its_owner_as_it_was_given() -> None:
-    """R15, R16, R91, R92."""
+async def test_owner_reads_config_as_registered() -> None:
     pushing = Pushing()
     task = (await pushing.send())["id"]
     given = {
@@ -62,8 +61,8 @@ async def test_a_config_is_read_back_by_its_owner_as_it_was_given() -> None:
     assert await pushing.rpc(LIST_OLD, {"id": task}) == [as_old]
 
 
-async def test_who_names_no_id_or_token_gets_one() -> None:
-    """R92: several configs of one task each have an id of their own, and a key to verify by."""
+async def test_config_without_id_and_token_gets_both() -> None:
+    """Each config of a task has its own id and signing key."""
     pushing = Pushing()
     task = (await pushing.send())["id"]
     made = [await pushing.rpc(CREATE, {"taskId": task, "url": HOOK}) for _ in range(2)]
@@ -75,8 +74,8 @@ async def test_who_names_no_id_or_token_gets_one() -> None:
     assert made[0]["token"] != made[1]["token"]
 
 
-async def test_a_config_of_v03_that_names_no_id_is_the_tasks_own() -> None:
-    """R15, R16, R92: set again it is replaced, and read without its id it is found."""
+async def test_v03_config_without_id_is_the_tasks_own() -> None:
+    """A second registration replaces it, and it can be read without an id."""
     pushing = Pushing()
     task = (await pushing.rpc("message/send", old_send(config={"url": HOOK, "token": "one"})))["id"]
     first = await pushing.rpc(GET_OLD, {"id": task})
@@ -90,8 +89,8 @@ async def test_a_config_of_v03_that_names_no_id_is_the_tasks_own() -> None:
     assert (await pushing.rpc(GET_OLD, {"id": task}))["pushNotificationConfig"]["id"] == "another"
 
 
-async def test_a_config_that_the_task_has_not_is_told_from_a_task_that_there_is_not() -> None:
-    """R92: by the same code, and a sentence that helps; in both versions."""
+async def test_unknown_config_and_unknown_task_differ() -> None:
+    """Both errors have the same code and different messages, in both versions."""
     pushing = Pushing()
     task = (await pushing.send())["id"]
     await pushing.rpc(CREATE, {"taskId": task, "id": "p", "url": HOOK})
@@ -104,8 +103,8 @@ async def test_a_config_that_the_task_has_not_is_told_from_a_task_that_there_is_
     assert "no task" in (await pushing.rpc(GET, {"taskId": "nope", "id": "p"}))["message"]
 
 
-async def test_one_of_its_id_takes_its_place_and_keeps_its_key() -> None:
-    """R92: who registers again without a token has not changed it."""
+async def test_replaced_config_keeps_its_key() -> None:
+    """A second registration without a token keeps the token."""
     pushing = Pushing()
     task = (await pushing.send())["id"]
     first = await pushing.rpc(CREATE, {"taskId": task, "id": "p", "url": HOOK})
@@ -117,8 +116,8 @@ async def test_one_of_its_id_takes_its_place_and_keeps_its_key() -> None:
     assert signing.is_key((await pushing.rpc(CREATE, {"taskId": task, "id": "p", "url": HOOK}))["token"])
 
 
-async def test_a_task_has_ten_configs_and_no_more() -> None:
-    """R91: the eleventh is refused, by whichever way it comes; the place of one that is there may be taken."""
+async def test_task_has_at_most_ten_configs() -> None:
+    """The eleventh is refused in every operation; an existing config may be replaced."""
     pushing = Pushing()
     task = (await pushing.send(None, "ask"))["id"]
     for number in range(10):
@@ -133,8 +132,8 @@ async def test_a_task_has_ten_configs_and_no_more() -> None:
     assert len((await pushing.rpc(LIST, {"taskId": task}))["configs"]) == 10
 
 
-async def test_the_list_comes_in_pages_whose_tokens_are_good_for_it_alone() -> None:
-    """R92: sorted by id, each once."""
+async def test_list_has_pages_with_own_tokens() -> None:
+    """Each config is listed once, sorted by id."""
     pushing = Pushing()
     task, other = (await pushing.send())["id"], (await pushing.send(None, "other"))["id"]
     for of in (task, other):
@@ -152,14 +151,14 @@ async def test_the_list_comes_in_pages_whose_tokens_are_good_for_it_alone() -> N
         {"taskId": task, "pageToken": token, "tenant": "t"},
     ):
         assert (await pushing.rpc(LIST, params))["code"] in (PARAMS, NOT_FOUND)
-    # A token of the tasks' list is none of a task's configs, and the other way round.
+    # Page tokens of tasks and of configs are not interchangeable.
     tasks = (await pushing.rpc("ListTasks", {"pageSize": 1}))["nextPageToken"]
     assert (await pushing.rpc(LIST, {"taskId": task, "pageToken": tasks}))["code"] == PARAMS
     assert (await pushing.rpc("ListTasks", {"pageToken": token}))["code"] == PARAMS
 
 
-async def test_the_configs_of_a_strangers_task_are_as_unknown_as_the_task() -> None:
-    """R92: the very same answer, and nothing is changed."""
+async def test_configs_of_other_owners_task_are_unknown() -> None:
+    """The answer equals that for a missing task, and nothing changes."""
     pushing = Pushing()
     task = (await pushing.send())["id"]
     kept = await pushing.rpc(CREATE, {"taskId": task, "id": "p", "url": HOOK, "token": "secret"})
@@ -176,8 +175,8 @@ async def test_the_configs_of_a_strangers_task_are_as_unknown_as_the_task() -> N
     assert await pushing.rpc(GET, {"taskId": task, "id": "p"}) == kept
 
 
-async def test_the_configs_of_another_agents_task_are_as_unknown() -> None:
-    """R92: though both agents are the caller's, and one store holds their tasks."""
+async def test_configs_of_other_agents_task_are_unknown() -> None:
+    """Both agents belong to the caller, and one store has their tasks."""
     made = Pushing().parts
     assert made.push is not None
     served = {name: ServedAgent(made.agent, made.card) for name in ("test", "other")}
@@ -196,8 +195,8 @@ async def test_the_configs_of_another_agents_task_are_as_unknown() -> None:
         assert "result" in await rpc("test", CREATE, {"taskId": task, "url": HOOK})
 
 
-async def test_the_config_of_a_refused_message_is_not_kept() -> None:
-    """R91, R95: nothing is kept of a message to a task that has ended."""
+async def test_config_of_refused_message_is_not_stored() -> None:
+    """A message to an ended task stores nothing."""
     pushing = Pushing()
     task = await pushing.send()
     message = {"messageId": "m-2", "role": "ROLE_USER", "parts": [{"text": "more"}], "taskId": task["id"]}
@@ -207,8 +206,8 @@ async def test_the_config_of_a_refused_message_is_not_kept() -> None:
 
 
 @pytest.mark.parametrize("method", ["SendMessage", "SendStreamingMessage", "message/send", "message/stream"])
-async def test_a_config_comes_with_a_message_in_each_version(method: str) -> None:
-    """R24, R91: it hears of its task from the first event on."""
+async def test_message_registers_config_in_each_version(method: str) -> None:
+    """The webhook receives the task's events from the first one on."""
     async with receiving(answers(200)) as receiver:
         pushing = Pushing(events=PushEvents.ALL)
         config = {"id": "p", "url": receiver.url(), "token": "t"}
@@ -223,8 +222,8 @@ async def test_a_config_comes_with_a_message_in_each_version(method: str) -> Non
     assert receiver.ids == ids(task, 1, 2, 3)
 
 
-async def test_a_config_that_comes_late_hears_what_comes_after_it() -> None:
-    """R91, R94: by its place in the log, not by the clock; with an answer, inline, for the same task."""
+async def test_late_config_receives_later_events() -> None:
+    """The position in the log counts, not the clock; also for a config in a follow-up message."""
     async with receiving(answers(200)) as late, receiving(answers(200)) as later:
         pushing = Pushing()
         task = await pushing.send(None, "ask")
@@ -234,7 +233,7 @@ async def test_a_config_that_comes_late_hears_what_comes_after_it() -> None:
         done = (await pushing.rpc("SendMessage", {"message": message, "configuration": answer}))["task"]
         assert done["status"]["state"] == "TASK_STATE_COMPLETED"
         await pushing.all_rest(task, 5)
-    # 1 submitted, 2 working, 3 it asks; then 4 working, 5 completed.
+    # Events: 1 submitted, 2 working, 3 input required; then 4 working, 5 completed.
     assert late.ids == ids(task, 4, 5)
     assert set(later.ids) <= set(ids(task, 4, 5, config="q"))
     assert later.ids[-1:] == ids(task, 5, config="q")
@@ -247,8 +246,7 @@ async def test_a_config_that_comes_late_hears_what_comes_after_it() -> None:
         (PushEvents.ALL, ["task", "statusUpdate", "statusUpdate"]),
     ],
 )
-async def test_which_events_are_told_is_the_agents_to_say(events: PushEvents, kinds: list[str]) -> None:
-    """R94."""
+async def test_agent_chooses_the_notified_events(events: PushEvents, kinds: list[str]) -> None:
     async with receiving(answers(200)) as receiver:
         pushing = Pushing(events=events)
         task = await pushing.send({"id": "p", "url": receiver.url()})
@@ -268,10 +266,7 @@ async def test_which_events_are_told_is_the_agents_to_say(events: PushEvents, ki
         ({"scheme": "Bearer"}, None),
     ],
 )
-async def test_the_webhook_knows_us_by_what_its_client_said(
-    authentication: Any, header: tuple[str, str] | None
-) -> None:
-    """R92, R93."""
+async def test_post_has_registered_credentials(authentication: Any, header: tuple[str, str] | None) -> None:
     post = await told({"token": "the token", "authentication": authentication})
     assert post.headers["x-a2a-notification-token"] == "the token"
     assert {name: value for name, value in post.headers.items() if name in ("authorization", "x-api-key")} == dict(
@@ -279,8 +274,8 @@ async def test_the_webhook_knows_us_by_what_its_client_said(
     )
 
 
-async def test_a_key_is_never_sent_and_every_post_is_signed() -> None:
-    """R93: by the token, whatever it is; a plain one is also sent, as it always was."""
+async def test_every_post_is_signed_without_the_key() -> None:
+    """Any token is the signing key; a token without the key prefix is also sent."""
     key = signing.new_token()
     keyed, plain, made = await told({"token": key}), await told({"token": "plain"}), await told({})
     assert keyed.is_signed_by(key)
@@ -291,8 +286,8 @@ async def test_a_key_is_never_sent_and_every_post_is_signed() -> None:
     assert plain.headers["x-a2a-notification-token"] == "plain"
 
 
-async def test_each_version_is_told_in_its_own_words() -> None:
-    """R94: v1.0's event as application/a2a+json; v0.3's task, as its SDKs post and read it."""
+async def test_body_follows_protocol_version() -> None:
+    """Version 1.0 receives the event as application/a2a+json; v0.3 the task, as its SDKs expect."""
     post = await told({})
     assert (post.headers["content-type"], post.headers["a2a-version"]) == ("application/a2a+json", "1.0")
     assert set(json.loads(post.body)) == {"statusUpdate"}
@@ -303,14 +298,14 @@ async def test_each_version_is_told_in_its_own_words() -> None:
     assert receiver.ids == ids(task, 2, 3)
     said = [json.loads(each.body) for each in receiver.posts]
     assert [(each["kind"], each["status"]["state"]) for each in said] == [("task", "working"), ("task", "completed")]
-    # Strictly the model's, with nothing left out: the task as it was at each of the two.
+    # Complete tasks as of each of the two events, by the strict model.
     assert v03.Task.model_validate(said[1]).model_dump(mode="json", by_alias=True, exclude_none=True) == said[1] == task
     assert {each.headers["content-type"] for each in receiver.posts} == {"application/json"}
     assert {each.headers["a2a-version"] for each in receiver.posts} == {"0.3"}
 
 
 async def told(config: dict[str, Any]) -> Post:
-    """The last post that a webhook so configured gets."""
+    """Return the last post to a webhook with this config."""
     async with receiving(answers(200)) as receiver:
         pushing = Pushing()
         task = await pushing.send({"id": "p", "url": receiver.url(), **config})
@@ -318,9 +313,9 @@ async def told(config: dict[str, Any]) -> Post:
     return receiver.posts[-1]
 
 
-async def test_no_url_that_may_not_be_called_is_registered_and_no_task_is_made_of_its_message() -> None:
-    """R91, R98: created, set, or with a message, in both versions."""
-    pushing = Pushing(allowed=Allowed.beside("https://agents.example.com/a2a"))
+async def test_blocked_url_is_not_registered() -> None:
+    """By every operation, in both versions."""
+    pushing = Pushing(allowed=WebhookPolicy.for_service("https://agents.example.com/a2a"))
     task = (await pushing.send())["id"]
     for number, url in enumerate(url for urls in BAD.values() for url in urls):
         message = {"messageId": f"m-{number}", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
@@ -337,10 +332,10 @@ async def test_no_url_that_may_not_be_called_is_registered_and_no_task_is_made_o
     assert (await pushing.rpc("ListTasks", {}))["totalSize"] == 1
 
 
-async def test_a_webhook_at_the_address_where_it_is_registered_is_this_service_itself() -> None:
-    """R91, R98: also where nobody has configured the address, and AWS's front says it; in both versions."""
+async def test_webhook_at_own_address_is_refused() -> None:
+    """The address may come from the settings or from AWS's HTTP entry point; in both versions."""
     name = "abc.lambda-url.eu-west-1.on.aws"
-    pushing = Pushing(allowed=Allowed.beside("https://agents.example.com"))
+    pushing = Pushing(allowed=WebhookPolicy.for_service("https://agents.example.com"))
     task = (await pushing.send())["id"]
     pushing.app = entrypoints.function_url(pushing.app, name)
     message = {"messageId": "m-own", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
@@ -356,8 +351,8 @@ async def test_a_webhook_at_the_address_where_it_is_registered_is_this_service_i
     assert (await pushing.rpc(CREATE, {"taskId": task, "id": "p", "url": other}))["url"] == other
 
 
-async def test_nothing_secret_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """R93: neither of what is kept nor of what is refused or fails."""
+async def test_no_secret_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Stored, refused and failing configs leave no secret in the log."""
     caplog.set_level("DEBUG")
     secrets = ("s3cret-token", "s3cret-credentials", "s3cret-query")
     config = {"id": "p", "token": secrets[0], "authentication": {"scheme": "Bearer", "credentials": secrets[1]}}
@@ -372,8 +367,8 @@ async def test_nothing_secret_is_logged(caplog: pytest.LogCaptureFixture) -> Non
         assert secret not in caplog.text
 
 
-async def test_a_config_whose_bell_is_lost_is_kept_and_its_client_is_told_so() -> None:
-    """R91: refused, its client would create it again, under another id, and hear everything twice."""
+async def test_config_is_stored_if_queue_fails() -> None:
+    """An error would make the client register it twice, under two ids."""
     pushing = Pushing()
     task = (await pushing.send())["id"]
     assert pushing.parts.push is not None
@@ -383,12 +378,12 @@ async def test_a_config_whose_bell_is_lost_is_kept_and_its_client_is_told_so() -
     assert (await pushing.rpc(LIST, {"taskId": task}))["configs"] == [created]
 
 
-def test_expired_secret_does_not_return_when_a_config_is_replaced() -> None:
-    """A leaked token that was rotated away signs nothing any more."""
+def test_expired_secret_stays_expired_after_replacement() -> None:
+    """A leaked and rotated token does not sign again."""
 
     def kept(token: str, days: float, before: PushConfig | None = None) -> PushConfig:
         config, at = TaskPushNotificationConfig(url=HOOK, token=token), START + timedelta(days=days)
-        return to_keep(config, "p", version=PushVersion.V1, events=PushEvents.STATUS, at=at, before=before)
+        return stored_config(config, "p", version=PushVersion.V1, events=PushEvents.STATUS, at=at, before=before)
 
     rotated = kept("new", 0, kept("leaked", 0))
     assert kept("new", 0.9, rotated).secrets == ("new", "leaked")

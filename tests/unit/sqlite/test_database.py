@@ -1,4 +1,4 @@
-"""The SQLite file: kills, several processes, locks, versions of the schema, and what grows old in it."""
+"""SQLite file: kills, several processes, locks, schema versions and expiry."""
 
 import asyncio
 import sqlite3
@@ -44,7 +44,7 @@ table = SQLiteTable(path, SystemClock())
 
 
 def started(program: str, path: Path) -> subprocess.Popen[str]:
-    """A process that runs this program with the path of the file."""
+    """Return a process running this program with the path of the file."""
     program = f"import sys; from pathlib import Path; path = Path(sys.argv[1])\n{program}"
     command = [sys.executable, "-c", program, str(path)]
     return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -80,7 +80,7 @@ def test_kill_during_transaction_undoes_it(path: Path) -> None:
     database = Database(path, "CREATE TABLE t (n INTEGER, filler TEXT)", version=1)
     with database.writing() as connection:
         connection.executemany("INSERT INTO t VALUES (?, ?)", [(1, "x" * 1000)] * 500)
-    # With so small a cache, the file beside has the changed pages before the commit.
+    # With so small a cache, the WAL file has the changed pages before the commit.
     writer = started(
         "from aion_core.sqlite.database import Database\n"
         "database = Database(path, '', version=1)\n"
@@ -165,7 +165,7 @@ async def test_sixteen_writers_at_once(table: SQLiteTable) -> None:
 # ── Locks ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_reads_do_not_wait_for_writer_of_other_process(table: SQLiteTable, path: Path) -> None:
+async def test_reads_do_not_wait_for_other_process(table: SQLiteTable, path: Path) -> None:
     await table.write(Put(KEY, {"n": 1}))
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")

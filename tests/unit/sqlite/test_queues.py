@@ -18,7 +18,7 @@ from aion_core.sqlite.database import Database
 from aion_core.sqlite.queues import (
     MAX_RECEIVES,
     VISIBILITY_SECONDS,
-    Consumer,
+    QueueConsumer,
     SQLiteQueue,
     SQLiteWorkQueue,
     open_queues,
@@ -30,13 +30,13 @@ WAKE_UP = WakeUp(ContextKey("owner", "echo", "c-1"), 1)
 
 
 class Process:
-    """What one process has of the file: a queue, and a consumer whose handler fails or waits when told to."""
+    """Process with a queue and a consumer; its handler fails or waits on request."""
 
     def __init__(self, path: Path, clock: ManualClock, receiver: str = "one", *, at_once: int = 4) -> None:
         self.file = open_queues(path)
         self.queue = SQLiteQueue(self.file, "task", clock, receiver=receiver)
         self.work_queue = SQLiteWorkQueue(self.queue, at_once=at_once)
-        self.consumer = Consumer(self.queue, self._handle, at_once=at_once)
+        self.consumer = QueueConsumer(self.queue, self._handle, at_once=at_once)
         self.handled: list[WakeUp] = []
         self.failures = 0
         self.go = asyncio.Event()
@@ -44,7 +44,7 @@ class Process:
         self.most = self._now = 0
 
     async def turn(self) -> int:
-        """Receive and handle what is visible now; return how many messages that was."""
+        """Receive and handle the visible messages; return their number."""
         received = await self.consumer.receive()
         await self.consumer.join()
         return received
@@ -106,7 +106,7 @@ async def test_message_that_always_fails_is_parked(
         await one.turn()
         clock.move(3600)
     assert one.failures == 100 - MAX_RECEIVES
-    assert "could not be handled 5 times, and is parked" in caplog.text
+    assert "failed 5 times and is parked" in caplog.text
     (letter,) = await other.queue.read(10)
     assert wake_up_of(letter.body) == WAKE_UP
     await other.queue.redrive()
@@ -164,7 +164,7 @@ async def test_message_of_silent_process_is_visible_after_timeout(
     assert await other.turn() == 0
     clock.move(2)
     assert await other.turn() == 1
-    # The late process deletes what it received, and not what another has received since.
+    # The late process must not delete a message received by another process since.
     await other.work_queue.enqueue(WAKE_UP)
     one.go.set()
     await one.consumer.join()
@@ -232,7 +232,7 @@ async def test_two_consumers_share_a_queue(one: Process, other: Process) -> None
     assert other.handled, "each had some"
 
 
-async def test_as_many_messages_are_handled_at_once_as_allowed(path: Path, clock: ManualClock) -> None:
+async def test_consumer_limits_concurrent_handlers(path: Path, clock: ManualClock) -> None:
     process = Process(path, clock, at_once=16)
     for fence in range(40):
         await process.work_queue.enqueue(WakeUp(WAKE_UP.context, fence))
@@ -248,8 +248,8 @@ async def test_as_many_messages_are_handled_at_once_as_allowed(path: Path, clock
     process.file.close()
 
 
-async def test_running_consumer_notices_messages_of_its_own_process(one: Process) -> None:
-    """The clock stands still: nothing but the message itself wakes the consumer."""
+async def test_running_consumer_notices_own_process(one: Process) -> None:
+    """The clock does not move: only the message wakes the consumer."""
     running = asyncio.create_task(one.consumer.run())
     for _ in range(3):
         before = len(one.handled)
@@ -263,9 +263,7 @@ async def test_running_consumer_notices_messages_of_its_own_process(one: Process
     await one.consumer.join()
 
 
-async def test_running_consumer_notices_messages_of_other_processes(
-    one: Process, other: Process, clock: ManualClock
-) -> None:
+async def test_running_consumer_notices_other_processes(one: Process, other: Process, clock: ManualClock) -> None:
     running = asyncio.create_task(one.consumer.run())
     await other.work_queue.enqueue(WAKE_UP, delay=3)
     while not one.handled:
@@ -302,7 +300,7 @@ async def test_busy_file_raises_unavailable(path: Path, one: Process, clock: Man
         impatient.send_blocking("{}")
 
 
-async def test_consumer_outlives_a_file_that_cannot_be_read(
+async def test_consumer_survives_unreadable_file(
     one: Process, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     with one.file.writing() as connection:

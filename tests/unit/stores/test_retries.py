@@ -1,4 +1,4 @@
-"""Retries of a transaction: what is planned anew, under which token, and when it is given up."""
+"""Retries of transactions: new plans, tokens and limits."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import pytest
 
 from aion_core.errors import LeaseLost, StoreUnavailable
-from aion_core.memory.table import Call, Faults, MemoryTable
+from aion_core.memory.table import MemoryTable, TableCall, TableFaults
 from aion_core.ports import ContextKey
 from aion_core.ports.table import (
     CONFLICT,
@@ -24,7 +24,7 @@ from aion_core.ports.table import (
     WriteRefused,
 )
 from aion_core.stores import keys, retries
-from aion_core.stores.retries import Fence, FencedWrites, Plan, commit, write_unless_refused
+from aion_core.stores.retries import Fence, FencedWrites, TransactionPlan, commit, write_unless_refused
 from tests.simulation.loop import SimLoop
 from tests.support.clock import ManualClock
 
@@ -33,20 +33,20 @@ A, B = Key("p", "a"), Key("p", "b")
 BOTH = (Put(A, {"n": 1}), Put(B, {"n": 1}))
 
 
-class Planned(Faults):
+class Planned(TableFaults):
     """Faults of the first calls, in order: one of `fine`, `conflict`, `throttled` and `lost` for each."""
 
     def __init__(self, *faults: str) -> None:
         self._faults = list(faults)
-        self.calls: list[Call] = []
+        self.calls: list[TableCall] = []
 
-    def before(self, call: Call) -> None:
+    def before(self, call: TableCall) -> None:
         if call.operation in {"write", "transact"}:
             self.calls.append(call)
             if self._now() == "throttled":
                 raise StoreUnavailable("throttled")
 
-    def after(self, call: Call) -> None:
+    def after(self, call: TableCall) -> None:
         if call.operation in {"write", "transact"} and self._now() == "lost":
             raise StoreUnavailable("lost")
 
@@ -59,7 +59,7 @@ class Planned(Faults):
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> tuple[T, float]:
-    """The result, and the seconds that passed; nobody waits for them."""
+    """Return the result and the passed seconds of a manual clock."""
     loop = SimLoop(Random(0))
     try:
         return loop.run_until_complete(coroutine), loop.time()
@@ -67,18 +67,18 @@ def run(coroutine: Coroutine[Any, Any, T]) -> tuple[T, float]:
         loop.close()
 
 
-def planning(*plans: Plan[str]) -> tuple[Callable[[int], Awaitable[Plan[str]]], list[int]]:
-    """A planner that returns these plans, then the last of them; and the attempts for which it was called."""
+def planning(*plans: TransactionPlan[str]) -> tuple[Callable[[int], Awaitable[TransactionPlan[str]]], list[int]]:
+    """Return a planner of these plans, repeating the last one, and the list of its attempts."""
     attempts: list[int] = []
 
-    async def plan(attempt: int) -> Plan[str]:
+    async def plan(attempt: int) -> TransactionPlan[str]:
         attempts.append(attempt)
         return plans[min(len(attempts), len(plans)) - 1]
 
     return plan, attempts
 
 
-def committed(faults: Planned, *plans: Plan[str]) -> tuple[str, list[int], MemoryTable]:
+def committed(faults: Planned, *plans: TransactionPlan[str]) -> tuple[str, list[int], MemoryTable]:
     table = MemoryTable(ManualClock(), faults=faults)
     plan, attempts = planning(*plans)
     return run(commit(table, plan, busy="busy"))[0], attempts, table
@@ -90,28 +90,30 @@ def committed(faults: Planned, *plans: Plan[str]) -> tuple[str, list[int], Memor
     ids=["two", "one", "check", "none"],
 )
 def test_planned_writes_are_made(writes: Sequence[Write], operation: str) -> None:
-    """A single write is no transaction, which would cost twice as much."""
+    """A single write is not sent as a transaction: that costs twice as much."""
     faults = Planned()
-    outcome, attempts, _ = committed(faults, Plan("done", writes))
+    outcome, attempts, _ = committed(faults, TransactionPlan("done", writes))
     assert (outcome, attempts) == ("done", [0])
     assert [call.operation for call in faults.calls] == ([operation] if operation else [])
 
 
 def test_refused_writes_are_planned_anew() -> None:
     faults = Planned()
-    refused = Plan("never", [Put(A, {}, Exists()), BOTH[1]])
-    outcome, attempts, table = committed(faults, refused, refused, Plan("done", BOTH))
+    refused = TransactionPlan("never", [Put(A, {}, Exists()), BOTH[1]])
+    outcome, attempts, table = committed(faults, refused, refused, TransactionPlan("done", BOTH))
     assert (outcome, attempts) == ("done", [0, 1, 2])
     assert run(table.get(B))[0] == {"pk": "p", "sk": "b", "n": 1}
 
 
-def test_clearing_the_way_needs_another_plan() -> None:
-    outcome, attempts, _ = committed(Planned(), Plan("never", BOTH[:1], again=True), Plan("done", BOTH[1:]))
+def test_preparing_writes_need_another_plan() -> None:
+    outcome, attempts, _ = committed(
+        Planned(), TransactionPlan("never", BOTH[:1], again=True), TransactionPlan("done", BOTH[1:])
+    )
     assert (outcome, attempts) == ("done", [0, 1])
 
 
-def test_clearing_the_way_does_not_wait() -> None:
-    plan, _ = planning(Plan("never", BOTH[:1], again=True), Plan("done"))
+def test_preparing_writes_do_not_wait() -> None:
+    plan, _ = planning(TransactionPlan("never", BOTH[:1], again=True), TransactionPlan("done"))
     assert run(commit(MemoryTable(ManualClock()), plan, busy="busy")) == ("done", 0.0)
 
 
@@ -122,7 +124,9 @@ def adding(number: int) -> list[Write]:
 @pytest.mark.parametrize(("second", "counted"), [(adding(1), 1), (adding(2), 3)], ids=["same writes", "other writes"])
 def test_token_is_that_of_its_writes(second: list[Write], counted: int) -> None:
     """After a lost answer the same writes are not made twice; others have a token of their own."""
-    _, attempts, table = committed(Planned("lost"), Plan("first", adding(1)), Plan("second", second))
+    _, attempts, table = committed(
+        Planned("lost"), TransactionPlan("first", adding(1)), TransactionPlan("second", second)
+    )
     assert attempts == [0, 1]
     item, _ = run(table.get(A))
     assert item is not None
@@ -133,25 +137,25 @@ def test_token_is_that_of_its_writes(second: list[Write], counted: int) -> None:
 def test_third_lost_answer_is_raised(fault: str) -> None:
     faults = Planned(*[fault] * 9)
     with pytest.raises(StoreUnavailable, match=fault):
-        committed(faults, Plan("never", BOTH))
+        committed(faults, TransactionPlan("never", BOTH))
     assert len(faults.calls) == 3
 
 
 def test_two_lost_answers_are_not_raised() -> None:
     faults = Planned("throttled", "conflict", "throttled", "conflict")
-    assert committed(faults, Plan("done", BOTH))[1] == [0, 1, 2, 3, 4]
+    assert committed(faults, TransactionPlan("done", BOTH))[1] == [0, 1, 2, 3, 4]
 
 
 def test_eighth_refusal_is_raised() -> None:
     faults = Planned(*["conflict"] * 9)
     with pytest.raises(StoreUnavailable, match=r"^busy$"):
-        committed(faults, Plan("never", BOTH))
+        committed(faults, TransactionPlan("never", BOTH))
     assert len(faults.calls) == 8
-    assert committed(Planned(*["conflict"] * 7), Plan("done", BOTH))[1] == [*range(8)]
+    assert committed(Planned(*["conflict"] * 7), TransactionPlan("done", BOTH))[1] == [*range(8)]
 
 
 def test_refusal_waits_before_next_attempt() -> None:
-    plan, _ = planning(Plan("done", BOTH))
+    plan, _ = planning(TransactionPlan("done", BOTH))
     _, seconds = run(commit(MemoryTable(ManualClock(), faults=Planned("conflict")), plan, busy="busy"))
     assert 0 < seconds < 0.02
 
@@ -170,7 +174,7 @@ COUNT = Update(A, Change(add={"n": 1}))
 
 
 def fenced(faults: Planned, *writes: Write, number: int | None = 3) -> MemoryTable:
-    """The table after these writes under the fence of this number, or under none; that of the context is 3."""
+    """Return the table after these writes under this fence, or without one; the context's fence is 3."""
     table = MemoryTable(ManualClock())
     table.write_blocking(Put(keys.context_key(CONTEXT), {"fence": 3}))
     table.faults = faults
@@ -234,7 +238,7 @@ def test_fenced_transaction_is_made_once(fault: str) -> None:
     assert len(faults.calls) == 2
 
 
-def test_each_fenced_commit_has_token_of_its_own() -> None:
+def test_each_fenced_commit_has_own_token() -> None:
     table = fenced(Planned(), COUNT)
     writes = FencedWrites(table, Fence(CONTEXT, 3))
     run(writes.commit(COUNT))
@@ -251,23 +255,23 @@ def test_third_lost_answer_of_fenced_writes_is_raised() -> None:
 
 def test_eighth_conflict_of_fenced_writes_is_raised() -> None:
     assert count(fenced(Planned(*["conflict"] * 7), COUNT)) == 1
-    with pytest.raises(StoreUnavailable, match=r"^The context is being written by too many at once\.$"):
+    with pytest.raises(StoreUnavailable, match=r"^Too many transactions write this context at once\.$"):
         fenced(Planned(*["conflict"] * 8), COUNT)
 
 
 def unless_refused(faults: Planned, write: Put) -> tuple[MemoryTable, float]:
-    """The table after `write_unless_refused`, and the seconds that passed."""
+    """Return the table after `write_unless_refused`, and the passed seconds."""
     table = MemoryTable(ManualClock(), faults=faults)
     return table, run(write_unless_refused(partial(table.write, write)))[1]
 
 
 @pytest.mark.parametrize(("faults", "calls"), [((), 1), (("conflict",), 2), (("conflict",) * 7, 8)])
-def test_conflict_of_single_write_is_tried_again(faults: tuple[str, ...], calls: int) -> None:
+def test_conflict_of_single_write_is_retried(faults: tuple[str, ...], calls: int) -> None:
     planned = Planned(*faults)
     table, seconds = unless_refused(planned, Put(A, {"n": 1}))
     assert ([item["n"] for item in table.items()], len(planned.calls)) == ([1], calls)
     assert (seconds > 0) == bool(faults)
-    # Full jitter, which grows with each attempt.
+    # Full jitter with exponential backoff.
     assert seconds <= sum(0.02 * 2**attempt for attempt in range(len(faults)))
 
 

@@ -117,6 +117,22 @@ async def test_wake_up_takes_over_turn_of_dead_holder() -> None:
     assert agent.asked == ["hi"]
 
 
+async def test_wake_up_of_far_lease_has_longest_delay() -> None:
+    """The clock of the holder is ahead: the queue takes 900 seconds at most."""
+    clock = ManualClock()
+    made = parts(GatedAgent(), MemoryTaskStore(clock), clock)
+    made.work_queue.close()
+    await send_task(made.service, CallContext("owner", "test"), request(return_immediately=True))
+    clock.move(1200)
+    begun = await made.store.begin(CONTEXT, holder="ahead")
+    assert isinstance(begun, TurnStarted)
+    clock.move(-1200)
+    work_queue = Deaf(clock)
+    made.worker._work_queue = work_queue
+    await made.worker.handle(WakeUp(CONTEXT, begun.lease.fence))
+    assert work_queue.enqueued == [(WakeUp(CONTEXT, begun.lease.fence), 900.0)]
+
+
 async def test_needless_wake_up_does_nothing() -> None:
     made = parts(GatedAgent())
     for wake_up in (WakeUp(CONTEXT), WakeUp(ContextKey("nobody", "test", "c")), WakeUp(CONTEXT, 3)):
@@ -179,7 +195,7 @@ async def let_all_end(made: Parts, call: CallContext, clock: ManualClock) -> Non
 
 def with_invocations(made: Parts, clock: ManualClock) -> None:
     """Handle each wake-up message in a process of 15 minutes."""
-    made.work_queue.answered_by(lambda wake_up: made.worker.handle(wake_up, until=clock.now() + INVOCATION))
+    made.work_queue.handled_by(lambda wake_up: made.worker.handle(wake_up, until=clock.now() + INVOCATION))
 
 
 async def test_turn_of_forty_minutes_runs_steps_once() -> None:
@@ -311,7 +327,7 @@ async def test_stopping_process_suspends_turns_and_ends_streams() -> None:
     async def hear(wake_up: WakeUp) -> None:
         work_queue.append(wake_up)
 
-    made.work_queue.answered_by(hear)
+    made.work_queue.handled_by(hear)
     began = clock.now()
     stopping.now.set()
     for work in list(call.background):

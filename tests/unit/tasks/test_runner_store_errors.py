@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from aion_core.errors import StoreCorrupt, StoreError, StoreUnavailable
-from aion_core.memory.metrics import MemoryMetrics
 from aion_core.memory.queues import MemoryPushQueue, MemoryWorkQueue
+from aion_core.memory.services import MemoryMetrics
 from aion_core.ports import (
     Chunk,
     ContextKey,

@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from aion_core.memory.metrics import MemoryMetrics
 from aion_core.memory.queues import MemoryPushQueue, MemoryWorkQueue
+from aion_core.memory.services import MemoryMetrics
 from aion_core.ports import Chunk, Emission, Metric, Paused, Reply, TurnRequest, TurnStarted
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.tasks.sweep import Sweep
@@ -117,7 +117,7 @@ async def test_sweep_does_not_count_planned_retry(clock: ManualClock) -> None:
     sweep = Sweep(push.chat.store, MemoryWorkQueue(clock), push.configs, MemoryPushQueue(clock), metrics=metrics)
     clock.move(30)
     await push.chat.store.pause(begun.lease, made_progress=True)
-    for generation in await push.due_events():
+    for generation in await push.events_with_timers():
         await push.configs.clear(push.key(), generation)
     await sweep.once()
     before = metrics.total(Metric.SWEEP_FOUND), metrics.total(Metric.SWEEP_ENQUEUED)

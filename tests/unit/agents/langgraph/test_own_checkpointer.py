@@ -15,7 +15,7 @@ from aion.langgraph.stream import emit_message
 from aion_core.agents.langgraph.agent import STATE_LOST, LangGraphAgent
 from aion_core.errors import AgentFailed
 from aion_core.ports import Agent, Reply, TurnRequest
-from tests.contract.driven import Conversation
+from tests.contract.driven import DrivenConversation
 from tests.support.clock import ManualClock
 from tests.support.savers import begin, memory_savers, taken_over
 from tests.support.service import http, parts, send
@@ -118,7 +118,7 @@ def charges(saver: Any, ran: list[str], *, emits: bool, dies: list[bool]) -> Any
 async def test_lost_state_does_not_rerun_nodes(emits: bool) -> None:
     clock, ran = ManualClock(), list[str]()
     savers = memory_savers(clock)
-    turn = Conversation.of(await begin(savers.tasks, clock))
+    turn = DrivenConversation.of(await begin(savers.tasks, clock))
     with pytest.raises(Died):
         await turn.run(charges(InMemorySaver(), ran, emits=emits, dies=[True]), savers)
     turn.taken_over(await taken_over(savers, clock, turn.begun))
@@ -131,7 +131,7 @@ async def test_lost_state_does_not_rerun_nodes(emits: bool) -> None:
 async def test_turn_without_checkpoint_starts_with_persistent_checkpointer() -> None:
     clock, ran = ManualClock(), list[str]()
     savers = memory_savers(clock)
-    turn = Conversation.of(await begin(savers.tasks, clock))
+    turn = DrivenConversation.of(await begin(savers.tasks, clock))
     turn.taken_over(await taken_over(savers, clock, turn.begun))
     assert isinstance(await turn.run(charges(Lasting(InMemorySaver()), ran, emits=True, dies=[]), savers), Reply)
     assert ran == ["charge"]
@@ -140,7 +140,7 @@ async def test_turn_without_checkpoint_starts_with_persistent_checkpointer() -> 
 async def test_turn_resumes_with_persistent_checkpointer() -> None:
     clock, ran, threads = ManualClock(), list[str](), InMemorySaver()
     savers = memory_savers(clock)
-    turn = Conversation.of(await begin(savers.tasks, clock))
+    turn = DrivenConversation.of(await begin(savers.tasks, clock))
     with pytest.raises(Died):
         await turn.run(charges(Lasting(threads), ran, emits=True, dies=[True]), savers)
     turn.taken_over(await taken_over(savers, clock, turn.begun))

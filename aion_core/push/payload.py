@@ -1,4 +1,4 @@
-"""What is posted to a webhook: the headers that its config asks for, and the body in its version's words. Pure."""
+"""Request of a notification: headers by the webhook's config, and a body by its protocol version. Pure."""
 
 import base64
 import json
@@ -18,7 +18,7 @@ TOKEN_HEADER = "X-A2A-Notification-Token"  # noqa: S105  # its name
 
 
 def render(config: PushConfig, notification: Notification, *, at: datetime) -> WebhookRequest:
-    """Return what is posted at this time; see `ports.Render`."""
+    """Return the request for a post at this time; see `ports.Render`."""
     body = _body(config.version, notification)
     headers = {
         "Content-Type": _MEDIA_TYPES[config.version],
@@ -32,28 +32,28 @@ def render(config: PushConfig, notification: Notification, *, at: datetime) -> W
 
 
 def _body(version: PushVersion, notification: Notification) -> bytes:
-    """Return the event in v1.0 (spec 4.3.3), and the task with it in v0.3, as that version's SDKs post and read it."""
+    """Return the event in v1.0 (A2A 4.3.3), and the task as of this event in v0.3, as the SDK of that version expects."""
     if version is PushVersion.V03:
-        # Only where somebody is told so: it takes its time to load.
+        # Imported late: the conversions load slowly, and only v0.3 receivers need them.
         from a2a.compat.v0_3 import conversions
 
         assert notification.snapshot is not None  # noqa: S101  # the port's promise
-        said = conversions.to_compat_task(notification.snapshot).model_dump(
+        content = conversions.to_compat_task(notification.snapshot).model_dump(
             mode="json", by_alias=True, exclude_none=True
         )
     else:
-        said = MessageToDict(to_stream_response(notification.event))
-    return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode()
+        content = MessageToDict(to_stream_response(notification.event))
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _authentication(config: PushConfig) -> Mapping[str, str]:
-    """Return the header by which the client said that its webhook knows us; none where it gave no credentials."""
+    """Return the header with the credentials that the client registered; empty without credentials."""
     if not config.credentials:
         return {}
     if header := api_key_header(config.scheme, config.credentials):
         return dict([header])
     credentials = config.credentials
     if config.scheme.lower() == "basic" and ":" in credentials:
-        # User and password as they are: base64 has no colon.
+        # A colon separates a plain user and password; base64 contains no colon.
         credentials = base64.b64encode(credentials.encode()).decode()
     return {"Authorization": f"{config.scheme} {credentials}"}

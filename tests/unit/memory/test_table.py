@@ -1,4 +1,4 @@
-"""Faults of the memory table: each does what its hook decides, and nothing without one."""
+"""Faults of the memory table by their hooks."""
 
 import asyncio
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from aion_core.errors import StoreError, StoreUnavailable
-from aion_core.memory.table import Call, Faults, MemoryTable
+from aion_core.memory.table import MemoryTable, TableCall, TableFaults
 from aion_core.ports.schema import TIMERS
 from aion_core.ports.table import (
     CONDITION_FAILED,
@@ -32,11 +32,11 @@ from tests.support.clock import ManualClock
 A, B, C = (Key("p", sort) for sort in "abc")
 
 
-class Planned(Faults):
+class Planned(TableFaults):
     """Faults that a test sets."""
 
     def __init__(self) -> None:
-        self.calls: list[Call] = []
+        self.calls: list[TableCall] = []
         self.refused: dict[Key, str] = {}
         self.down = self.answers_lost = False
         self.seen = slice(-1, None)
@@ -44,12 +44,12 @@ class Planned(Faults):
         self.released = asyncio.Event()
         self.released.set()
 
-    def before(self, call: Call) -> None:
+    def before(self, call: TableCall) -> None:
         self.calls.append(call)
         if self.down:
             raise StoreUnavailable("throttled")
 
-    def after(self, call: Call) -> None:
+    def after(self, call: TableCall) -> None:
         if self.answers_lost:
             raise StoreUnavailable("lost")
 
@@ -97,7 +97,7 @@ async def test_throttled_call_does_nothing(table: MemoryTable, faults: Planned) 
     assert table.items() == []
 
 
-async def test_lost_answer_leaves_write_made(table: MemoryTable, faults: Planned) -> None:
+async def test_write_is_made_although_answer_is_lost(table: MemoryTable, faults: Planned) -> None:
     faults.answers_lost = True
     with pytest.raises(StoreUnavailable):
         await table.write(Put(A, {}))
@@ -116,7 +116,7 @@ async def test_throttled_item_makes_transaction_unavailable(table: MemoryTable, 
     assert await sorts(table) == ["a"]
 
 
-async def test_conflict_is_reported_beside_failed_conditions(table: MemoryTable, faults: Planned) -> None:
+async def test_conflict_is_reported_with_failed_conditions(table: MemoryTable, faults: Planned) -> None:
     faults.refused[A] = CONFLICT
     with pytest.raises(WriteRefused) as refused:
         await table.transact([Put(A, {}), Put(B, {})])
@@ -136,7 +136,7 @@ async def test_conflict_is_reported_beside_failed_conditions(table: MemoryTable,
     assert table.items() == []
 
 
-async def test_half_made_transaction_is_seen_by_queries_only(table: MemoryTable, faults: Planned) -> None:
+async def test_partial_transaction_is_visible_to_queries_only(table: MemoryTable, faults: Planned) -> None:
     await table.transact([Put(A, {"n": 1}), Put(B, {"n": 1})])
     faults.midway.clear()
     faults.released.clear()
@@ -158,7 +158,7 @@ async def test_half_made_transaction_is_seen_by_queries_only(table: MemoryTable,
     assert [item["n"] for item in table.items()] == [2, 2]
 
 
-async def test_transaction_of_cancelled_caller_is_made_whole(table: MemoryTable, faults: Planned) -> None:
+async def test_transaction_of_cancelled_caller_is_completed(table: MemoryTable, faults: Planned) -> None:
     faults.released.clear()
     transaction = asyncio.create_task(table.transact([Put(A, {}), Put(B, {}), Put(C, {})]))
     await faults.midway.wait()
@@ -197,9 +197,7 @@ async def test_lagging_index_shows_chosen_versions(
     assert (await due("old"), await due("new")) == ([], ["a"])
 
 
-async def test_lagging_index_shows_deleted_and_misses_new_items(
-    table: MemoryTable, faults: Planned, clock: ManualClock
-) -> None:
+async def test_lagging_index_misses_recent_changes(table: MemoryTable, faults: Planned, clock: ManualClock) -> None:
     faults.index_lag, faults.seen = timedelta(seconds=2), slice(0, 1)
     await table.write(Put(A, {"due_shard": "s", "due_at": 1}))
     assert (await table.query_index(TIMERS, "s", 0, 9)).count == 0
@@ -211,7 +209,7 @@ async def test_lagging_index_shows_deleted_and_misses_new_items(
     assert (await table.query_index(TIMERS, "s", 0, 9)).count == 0
 
 
-async def test_small_pages_hold_each_item_once(table: MemoryTable, faults: Planned) -> None:
+async def test_small_pages_contain_each_item_once(table: MemoryTable, faults: Planned) -> None:
     await table.transact([Put(key, {"due_shard": "s", "due_at": 1}) for key in (A, B, C)])
     faults.page_items = 1
     found, after = [], None
@@ -226,7 +224,7 @@ async def test_small_pages_hold_each_item_once(table: MemoryTable, faults: Plann
     assert (await table.scan()).count == 1
 
 
-async def test_read_shows_what_fault_makes_of_item(table: MemoryTable) -> None:
+async def test_fault_changes_item_of_read(table: MemoryTable) -> None:
     key = Key("p", "unreadable")
     await table.write(Put(key, {"v": 1}))
     assert [item and item["v"] for item in (await table.get(key), *(await table.query("p", "", LAST)).items)] == [
@@ -236,7 +234,7 @@ async def test_read_shows_what_fault_makes_of_item(table: MemoryTable) -> None:
     assert table.items() == [{"pk": "p", "sk": "unreadable", "v": 1}]
 
 
-async def test_expired_items_are_deleted_when_told(table: MemoryTable, clock: ManualClock) -> None:
+async def test_delete_expired_deletes_expired_items(table: MemoryTable, clock: ManualClock) -> None:
     now = int(clock.now().timestamp())
     await table.transact(
         [

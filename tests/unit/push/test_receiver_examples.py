@@ -1,4 +1,4 @@
-"""The receivers that we show: the example's, and those of the guide, hear what the production's delivery posts."""
+"""Example receivers of the repository and of the guide, with the production delivery."""
 
 import asyncio
 import os
@@ -27,13 +27,13 @@ STATES = ["TASK_STATE_WORKING", "TASK_STATE_COMPLETED"]
 
 
 def block(language: str) -> str:
-    """The guide's one block in that language."""
+    """Return the guide's only code block in this language."""
     (found,) = re.findall(rf"^```{language}\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
     return str(found)
 
 
 async def posts(token: str) -> Receiver:
-    """What the two events of a task are posted as."""
+    """Return the posts of a task's two events."""
     async with receiving(answers(200)) as receiver:
         pushing = Pushing()
         task = await pushing.send({"id": "a_b", "url": receiver.url(), "token": token})
@@ -43,7 +43,7 @@ async def posts(token: str) -> Receiver:
 
 @contextmanager
 def example(token: str, heard: list[Any]) -> Iterator[str]:
-    """The example, at its address."""
+    """Run the example at its address."""
     spec = util.spec_from_file_location("receiver", ROOT / "examples" / "webhook-receiver" / "receiver.py")
     assert spec is not None
     assert spec.loader is not None
@@ -61,8 +61,7 @@ def example(token: str, heard: list[Any]) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("token", [SECRET, "a plain token"], ids=["a key", "a plain one"])
-async def test_the_example_hears_a_task_in_order_and_each_event_once(token: str) -> None:
-    """R91, R93, R94."""
+async def test_example_receives_each_event_once_in_order(token: str) -> None:
     heard: list[Any] = []
     with example(token, heard) as url:
         pushing = Pushing()
@@ -87,8 +86,7 @@ FORGERIES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("forgery", FORGERIES)
-async def test_the_example_takes_nothing_that_is_not_ours(forgery: str) -> None:
-    """R93."""
+async def test_example_refuses_forged_posts(forgery: str) -> None:
     heard: list[Any] = []
     post = (await posts(SECRET)).posts[1]
     headers, body = FORGERIES[forgery](dict(post.headers), post.body)
@@ -100,8 +98,7 @@ async def test_the_example_takes_nothing_that_is_not_ours(forgery: str) -> None:
 
 
 @pytest.mark.parametrize("token", [SECRET, "a plain token"], ids=["a key", "a plain one"])
-async def test_the_guides_python_hears_each_event_once_and_no_forgery(token: str) -> None:
-    """R93, R94."""
+async def test_guides_python_receiver_works(token: str) -> None:
     heard: list[Any] = []
     names: dict[str, Any] = {"__name__": "guide", "handle": heard.append}
     exec(compile(block("python"), "docs/push.md", "exec"), names)  # noqa: S102  # our own page
@@ -109,7 +106,7 @@ async def test_the_guides_python_hears_each_event_once_and_no_forgery(token: str
     for post in (one, one, two, one, two):
         assert names["receive"](dict(post.headers), post.body, token) == 204
     assert [event["statusUpdate"]["status"]["state"] for event in heard] == STATES
-    # As a framework may spell their names.
+    # Frameworks may change the case of header names.
     spelled = {name.title(): value for name, value in two.headers.items()}
     assert names["receive"](spelled, two.body, token) == 204
     assert len(heard) == len(STATES)
@@ -117,8 +114,8 @@ async def test_the_guides_python_hears_each_event_once_and_no_forgery(token: str
     assert names["receive"](dict(two.headers), two.body, "another token") == 401
 
 
-async def test_what_was_given_up_and_is_driven_again_is_heard_though_later_events_were() -> None:
-    """R94: by the example and the guide alike; whoever only looked for higher numbers would answer 204, and lose it."""
+async def test_redriven_event_is_accepted_after_later_ones() -> None:
+    """By example and guide: a receiver accepting only higher numbers would lose it."""
     heard: list[Any] = []
     one, two = (await posts(SECRET)).posts
     with example(SECRET, heard) as url:
@@ -142,8 +139,7 @@ writeFileSync("receiver.mjs", transformSync(readFileSync(0, "utf8")).code);
 
 
 @pytest.mark.parametrize("token", [SECRET, "a plain token"], ids=["a key", "a plain one"])
-async def test_the_guides_typescript_hears_each_event_once_and_no_forgery(token: str) -> None:
-    """R93, R94."""
+async def test_guides_typescript_receiver_works(token: str) -> None:
     try:
         environment = node_with(ROOT / "tests" / "support" / "webhooks")
     except NodeMissing as missing:
@@ -157,8 +153,7 @@ async def test_the_guides_typescript_hears_each_event_once_and_no_forgery(token:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("token", [SECRET, "a plain token"], ids=["a key", "a plain one"])
-async def test_the_guides_go_hears_each_event_once_and_no_forgery(token: str) -> None:
-    """R93, R94."""
+async def test_guides_go_receiver_works(token: str) -> None:
     folder = ROOT / "tests" / "support" / "webhooks_go"
     try:
         program = go_program(folder, guide=f"package main\n\n{block('go')}")
@@ -168,7 +163,7 @@ async def test_the_guides_go_hears_each_event_once_and_no_forgery(token: str) ->
 
 
 async def hears_each_once_and_no_forgery(*command: str | Path, token: str) -> None:
-    """Run the receiver, which says where it listens, and then the state that each event tells of."""
+    """Run a receiver program; it prints its address, then the state of each event."""
     receiver = await asyncio.create_subprocess_exec(
         *command, env={"PATH": _path(), "WEBHOOK_TOKEN": token}, stdout=subprocess.PIPE
     )
@@ -197,7 +192,7 @@ def _path() -> str:
     return os.environ["PATH"]
 
 
-def test_the_example_says_what_it_lacks() -> None:
+def test_example_reports_missing_settings() -> None:
     example = Path(ROOT / "examples" / "webhook-receiver" / "receiver.py")
     ran = subprocess.run([sys.executable, example], env={"PATH": _path()}, capture_output=True, text=True, timeout=60)
     assert ran.returncode == 1

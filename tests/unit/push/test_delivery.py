@@ -1,4 +1,4 @@
-"""What becomes of a task's notifications where their receiver does its worst; guard, client and delivery are production's."""
+"""Delivery to hostile and failing receivers, with the production client and SSRF checks."""
 
 import asyncio
 import fnmatch
@@ -13,6 +13,7 @@ from aion_core.ports import Delivery
 from aion_core.tasks import turn
 from tests.support.receiver import (
     Behaviour,
+    Post,
     Receiver,
     answers,
     dies,
@@ -30,7 +31,7 @@ OK = answers(200)
 SECRET = "whsec_" + "QUJD" * 11
 OTHER = "whsec_" + "REVG" * 11
 
-# A task's events: 1 it is submitted, 2 it works, 3 it is completed. Of the status updates, which are told by default, there are two.
+# A task's events: 1 submitted, 2 working, 3 completed. By default webhooks receive the two status updates.
 
 
 def goes_on(tries: int, delivery: Delivery) -> bool:
@@ -41,8 +42,7 @@ def config(receiver: Receiver, **more: object) -> dict[str, object]:
     return {"id": "p", "url": receiver.url(), "token": SECRET, **more}
 
 
-async def test_a_receiver_hears_each_event_once_in_order_and_signed() -> None:
-    """R91, R94."""
+async def test_events_arrive_once_in_order_and_signed() -> None:
     async with receiving(OK) as receiver:
         pushing = Pushing()
         task = await pushing.send(config(receiver))
@@ -60,18 +60,16 @@ async def test_a_receiver_hears_each_event_once_in_order_and_signed() -> None:
     [
         (answers(500), "HTTP 500"),
         (answers(400), "HTTP 400"),
-        (dies, "the answer is no HTTP, or the connection ended before it"),
-        (talks_nonsense, "the answer is no HTTP, or the connection ended before it"),
+        (dies, "the answer is not HTTP, or the connection ended before it"),
+        (talks_nonsense, "the answer is not HTTP, or the connection ended before it"),
         (drips(b"HTTP/1.1 200 OK\r\nX-Slow: ", 0.05), "no answer in time"),
         (drips(b"", 0.05), "no answer in time"),
     ],
 )  # fmt: skip
-async def test_what_was_not_heard_is_said_again_under_its_id_and_nothing_before_it(
-    bad: Behaviour, failure: str
-) -> None:
-    """R94: n times in vain, then as ever."""
+async def test_failed_event_is_retried_under_its_id(bad: Behaviour, failure: str) -> None:
+    """After several failures the next attempt succeeds."""
     async with receiving(bad, bad, OK) as receiver:
-        # Of those that answer none is too slow, however slow the machine is.
+        # No answer is too slow, even on a slow machine.
         pushing = Pushing(seconds=1.0 if failure == "no answer in time" else 10.0)
         task = await pushing.send(config(receiver))
         assert task["status"]["state"] == "TASK_STATE_COMPLETED"
@@ -88,8 +86,8 @@ async def test_what_was_not_heard_is_said_again_under_its_id_and_nothing_before_
     assert (last.tries, last.failure, last.next_at) == (0, "", None)
 
 
-async def test_a_receiver_that_is_down_hears_everything_once_it_is_up() -> None:
-    """R94: refused connections are tries like others."""
+async def test_recovered_receiver_gets_all_events() -> None:
+    """Refused connections count as attempts."""
     async with receiving(OK) as down:
         pass
     pushing = Pushing()
@@ -114,8 +112,8 @@ async def test_a_receiver_that_is_down_hears_everything_once_it_is_up() -> None:
     ],
     ids=["one byte a second", "a gigabyte"],
 )
-async def test_an_answer_that_does_not_end_is_an_answer(behaviour: Behaviour) -> None:
-    """R94: its status is what counts, and of the rest little is read."""
+async def test_endless_body_is_an_answer(behaviour: Behaviour) -> None:
+    """The status is the outcome; only the start of the body is read."""
     async with receiving(behaviour) as receiver:
         pushing = Pushing()
         task = await pushing.send(config(receiver))
@@ -125,8 +123,8 @@ async def test_an_answer_that_does_not_end_is_an_answer(behaviour: Behaviour) ->
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
-async def test_a_redirect_is_a_failure_and_leads_nowhere(status: int) -> None:
-    """R94: not to the metadata service, and not to a neighbour."""
+async def test_redirect_is_failure_without_second_request(status: int) -> None:
+    """Neither to the metadata service nor to another server."""
     async with receiving(OK) as neighbour, receiving(redirects(status, neighbour.url()), OK) as receiver:
         pushing = Pushing()
         task = await pushing.send(config(receiver))
@@ -139,8 +137,8 @@ async def test_a_redirect_is_a_failure_and_leads_nowhere(status: int) -> None:
     assert neighbour.connections == 0
 
 
-async def test_a_receiver_that_is_gone_is_posted_nothing_more() -> None:
-    """R94: 410."""
+async def test_gone_receiver_gets_no_more_posts() -> None:
+    """410."""
     async with receiving(answers(410), OK) as receiver:
         pushing = Pushing()
         task = await pushing.send(config(receiver))
@@ -153,8 +151,8 @@ async def test_a_receiver_that_is_gone_is_posted_nothing_more() -> None:
     assert state.due_at is None, "nobody looks after it any more"
 
 
-async def test_a_receiver_that_is_busy_is_asked_again_when_it_says_so() -> None:
-    """R94: 429 with Retry-After, where that is longer than the schedule is."""
+async def test_retry_after_longer_than_schedule_is_honoured() -> None:
+    """A 429 answer has a Retry-After longer than the schedule's delay."""
     async with receiving(answers(429, Retry_After="600"), OK) as receiver:
         pushing = Pushing()
         task = await pushing.send(config(receiver))
@@ -170,8 +168,8 @@ async def test_a_receiver_that_is_busy_is_asked_again_when_it_says_so() -> None:
     assert receiver.ids == ids(task, 2, 2, 3)
 
 
-async def test_a_name_that_is_another_address_at_the_second_look_up_is_blocked_then() -> None:
-    """R91, R94: rebinding, really tried."""
+async def test_dns_rebinding_is_blocked() -> None:
+    """The name resolves to another address at the second lookup."""
     addresses = [["127.0.0.1"], ["127.0.0.1", "10.0.0.7"], ["169.254.169.254"], ["127.0.0.1"]]
 
     async def resolve(host: str, port: int) -> Sequence[str]:
@@ -192,8 +190,7 @@ async def test_a_name_that_is_another_address_at_the_second_look_up_is_blocked_t
     assert receiver.ids == ids(task, 2, 2, 3)
 
 
-async def test_a_config_that_is_deleted_between_two_tries_is_posted_nothing_more() -> None:
-    """R91, R94."""
+async def test_config_deleted_between_attempts_gets_no_post() -> None:
     async with receiving(answers(503), OK) as receiver:
         pushing = Pushing()
         task = await pushing.send(config(receiver))
@@ -205,8 +202,8 @@ async def test_a_config_that_is_deleted_between_two_tries_is_posted_nothing_more
     assert receiver.ids == ids(task, 2)
 
 
-async def test_a_config_that_is_deleted_while_it_is_told_is_told_nothing_behind_that() -> None:
-    """R91, R94: what is on its way arrives; the next event is not even begun, though its turn comes at once."""
+async def test_config_deleted_during_post_gets_no_more() -> None:
+    """The running post ends; the next event is not posted."""
     release = asyncio.Event()
     async with receiving(holds(release), OK) as receiver:
         pushing = Pushing()
@@ -222,8 +219,8 @@ async def test_a_config_that_is_deleted_while_it_is_told_is_told_nothing_behind_
 
 
 @pytest.mark.parametrize("how", ["deleted", "replaced"])
-async def test_a_config_that_is_deleted_as_it_is_about_to_be_told_is_told_once_more_at_the_most(how: str) -> None:
-    """R91, R94: between the claim and the connection; in the place of one that is replaced, the new one is told."""
+async def test_config_deleted_after_claim_gets_one_post(how: str) -> None:
+    """The deletion is between the claim and the connection; after a replacement the new config receives the event."""
     pushing: Pushing
 
     async def resolve(host: str, port: int) -> Sequence[str]:
@@ -250,13 +247,13 @@ async def test_a_config_that_is_deleted_as_it_is_about_to_be_told_is_told_once_m
         if how == "replaced":
             await pushing.rests(asking, lambda delivery: delivery.cursor == 5)
     assert len(receiver.posts) == 1
-    # Registered anew when four events were there, it hears of the fifth.
+    # Registered after four events, it receives the fifth.
     assert set(other.ids) <= set(ids(asking, 5))
     assert bool(other.posts) == (how == "replaced")
 
 
-async def test_when_the_last_config_is_gone_the_task_says_no_more_for_nobody_to_hear() -> None:
-    """R94: one event finds out that nobody listens; those behind it are due to nobody, and ring no bell."""
+async def test_task_without_configs_sets_no_timers() -> None:
+    """One delivery finds no config; later events set no timers and enqueue no messages."""
     async with receiving(OK) as receiver:
         pushing = Pushing()
         task = await pushing.send(None, "ask")
@@ -276,8 +273,8 @@ async def test_when_the_last_config_is_gone_the_task_says_no_more_for_nobody_to_
     assert receiver.posts == []
 
 
-async def test_a_secret_that_is_changed_between_two_tries_signs_beside_the_old_one() -> None:
-    """R91, R93: rotation; a receiver may know either, and an older one no more."""
+async def test_rotated_secret_signs_beside_the_old_one() -> None:
+    """During a rotation the receiver may know either secret, but no older one."""
     async with receiving(answers(503), OK) as receiver:
         pushing = Pushing()
         task = await pushing.send(config(receiver))
@@ -296,8 +293,8 @@ async def test_a_secret_that_is_changed_between_two_tries_signs_beside_the_old_o
         assert not any(secret in str(post) for post in receiver.posts for secret in (SECRET, OTHER))
 
 
-async def test_a_day_after_its_change_the_older_secret_signs_no_more() -> None:
-    """R93: whatever is posted then, a try that follows earlier ones too; a repeat of the change makes it no longer."""
+async def test_old_secret_stops_signing_after_a_day() -> None:
+    """This holds for retries too; a repeated registration does not prolong the day."""
     async with receiving(answers(500)) as receiver:
         pushing = Pushing()
         task = await pushing.send(config(receiver))
@@ -313,7 +310,8 @@ async def test_a_day_after_its_change_the_older_secret_signs_no_more() -> None:
             assert state.next_at is not None
             await pushing.later((state.next_at - pushing.clock.now()).total_seconds(), task)
             state = await pushing.rests(task, partial(goes_on, state.tries))
-    within, after = [], []
+    within: list[Post] = []
+    after: list[Post] = []
     for post in receiver.posts[1:]:
         is_over = int(post.headers["webhook-timestamp"]) >= changed.timestamp() + 86_400
         (after if is_over else within).append(post)
@@ -323,8 +321,7 @@ async def test_a_day_after_its_change_the_older_secret_signs_no_more() -> None:
     assert {(post.is_signed_by(OTHER), post.is_signed_by(SECRET)) for post in after} == {(True, False)}
 
 
-async def test_of_three_secrets_the_oldest_signs_no_more() -> None:
-    """R93."""
+async def test_oldest_of_three_secrets_stops_signing() -> None:
     third = "whsec_" + "R0hJ" * 11
     async with receiving(answers(500)) as receiver:
         pushing = Pushing()
@@ -338,10 +335,10 @@ async def test_of_three_secrets_the_oldest_signs_no_more() -> None:
     assert known == [[True, False, False], [True, True, False], [False, True, True]]
 
 
-async def test_what_is_never_heard_is_given_up_in_the_end_and_what_follows_is_told(
+async def test_undeliverable_event_is_given_up(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """R94: the tries are spread over more than a day, then the event is dead, alarmed, and in nobody's way."""
+    """The attempts take more than a day; then the event is a dead letter and does not block later events."""
     async with receiving(*[answers(500)] * 8, OK) as receiver:
         pushing = Pushing()
         task = await pushing.send(config(receiver))
@@ -359,8 +356,7 @@ async def test_what_is_never_heard_is_given_up_in_the_end_and_what_follows_is_to
     assert len(fnmatch.filter(said, apart)) == 1, "it is no error of the function's, whose alarm leaves its line out"
 
 
-async def test_one_receiver_that_hangs_keeps_nothing_from_another() -> None:
-    """R94."""
+async def test_hanging_receiver_delays_no_other_config() -> None:
     release = asyncio.Event()
     async with receiving(holds(release)) as hung, receiving(OK) as well:
         pushing = Pushing(seconds=30)
@@ -375,11 +371,11 @@ async def test_one_receiver_that_hangs_keeps_nothing_from_another() -> None:
     assert hung.ids == ids(task, 2, 3)
 
 
-async def test_a_webhook_that_takes_its_time_costs_its_task_none() -> None:
-    """R94: compared in one run with tasks that have none.
+async def test_slow_webhook_does_not_delay_its_task() -> None:
+    """Compares tasks with and without a webhook in one run.
 
-    By the service's clock, which stands still unless it is moved: whoever waited for a webhook would wait for ever. And
-    by what is asked of the store on a task's behalf while it runs: the same, with a webhook and without.
+    By the service's clock, which moves only on request: a task waiting for its webhook would never end. And by the calls
+    of the task store during a task: they are the same with and without a webhook.
     """
     release = asyncio.Event()
     async with receiving(holds(release)) as hung:
@@ -402,10 +398,8 @@ async def test_a_webhook_that_takes_its_time_costs_its_task_none() -> None:
 
 
 @pytest.mark.parametrize("method", ["SendMessage", "message/send"])
-async def test_a_long_task_that_has_ended_before_it_was_told_is_told_from_its_beginning(
-    monkeypatch: pytest.MonkeyPatch, method: str
-) -> None:
-    """R94: who reads a long task begins with what it adds up to, and who is told of it hears every event all the same."""
+async def test_long_task_is_delivered_from_its_beginning(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    """Readers of a long task start at a snapshot; webhooks receive every event."""
     monkeypatch.setattr(turn, "SNAPSHOT_EVERY", 1)
     async with receiving(answers(500), OK) as receiver:
         pushing = Pushing()

@@ -1,8 +1,8 @@
-"""An httpx transport that connects to the very address that was checked, and to no other (R2).
+"""httpx transport that connects only to the checked addresses of a host, against DNS rebinding.
 
-A name is looked up once; if any of its addresses may not be called, none is. What then is connected to is an address,
-not the name: whatever the name says a moment later, nobody asks. The Host header, SNI and the certificate's name stay
-the name's. Nothing of the environment is heeded: no proxy, no certificates of its own, no netrc.
+The transport looks a name up once. If one of its addresses is blocked, it connects to none. It connects to an address,
+so a later DNS answer has no effect. The Host header, SNI and the certificate check use the name. It ignores the
+environment's proxies, certificates and netrc.
 """
 
 import asyncio
@@ -12,38 +12,38 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import httpx
 
-from aion_core.push.guard import Allowed, check_addresses, check_url
+from aion_core.push.ssrf import WebhookPolicy, check_addresses, check_url
 
 CONNECT_SECONDS = 10.0
-"""To look the name up and to be connected, TLS included."""
+"""Time limit for the DNS lookup and the connection, TLS included."""
 
-MOST_ADDRESSES = 4
-"""How many of a name's addresses are tried, one after another, in the resolver's order."""
+MAX_ADDRESSES = 4
+"""Addresses of a name to try, in the resolver's order."""
 
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Looks up a host for a port and returns its addresses; raises OSError where there are none."""
+"""Looks up a host for a port and returns its addresses; raises OSError without an address."""
 
 
 async def look_up(host: str, port: int) -> Sequence[str]:
-    """Return the host's addresses as the system's resolver has them; raises OSError."""
+    """Return the host's addresses by the system's resolver; raises OSError."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 class PinnedTransport(httpx.AsyncBaseTransport):
-    """Sends a request to a URL and an address that the guard lets be called; a connection serves one request.
+    """Transport to the URLs and addresses of a policy, with one connection for each request.
 
-    Raises WebhookBlocked, and what httpx's own transport raises.
+    Raises WebhookBlocked and the errors of httpx's own transport.
     """
 
-    def __init__(self, allowed: Allowed, resolve: Resolver = look_up, tls: ssl.SSLContext | None = None) -> None:
-        """`tls`: whom to trust, where it is not the public authorities."""
-        self._allowed, self._resolve = allowed, resolve
+    def __init__(self, policy: WebhookPolicy, resolve: Resolver = look_up, tls: ssl.SSLContext | None = None) -> None:
+        """`tls` replaces the public certificate authorities."""
+        self._policy, self._resolve = policy, resolve
         self._tls = tls
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Connect to one of the checked addresses, and return the answer."""
-        target = check_url(str(request.url), self._allowed)
+        """Connect to one of the checked addresses and return the response."""
+        target = check_url(str(request.url), self._policy)
         clock = asyncio.get_running_loop().time
         until = clock() + CONNECT_SECONDS
         addresses: Sequence[str] = [target.host]
@@ -56,22 +56,22 @@ class PinnedTransport(httpx.AsyncBaseTransport):
             except OSError as error:
                 raise httpx.ConnectError("The name has no address.") from error
         refused: httpx.TransportError | None = None
-        for address in check_addresses(target, addresses, self._allowed)[:MOST_ADDRESSES]:
+        for address in check_addresses(target, addresses, self._policy)[:MAX_ADDRESSES]:
             try:
                 return await self._send(request, address, target.host, until - clock())
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-                # Nothing has been said yet: the host may be heard at its next address.
+                # Nothing was sent yet: the next address may answer.
                 refused = error
             if clock() >= until:
                 break
-        assert refused is not None  # noqa: S101  # there is one address at least
+        assert refused is not None  # noqa: S101  # at least one address
         raise refused
 
     async def _send(self, request: httpx.Request, address: str, name: str, seconds: float) -> httpx.Response:
         pinned = httpx.Request(
             request.method,
             request.url.copy_with(host=address),
-            # With the Host of the name.
+            # The Host header has the name.
             headers=request.headers,
             stream=request.stream,
             extensions={
@@ -80,7 +80,7 @@ class PinnedTransport(httpx.AsyncBaseTransport):
                 "timeout": {**request.extensions.get("timeout", {}), "connect": max(seconds, 0.001)},
             },
         )
-        # One for each request: a connection that was made for one name is no other's of the same address.
+        # One for each request: names with the same address must not share a connection.
         transport = httpx.AsyncHTTPTransport(verify=self._trusted(request.url.scheme), trust_env=False)
         try:
             response = await transport.handle_async_request(pinned)
@@ -96,16 +96,16 @@ class PinnedTransport(httpx.AsyncBaseTransport):
 
     def _trusted(self, scheme: str) -> ssl.SSLContext:
         if scheme != "https":
-            # Nobody.
+            # Not used for http.
             return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         if self._tls is None:
-            # Made once, and late: reading the authorities takes its time.
+            # Made once, and late: the authorities load slowly.
             self._tls = httpx.create_ssl_context(trust_env=False)
         return self._tls
 
 
 class _Closing(httpx.AsyncByteStream):
-    """The body; the connection ends with it."""
+    """Body of the response; closing it closes the connection."""
 
     def __init__(self, response: httpx.Response, transport: httpx.AsyncHTTPTransport) -> None:
         assert isinstance(response.stream, httpx.AsyncByteStream)  # noqa: S101  # an asynchronous transport's

@@ -1,4 +1,4 @@
-"""One try of one event for one config: its notification is made and posted, unless its receiver is to be spared."""
+"""One attempt to deliver one event to one webhook, with the circuit breaker."""
 
 import logging
 from urllib.parse import quote
@@ -10,7 +10,7 @@ from aion_core.ports import (
     Delivered,
     Notification,
     Numbered,
-    Outcome,
+    PostOutcome,
     PushVersion,
     Render,
     SpanKind,
@@ -21,35 +21,35 @@ from aion_core.ports import (
     WebhookClient,
 )
 from aion_core.protocol.types import Task
-from aion_core.push.patience import Patience
+from aion_core.push.circuit_breaker import CircuitBreaker
 from aion_core.tasks import projection
 
 logger = logging.getLogger(__name__)
 
-SPARED = "not tried: its host has just kept other posts of the same owner waiting"
-"""What went wrong with a try that was not made."""
+SKIPPED = "not tried: the same owner's earlier posts to its host were not answered"
+"""Failure text of a skipped attempt."""
 
 
-class Tries:
-    """Makes the tries of this process, and remembers which receivers have kept it waiting."""
+class DeliveryAttempts:
+    """Makes the attempts of this process, and skips those to receivers with an open circuit."""
 
     def __init__(self, tasks: TaskStore, webhooks: WebhookClient, render: Render, clock: Clock, traces: Traces) -> None:
         self._tasks, self._webhooks, self._render = tasks, webhooks, render
         self._clock, self._traces = clock, traces
-        self._patience = Patience()
+        self._breaker = CircuitBreaker()
 
-    async def make(self, claim: Claim, entry: Numbered, *, may_be_spared: bool) -> Outcome:
-        """Post the event for the claim's config, once, and return what came of it.
+    async def make(self, claim: Claim, entry: Numbered, *, may_be_skipped: bool) -> PostOutcome:
+        """Post the event once for the claim's config and return the outcome.
 
-        Where it `may_be_spared`, and others have just waited for its receiver in vain, it counts as failed unmade.
-        Raises StoreUnavailable where the task that a v0.3 receiver is told cannot be read now.
+        With `may_be_skipped`, the attempt to a receiver with an open circuit counts as failed without a request. Raises
+        StoreUnavailable if the task cannot be read now; v0.3 notifications contain it.
         """
         task = claim.delivery.task
         config = claim.config
         if config is None:
-            return Unreachable("what is kept of the config cannot be read")
-        if self._patience.spares(task.owner, config.url, self._clock.now()) and may_be_spared:
-            return Unreachable(SPARED)
+            return Unreachable("the stored config cannot be read")
+        if self._breaker.is_open(task.owner, config.url, self._clock.now()) and may_be_skipped:
+            return Unreachable(SKIPPED)
         try:
             snapshot = await self._snapshot(task, entry) if config.version is PushVersion.V03 else None
             notification = Notification(
@@ -60,7 +60,7 @@ class Tries:
             raise
         except Exception:
             labels = {"task_id": task.task_id, "config_id": config.id, "generation": entry.generation}
-            # It will be given up in the end, rather than keep the events behind it for ever.
+            # A failed attempt is given up in the end; an exception would block the later events forever.
             logger.exception("A notification cannot be made.", extra=labels)
             return Unreachable("it cannot be made")
         began = self._clock.now()
@@ -69,11 +69,11 @@ class Tries:
             if not isinstance(outcome, Delivered):
                 span.failed(type(outcome).__name__)
         now = self._clock.now()
-        self._patience.note(task.owner, config.url, outcome, (now - began).total_seconds(), now)
+        self._breaker.record(task.owner, config.url, outcome, (now - began).total_seconds(), now)
         return outcome
 
     async def _snapshot(self, task: TaskKey, entry: Numbered) -> Task | None:
-        """Return the task with this event; as it is later, where the log begins later."""
+        """Return the task as of this event, or as of the log's first event if that is later."""
         log = await self._tasks.log(task)
         if log is not None and log.events[0].generation > entry.generation:
             log = await self._tasks.every_event(task)
@@ -84,8 +84,8 @@ class Tries:
 
 
 def notification_id(task: TaskKey, generation: int, config_id: str) -> str:
-    """Return what receivers tell repeats by; the same for all tries of an event for a config.
+    """Return the webhook-id, the same for all attempts of an event for a config.
 
-    A dot parts the words of what is signed, and so may not be in it (Standard Webhooks).
+    Standard Webhooks separates the signed parts by dots, so the id contains no dot.
     """
     return f"{task.task_id}_{generation}_{quote(config_id, safe='')}".replace(".", "%2E")

@@ -1,4 +1,4 @@
-"""Requests to a deployment of one's own, signed with AWS credentials (Signature Version 4)."""
+"""AWS Signature Version 4 of requests to the own deployment."""
 
 from urllib.parse import urlsplit
 
@@ -11,9 +11,9 @@ from aion_core.errors import StoreUnavailable
 
 
 def signed_headers(method: str, url: str, body: bytes = b"", headers: dict[str, str] | None = None) -> dict[str, str]:
-    """Return the headers with which API Gateway, or a Function URL, takes the request for one of whose credentials these are.
+    """Return the headers of the request, signed for API Gateway or a Function URL with the environment's credentials.
 
-    Raises StoreUnavailable where there are no credentials.
+    Raises StoreUnavailable without credentials.
     """
     host = urlsplit(url).hostname or ""
     try:
@@ -21,7 +21,7 @@ def signed_headers(method: str, url: str, body: bytes = b"", headers: dict[str, 
         credentials = session.get_credentials()
         if credentials is None:
             raise StoreUnavailable("NoCredentialsError")
-        # A host names its region, but for one of a domain of one's own.
+        # AWS host names contain the region; custom domains do not.
         words = host.split(".")
         region = words[2] if host.endswith("amazonaws.com") or ".lambda-url." in host else session.region_name or ""
         request = AWSRequest(method=method, url=url, data=body, headers=headers or {})

@@ -1,4 +1,4 @@
-"""Which webhook may be called: the URLs, and the addresses, of the security rules R1 and R2."""
+"""SSRF checks of webhook URLs and addresses."""
 
 import ipaddress
 import socket
@@ -9,10 +9,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aion_core.errors import WebhookBlocked
-from aion_core.push.guard import Allowed, check_addresses, check_url, may_be_called
+from aion_core.push.ssrf import WebhookPolicy, check_addresses, check_url, is_allowed_address
 
-ALLOWED = Allowed.beside("https://agents.example.com/a2a")
-LOCAL = Allowed.beside("http://127.0.0.1:8000", http=True, networks=["127.0.0.0/8", "::1/128"])
+ALLOWED = WebhookPolicy.for_service("https://agents.example.com/a2a")
+LOCAL = WebhookPolicy.for_service("http://127.0.0.1:8000", http=True, networks=["127.0.0.0/8", "::1/128"])
 
 GOOD = {
     "https://hooks.example.org": "https://hooks.example.org/",
@@ -25,17 +25,16 @@ GOOD = {
     "https://8.8.8.8/": "https://8.8.8.8/",
     "https://[2606:4700:4700:0::1111]/": "https://[2606:4700:4700::1111]/",
     "https://hooks.example.org/" + "x" * 2022: "https://hooks.example.org/" + "x" * 2022,
-    # An agent may be served at another port, or path, of the same machine.
+    # Another port of the same host is another service.
     "https://agents.example.com:8443/hook": "https://agents.example.com:8443/hook",
 }
 
 
 @pytest.mark.parametrize("url", GOOD)
-def test_a_public_https_url_may_be_called_and_has_one_way_to_be_written(url: str) -> None:
-    """R91."""
+def test_public_https_url_is_allowed_and_normalised(url: str) -> None:
     target = check_url(url, ALLOWED)
     assert target.url == GOOD[url]
-    # What connects reads the same in it.
+    # httpx parses the same host and port.
     read = httpx.URL(target.url)
     assert (read.raw_host.decode(), read.port or 443, read.raw_path.decode()) == (target.host, target.port, target.path)
 
@@ -86,8 +85,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("url", [url for urls in BAD.values() for url in urls])
-def test_what_is_no_public_https_url_is_refused(url: str) -> None:
-    """R91."""
+def test_other_urls_are_refused(url: str) -> None:
     with pytest.raises(WebhookBlocked) as refusal:
         check_url(url, ALLOWED)
     assert len(str(refusal.value)) > 10
@@ -99,8 +97,8 @@ def test_what_is_no_public_https_url_is_refused(url: str) -> None:
     | st.from_regex(r"https://[0-9a-fx.:\[\]%@\\]{1,30}(/|:443/)?", fullmatch=True)
 )
 @example("https://a.b:443")
-def test_of_any_text_what_is_let_through_is_read_alike_by_who_connects(url: str) -> None:
-    """R91: no disagreement of two parsers sends a post elsewhere."""
+def test_allowed_url_means_the_same_to_httpx(url: str) -> None:
+    """A disagreement of two URL parsers must not send a post elsewhere."""
     try:
         target = check_url(url, ALLOWED)
     except WebhookBlocked:
@@ -113,27 +111,26 @@ def test_of_any_text_what_is_let_through_is_read_alike_by_who_connects(url: str)
         address = socket.inet_aton(target.host)
     except OSError:
         return
-    # The C library takes it for an address: then so has the guard.
+    # The C library parses it as an address, so the check must too.
     assert target.address is not None
     assert target.address.packed == address
-    assert may_be_called(target.address)
+    assert is_allowed_address(target.address)
 
 
 @given(st.ip_addresses())
 @example(ipaddress.ip_address("2001:4860:4860::8888"))
-def test_no_address_is_called_that_is_not_of_the_internet(
+def test_only_public_addresses_are_allowed(
     address: ipaddress.IPv4Address | ipaddress.IPv6Address,
 ) -> None:
-    """R91."""
-    if may_be_called(address):
+    if is_allowed_address(address):
         assert address.is_global
         assert not any((address.is_private, address.is_multicast, address.is_reserved, address.is_link_local))
         if isinstance(address, ipaddress.IPv6Address):
             assert (address.ipv4_mapped, address.sixtofour, address.teredo) == (None, None, None)
 
 
-def test_a_name_with_one_private_address_among_public_ones_is_refused() -> None:
-    """R91: the next look-up may bring the other."""
+def test_name_with_one_private_address_is_refused() -> None:
+    """The next lookup may return the other address."""
     target = check_url("https://hooks.example.org/", ALLOWED)
     assert check_addresses(target, ["93.184.215.14", "2606:4700:4700::1111"], ALLOWED) == [
         "93.184.215.14",
@@ -154,8 +151,7 @@ def test_a_name_with_one_private_address_among_public_ones_is_refused() -> None:
         check_addresses(target, [], ALLOWED)
 
 
-def test_development_may_allow_http_and_addresses_of_its_own() -> None:
-    """R91."""
+def test_development_may_allow_http_and_private_addresses() -> None:
     assert check_url("http://127.0.0.1:9000/hook", LOCAL).url == "http://127.0.0.1:9000/hook"
     assert check_url("http://[::1]:9000/", LOCAL).url == "http://[::1]:9000/"
     target = check_url("http://localhost:9000/", LOCAL)
@@ -165,8 +161,8 @@ def test_development_may_allow_http_and_addresses_of_its_own() -> None:
             check_url(url, LOCAL)
 
 
-def test_the_service_itself_is_no_webhook_by_whatever_name() -> None:
-    """R91: it would post to itself for ever."""
+def test_own_service_is_refused_under_any_spelling() -> None:
+    """The service would post to itself forever."""
     with pytest.raises(WebhookBlocked, match="itself"):
         check_url("http://127.0.0.1:8000/agents/x/", LOCAL)
     with pytest.raises(WebhookBlocked):
@@ -175,15 +171,13 @@ def test_the_service_itself_is_no_webhook_by_whatever_name() -> None:
 
 @pytest.mark.parametrize("base", ["https://B\u00fccher.example", "https://xn--bcher-kva.example:443/a2a"])
 @pytest.mark.parametrize("url", ["https://b\u00fccher.example/", "https://XN--bcher-kva.example:443/x"])
-def test_the_service_itself_is_known_in_either_script(base: str, url: str) -> None:
-    """R91."""
+def test_own_service_is_refused_in_unicode_and_punycode(base: str, url: str) -> None:
     with pytest.raises(WebhookBlocked, match="itself"):
-        check_url(url, Allowed.beside(base))
+        check_url(url, WebhookPolicy.for_service(base))
 
 
-def test_a_network_that_is_allowed_opens_no_way_to_a_clouds_credentials() -> None:
-    """R91."""
-    wide = Allowed.beside("https://a.example.com", networks=["0.0.0.0/0", "::/0"])
+def test_metadata_services_stay_blocked() -> None:
+    wide = WebhookPolicy.for_service("https://a.example.com", networks=["0.0.0.0/0", "::/0"])
     assert check_url("https://10.0.0.1/", wide).host == "10.0.0.1"
     for address in (
         "169.254.169.254",
@@ -198,9 +192,10 @@ def test_a_network_that_is_allowed_opens_no_way_to_a_clouds_credentials() -> Non
             check_url(f"https://{address}/", wide)
 
 
-def test_a_deployment_may_name_the_hosts_that_it_calls() -> None:
-    """R91."""
-    named = Allowed.beside("https://a.example.com", hosts=["hooks.example.org", ".partner.example"], ports=[443, 9443])
+def test_deployment_may_restrict_hosts() -> None:
+    named = WebhookPolicy.for_service(
+        "https://a.example.com", hosts=["hooks.example.org", ".partner.example"], ports=[443, 9443]
+    )
     for url in ("https://hooks.example.org/", "https://HOOKS.example.org:9443/", "https://eu.partner.example/"):
         check_url(url, named)
     for url in (

@@ -1,4 +1,4 @@
-"""Bells within one process: what is not answered is heard again, a bounded number of times."""
+"""Wake-up messages within one process: retries with a limit."""
 
 import asyncio
 import threading
@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from aion_core.errors import StoreUnavailable
-from aion_core.memory.queues import TRIES, MemoryWorkQueue
+from aion_core.memory.queues import MAX_RECEIVES, MemoryWorkQueue
 from aion_core.ports import ContextKey, WakeUp
 from tests.support.clock import ManualClock
 
@@ -14,7 +14,7 @@ WAKE_UP = WakeUp(ContextKey("owner", "echo", "c-1"))
 
 
 class Listener:
-    """Answers a bell after so many failures."""
+    """Handler with some failures before its success."""
 
     def __init__(self, *, failures: int = 0) -> None:
         self.heard = 0
@@ -31,11 +31,9 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_bell_that_was_not_answered_is_heard_again_later_each_time(
-    clock: ManualClock, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_failed_message_is_retried_with_backoff(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
     work_queue, listener = MemoryWorkQueue(clock), Listener(failures=2)
-    work_queue.answered_by(listener)
+    work_queue.handled_by(listener)
     await work_queue.enqueue(WAKE_UP)
     await settle()
     for seconds, heard in ((0.9, 1), (0.2, 2), (1.9, 2), (0.2, 3), (3600, 3)):
@@ -44,22 +42,22 @@ async def test_a_bell_that_was_not_answered_is_heard_again_later_each_time(
         assert listener.heard == heard
     await work_queue.quiet()
     assert work_queue.dead == []
-    assert caplog.text.count("A bell was not answered.") == 2
+    assert caplog.text.count("A wake-up message was not handled.") == 2
     assert "not now" in caplog.text
 
 
-async def test_a_bell_that_is_never_answered_is_dead_after_its_tries(clock: ManualClock) -> None:
+async def test_message_is_dead_after_last_receive(clock: ManualClock) -> None:
     work_queue, listener = MemoryWorkQueue(clock), Listener(failures=100)
-    work_queue.answered_by(listener)
+    work_queue.handled_by(listener)
     await work_queue.enqueue(WAKE_UP)
-    for _ in range(TRIES):
+    for _ in range(MAX_RECEIVES):
         await settle()
         clock.move(60)
     await work_queue.quiet()
-    assert (listener.heard, work_queue.dead) == (TRIES, [WAKE_UP])
+    assert (listener.heard, work_queue.dead) == (MAX_RECEIVES, [WAKE_UP])
 
 
-async def test_a_bell_that_fails_holds_up_no_other(clock: ManualClock) -> None:
+async def test_failing_message_delays_no_other(clock: ManualClock) -> None:
     work_queue = MemoryWorkQueue(clock)
     heard: list[WakeUp] = []
 
@@ -68,7 +66,7 @@ async def test_a_bell_that_fails_holds_up_no_other(clock: ManualClock) -> None:
             raise ValueError
         heard.append(wake_up)
 
-    work_queue.answered_by(answer)
+    work_queue.handled_by(answer)
     await work_queue.enqueue(WAKE_UP)
     await work_queue.enqueue(WakeUp(WAKE_UP.context, 1))
     await settle()
@@ -76,7 +74,7 @@ async def test_a_bell_that_fails_holds_up_no_other(clock: ManualClock) -> None:
     work_queue.close()
 
 
-async def test_it_is_quiet_when_everything_is_answered_and_what_the_answers_rang_too(clock: ManualClock) -> None:
+async def test_quiet_waits_for_messages_of_handlers(clock: ManualClock) -> None:
     work_queue = MemoryWorkQueue(clock)
     heard: list[int] = []
 
@@ -86,16 +84,16 @@ async def test_it_is_quiet_when_everything_is_answered_and_what_the_answers_rang
         if len(heard) < 3:
             await work_queue.enqueue(WakeUp(WAKE_UP.context, len(heard)))
 
-    work_queue.answered_by(answer)
+    work_queue.handled_by(answer)
     await work_queue.quiet()
     await work_queue.enqueue(WAKE_UP)
     await work_queue.quiet()
     assert heard == [0, 1, 2]
 
 
-async def test_it_is_not_quiet_while_a_thread_has_just_rung(clock: ManualClock) -> None:
+async def test_quiet_waits_for_messages_of_threads(clock: ManualClock) -> None:
     work_queue, listener = MemoryWorkQueue(clock), Listener()
-    work_queue.answered_by(listener)
+    work_queue.handled_by(listener)
     work_queue.open()
     thread = threading.Thread(target=work_queue.enqueue_from_thread, args=(WAKE_UP,))
     thread.start()
@@ -104,9 +102,9 @@ async def test_it_is_not_quiet_while_a_thread_has_just_rung(clock: ManualClock) 
     assert listener.heard == 1
 
 
-async def test_closed_bells_are_heard_no_more(clock: ManualClock) -> None:
+async def test_closed_queue_handles_no_message(clock: ManualClock) -> None:
     work_queue, listener = MemoryWorkQueue(clock), Listener()
-    work_queue.answered_by(listener)
+    work_queue.handled_by(listener)
     await work_queue.enqueue(WAKE_UP, delay=10)
     await asyncio.to_thread(work_queue.enqueue_from_thread, WAKE_UP, delay=10)
     work_queue.close()
@@ -115,9 +113,9 @@ async def test_closed_bells_are_heard_no_more(clock: ManualClock) -> None:
     assert listener.heard == 0
 
 
-def test_what_a_thread_has_rung_before_there_is_an_event_loop_is_heard_when_there_is_one(clock: ManualClock) -> None:
+def test_message_of_thread_waits_for_event_loop(clock: ManualClock) -> None:
     work_queue, listener = MemoryWorkQueue(clock), Listener()
-    work_queue.answered_by(listener)
+    work_queue.handled_by(listener)
     work_queue.enqueue_from_thread(WAKE_UP)
 
     async def enqueue() -> None:
@@ -126,12 +124,12 @@ def test_what_a_thread_has_rung_before_there_is_an_event_loop_is_heard_when_ther
 
     asyncio.run(enqueue())
     assert listener.heard == 2
-    with pytest.raises(StoreUnavailable, match="event loop that hears the bells is closed"):
+    with pytest.raises(StoreUnavailable, match="event loop is closed"):
         work_queue.enqueue_from_thread(WAKE_UP)
 
 
-async def test_bells_that_nobody_answers_are_dead_in_the_end(clock: ManualClock) -> None:
-    work_queue = MemoryWorkQueue(clock, tries=1)
+async def test_messages_without_handler_are_dead(clock: ManualClock) -> None:
+    work_queue = MemoryWorkQueue(clock, max_receives=1)
     await work_queue.enqueue(WAKE_UP)
     await work_queue.quiet()
     assert work_queue.dead == [WAKE_UP]

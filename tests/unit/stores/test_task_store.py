@@ -1,4 +1,4 @@
-"""Writes of the task store whose answer is lost, and which arrive between two of the reads that look for them."""
+"""Task store writes that lose their answer and arrive between the reads of a retry."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 import pytest
 
 from aion_core.errors import StoreUnavailable
-from aion_core.memory.blobs import MemoryBlobs
+from aion_core.memory.services import MemoryBlobs
 from aion_core.memory.table import MemoryTable
 from aion_core.ports import (
     ContextInUse,
@@ -37,7 +37,7 @@ ARRIVALS = range(8)
 
 
 class LateTable(MemoryTable):
-    """A table that loses one answer, and makes that write so many reads later."""
+    """Table that loses one answer and makes that write some reads later."""
 
     def __init__(self) -> None:
         super().__init__(ManualClock())
@@ -45,7 +45,7 @@ class LateTable(MemoryTable):
         self._late: Callable[[], Awaitable[Any]] | None = None
 
     def lose_write(self, reads: int, *, after: int = 0) -> None:
-        """Lose the answer of the next write, or of one so many writes later."""
+        """Lose the answer of the next write, or of a later one."""
         self._loses, self._reads_left, self._writes_left = True, reads, after
 
     async def get(self, key: Key) -> Item | None:
@@ -95,7 +95,7 @@ def status(state: str) -> TaskStatusUpdateEvent:
 
 
 class Story:
-    """A store over such a table."""
+    """Store over a late table."""
 
     def __init__(self) -> None:
         self.table = LateTable()
@@ -146,11 +146,11 @@ def test_late_append_is_in_the_log(reads: int) -> None:
 
 @pytest.mark.parametrize("reads", ARRIVALS)
 @pytest.mark.parametrize("run_next", [True, False])
-def test_late_finish_tells_of_the_next_turn(reads: int, run_next: bool) -> None:
+def test_late_finish_returns_next_turn(reads: int, run_next: bool) -> None:
     async def story(story: Story) -> TurnFinished:
         begun = await story.begin()
         await story.store.create(new_task(2), holder=None)
-        # The first attempt is refused: it knows of no turn that waits.
+        # The first attempt is refused: it does not know the queued turn.
         story.table.lose_write(reads, after=1)
         return await story.store.finish(begun.lease, begun.head, status("COMPLETED"), run_next=run_next)
 
@@ -172,7 +172,7 @@ def test_late_finish_ends_the_turn(reads: int, state: str) -> None:
 
 
 @pytest.mark.parametrize("reads", ARRIVALS)
-def test_late_cancel_tells_of_the_next_turn(reads: int) -> None:
+def test_late_cancel_returns_next_turn(reads: int) -> None:
     async def story(story: Story) -> TurnFinished:
         begun = await story.begin()
         await story.store.create(new_task(2), holder=None)
@@ -185,7 +185,7 @@ def test_late_cancel_tells_of_the_next_turn(reads: int) -> None:
 
 
 @pytest.mark.parametrize("reads", ARRIVALS)
-def test_late_pause_leaves_the_turn_once(reads: int) -> None:
+def test_late_pause_suspends_turn_once(reads: int) -> None:
     async def story(story: Story) -> TurnStarted | LeaseHeld | None:
         begun = await story.begin()
         story.table.lose_write(reads)
@@ -198,7 +198,7 @@ def test_late_pause_leaves_the_turn_once(reads: int) -> None:
 
 
 @pytest.mark.parametrize("reads", ARRIVALS)
-def test_late_answer_has_begun(reads: int) -> None:
+def test_late_answer_has_begun_its_turn(reads: int) -> None:
     async def story(story: Story) -> TurnStarted | TurnQueued | ContextInUse | Duplicate:
         begun = await story.begin()
         await story.store.finish(begun.lease, begun.head, status("INPUT_REQUIRED"))
@@ -209,7 +209,7 @@ def test_late_answer_has_begun(reads: int) -> None:
 
 
 @pytest.mark.parametrize("reads", ARRIVALS)
-def test_late_message_to_running_task_waits(reads: int) -> None:
+def test_late_message_to_running_task_is_queued(reads: int) -> None:
     async def story(story: Story) -> TurnStarted | TurnQueued | ContextInUse | Duplicate:
         await story.begin()
         story.table.lose_write(reads)

@@ -1,4 +1,4 @@
-"""The bells of notifications as messages of a queue: ids, and nothing else."""
+"""Bodies of wake-up messages for push delivery."""
 
 import json
 
@@ -11,7 +11,7 @@ from aion_core.ports.queues import push_body_of, push_wake_up_of
 
 @pytest.mark.parametrize("owner", ["ann", "a#b|c", "Zoë \U0001f98a", "\ud800"])
 @pytest.mark.parametrize("generation", [0, 7])
-def test_a_bell_is_read_as_it_was_written(owner: str, generation: int) -> None:
+def test_push_message_is_read_as_written(owner: str, generation: int) -> None:
     wake_up = PushWakeUp(TaskKey(owner, "t-1"), generation)
     body = push_body_of(wake_up)
     assert push_wake_up_of(body) == wake_up
@@ -29,6 +29,6 @@ def test_a_bell_is_read_as_it_was_written(owner: str, generation: int) -> None:
         json.dumps({"v": 1, "owner": "ann", "agent": "echo", "context_id": "c-1", "fence": 1}),
     ],
 )
-def test_what_is_no_bell_of_a_notification_is_refused(body: str) -> None:
+def test_invalid_push_message_is_refused(body: str) -> None:
     with pytest.raises(UnreadableWakeUp):
         push_wake_up_of(body)

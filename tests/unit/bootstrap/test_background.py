@@ -1,4 +1,4 @@
-"""A server that is a whole deployment finds expired timers by itself: no schedule of AWS does."""
+"""Sweep in the development server, without a schedule of AWS."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -29,10 +29,10 @@ aion:
 
 
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
-async def test_a_retry_for_which_no_bell_can_be_rung_is_made_all_the_same(
+async def test_sweep_makes_retry_without_wake_up_message(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, store: str
 ) -> None:
-    """R94: as those are that are further ahead than a bell may be; with minutes, and a schedule, of no length."""
+    """Also for attempts beyond the queue's longest delay; sweep interval and schedule are shortened."""
     monkeypatch.setattr(background, "SWEEP_SECONDS", 0.05)
     monkeypatch.setattr(delivery, "LONGEST_WAKE_UP_SECONDS", 0.0)
     monkeypatch.setitem(PushDelivery.__init__.__kwdefaults__, "retry_seconds", (0.1, 0.1, 0.1))
@@ -58,7 +58,7 @@ async def test_a_retry_for_which_no_bell_can_be_rung_is_made_all_the_same(
     assert receiver.ids == ids(task, 2, 2, 2, 3)
 
 
-async def test_a_sweep_that_fails_is_made_again_a_minute_later_and_ends_with_its_server() -> None:
+async def test_failed_sweep_is_repeated_until_server_ends() -> None:
     clock, made = ManualClock(), list[float]()
 
     def sweep() -> Awaitable[object]:

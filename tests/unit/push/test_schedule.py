@@ -1,6 +1,6 @@
-"""Ten thousand webhooks that are tried again at the same time, in a small scale: whose turn it is, and what becomes of the day.
+"""Many webhooks with retries at the same time: fair order and schedule.
 
-A hundredth of them, and a hundredth of what one sweep rings for: the proportion is what counts.
+The test has a hundredth of 10,000 webhooks and of the sweep's limit: the proportion counts.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ from aion_core.ports import (
     ContextKey,
     Delivered,
     ExpiredPushTimer,
-    Outcome,
+    PostOutcome,
     PostRefused,
     PushConfig,
     PushWakeUp,
@@ -24,7 +24,7 @@ from aion_core.ports import (
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.push import schedule
 from aion_core.push.delivery import PushDelivery
-from aion_core.push.posts import render
+from aion_core.push.payload import render
 from aion_core.tasks import admission, sweep
 from aion_core.tasks.sweep import Sweep
 from tests.support.clock import ManualClock
@@ -35,7 +35,7 @@ HOURS_DOWN = 12
 
 
 class Enqueued:
-    """A queue of bells, each of which is answered when it is time."""
+    """Queue with delayed messages."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
@@ -48,7 +48,7 @@ class Enqueued:
         self.queue.append((self.clock.now().timestamp() + delay, len(self.owners), wake_up))
 
     def heard(self) -> list[PushWakeUp]:
-        """Those that are to be heard by now."""
+        """Return the messages visible by now."""
         now = self.clock.now().timestamp()
         due = sorted(each for each in self.queue if each[0] <= now)
         self.queue = [each for each in self.queue if each[0] > now]
@@ -56,14 +56,14 @@ class Enqueued:
 
 
 class Receivers:
-    """Webhooks that refuse everything until a time, and count what is posted."""
+    """Webhooks with failures until a time, counting the posts."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock, self.up_at = clock, clock.now() + timedelta(hours=HOURS_DOWN)
         self.tries: Counter[str] = Counter()
         self.told: dict[str, float] = {}
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Outcome:
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> PostOutcome:
         """See `ports.WebhookClient.post`."""
         self.tries[url] += 1
         if self.clock.now() < self.up_at:
@@ -73,7 +73,7 @@ class Receivers:
 
 
 class Deployment:
-    """What delivers and what sweeps, over one store in memory; minutes pass as the test says."""
+    """Delivery and sweep over one in-memory store, with a manual clock."""
 
     def __init__(self, *, pushes_at_once: int) -> None:
         self.clock = ManualClock()
@@ -86,7 +86,7 @@ class Deployment:
         self.pushes_at_once = pushes_at_once
 
     async def listens(self, owner: str, number: int) -> TaskKey:
-        """A task with an event of which its owner's webhook is to be told."""
+        """Create a task with an event for its owner's webhook."""
         message = Message(message_id=f"m-{number}", role=Role.ROLE_USER, parts=[Part(text="hi")])
         context = ContextKey(owner, "echo", f"c-{number}")
         new = admission.new_task(
@@ -97,16 +97,16 @@ class Deployment:
         return new.key
 
     async def a_minute(self) -> int:
-        """One passes, with its sweep, and every bell of it is answered; how many that sweep has rung for."""
+        """Move the clock by a minute, sweep, and handle all messages; return the number of the sweep's messages."""
         self.clock.move(60)
         swept = await self.sweep.once(at_once=0, pushes_at_once=self.pushes_at_once)
         for wake_up in self.queue.heard():
-            await self.delivery.answer(wake_up)
+            await self.delivery.deliver(wake_up)
         return swept.enqueued
 
 
-async def test_ten_thousand_webhooks_that_are_down_for_half_a_day_keep_to_the_schedule() -> None:
-    """R94: a round of retries takes ten minutes, all of them get their tries, and each is told when it is up again."""
+async def test_many_failed_webhooks_follow_the_schedule() -> None:
+    """A round of retries takes ten minutes; every webhook gets its attempts, and its event after the recovery."""
     number, at_once = MANY // SMALL, sweep.PUSHES_AT_ONCE // SMALL
     deployment = Deployment(pushes_at_once=at_once)
     for each in range(number):
@@ -119,17 +119,17 @@ async def test_ten_thousand_webhooks_that_are_down_for_half_a_day_keep_to_the_sc
     assert busiest == at_once
     assert most_in_a_row <= number / at_once
     assert len(deployment.receivers.told) == number
-    # 5 s, 5 and 30 minutes, 2, 5 and 10 hours: the seventh try is the first that finds them up.
+    # 5 s, 5 and 30 minutes, 2, 5 and 10 hours: the seventh attempt is the first one after the recovery.
     assert set(deployment.receivers.tries.values()) == {7}
     by_schedule = sum(schedule.RETRY_SECONDS[:6]) * (1 + schedule.JITTER / 2) - HOURS_DOWN * 3600
     late = max(deployment.receivers.told.values()) - by_schedule
-    # Each of the four tries that sweeps ring for may have waited for its round, and for its minute.
+    # Each of the four attempts woken by sweeps may wait for its round and for its minute.
     assert late <= 4 * (number / at_once + 2) * 60
     assert await deployment.configs.expired_timers(limit=MANY) == []
 
 
-async def test_who_has_one_webhook_does_not_wait_behind_who_has_thousands() -> None:
-    """R94: rung for in the first sweep, though it was the last to be due."""
+async def test_single_webhook_is_not_delayed_by_thousands() -> None:
+    """The first sweep wakes it, although its timer expired last."""
     deployment = Deployment(pushes_at_once=10)
     for each in range(MANY // SMALL):
         await deployment.listens("many", each)
@@ -143,7 +143,7 @@ async def test_who_has_one_webhook_does_not_wait_behind_who_has_thousands() -> N
 @pytest.mark.parametrize(
     ("limit", "found"), [(0, []), (1, ["a1"]), (3, ["a1", "b1", "c1"]), (9, ["a1", "b1", "c1", "a2", "b2", "a3"])]
 )
-def test_owners_have_their_turns_and_of_each_the_longest_overdue_is_first(limit: int, found: list[str]) -> None:
+def test_owners_take_turns_longest_overdue_first(limit: int, found: list[str]) -> None:
     now = ManualClock().now()
     ages = {"a3": 1, "b2": 2, "a1": 9, "c1": 3, "b1": 8, "a2": 7}
     expired_timers = [

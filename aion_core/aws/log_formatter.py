@@ -1,0 +1,63 @@
+"""Log records as JSON lines for CloudWatch Logs, by Powertools' formatter, for every logger."""
+
+import json
+import logging
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
+
+from aion_core import log
+
+_OMITTED = frozenset({"taskName", "name", "aion_labels"})
+"""Fields of Powertools without use for operators; `name` becomes `logger`, Lambda's name of the field."""
+
+
+def install(service: str, level: str) -> None:
+    """Replace the root logger's handlers by one for JSON lines on the standard output; a repeat changes nothing.
+
+    The records of libraries and agents get the same fields. Lambda's own handler does not know tasks.
+    """
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(formatter(service))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    # Lambda has levels unknown to Python (TRACE, FATAL): start with INFO for these.
+    root.setLevel(logging.getLevelNamesMapping().get(level.upper(), logging.INFO))
+
+
+def formatter(service: str) -> logging.Formatter:
+    """Return the formatter for one JSON line for each record."""
+    return _JSONFormatter(
+        json_serializer=_line,
+        # Do not parse messages that are JSON.
+        json_deserializer=str,
+        # As text only: the structured form would double the line.
+        serialize_stacktrace=False,
+        use_rfc3339=True,
+        utc=True,
+        service=service,
+        name="%(name)s",
+    )
+
+
+class _JSONFormatter(LambdaPowertoolsFormatter):
+    """Powertools' formatter with the labels of `aion_core.log`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        # The record's own `extra` takes precedence over the labels of its context.
+        for name, value in log.labels_of(record).items():
+            record.__dict__.setdefault(name, value)
+        return super().format(record)
+
+
+def _line(fields: Mapping[str, Any]) -> str:
+    line = {name: value for name, value in fields.items() if name not in _OMITTED} | {"logger": fields["name"]}
+    line = log.without_secrets(line)
+    try:
+        return json.dumps(line, default=str, skipkeys=True, separators=(",", ":"))
+    except (ValueError, RecursionError):
+        # A value in `extra` contains itself: log the other fields.
+        texts = {name: value for name, value in line.items() if isinstance(value, str | int | float)}
+        return json.dumps(texts, separators=(",", ":"))

@@ -1,0 +1,253 @@
+"""SSRF protection: checks of webhook URLs and of their hosts' addresses. Pure.
+
+A client chooses the URL, and this deployment's network sends the request. Only URLs and addresses on an allow list are
+called. The URL is checked at its registration and at each attempt; the addresses at each attempt, by the transport that
+connects to them.
+"""
+
+import ipaddress
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Self
+
+from aion_core.errors import WebhookBlocked
+
+MAX_URL_CHARACTERS = 2048
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+_DEFAULT_PORTS = {"https": 443, "http": 80}
+
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^#]*)(?:#.*)?")
+_HOST_AND_PORT = re.compile(r"(\[[^\]]*\]|[^:]*)(?::([0-9]{1,5}))?")
+_LABEL = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)")
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+"""Last label of an IPv4 address in any notation accepted by resolvers (WHATWG URL, 3.5)."""
+
+_PRIVATE_DOMAINS = frozenset(
+    {"localhost", "localdomain", "local", "internal", "intranet", "lan", "home", "corp", "onion", "arpa"}
+)
+"""Last labels of names without a public host."""
+
+_ALWAYS_BLOCKED: tuple[Network, ...] = tuple(
+    ipaddress.ip_network(network)
+    for network in (
+        # Metadata services of clouds, with the credentials of instances, containers and functions.
+        "169.254.0.0/16",
+        "fe80::/10",
+        "fd00:ec2::/32",
+        "100.100.100.200/32",
+        "168.63.129.16/32",
+        "192.0.0.192/32",
+        "0.0.0.0/32",
+        "::/128",
+    )
+)
+"""Networks that no setting allows."""
+
+_NOT_PUBLIC: tuple[Network, ...] = tuple(
+    ipaddress.ip_network(network)
+    for network in (
+        # Global to Python, or to its recent versions.
+        "192.88.99.0/24",
+        "2001::/32",  # Teredo, with an IPv4 address inside
+        "2001:10::/28",
+        "2001:20::/28",
+        "2001:db8::/32",
+        "2002::/16",  # 6to4, with an IPv4 address inside
+        "3fff::/20",
+    )
+)
+
+_UNICAST = ipaddress.ip_network("2000::/3")
+"""Global unicast IPv6: without mapped or translated IPv4 addresses, sites and links."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookPolicy:
+    """Deployment's rules for webhooks; by default https to public addresses."""
+
+    http: bool = False
+    """True to allow http and any port, for development."""
+    ports: frozenset[int] = frozenset({443, 8443})
+    hosts: frozenset[str] = frozenset()
+    """The only allowed hosts, unless empty; a leading dot allows all subdomains."""
+    networks: tuple[Network, ...] = ()
+    """Allowed networks besides public addresses, such as a VPC's."""
+    own: frozenset[tuple[str, int]] = frozenset()
+    """Hosts and ports of this service: a webhook there would be a loop."""
+
+    @classmethod
+    def for_service(
+        cls,
+        base_url: str,
+        *,
+        http: bool = False,
+        ports: Sequence[int] = (),
+        hosts: Sequence[str] = (),
+        networks: Sequence[str] = (),
+    ) -> Self:
+        """Return the policy of the service at `base_url`; raises ValueError for an invalid network."""
+        return cls(
+            http=http,
+            ports=frozenset(ports) or cls().ports,
+            hosts=frozenset(host.lower() for host in hosts),
+            networks=tuple(ipaddress.ip_network(network) for network in networks),
+            own=frozenset({_host_and_port(base_url)}),
+        )
+
+    def excluding(self, base_url: str) -> Self:
+        """Return the policy of a service with this additional URL; "" changes nothing."""
+        return replace(self, own=self.own | {_host_and_port(base_url)}) if base_url else self
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookTarget:
+    """Allowed URL in its normal form: ASCII, and unambiguous for every parser."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+    """Path and query."""
+    address: Address | None = None
+    """The host's address if the URL contains one instead of a name."""
+
+    @property
+    def authority(self) -> str:
+        """Host and port as in the URL and the Host header."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """The complete URL."""
+        return f"{self.scheme}://{self.authority}{self.path}"
+
+
+def check_url(url: str, policy: WebhookPolicy) -> WebhookTarget:
+    """Return the target of the URL; raises WebhookBlocked with the reason if the policy does not allow it.
+
+    A name is not looked up here: `check_addresses` checks its addresses.
+    """
+    if not url:
+        raise WebhookBlocked("it is missing; notifications are posted to it.")
+    if len(url) > MAX_URL_CHARACTERS:
+        raise WebhookBlocked(f"it has {len(url)} characters; the limit is {MAX_URL_CHARACTERS}.")
+    if any(not character.isprintable() or character in ' \\"<>^`{|}' for character in url):
+        # URL parsers disagree about these characters.
+        raise WebhookBlocked("it contains a character that is not allowed in URLs: percent-encode it.")
+    whole = _URL.fullmatch(url)
+    if whole is None:
+        raise WebhookBlocked("it is not an absolute URL such as https://example.com/webhook.")
+    scheme, authority, path = whole[1].lower(), whole[2], whole[3]
+    if scheme != "https" and not (policy.http and scheme == "http"):
+        raise WebhookBlocked("it must begin with https://.")
+    if not path.isascii():
+        raise WebhookBlocked("its path or query is not ASCII: percent-encode it.")
+    if "@" in authority:
+        raise WebhookBlocked("it contains a user name: put the credentials into `authentication`.")
+    match = _HOST_AND_PORT.fullmatch(authority)
+    if match is None:
+        raise WebhookBlocked("its host or its port cannot be read.")
+    host, address = _host(match[1])
+    port = int(match[2]) if match[2] else _DEFAULT_PORTS[scheme]
+    if not (port in policy.ports or (policy.http and 0 < port < 2**16)):
+        ports = " or ".join(map(str, sorted(policy.ports)))
+        raise WebhookBlocked(f"its port is {port}; allowed is {ports}.")
+    target = WebhookTarget(scheme, host, port, path if path.startswith("/") else f"/{path}", address)
+    if (host, port) in policy.own:
+        raise WebhookBlocked("it is this service itself.")
+    _check_name(target, policy)
+    if address is not None:
+        check_addresses(target, [host], policy)
+    return target
+
+
+def check_addresses(target: WebhookTarget, addresses: Sequence[str], policy: WebhookPolicy) -> Sequence[str]:
+    """Return the addresses if the policy allows each; raises WebhookBlocked for a blocked one, and without addresses.
+
+    One blocked address is enough: DNS answers may alternate between two addresses.
+    """
+    checked = []
+    for written in addresses:
+        try:
+            address = ipaddress.ip_address(written)
+        except ValueError:
+            raise WebhookBlocked("its host has an address that cannot be read.") from None
+        if not is_allowed_address(address, policy.networks) or (str(address), target.port) in policy.own:
+            raise WebhookBlocked("its host is at an address that is not public.")
+        checked.append(str(address))
+    if not checked:
+        raise WebhookBlocked("its host has no address.")
+    return checked
+
+
+def is_allowed_address(address: Address, networks: Sequence[Network] = ()) -> bool:
+    """Return True if the address is public, or in one of these networks."""
+    if getattr(address, "scope_id", None) or any(address in network for network in _ALWAYS_BLOCKED):
+        return False
+    if any(address in network for network in networks):
+        return True
+    if isinstance(address, ipaddress.IPv6Address) and address not in _UNICAST:
+        return False
+    # Python calls multicast groups global too.
+    return address.is_global and not address.is_multicast and not any(address in network for network in _NOT_PUBLIC)
+
+
+def _host_and_port(base_url: str) -> tuple[str, int]:
+    scheme, _, rest = base_url.partition("://")
+    match = _HOST_AND_PORT.match(rest.partition("/")[0])
+    host, port = match.groups() if match else ("", None)
+    with suppress(WebhookBlocked):
+        host = _host(host)[0]
+    return host, int(port) if port else _DEFAULT_PORTS.get(scheme.lower(), 0)
+
+
+def _host(written: str) -> tuple[str, Address | None]:
+    """Return the host in its normal form, and its address if it is one."""
+    if written.startswith("["):
+        try:
+            inner = ipaddress.IPv6Address(written[1:-1])
+        except ValueError:
+            raise WebhookBlocked("its host is not an IPv6 address.") from None
+        if inner.scope_id:
+            raise WebhookBlocked("its address has a zone: it is valid on one link only.")
+        return str(inner), inner
+    name = written.lower() if written.isascii() else _ascii(written)
+    if name.endswith("."):
+        raise WebhookBlocked("its host ends with a dot: remove the dot.")
+    labels = name.split(".")
+    if _NUMBER.fullmatch(labels[-1]):
+        try:
+            address = ipaddress.IPv4Address(name)
+        except ValueError:
+            raise WebhookBlocked("its host is an IPv4 address, but not in the form of four decimal numbers.") from None
+        return str(address), address
+    if len(name) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
+        raise WebhookBlocked("its host is not a valid host name.")
+    return name, None
+
+
+def _ascii(name: str) -> str:
+    # Imported for such names only: its tables load slowly.
+    import idna
+
+    try:
+        return idna.encode(name, uts46=True, std3_rules=True, transitional=False).decode()
+    except idna.IDNAError:
+        raise WebhookBlocked("its host is not a valid internationalised name.") from None
+
+
+def _check_name(target: WebhookTarget, policy: WebhookPolicy) -> None:
+    host = target.host
+    if policy.hosts:
+        if not any(host == name or (name.startswith(".") and host.endswith(name)) for name in policy.hosts):
+            raise WebhookBlocked("its host is not in the list of allowed hosts.")
+        return
+    labels = host.split(".")
+    if target.address is None and not policy.http and (len(labels) == 1 or labels[-1] in _PRIVATE_DOMAINS):
+        raise WebhookBlocked("its host is not public.")
