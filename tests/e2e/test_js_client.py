@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.environments import NodeMissing, node_with
-from tests.support.server import ROOT, Server
+from tests.support.server import ROOT, DevServer
 
 Heard = dict[tuple[str, str], dict[str, Any]]
 
@@ -22,7 +22,7 @@ each_client = pytest.mark.parametrize("client", CLIENTS)
 
 
 @pytest.fixture(scope="module")
-def heard(server: Server) -> Heard:
+def heard(server: DevServer) -> Heard:
     """Return the results of each client at each step."""
     try:
         environment = node_with(ROOT / "tests" / "support" / "js")

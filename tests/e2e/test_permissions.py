@@ -30,7 +30,7 @@ from tests.support.agents.everything import LARGE
 from tests.support.api_process import api_process
 from tests.support.function_process import function_process, signed_by
 from tests.support.iam import Grant, Need, Recorder, grants, needs
-from tests.support.receiver import Receiver, answers, receiving
+from tests.support.receiver import WebhookReceiver, answers, receiving
 from tests.support.server import ROOT
 from tests.support.stores import dynamodb_store
 from tests.support.tasks import orphan
@@ -205,7 +205,7 @@ def forget_payloads(stack: LocalStack, task_id: str) -> None:
         s3.delete_object(Bucket=bucket, Key=key)
 
 
-async def asked_of_the_api(client: Client, receiver: Receiver) -> None:
+async def asked_of_the_api(client: Client, receiver: WebhookReceiver) -> None:
     """Exercise ApiFunction itself."""
     context = (await client.send("graph", LARGE))["contextId"]
     await client.send("graph", "large", context=context)
@@ -233,7 +233,7 @@ async def asked_of_the_api(client: Client, receiver: Receiver) -> None:
     await client.rpc("graph", "GetContexts")
 
 
-async def asked_of_the_task_function(client: Client, receiver: Receiver) -> None:
+async def asked_of_the_task_function(client: Client, receiver: WebhookReceiver) -> None:
     """Exercise turns without a waiting client."""
     told = {"taskPushNotificationConfig": {"url": receiver.url(), "token": "t"}}
     begun = [

@@ -15,7 +15,7 @@ import pytest
 import handlers
 from aion_core.local.stack import LocalStack
 from tests.support.queues import messages_in
-from tests.support.receiver import Receiver, answers, receiving
+from tests.support.receiver import WebhookReceiver, answers, receiving
 from tests.support.server import ROOT
 from tests.support.service import http
 
@@ -56,7 +56,7 @@ async def rpc(client: httpx.AsyncClient, method: str, **params: Any) -> Any:
     return answer["result"]
 
 
-async def send(client: httpx.AsyncClient, receiver: Receiver) -> dict[str, Any]:
+async def send(client: httpx.AsyncClient, receiver: WebhookReceiver) -> dict[str, Any]:
     """Send a non-blocking message with a push config of the receiver; return its task."""
     config = {"id": "p-1", "url": receiver.url(), "token": "said-back"}
     message = {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": "three"}]}

@@ -16,7 +16,7 @@ from aion_core.push.payload import render
 from aion_core.stores.push_configs import TablePushConfigs
 from tests.e2e.test_push import PUSH_HERE
 from tests.support.clock import ManualClock
-from tests.support.conversation import COMPLETED, Conversation
+from tests.support.conversation import COMPLETED, StoreConversation
 from tests.support.pushes import a_config
 from tests.support.receiver import answers, holds, receiving
 from tests.support.server import ROOT
@@ -40,7 +40,7 @@ async def test_interrupted_notification_is_repeated(moto: LocalStack, clock: Man
     )
     store = dynamodb_store(moto, clock, cipher=cipher)
     configs = TablePushConfigs(dynamodb_table(moto), cipher, clock)
-    chat = Conversation(store, clock)
+    chat = StoreConversation(store, clock)
     never = asyncio.Event()
     async with receiving(answers(200), holds(never), answers(200)) as receiver:
         config = a_config("p", url=receiver.url(), token="t", secrets=("t",))

@@ -12,7 +12,7 @@ from google.adk.runners import Runner
 from google.adk.sessions import InMemorySessionService
 from google.genai import types
 
-from tests.support.server import ROOT, Server, aion_dev, serving
+from tests.support.server import ROOT, DevServer, aion_dev, serving
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*EXPERIMENTAL.*:UserWarning")
 
@@ -21,16 +21,16 @@ each_way = pytest.mark.parametrize("use_legacy", [True, False], ids=["as ADK doe
 
 
 @pytest.fixture(scope="module")
-def agents() -> Iterator[Server]:
+def agents() -> Iterator[DevServer]:
     """Serve three agents with their own cards: one echoes, one requires input, one cannot be loaded."""
     with serving(aion_dev("--store", "memory", "--config", str(AGENTS))) as server:
         yield server
 
 
-class Conversation:
+class RemoteSession:
     """Session of a user with a Runner of a remote agent."""
 
-    def __init__(self, server: Server, name: str, *, use_legacy: bool = True, **client: Any) -> None:
+    def __init__(self, server: DevServer, name: str, *, use_legacy: bool = True, **client: Any) -> None:
         agent = RemoteA2aAgent(
             name=name,
             agent_card=f"{server.url}/agents/{name}/.well-known/agent-card.json",
@@ -70,9 +70,9 @@ def question(events: list[Event]) -> types.FunctionCall:
 
 
 @each_way
-async def test_remote_agent_streams_answer(agents: Server, use_legacy: bool) -> None:
+async def test_remote_agent_streams_answer(agents: DevServer, use_legacy: bool) -> None:
     """Stream the answer; store its text once."""
-    conversation = Conversation(agents, "echo", use_legacy=use_legacy)
+    conversation = RemoteSession(agents, "echo", use_legacy=use_legacy)
     events = await conversation.say(types.Part(text="one two \U0001f600 four"))
     streamed = [text_of(event) for event in events if event.partial]
     assert len(streamed) == 4
@@ -83,9 +83,9 @@ async def test_remote_agent_streams_answer(agents: Server, use_legacy: bool) -> 
 
 
 @each_way
-async def test_remote_agent_gets_whole_answer(agents: Server, use_legacy: bool) -> None:
+async def test_remote_agent_gets_whole_answer(agents: DevServer, use_legacy: bool) -> None:
     """Get the answer without streaming."""
-    conversation = Conversation(agents, "echo", use_legacy=use_legacy, streaming=False)
+    conversation = RemoteSession(agents, "echo", use_legacy=use_legacy, streaming=False)
     (event,) = await conversation.say(types.Part(text="all at once"))
     assert text_of(event) == "all at once"
     assert not event.partial
@@ -93,9 +93,9 @@ async def test_remote_agent_gets_whole_answer(agents: Server, use_legacy: bool) 
 
 @each_way
 @pytest.mark.parametrize("streaming", [True, False], ids=["stream", "send"])
-async def test_remote_agent_resumes_task_with_answer(agents: Server, use_legacy: bool, streaming: bool) -> None:
+async def test_remote_agent_resumes_task_with_answer(agents: DevServer, use_legacy: bool, streaming: bool) -> None:
     """Resume the same task with the answer; remember it in the next task."""
-    conversation = Conversation(agents, "booking", use_legacy=use_legacy, streaming=streaming)
+    conversation = RemoteSession(agents, "booking", use_legacy=use_legacy, streaming=streaming)
     for times, day in ((1, "Monday"), (2, "Tuesday")):
         asked = question(await conversation.say(types.Part(text="Book a room")))
         assert asked.args == {"input_required": "Which day?"}
@@ -105,19 +105,19 @@ async def test_remote_agent_resumes_task_with_answer(agents: Server, use_legacy:
 
 
 @pytest.mark.parametrize("streaming", [True, False], ids=["stream", "send"])
-async def test_remote_agent_uses_rest(agents: Server, streaming: bool) -> None:
+async def test_remote_agent_uses_rest(agents: DevServer, streaming: bool) -> None:
     """Use HTTP+JSON on the client's preference."""
     rest = {"supported_protocol_bindings": ["HTTP+JSON"], "use_client_preference": True}
-    conversation = Conversation(agents, "booking", streaming=streaming, **rest)
+    conversation = RemoteSession(agents, "booking", streaming=streaming, **rest)
     asked = question(await conversation.say(types.Part(text="Book a room")))
     answer = types.FunctionResponse(id=asked.id, name=asked.name, response={"result": "Monday"})
     events = await conversation.say(types.Part(function_response=answer))
     assert text_of(events[-1]) == "Booked for Monday. You have asked 1 times."
 
 
-async def test_remote_agent_reports_failed_turn(agents: Server) -> None:
+async def test_remote_agent_reports_failed_turn(agents: DevServer) -> None:
     """Report the error class of a failed turn; in development also its text."""
-    events = await Conversation(agents, "broken").say(types.Part(text="hello"))
+    events = await RemoteSession(agents, "broken").say(types.Part(text="hello"))
     told = " ".join(text_of(event) + (event.error_message or "") for event in events)
     assert "AgentLoadError" in told
     assert "there is no 'failing' in counting.py" in told

@@ -29,11 +29,11 @@ from aion_core.tasks.service import TaskService
 from aion_core.tasks.sweep import Sweep
 from tests.simulation.agents import ScriptedAgent
 from tests.simulation.heartbeat import SimHeartbeat
-from tests.simulation.table import Operations
+from tests.simulation.table import SimOperations
 
 if TYPE_CHECKING:
     from tests.simulation.processes import Process
-    from tests.simulation.world import World
+    from tests.simulation.world import SimWorld
 
 AGENT = "agent"
 SHARDS = 2
@@ -70,7 +70,7 @@ def assemble(process: "Process") -> Parts:
     world, clock, work_queue = process.world, process.clock, process.work_queue
     settings = world.deployment
     agent, metrics = ScriptedAgent(process), MemoryMetrics()
-    store: Any = Operations(
+    store: Any = SimOperations(
         process,
         TableTaskStore(
             process.table,
@@ -82,15 +82,15 @@ def assemble(process: "Process") -> Parts:
         ),
         names={"every_event": "log"},
     )
-    configs: Any = Operations(
+    configs: Any = SimOperations(
         process,
         TablePushConfigs(process.table, world.cipher, clock, retention=settings.retention),
         names=PUSH_OPERATIONS,
     )
-    tasks: Any = Operations(
+    tasks: Any = SimOperations(
         process, TableTaskList(process.table, clock), names=dict.fromkeys(("page", "count", "secret"), "list")
     )
-    limits: Any = Operations(process, TableRateLimits(process.table, clock, retention=settings.retention))
+    limits: Any = SimOperations(process, TableRateLimits(process.table, clock, retention=settings.retention))
     runner = TaskRunner(
         store,
         lambda _: agent,
@@ -181,7 +181,7 @@ def sweep(process: "Process") -> Awaitable[Any]:
 
 
 @contextmanager
-def deterministic(world: "World") -> Iterator[None]:
+def deterministic(world: "SimWorld") -> Iterator[None]:
     """Draw every new id and every random number of the engine from the world; set the constants of its deployment."""
     patched: list[tuple[Any, str, Any]] = [
         (turn, "SNAPSHOT_EVERY", world.deployment.snapshot_every),

@@ -12,7 +12,7 @@ from tests.simulation.connections import Broken, Connection
 from tests.simulation.history import Asking, Hearing
 
 if TYPE_CHECKING:
-    from tests.simulation.world import World
+    from tests.simulation.world import SimWorld
 
 PATIENCE = 300.0
 """Longest wait of a client for a unary answer; HTTP entry points cut sooner than this."""
@@ -32,7 +32,7 @@ AGAIN = (Broken, StoreError)
 class Client:
     """User's program; it continues until the end, except on a scripted departure."""
 
-    def __init__(self, world: "World", owner: str = "ann", name: str = "") -> None:
+    def __init__(self, world: "SimWorld", owner: str = "ann", name: str = "") -> None:
         self.world, self.owner, self.name = world, owner, name or owner
 
     def message(self, text: str, id_: str, *, context: str = "c", task: str = "") -> Message:

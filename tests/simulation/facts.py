@@ -10,7 +10,7 @@ from tests.simulation.faults import Fault
 from tests.simulation.history import users_messages
 
 if TYPE_CHECKING:
-    from tests.simulation.world import World
+    from tests.simulation.world import SimWorld
 
 ASKS = {TaskState.TASK_STATE_INPUT_REQUIRED, TaskState.TASK_STATE_AUTH_REQUIRED}
 ENDS = {
@@ -21,31 +21,31 @@ ENDS = {
 }
 
 
-def folded(world: "World", key: TaskKey) -> Task | None:
+def folded(world: "SimWorld", key: TaskKey) -> Task | None:
     """Return the task folded from its recorded events."""
     entries = world.history.log.get(key)
     return projection.fold(entry.numbered for entry in entries) if entries else None
 
 
-def texts_of(world: "World", key: TaskKey) -> set[str]:
+def texts_of(world: "SimWorld", key: TaskKey) -> set[str]:
     """Return the programs named by the task's messages."""
     task = folded(world, key)
     return {text_of(message) for message in users_messages(task)} if task else set()
 
 
-def happened(world: "World", *faults: Fault) -> bool:
+def happened(world: "SimWorld", *faults: Fault) -> bool:
     """Return True if one of these faults has happened."""
     return any(fault in {one.value for one in faults} for _, fault, _, _ in world.history.faults)
 
 
-def is_undisturbed(world: "World", *but: Fault) -> bool:
+def is_undisturbed(world: "SimWorld", *but: Fault) -> bool:
     """Return True if no process died, and no other fault happened."""
     return not world.history.deaths and all(
         fault in {one.value for one in but} for _, fault, _, _ in world.history.faults
     )
 
 
-def expires_after(world: "World", key: TaskKey) -> float | None:
+def expires_after(world: "SimWorld", key: TaskKey) -> float | None:
     """Return the task's expiry: its TTL counts from its newest message, or from shortly before."""
     entries = world.history.log.get(key)
     messages = [
@@ -55,7 +55,7 @@ def expires_after(world: "World", key: TaskKey) -> float | None:
     return max(messages) + retention if messages else None
 
 
-def has_expired(world: "World", key: TaskKey, at: float) -> bool:
+def has_expired(world: "SimWorld", key: TaskKey, at: float) -> bool:
     """Return True if the task may have expired by then."""
     ends = expires_after(world, key)
     # A message renews the task's TTL only if it extends it by a considerable part.

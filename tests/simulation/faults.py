@@ -175,7 +175,7 @@ class Aim:
 
 
 @dataclass
-class Plan:
+class FaultPlan:
     """Faults of a schedule, found by a count of its side effects."""
 
     aims: Sequence[Aim] = ()

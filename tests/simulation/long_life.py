@@ -8,11 +8,11 @@ from aion_core.ports import AnswerAs, ReplyAs, WhenBusy
 from tests.simulation.clients import Client
 from tests.simulation.deployment import Deployment
 from tests.simulation.scenarios import id_of, new_config, pause, scenario
-from tests.simulation.world import World
+from tests.simulation.world import SimWorld
 
 
 @scenario("large payloads")
-async def large(world: World) -> None:
+async def large(world: SimWorld) -> None:
     """Store large events in the bucket; one of their blobs may disappear."""
     ann = Client(world)
     task = await ann.send("heavy", "m-1", wait=world.choices.random() < 0.5)
@@ -26,7 +26,7 @@ async def large(world: World) -> None:
 @scenario(
     "kept for an hour", weight=1, main=False, deployment=Deployment(retention=timedelta(hours=1), watch_seconds=5.0)
 )
-async def forgotten(world: World) -> None:
+async def forgotten(world: SimWorld) -> None:
     """Extend a task's TTL by later messages; then it expires, and its items disappear late and one by one."""
     ann = Client(world)
     task = await ann.rest(id_of(await ann.send("asks often", "m-1", push=new_config(world, "p-1"))))
@@ -45,7 +45,7 @@ async def forgotten(world: World) -> None:
 
 
 @scenario("many tasks", deployment=Deployment(snapshot_every=3))
-async def listed(world: World) -> None:
+async def listed(world: SimWorld) -> None:
     """List in several pages while tasks change, and let agents read the history of their context."""
     ann, eve = Client(world), Client(world, owner="eve")
     tasks = [await ann.send(world.choices.choice(("quick", "steps")), "m-0")]
@@ -61,7 +61,7 @@ async def listed(world: World) -> None:
 
 
 @scenario("an idempotency key")
-async def idempotent(world: World) -> None:
+async def idempotent(world: SimWorld) -> None:
     """Send the same request again with its idempotency key, each time without a context."""
     clients = [Client(world, name=f"ann-{number}") for number in range(3)]
     text = world.choices.choice(("steps", "quick"))
@@ -74,7 +74,7 @@ async def idempotent(world: World) -> None:
 
 
 @scenario("no more than two tasks", deployment=Deployment(open_tasks=2))
-async def limited(world: World) -> None:
+async def limited(world: SimWorld) -> None:
     """Start more tasks than the caller's limit; after their end the caller may start others."""
     ann = Client(world)
     texts = [world.choices.choice(("steps", "slow", "asks")) for _ in range(3)]
@@ -93,7 +93,7 @@ async def limited(world: World) -> None:
     await ann.rest(id_of(task))
 
 
-async def _reply(world: World) -> None:
+async def _reply(world: SimWorld) -> None:
     ann = Client(world)
     text = world.choices.choice(("quick", "quick", "steps", "heavy", "recalls"))
     if world.choices.random() < 0.5:
@@ -116,7 +116,7 @@ scenario("answers in artifacts", deployment=Deployment(answer=AnswerAs.BOTH))(_r
 
 
 @scenario("a deployment in the middle")
-async def deployed(world: World) -> None:
+async def deployed(world: SimWorld) -> None:
     """Deploy new code and new settings between two steps, while turns run and wait under the old ones."""
     ann, ben = Client(world), Client(world, name="ann-2")
     text = world.choices.choice(("slow", "steps", "asks"))

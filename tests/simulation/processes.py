@@ -14,7 +14,7 @@ from tests.simulation.loop import LIFE, Life, SimClock, SimTask, at_once
 from tests.simulation.table import SimBlobs, SimTable, blocking
 
 if TYPE_CHECKING:
-    from tests.simulation.world import World
+    from tests.simulation.world import SimWorld
 
 LATENCIES = (0.0, 0.001, 0.002, 0.004, 0.004, 0.008, 0.02)
 INVOCATION_SECONDS = 900.0
@@ -23,7 +23,7 @@ INVOCATION_SECONDS = 900.0
 class Process:
     """Process of one function; it can be killed, frozen and blocked. All its side effects pass `effect`."""
 
-    def __init__(self, world: "World", name: str, *, skew: float = 0.0) -> None:
+    def __init__(self, world: "SimWorld", name: str, *, skew: float = 0.0) -> None:
         self.world, self.name = world, name
         self.life, self.beating = Life(), Life()
         """The lives of its event loop and of its other threads: a blocked loop does not hold those."""

@@ -13,7 +13,7 @@ from tests.simulation.history import Entry, Listening, Post
 from tests.simulation.receivers import fine
 
 if TYPE_CHECKING:
-    from tests.simulation.world import World
+    from tests.simulation.world import SimWorld
 
 MOST_SECONDS = 61.0
 """A post under a claim comes no later than the claim ends."""
@@ -22,7 +22,7 @@ SOON_SECONDS = 3.0
 """So soon after an event its notification comes, where nothing goes wrong."""
 
 
-def i8_who_listens_is_told(world: "World") -> Iterator[str]:
+def i8_who_listens_is_told(world: "SimWorld") -> Iterator[str]:
     """Post each due event at least once, first attempts in order, no other event, and nothing after a delete."""
     for listening in world.history.listenings:
         who = f"{listening.config.id} of {listening.task.task_id}"
@@ -56,7 +56,7 @@ def i8_who_listens_is_told(world: "World") -> Iterator[str]:
         yield from (f"{who} {sentence}" for sentence in _given_up_early(posts, spared))
 
 
-def _after_its_end(world: "World", posts: list[Post], deleted: float) -> Iterator[str]:
+def _after_its_end(world: "SimWorld", posts: list[Post], deleted: float) -> Iterator[str]:
     after = [post for post in posts if post.at > deleted and post.process not in world.history.troubled]
     if len(after) > 1:
         yield f"was deleted at {deleted:.2f} s, and told of {[post.generation for post in after]} after that."
@@ -81,7 +81,7 @@ def _given_up_early(posts: list[Post], spared: int) -> Iterator[str]:
         alive = taken
 
 
-def i9_the_tries_of_an_event_have_one_id(world: "World") -> Iterator[str]:
+def i9_the_tries_of_an_event_have_one_id(world: "SimWorld") -> Iterator[str]:
     ids: dict[tuple[object, str, int], set[str]] = {}
     for post in world.history.posts:
         ids.setdefault((post.task, post.config_id, post.generation), set()).add(post.id)
@@ -92,7 +92,7 @@ def i9_the_tries_of_an_event_have_one_id(world: "World") -> Iterator[str]:
         yield "Two events have one id."
 
 
-def i16c_who_listens_is_told_soon(world: "World") -> Iterator[str]:
+def i16c_who_listens_is_told_soon(world: "SimWorld") -> Iterator[str]:
     """Notify soon without faults: no notification waits for a sweep."""
     if not is_undisturbed(world, Fault.TIME_IS_SHORT) or world.receiver is not fine:
         return
@@ -104,12 +104,12 @@ def i16c_who_listens_is_told_soon(world: "World") -> Iterator[str]:
                 yield f"{listening.config.id} was told of {entry.numbered.generation} {min(told) - known:.1f} s late."
 
 
-def _posts(world: "World", listening: Listening) -> list[Post]:
+def _posts(world: "SimWorld", listening: Listening) -> list[Post]:
     key = (listening.task, listening.config.id)
     return [post for post in world.history.posts if (post.task, post.config_id) == key]
 
 
-def _due(world: "World", listening: Listening) -> list[Entry]:
+def _due(world: "SimWorld", listening: Listening) -> list[Entry]:
     """Return the events due for the push config."""
     entries = world.history.log.get(listening.task, [])
     return [

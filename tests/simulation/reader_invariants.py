@@ -16,12 +16,12 @@ from tests.simulation.history import Entry, Hearing, plain
 from tests.support.streams import faults_of_text
 
 if TYPE_CHECKING:
-    from tests.simulation.world import World
+    from tests.simulation.world import SimWorld
 
 BEHIND_SECONDS, SOON_SECONDS = 30.0, 4.0
 
 
-def i6_a_reader_hears_every_event_once(world: "World") -> Iterator[str]:
+def i6_a_reader_hears_every_event_once(world: "SimWorld") -> Iterator[str]:
     for hearing in world.history.hearings:
         if not hearing.heard or isinstance(hearing.heard[0][2], Message):
             continue
@@ -67,7 +67,7 @@ def _heard_wrongly(hearing: Hearing, entries: list[Entry]) -> Iterator[str]:
         yield f"came back and heard {first} first."
 
 
-def i6d_the_text_shown_is_true(world: "World") -> Iterator[str]:
+def i6d_the_text_shown_is_true(world: "SimWorld") -> Iterator[str]:
     """Show a prefix of the true text, or start anew with `append: false`, over all connections of a reader."""
     for key, received in _chains(world):
         given = {id_: what for id_, what in received if isinstance(what, Delta)}
@@ -75,7 +75,7 @@ def i6d_the_text_shown_is_true(world: "World") -> Iterator[str]:
         yield from faults_of_text(received, streamed.__getitem__)
 
 
-def i6b_a_reader_who_is_told_the_end_has_heard_all(world: "World") -> Iterator[str]:
+def i6b_a_reader_who_is_told_the_end_has_heard_all(world: "SimWorld") -> Iterator[str]:
     for hearing in world.history.hearings:
         entries = world.history.log.get(TaskKey(hearing.owner, hearing.task_id), [])
         if hearing.how != "clean" or not hearing.heard:
@@ -87,7 +87,7 @@ def i6b_a_reader_who_is_told_the_end_has_heard_all(world: "World") -> Iterator[s
             yield f"{hearing.client} heard {last} as the last of {len(entries)} events."
 
 
-def i6c_no_chunk_is_missing(world: "World") -> Iterator[str]:
+def i6c_no_chunk_is_missing(world: "SimWorld") -> Iterator[str]:
     """Stream each chunk of a fully received text, without a fault of the streaming process."""
     if world.history.deaths or any(
         fault != Fault.SLOW and (not kind.startswith(("queue", "sse")) or fault in DEADLY)
@@ -111,7 +111,7 @@ def i6c_no_chunk_is_missing(world: "World") -> Iterator[str]:
                 expected, closed, of = 0, True, of or id_
 
 
-def i17_an_answer_is_the_log_at_some_moment(world: "World") -> Iterator[str]:
+def i17_an_answer_is_the_log_at_some_moment(world: "SimWorld") -> Iterator[str]:
     """Answer with the fold of the log at some moment of the request."""
     for asking in world.history.askings:
         if not isinstance(asking.answer, Task) or asking.answered is None:
@@ -129,7 +129,7 @@ def i17_an_answer_is_the_log_at_some_moment(world: "World") -> Iterator[str]:
             yield f"{asking.client} was answered ({asking.what}) with a task that {key.task_id} was not just then."
 
 
-def i19_what_is_said_is_said_as_it_was(world: "World") -> Iterator[str]:
+def i19_what_is_said_is_said_as_it_was(world: "SimWorld") -> Iterator[str]:
     """Store the agent's messages and artifacts unchanged; an undisturbed stream has every chunk."""
     for key, entries in world.history.log.items():
         for entry in entries:
@@ -149,7 +149,7 @@ def i19_what_is_said_is_said_as_it_was(world: "World") -> Iterator[str]:
                 yield f"{hearing.client} heard {text[:40]!r}, and {spoken[:40]!r} was spoken."
 
 
-def i23_a_reply_is_a_message_or_a_task(world: "World") -> Iterator[str]:
+def i23_a_reply_is_a_message_or_a_task(world: "SimWorld") -> Iterator[str]:
     """Answer with the message alone in message reply mode, the same each time; a stream has at least one event."""
     replies: dict[tuple[str, str, str], set[bytes]] = {}
     for asking in world.history.askings:
@@ -183,7 +183,7 @@ def _place(cursor: str, newest: int) -> tuple[int, int, int]:
     return (int(steps[0]), int(steps[1]), int(steps[2]) + 1) if len(steps) == 3 else (int(steps[0]), 0, 0)
 
 
-def i6e_no_stored_chunk_is_left_out(world: "World") -> Iterator[str]:
+def i6e_no_stored_chunk_is_left_out(world: "SimWorld") -> Iterator[str]:
     """Stream every stored chunk between two events to a reader after a reconnection, unless its own request fails."""
     if not is_undisturbed(
         world, Fault.CONFLICT, Fault.SKEWED, Fault.STALE, Fault.SEEN_AGAIN, Fault.POISONED, Fault.LOST
@@ -200,7 +200,7 @@ def i6e_no_stored_chunk_is_left_out(world: "World") -> Iterator[str]:
                 yield f"A reader of {key.task_id} was not given {sorted(stored - given)[:5]} after event {before}."
 
 
-def i28_a_reader_outlives_single_failures(world: "World") -> Iterator[str]:
+def i28_a_reader_outlives_single_failures(world: "SimWorld") -> Iterator[str]:
     """Continue a stream after a few failed requests, far apart."""
     times = sorted(at for at, fault, kind, _ in world.history.faults if fault == Fault.THROTTLED.value)
     if world.unavailable_until or any(later - earlier < 30.0 for earlier, later in pairwise(times)):
@@ -214,7 +214,7 @@ def i28_a_reader_outlives_single_failures(world: "World") -> Iterator[str]:
             yield f"The stream of {asking.client} ended by {asking.answer!r}."
 
 
-def i31_a_reader_is_not_far_behind(world: "World") -> Iterator[str]:
+def i31_a_reader_is_not_far_behind(world: "SimWorld") -> Iterator[str]:
     """Stream an event soon after its commit, even with a wrong clock of the reader's process."""
     if not is_undisturbed(world, Fault.SKEWED, Fault.CONFLICT, Fault.STALE, Fault.HALF_MADE):
         return
@@ -234,7 +234,7 @@ def i31_a_reader_is_not_far_behind(world: "World") -> Iterator[str]:
                     yield f"{hearing.client} received event {id_} {behind:.0f} s late."
 
 
-def i30_a_stream_says_something_soon(world: "World") -> Iterator[str]:
+def i30_a_stream_says_something_soon(world: "SimWorld") -> Iterator[str]:
     """Stream the task by `reply: auto` after a second without a message."""
     if world.deployment.reply is not ReplyAs.AUTO or not is_undisturbed(world):
         return
@@ -243,7 +243,7 @@ def i30_a_stream_says_something_soon(world: "World") -> Iterator[str]:
             yield f"{hearing.client} received nothing for {hearing.heard[0][0] - hearing.at:.1f} s."
 
 
-def _chains(world: "World") -> Iterator[tuple[TaskKey, list[tuple[str, object]]]]:
+def _chains(world: "SimWorld") -> Iterator[tuple[TaskKey, list[tuple[str, object]]]]:
     """Yield the task of each reader, and everything received over all its connections."""
     continued = {id(hearing.after) for hearing in world.history.hearings if hearing.after is not None}
     for last in world.history.hearings:
@@ -256,7 +256,7 @@ def _chains(world: "World") -> Iterator[tuple[TaskKey, list[tuple[str, object]]]
             yield TaskKey(last.owner, last.task_id), received
 
 
-READER_CHECKS: tuple[Callable[["World"], Iterator[str]], ...] = (
+READER_CHECKS: tuple[Callable[["SimWorld"], Iterator[str]], ...] = (
     i6_a_reader_hears_every_event_once,
     i6d_the_text_shown_is_true,
     i6b_a_reader_who_is_told_the_end_has_heard_all,

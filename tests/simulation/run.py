@@ -7,10 +7,10 @@ from random import Random
 
 from tests.simulation import faults
 from tests.simulation import long_life as _registers_its_scenarios  # noqa: F401
-from tests.simulation.faults import Aim, Fault, Plan, applies
+from tests.simulation.faults import Aim, Fault, FaultPlan, applies
 from tests.simulation.invariants import violations
-from tests.simulation.scenarios import SCENARIOS, Scenario
-from tests.simulation.world import World
+from tests.simulation.scenarios import SCENARIOS, SimScenario
+from tests.simulation.world import SimWorld
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class Outcome:
         return "\n  ".join([*told, *self.violations])
 
 
-def play(scenario: Scenario, seed: int, aims: Sequence[Aim] = (), *, tracing: bool = False) -> Outcome:
+def play(scenario: SimScenario, seed: int, aims: Sequence[Aim] = (), *, tracing: bool = False) -> Outcome:
     """Play the scenario with these faults."""
-    world = World(seed, Plan(aims), deployment=scenario.deployment, tracing=tracing)
+    world = SimWorld(seed, FaultPlan(aims), deployment=scenario.deployment, tracing=tracing)
     world.run(scenario.tell)
     return Outcome(
         seed,
@@ -79,7 +79,7 @@ AFTER_FAULTS = (
 )
 
 
-def scenario_of(random: Random, among: Collection[str]) -> Scenario:
+def scenario_of(random: Random, among: Collection[str]) -> SimScenario:
     """Draw a scenario."""
     scenarios = [SCENARIOS[name] for name in among]
     return random.choices(scenarios, [scenario.weight for scenario in scenarios])[0]
@@ -103,7 +103,7 @@ def schedule(seed: int, *, among: Collection[str] = tuple(SCENARIOS), tracing: b
     return outcome
 
 
-def crashes(scenario: Scenario, seed: int, *, most: int | None = None) -> list[Outcome]:
+def crashes(scenario: SimScenario, seed: int, *, most: int | None = None) -> list[Outcome]:
     """Crash before and after every side effect of the scenario, one schedule for each.
 
     `most`: the maximum for each kind of side effect, from the first.
@@ -117,7 +117,7 @@ def crashes(scenario: Scenario, seed: int, *, most: int | None = None) -> list[O
     ]
 
 
-def pairs_of_crashes(scenario: Scenario, seed: int, *, most: int = 600) -> list[Outcome]:
+def pairs_of_crashes(scenario: SimScenario, seed: int, *, most: int = 600) -> list[Outcome]:
     """Crash at one side effect, and at a later one: every pair, or this number of them."""
     points = play(scenario, seed).points
     random = Random(f"{seed} pairs")

@@ -10,13 +10,13 @@ from aion_core.protocol.types import Task
 from tests.simulation.clients import Client
 from tests.simulation.deployment import Deployment
 from tests.simulation.receivers import RECEIVERS
-from tests.simulation.world import World
+from tests.simulation.world import SimWorld
 
-Story = Callable[[World], Awaitable[Any]]
+Story = Callable[[SimWorld], Awaitable[Any]]
 
 
 @dataclass(frozen=True)
-class Scenario:
+class SimScenario:
     """Story, and its deployment."""
 
     name: str
@@ -28,14 +28,14 @@ class Scenario:
     """True if a crash is tried at each of its side effects."""
 
 
-SCENARIOS: dict[str, Scenario] = {}
+SCENARIOS: dict[str, SimScenario] = {}
 
 
 def scenario(name: str, **options: Any) -> Callable[[Story], Story]:
     """Register the story under its name."""
 
     def keep(tell: Story) -> Story:
-        SCENARIOS[name] = Scenario(name, tell, **options)
+        SCENARIOS[name] = SimScenario(name, tell, **options)
         return tell
 
     return keep
@@ -45,31 +45,31 @@ def id_of(answer: Any) -> str:
     return answer.id if isinstance(answer, Task) else ""
 
 
-async def pause(world: World, *seconds: float) -> None:
+async def pause(world: SimWorld, *seconds: float) -> None:
     await asyncio.sleep(world.choices.choice(seconds))
 
 
 @scenario("send and wait", weight=3)
-async def send_and_wait(world: World) -> None:
+async def send_and_wait(world: SimWorld) -> None:
     ann = Client(world)
     task = await ann.send(world.choices.choice(("steps", "quick", "chatters", "goes on", "ends twice")), "m-1")
     await ann.rest(id_of(task))
 
 
 @scenario("stream", weight=3)
-async def stream(world: World) -> None:
+async def stream(world: SimWorld) -> None:
     await Client(world).stream(world.choices.choice(("steps", "chatters", "goes on", "heavy")), "m-1")
 
 
 @scenario("send and go", weight=3)
-async def send_and_go(world: World) -> None:
+async def send_and_go(world: SimWorld) -> None:
     ann = Client(world)
     task = await ann.send(world.choices.choice(("steps", "slow", "says nothing")), "m-1", wait=False)
     await ann.rest(id_of(task))
 
 
 @scenario("one messageId, many sends")
-async def repeats(world: World) -> None:
+async def repeats(world: SimWorld) -> None:
     """Repeat a message at the same instant, and again later."""
     clients = [Client(world, name=f"ann-{number}") for number in range(3)]
     ways = [
@@ -86,7 +86,7 @@ async def repeats(world: World) -> None:
 
 
 @scenario("question and answer", weight=3, deployment=Deployment(snapshot_every=4))
-async def question(world: World) -> None:
+async def question(world: SimWorld) -> None:
     """Answer twice, sometimes at once, with the same messageId or another."""
     ann, ben = Client(world), Client(world, name="ann-2")
     task = await ann.send(
@@ -113,7 +113,7 @@ async def _after(first: Any, second: Any) -> None:
 
 
 @scenario("answered in the context")
-async def answered_in_context(world: World) -> None:
+async def answered_in_context(world: SimWorld) -> None:
     """Send an answer without a task, and a new message after a question."""
     ann = Client(world)
     task = await ann.rest(id_of(await ann.send("asks", "m-1")))
@@ -122,7 +122,7 @@ async def answered_in_context(world: World) -> None:
         await ann.rest(task.id)
 
 
-async def _double(world: World) -> None:
+async def _double(world: SimWorld) -> None:
     """Send several messages to one context, some to the running task itself."""
     ann = Client(world)
     first = await ann.send(world.choices.choice(("slow", "steps", "raises")), "m-1", wait=False)
@@ -151,7 +151,7 @@ scenario("double texting: interrupt", deployment=Deployment(when_busy=WhenBusy.I
 
 
 @scenario("follow-up at the end", weight=3)
-async def follow_up_at_the_end(world: World) -> None:
+async def follow_up_at_the_end(world: SimWorld) -> None:
     """Send a message to an almost finished task."""
     ann, ben = Client(world), Client(world, name="ann-2")
     task = await ann.send("steps", "m-1", wait=False)
@@ -168,7 +168,7 @@ async def follow_up_at_the_end(world: World) -> None:
 
 
 @scenario("cancel", weight=3)
-async def cancel(world: World) -> None:
+async def cancel(world: SimWorld) -> None:
     """Cancel before the start, in the middle, ten times, and at completion."""
     ann, ben = Client(world), Client(world, name="ann-2")
     text = world.choices.choice(("slow", "steps", "stubborn", "sour", "asks", "blocks"))
@@ -183,7 +183,7 @@ async def cancel(world: World) -> None:
 
 
 @scenario("cancel what waits")
-async def cancel_what_waits(world: World) -> None:
+async def cancel_what_waits(world: SimWorld) -> None:
     """Cancel a queued task, while another of its context runs."""
     ann, ben = Client(world), Client(world, name="ann-2")
     first = await ann.send(world.choices.choice(("slow", "steps", "asks")), "m-1", wait=False)
@@ -201,7 +201,7 @@ async def cancel_what_waits(world: World) -> None:
 
 
 @scenario("readers elsewhere", weight=3)
-async def readers(world: World) -> None:
+async def readers(world: SimWorld) -> None:
     """Subscribe in other processes, from different positions; one client leaves."""
     ann = Client(world)
     text = world.choices.choice(("steps", "slow", "chatters", "heavy"))
@@ -225,7 +225,7 @@ async def readers(world: World) -> None:
 
 
 @scenario("leaves in the middle")
-async def leaves(world: World) -> None:
+async def leaves(world: SimWorld) -> None:
     """Leave a stream; reconnect by its cursor, or never."""
     ann = Client(world)
     task_id = await ann.stream(
@@ -241,7 +241,7 @@ async def leaves(world: World) -> None:
 
 
 @scenario("agents that misbehave")
-async def misbehaving(world: World) -> None:
+async def misbehaving(world: SimWorld) -> None:
     """Run bad agents: raise, emit nothing, emit after the end, end twice, block, ignore a cancellation."""
     ann = Client(world)
     texts = ("raises", "says nothing", "goes on", "ends twice", "blocks", "stubborn", "sour")
@@ -254,7 +254,7 @@ async def misbehaving(world: World) -> None:
 
 
 @scenario("past fifteen minutes", weight=1, main=False, deployment=Deployment(watch_seconds=5.0))
-async def long(world: World) -> None:
+async def long(world: SimWorld) -> None:
     """Work for forty minutes, in steps, or in one indivisible step."""
     ann = Client(world)
     text = world.choices.choice(("long", "long", "lumps", "deaf"))
@@ -266,7 +266,7 @@ async def long(world: World) -> None:
 
 
 @scenario("an agent that hangs", weight=1, main=False, deployment=Deployment(watch_seconds=5.0))
-async def hangs(world: World) -> None:
+async def hangs(world: SimWorld) -> None:
     ann = Client(world)
     task = await ann.send("hangs", "m-1", wait=False)
     other = await Client(world, name="ann-2").send("quick", "m-2", wait=False)
@@ -275,7 +275,7 @@ async def hangs(world: World) -> None:
 
 
 @scenario("two contexts, two owners")
-async def strangers(world: World) -> None:
+async def strangers(world: SimWorld) -> None:
     """Send the same ids as another owner, and in another context."""
     ann, eve = Client(world), Client(world, owner="eve")
     mine, other, hers = await asyncio.gather(
@@ -285,12 +285,12 @@ async def strangers(world: World) -> None:
     await asyncio.gather(ann.rest(id_of(mine)), ann.rest(id_of(other)), eve.rest(id_of(hers)))
 
 
-def new_config(world: World, config_id: str) -> PushConfig:
+def new_config(world: SimWorld, config_id: str) -> PushConfig:
     return PushConfig(config_id, "https://hooks.test/", events=world.choices.choice(list(PushEvents)))
 
 
 @scenario("told of a task", weight=3)
-async def told(world: World) -> None:
+async def told(world: SimWorld) -> None:
     """Send without waiting; the webhook receives everything, with good and bad answers."""
     world.receiver = world.choices.choice(RECEIVERS)
     ann = Client(world)
@@ -303,7 +303,7 @@ async def told(world: World) -> None:
 
 
 @scenario("begins to listen late", weight=3)
-async def late(world: World) -> None:
+async def late(world: SimWorld) -> None:
     """Register, replace and delete push configs while events are recorded."""
     world.receiver = world.choices.choice(RECEIVERS)
     ann, ben = Client(world), Client(world, name="ann-2")
@@ -326,7 +326,7 @@ async def late(world: World) -> None:
 
 
 @scenario("told of a question", main=False)
-async def told_of_a_question(world: World) -> None:
+async def told_of_a_question(world: SimWorld) -> None:
     """Notify of a question, its answer with a config of its own, a cancel, and a message to a running task."""
     world.receiver = world.choices.choice(RECEIVERS)
     ann, ben = Client(world), Client(world, name="ann-2")

@@ -12,13 +12,13 @@ from tests.simulation.faults import Fault
 
 if TYPE_CHECKING:
     from tests.simulation.processes import Process
-    from tests.simulation.world import World
+    from tests.simulation.world import SimWorld
 
 
 class Entrypoint:
     """Sends each request to an environment of the API."""
 
-    def __init__(self, world: "World") -> None:
+    def __init__(self, world: "SimWorld") -> None:
         self._world = world
 
     def ask(

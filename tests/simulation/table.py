@@ -16,11 +16,11 @@ from tests.simulation.faults import Fault
 
 if TYPE_CHECKING:
     from tests.simulation.processes import Process
-    from tests.simulation.world import World
+    from tests.simulation.world import SimWorld
 
 
 @dataclass(frozen=True)
-class Operation:
+class SimOperation:
     """Call of a store."""
 
     name: str = "other"
@@ -32,22 +32,22 @@ class Operation:
     """Time of the call."""
 
 
-OTHER = Operation()
-OPERATION: ContextVar[Operation] = ContextVar("operation", default=OTHER)
+OTHER = SimOperation()
+OPERATION: ContextVar[SimOperation] = ContextVar("operation", default=OTHER)
 """The call of a store that is being made."""
 
 
 @contextmanager
 def operation(name: str, method: str, *arguments: Any) -> Iterator[None]:
     """Give the requests of the block this operation's name."""
-    token = OPERATION.set(Operation(name, method, arguments))
+    token = OPERATION.set(SimOperation(name, method, arguments))
     try:
         yield
     finally:
         OPERATION.reset(token)
 
 
-class Operations:
+class SimOperations:
     """Store of one process; its requests to the table carry the name of the operation."""
 
     def __init__(
@@ -64,7 +64,7 @@ class Operations:
         method, renamed = getattr(self._store, name), self._names.get(name, name)
 
         def call(*arguments: Any, **options: Any) -> Any:
-            made = Operation(renamed, name, arguments, options, self._process.world.loop.time())
+            made = SimOperation(renamed, name, arguments, options, self._process.world.loop.time())
             if inspect.iscoroutinefunction(method):
                 return self._made(made, method)
             token = OPERATION.set(made)
@@ -76,7 +76,7 @@ class Operations:
         setattr(self, name, call)
         return call
 
-    async def _made(self, made: Operation, method: Callable[..., Awaitable[Any]]) -> Any:
+    async def _made(self, made: SimOperation, method: Callable[..., Awaitable[Any]]) -> Any:
         before = OPERATION.get()
         OPERATION.set(made)
         try:
@@ -133,7 +133,7 @@ class SimTable:
         made = OPERATION.get()
         blocking(lambda: self._request("write_blocking", write, made=made))
 
-    async def _request(self, method: str, *arguments: Any, made: Operation | None = None, **options: Any) -> Any:
+    async def _request(self, method: str, *arguments: Any, made: SimOperation | None = None, **options: Any) -> Any:
         world, made = self._world, made or OPERATION.get()
         writes = arguments[0] if method == "transact" else arguments[:1] if "write" in method else ()
 
@@ -162,7 +162,7 @@ class Members(frozenset[str]):
 class SimFaults(TableFaults):
     """Faults of the world's table, for the current side effect."""
 
-    def __init__(self, world: "World") -> None:
+    def __init__(self, world: "SimWorld") -> None:
         self._world = world
         self.index_lag, self.page_items = timedelta(seconds=90), world.page_items
 

@@ -12,11 +12,11 @@ from aion_core.protocol.types import Message
 from aion_core.stores import keys
 from tests.simulation.history import Entry, Hold, Listening, Write, plain
 from tests.simulation.loop import BEGINNING, at_once
-from tests.simulation.table import Operation
+from tests.simulation.table import SimOperation
 
 if TYPE_CHECKING:
     from tests.simulation.processes import Process
-    from tests.simulation.world import World
+    from tests.simulation.world import SimWorld
 
 NEXT_TURN_SECONDS = 45.0
 """A process that ends sooner than this leaves the next turn to another one."""
@@ -27,14 +27,14 @@ LEAVES_LEASE = ("create", "begin")
 class Watch:
     """Current items of contexts and timers, and their history."""
 
-    def __init__(self, world: "World") -> None:
+    def __init__(self, world: "SimWorld") -> None:
         self._world, self._history = world, world.history
         self._contexts: dict[ContextKey, Item] = {}
         self._timers: dict[Key, Item] = {}
 
     # ── Commits ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def committed(self, process: "Process", operation: Operation, writes: Sequence[TableWrite], at: float) -> None:
+    def committed(self, process: "Process", operation: SimOperation, writes: Sequence[TableWrite], at: float) -> None:
         """Note the writes of the process's operation."""
         lease = next((argument for argument in operation.arguments[:1] if isinstance(argument, Lease)), None)
         if lease is not None and operation.method in ("append", "finish", "pause"):
@@ -75,7 +75,7 @@ class Watch:
             if item is not None:
                 self._contexts[context] = item
 
-    def _lease(self, process: "Process", operation: Operation, context: ContextKey, item: Item, at: float) -> None:
+    def _lease(self, process: "Process", operation: SimOperation, context: ContextKey, item: Item, at: float) -> None:
         """Note the holder of the context's lease, and its expiry."""
         fence, turn = item.get("fence", 0), item.get("running")
         is_held = turn is not None and item.get("holder", "") != ""
@@ -95,7 +95,9 @@ class Watch:
             )
             self._world.lease_taken(process)
 
-    def _subscriber(self, process: "Process", operation: Operation, key: Key, *, is_deleted: bool, at: float) -> None:
+    def _subscriber(
+        self, process: "Process", operation: SimOperation, key: Key, *, is_deleted: bool, at: float
+    ) -> None:
         """Note the registration, deletion or claim of a push config."""
         history, task, config_id = self._history, keys.task_of(key), keys.push_config_of(key.sort)
         if is_deleted:
@@ -115,7 +117,7 @@ class Watch:
                     history.surprises.append(f"I8: {config_id} of {task.task_id} gets events from {after} on.")
                 history.listenings.append(Listening(at, task, config, after))
 
-    def _events(self, process: "Process", operation: Operation, task: TaskKey, at: float) -> None:
+    def _events(self, process: "Process", operation: SimOperation, task: TaskKey, at: float) -> None:
         """Note the task's new events."""
         head = at_once(self._world.log.head(task))
         if head is None:

@@ -19,14 +19,14 @@ from aion_core.tasks.call import CallContext
 from tests.simulation import assembly
 from tests.simulation.agents import PROGRAMS, text_of
 from tests.simulation.deployment import Deployment
-from tests.simulation.faults import HARMLESS, Aim, Fault, Plan
+from tests.simulation.faults import HARMLESS, Aim, Fault, FaultPlan
 from tests.simulation.history import Did, History, Post
 from tests.simulation.loop import LIFE, Deadlock, Runaway, SimClock, SimLoop, SimTask, no_logging
 from tests.simulation.processes import INVOCATION_SECONDS, Process
 from tests.simulation.queue import Letter, WakeUpQueue
 from tests.simulation.receivers import Answer, Receiver, fine
 from tests.simulation.server import Entrypoint
-from tests.simulation.table import HALF_MADE, Operation, SimFaults
+from tests.simulation.table import HALF_MADE, SimFaults, SimOperation
 from tests.simulation.watch import Watch
 
 SWEEP_SECONDS = 60.0
@@ -36,16 +36,16 @@ MOST_SECONDS = 2 * 3600.0
 """Everything is at rest within this time after the clients have left: a message may be received five times by then."""
 
 
-class World:
+class SimWorld:
     """One schedule: a seed, a plan of faults, and its history."""
 
     def __init__(
-        self, seed: int, plan: Plan | None = None, *, deployment: Deployment | None = None, tracing: bool = False
+        self, seed: int, plan: FaultPlan | None = None, *, deployment: Deployment | None = None, tracing: bool = False
     ) -> None:
         # Three sources: a fault changes neither the clients' acts nor the order of execution.
         self.random, self.choices = Random(f"{seed} latencies"), Random(f"{seed} clients")
         self.loop = SimLoop(Random(f"{seed} order"))
-        self.plan = plan or Plan()
+        self.plan = plan or FaultPlan()
         self.deployment, self.release = deployment or Deployment(), 0
         self.page_items = self.choices.choice((None, None, None, 3))
         self.tokens: dict[str, float] = {}
@@ -78,7 +78,7 @@ class World:
 
     # ── A schedule ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def run(self, scenario: Callable[["World"], Coroutine[Any, Any, None]]) -> None:
+    def run(self, scenario: Callable[["SimWorld"], Coroutine[Any, Any, None]]) -> None:
         """Let the scenario's clients act, then wait until all work is done."""
         self.loop.set_exception_handler(self._surprise)
         with no_logging(self.tracing), assembly.deterministic(self):
@@ -90,7 +90,7 @@ class World:
                 self.over = True
                 self._put_away()
 
-    async def _live(self, scenario: Callable[["World"], Coroutine[Any, Any, None]]) -> None:
+    async def _live(self, scenario: Callable[["SimWorld"], Coroutine[Any, Any, None]]) -> None:
         sweeping = asyncio.ensure_future(self._sweep_each_minute())
         try:
             async with asyncio.timeout(16 * 3600.0):
@@ -370,7 +370,7 @@ class World:
         self.history.faults.append((self.loop.time(), aim.fault.value, kind, process.name))
         self.history.troubled.add(process.name)
 
-    def tell(self, process: Process, made: Operation, result: Any) -> None:
+    def tell(self, process: Process, made: SimOperation, result: Any) -> None:
         """Note the result of an operation, or its error, as received by the process."""
         history, first = self.history, next(iter(made.arguments), None)
         if isinstance(result, asyncio.CancelledError) and made.method in ("create", "follow_up", "begin", "finish"):

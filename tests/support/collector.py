@@ -76,7 +76,7 @@ def collecting() -> Iterator[Collector]:
     """Yield a collector until the block ends."""
     collector = Collector()
 
-    class Handler(BaseHTTPRequestHandler):
+    class CollectorHandler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             if self.headers.get("Content-Encoding") == "gzip":
@@ -94,7 +94,7 @@ def collecting() -> Iterator[Collector]:
         def log_message(self, *args: object) -> None:
             """Log nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), CollectorHandler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     collector.endpoint = f"http://127.0.0.1:{server.server_address[1]}"

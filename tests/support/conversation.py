@@ -34,7 +34,7 @@ MANY = 1000
 """More contexts than the tests of a run leave overdue in a shard of the index."""
 
 
-class Conversation:
+class StoreConversation:
     """Context of a store; message `m-1` starts task `t-m-1` by turn `turn-m-1`."""
 
     def __init__(self, store: TaskStore, clock: ManualClock, context: ContextKey | None = None) -> None:
@@ -224,6 +224,6 @@ class Conversation:
         await self.ends(begun)
 
 
-def of(conversation: Conversation, **other: str) -> Conversation:
+def of(conversation: StoreConversation, **other: str) -> StoreConversation:
     """Return the same store's context of another owner, agent or id."""
-    return Conversation(conversation.store, conversation.clock, replace(conversation.context, **other))
+    return StoreConversation(conversation.store, conversation.clock, replace(conversation.context, **other))

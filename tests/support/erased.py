@@ -20,7 +20,7 @@ from aion_core.stores import keys
 from aion_core.stores.keys import thread_id
 from aion_core.web.request_context import owner_in
 from tests.support.clock import ManualClock
-from tests.support.conversation import COMPLETED, Conversation
+from tests.support.conversation import COMPLETED, StoreConversation
 from tests.support.engines import Stack
 from tests.support.server import ROOT
 from tests.support.service import send
@@ -117,13 +117,17 @@ async def _is_cut(stack: Stack, person: Person) -> None:
     """Leave a running task of a dead process, with chunks and a waiting message."""
     clock = ManualClock()
     person.contexts.add(("graph", f"{person.name}-cut"))
-    chat = Conversation(dynamodb_store(stack, clock), clock, ContextKey(person.owner, "graph", f"{person.name}-cut"))
+    chat = StoreConversation(
+        dynamodb_store(stack, clock), clock, ContextKey(person.owner, "graph", f"{person.name}-cut")
+    )
     begun = await chat.starts(task_id=f"t-{person.name}")
     chunks = DeltaBatch(begun.head.generation, begun.lease.fence, 0, (Delta("Hel", append=False),))
     await chat.store.append_deltas(begun.head.key, chunks)
     await chat.queues(begun.head.key.task_id, "m-2")
     person.contexts.add(("graph", f"{person.name}-long"))
-    chat = Conversation(dynamodb_store(stack, clock), clock, ContextKey(person.owner, "graph", f"{person.name}-long"))
+    chat = StoreConversation(
+        dynamodb_store(stack, clock), clock, ContextKey(person.owner, "graph", f"{person.name}-long")
+    )
     begun = await chat.starts(task_id=f"t-{person.name}-long")
     snapshot = await chat.task(begun.head.key.task_id)
     await chat.store.finish(begun.lease, begun.head, chat.says(begun.head, COMPLETED), snapshot=snapshot)

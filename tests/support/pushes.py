@@ -8,7 +8,7 @@ from aion_core.ports import Claim, Delivery, ExpiredPushTimer, PushConfig, PushC
 from aion_core.ports.table import Table
 from aion_core.stores.push_configs import TablePushConfigs
 from tests.support.clock import ManualClock
-from tests.support.conversation import MANY, Conversation
+from tests.support.conversation import MANY, StoreConversation
 from tests.support.engines import Stack
 from tests.support.stores import CIPHER, LEASE_SECONDS, store_of, table_of
 
@@ -32,7 +32,7 @@ def a_config(config_id: str = "p-1", **said: Any) -> PushConfig:
 class Pushes:
     """Context of a store, and the push configs of its tasks."""
 
-    chat: Conversation
+    chat: StoreConversation
     configs: PushConfigs
     clock: ManualClock
     table: Table
@@ -74,4 +74,4 @@ def on_table(stack: Stack | None, clock: ManualClock, like: Pushes | None = None
     table = like.table if like and stack is None else table_of(stack, clock)
     configs = TablePushConfigs(table, CIPHER, clock, lease_seconds=LEASE_SECONDS)
     store = store_of(table, stack, clock)
-    return Pushes(Conversation(store, clock, like.chat.context if like else None), configs, clock, table)
+    return Pushes(StoreConversation(store, clock, like.chat.context if like else None), configs, clock, table)

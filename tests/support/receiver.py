@@ -39,7 +39,7 @@ Behaviour = Callable[[Post, asyncio.StreamReader, asyncio.StreamWriter], Awaitab
 
 
 @dataclass
-class Receiver:
+class WebhookReceiver:
     """Server with one behaviour for each request, in order; the last one repeats."""
 
     behaviours: list[Behaviour]
@@ -85,9 +85,9 @@ class Receiver:
 @asynccontextmanager
 async def receiving(
     *behaviours: Behaviour, tls: ssl.SSLContext | None = None, port: int = 0
-) -> AsyncIterator[Receiver]:
+) -> AsyncIterator[WebhookReceiver]:
     """Yield a receiver on a new port, or on this one."""
-    receiver = Receiver(list(behaviours) or [answers(200)])
+    receiver = WebhookReceiver(list(behaviours) or [answers(200)])
     server = await asyncio.start_server(
         receiver._serve, "127.0.0.1", port, ssl=tls, ssl_handshake_timeout=5 if tls else None
     )

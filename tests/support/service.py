@@ -57,7 +57,7 @@ class Parts:
     described: Mapping[str, Any] = field(default_factory=dict)
     """What the card says otherwise, by the names of `build_card`."""
     extended_card: AgentCard | None = None
-    push: "Push | None" = None
+    push: "PushParts | None" = None
 
     @property
     def card(self) -> AgentCard:
@@ -83,7 +83,7 @@ class Parts:
 
 
 @dataclass
-class Push:
+class PushParts:
     """Parts of push delivery."""
 
     configs: PushConfigs
@@ -137,7 +137,7 @@ def parts(
         push_queue.handled_by(delivery.deliver)
         events = {"test": push_events}
         registry = PushRegistry(configs, push_queue, store, task_list, allowed or WebhookPolicy(), clock, events=events)
-        push = Push(configs, push_queue, delivery, registry)
+        push = PushParts(configs, push_queue, delivery, registry)
     conversations = Conversations(store, task_list)
     replies = {"test": reply}
     runner = TaskRunner(
