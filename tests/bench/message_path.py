@@ -32,9 +32,9 @@ MAX_BEFORE_WRITE, MAX_STREAMED_TURN = 20, 45
 """Limits of the number of files: until the first write of the table, and in the whole streamed turn."""
 
 WRITES = {"MemoryTable.write", "MemoryTable.transact", "MemoryTable.write_blocking"}
-"""Functions that write into the memory store."""
+"""Write functions of the memory store."""
 AWS_WRITES = {"PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems", "BatchWriteItem"}
-"""DynamoDB's operations that write."""
+"""DynamoDB's write operations."""
 
 
 @dataclass
@@ -43,7 +43,7 @@ class MessagePath:
 
     files: list[str] = field(default_factory=list)
     before_write: int | None = None
-    """Number of files that were entered before the first write; None without a write."""
+    """Number of files before the first write; None without a write."""
 
     def enter(self, frame: FrameType) -> None:
         """Note the file of a called function."""

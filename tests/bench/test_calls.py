@@ -17,9 +17,9 @@ from tests.support.agents.counting import talking
 
 FEW, MANY = 200, 700
 BUDGET = 0.35 if sys.version_info < (3, 12) else 0.45
-"""How much the adapter may add to the calls that LangGraph itself makes for a chunk.
+"""Maximum ratio of the adapter's calls for a chunk to LangGraph's own.
 
-LangChain checks at each chunk whether our callback is a coroutine function; from 3.12 on `inspect` makes 13 calls more of that.
+LangChain checks for a coroutine function in our callback at each chunk; from 3.12 on `inspect` makes 13 calls more.
 """
 
 

@@ -29,7 +29,7 @@ from tests.support.server import ROOT, DevServer, aion_dev, serving
 from tests.support.service import send
 
 PATIENCE = 60
-"""Seconds that only run out when something is broken."""
+"""Timeout in seconds; it expires only on a failure."""
 
 AGENT = """
 import asyncio, os

@@ -17,7 +17,7 @@ Heard = dict[tuple[str, str], dict[str, Any]]
 LONG = "The quick brown fox jumps over the lazy dog. " * 500
 CLIENTS = ["JSONRPC 1.0", "JSONRPC 0.3", "HTTP+JSON 1.0", "HTTP+JSON 0.3"]
 LOSSY = "HTTP+JSON 0.3"
-"""Where the client itself drops a file's name, and whether a chunk is to be appended."""
+"""Bindings without file names and `append`: the client itself drops them."""
 each_client = pytest.mark.parametrize("client", CLIENTS)
 
 

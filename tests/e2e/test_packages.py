@@ -29,7 +29,7 @@ from tests.support.runtime_emulator import LAMBDA_PYTHON, lambda_python
 
 ROOT = shipped()
 MACHINES = {"x86_64": 62, "arm64": 183}
-"""What ELF calls Lambda's processors."""
+"""ELF names of Lambda's processors."""
 # With an empty cache, a test builds several packages.
 pytestmark = pytest.mark.timeout(900)
 runs_here = pytest.mark.skipif(sys.platform != "linux", reason="the packages are made for Linux")

@@ -36,9 +36,9 @@ class Program:
 
     steps: tuple[tuple[Op, ...], ...]
     ending: str = "reply"
-    """reply · nothing · after (goes on after its end) · twice (ends twice)"""
+    """reply · nothing · after (events after its end) · twice (ends twice)"""
     drains: bool = True
-    """True if it pauses at a step boundary when it is asked to drain."""
+    """True if it suspends at a step boundary after a drain request."""
     fails: bool = False
     """True if its task is expected to end failed."""
 
@@ -86,7 +86,7 @@ NEXT_RELEASE: dict[str, Program] = {
     "steps": Program((*PROGRAMS["steps"].steps, (("effect",), ("say",)))),
     "asks": Program((*PROGRAMS["asks"].steps[:2], (("say",), ("effect",)), (("emit",),))),
 }
-"""Programs that a later release of the agent's code has changed."""
+"""Programs changed by a later release of the agent's code."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class State:
     program: str = ""
     position: int = 0
     asking: str = ""
-    """Which state the question puts the task in, "" where nothing is asked."""
+    """State of the task after the question; "" without a question."""
     answered: int = 0
 
 

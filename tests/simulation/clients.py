@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import SimWorld
 
 PATIENCE = 300.0
-"""Longest wait of a client for a unary answer; HTTP entry points cut sooner than this."""
+"""Longest wait of a client for a unary answer; HTTP entry points have shorter timeouts."""
 TRIES = 12
 TERMINAL_OR_INTERRUPTED = {
     TaskState.TASK_STATE_COMPLETED,
@@ -26,7 +26,7 @@ TERMINAL_OR_INTERRUPTED = {
     TaskState.TASK_STATE_AUTH_REQUIRED,
 }
 AGAIN = (Broken, StoreError)
-"""After these a client asks again: nobody knows what became of its request."""
+"""Errors with an unknown result of the request: the client sends it again."""
 
 
 class Client:

@@ -19,7 +19,7 @@ class Connection:
         self.slow = 0.0
         self.gone = False
         self.ended: Any = None
-        """Its end: True, or the exception that says why."""
+        """Its end: True, or the exception."""
         self.answer: Any = None
         self._news = asyncio.Event()
         self._read = 0

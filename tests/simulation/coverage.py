@@ -16,7 +16,7 @@ class Coverage:
         self.cells: Counter[tuple[str, str, str]] = Counter()
         """(scenario, fault, kind of side effect)"""
         self.reached: Counter[tuple[str, str]] = Counter()
-        """(scenario, kind): how often its schedules came there."""
+        """(scenario, kind): number of its side effects."""
 
     def add(self, outcome: Outcome) -> None:
         """Count a schedule."""

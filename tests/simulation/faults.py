@@ -16,9 +16,9 @@ BLOB_READS, BLOB_WRITES = ("blob.get",), ("blob.put", "blob.delete")
 TO_CLIENT = ("sse.write", "answer.write")
 QUEUE = ("queue.send", "queue.receive", "queue.delete")
 NOT_IN_TRANSACTIONS = ("append_deltas.write", "list.write", "count_task.write", "forget_tasks.write")
-"""Writes of items that no transaction writes, so that nothing conflicts with them."""
+"""Writes of items outside of transactions: without conflicts."""
 WITHOUT_TABLE = (*BLOB_READS, *BLOB_WRITES, *QUEUE, *TO_CLIENT, "agent.effect", "webhook.post", "invoke")
-"""The kinds of side effect that are no request to the table; "invoke" is the start of an invocation."""
+"""Kinds of side effect other than requests to the table; "invoke" is the start of an invocation."""
 
 
 class Fault(StrEnum):
@@ -139,7 +139,7 @@ WHY_NOT: Mapping[Fault, str] = {
     Fault.CLIENT_SLOW: "only a stream is read slowly",
     Fault.SKEWED: "it is drawn at a request to the table",
 }
-"""Why a fault has no meaning at the other kinds."""
+"""Reason for a fault's absence at the other kinds."""
 
 
 DEADLY = {fault.value for fault in (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.CRASH_IN_FLIGHT, Fault.KILLED_SOON)}
@@ -158,7 +158,7 @@ HARMLESS = frozenset(
         Fault.CONFLICT,
     }
 )
-"""Faults after which no work is left to the sweep."""
+"""Faults without work for the sweep."""
 
 
 @dataclass(frozen=True)
@@ -214,9 +214,9 @@ AMOUNTS: Mapping[Fault, Sequence[float]] = {
     Fault.CLIENT_SLOW: (0.5, 20.0),
     Fault.SKEWED: (-600.0, -60.0, 60.0, 600.0),
 }
-"""Amounts of a fault: seconds; of a doubled one repeats, of a refused write its place in the transaction.
+"""Amounts of a fault: seconds; for a doubled one the repetitions, for a refused write its place in the transaction.
 
-A stale index shows entries as they were (1), or both as they were and as they are (2).
+A stale index shows the old entries (1), or both the old and the new ones (2).
 """
 
 

@@ -35,7 +35,7 @@ class Hold:
     tries: int
     until: float
     over: float | None = None
-    """Time at which it was released, or taken away by a cancel."""
+    """Time of its release, or of its removal by a cancel."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Write:
     context: ContextKey
     fence: int
     newest: int
-    """The newest fence that had been given in the context."""
+    """The context's newest fence."""
 
 
 @dataclass
@@ -80,9 +80,9 @@ class Hearing:
     owner: str
     at: float
     cursor: str = ""
-    """The Last-Event-ID that it came with."""
+    """Last-Event-ID of its request."""
     after: "Hearing | None" = None
-    """The connection that this one continues."""
+    """Connection continued by this one."""
     heard: list[tuple[float, str, Any]] = field(default_factory=list)
     how: str = ""
     """Its end: clean, left, broken, refused."""
@@ -130,7 +130,7 @@ class Post:
     id: str
     outcome: PostOutcome
     claimed: float
-    """Time at which the process that posted it last claimed the config."""
+    """Time of the posting process's last claim of the config."""
 
 
 class History:
@@ -145,26 +145,26 @@ class History:
         self.hearings: list[Hearing] = []
         self.agent: list[Did] = []
         self.faults: list[tuple[float, str, str, str]] = []
-        """(when, which fault, at which kind of side effect, in which process)"""
+        """(time, fault, kind of side effect, process)"""
         self.resting: dict[TaskKey, float] = {}
         self.troubled: set[str] = set()
-        """The processes that a fault has met."""
+        """Processes with a fault."""
         self.deaths: dict[str, float] = {}
         """Time of each process's death."""
         self.blocked: list[tuple[str, float, float]] = []
-        """(process, begin, end) of each time that an agent's code has blocked the event loop."""
+        """(process, begin, end) of each block of the event loop by an agent's code."""
         self.unheard = False
-        """True if an invocation was over before it knew that a turn was its own: as good as a death, for that turn."""
+        """True if an invocation ended before it knew about its turn: for that turn the same as a death."""
         self.claimed: list[ContextKey] = []
-        """Contexts that sweeps have claimed and not woken yet."""
+        """Contexts claimed by sweeps, without a wake-up message yet."""
         self.spoken: dict[tuple[str, int], str] = {}
-        """Text that an agent has streamed, for a task and under a fence."""
+        """Streamed text of an agent, for a task and under a fence."""
         self.streamed: dict[tuple[TaskKey, str], Delta] = {}
-        """The chunks that were stored, by their task and SSE id."""
+        """Stored chunks, by their task and SSE id."""
         self.unreadable: set[str] = set()
-        """The tasks of which a record was destroyed."""
+        """Tasks with a destroyed record."""
         self.recalled: list[tuple[ContextKey, str, tuple[str, ...]]] = []
-        """Histories that agents have read: (context, message answered, ids of the messages)."""
+        """Histories read by agents: (context, message answered, ids of the messages)."""
         self.listenings: list[Listening] = []
         self.posts: list[Post] = []
         self.registered: dict[tuple[TaskKey, str], float] = {}
@@ -174,12 +174,12 @@ class History:
         self.claims: dict[tuple[str, TaskKey, str], float] = {}
         """Time of each process's last claim of a config."""
         self.spared: Counter[tuple[TaskKey, str]] = Counter()
-        """Number of tries noted for a push config without a post, as its host had kept others waiting."""
+        """Number of attempts skipped for a push config by the circuit breaker of its host."""
         self.claimed_pushes: list[TaskKey] = []
-        """Tasks whose notifications sweeps have claimed and not woken yet."""
+        """Tasks with notifications claimed by sweeps, without a wake-up message yet."""
         self.work_queue = 0
         self.surprises: list[str] = []
-        """Exceptions that nobody expected."""
+        """Unexpected exceptions."""
 
     def fence(self, context: ContextKey) -> int:
         """Return the newest acquired fence."""

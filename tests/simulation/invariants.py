@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 S, W = TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING
 FOLLOWS = {S: {W} | ENDS, W: {W} | ASKS | ENDS, **{state: {W} | ENDS for state in ASKS}}
-"""Which state may follow which; written down here once more, so that the engine cannot be wrong about it alone."""
+"""Allowed state transitions; written again here, so that an error of the engine is visible."""
 
 STOP_SECONDS = 5.0
-"""So long after a cancel its agent may still be at work: it is looked once a second, and stopped for two."""
+"""Longest run of an agent after a cancel: the check is once a second, and the stop takes two."""
 
 
 def violations(world: "SimWorld") -> list[str]:

@@ -31,11 +31,11 @@ class Life:
     def __init__(self) -> None:
         self.alive = True
         self.held: list[asyncio.Handle] | None = None
-        """Steps that would have run since it is being held, None while it is not."""
+        """Delayed steps of a held life; None without a hold."""
 
 
 LIFE: ContextVar[Life | None] = ContextVar("life", default=None)
-"""The life under which the present code runs; None for the world itself, which is never held."""
+"""Life of the running code; None for the world itself, never held."""
 
 
 class SimTask(asyncio.Task[Any]):
@@ -43,7 +43,7 @@ class SimTask(asyncio.Task[Any]):
 
     number = 0
     life: "Life | None" = None
-    """Under which it was made."""
+    """Life at its creation."""
 
     def __hash__(self) -> int:
         return self.number
@@ -60,7 +60,7 @@ class SimLoop(asyncio.BaseEventLoop):
         super().__init__()
         self._random, self._now, self._left = random, 0.0, most_steps
         self.everything: list[SimTask] = []
-        """All tasks of this loop. Held here so that no garbage collection decides when one is closed."""
+        """All tasks of this loop, referenced so that the garbage collector closes none."""
 
     def time(self) -> float:
         return self._now

@@ -30,11 +30,11 @@ class Bug:
     edits: tuple[Edit, ...]
     seen_by: frozenset[str]
     scenarios: tuple[str, ...] = field(default=())
-    """Scenarios in which it is looked for; all if empty."""
+    """Scenarios to search; all if empty."""
     aims: tuple[Aim, ...] = ()
-    """Faults that bring it to light, each tried by itself, where chance seldom would."""
+    """Faults to expose it, each tried alone; random ones rarely would."""
     together: tuple[Aim, ...] = ()
-    """Faults that bring it to light together."""
+    """Faults to expose it together."""
 
 
 def plant(edit: Edit, patch: pytest.MonkeyPatch) -> None:

@@ -26,14 +26,14 @@ class Process:
     def __init__(self, world: "SimWorld", name: str, *, skew: float = 0.0) -> None:
         self.world, self.name = world, name
         self.life, self.beating = Life(), Life()
-        """The lives of its event loop and of its other threads: a blocked loop does not hold those."""
+        """Lives of its event loop and of its other threads: a blocked loop does not hold the threads."""
         self.clock = SimClock(world.loop, skew)
         self.parts: Any = None
-        """The engine in it; see `assembly`."""
+        """Its engine; see `assembly`."""
         self.buffered = world.random.random() < 0.2
-        """True if its front takes an answer only as a whole, when the call returns (the Mangum handler)."""
+        """True if its entry point needs the whole answer at the call's return (the Mangum handler)."""
         self.many = name.startswith("api") and not self.buffered and world.random.random() < 0.2
-        """True if it serves several calls at once, and for as long as it likes: a server, not Lambda."""
+        """True for a server instead of Lambda: concurrent calls, without a timeout."""
         self.serving = 0
         self.deadline = self.clock.now() + timedelta(seconds=INVOCATION_SECONDS)
         self.release = world.release

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from tests.simulation.world import SimWorld
 
 MOST_SECONDS = 61.0
-"""A post under a claim comes no later than the claim ends."""
+"""Longest delay of a post after its claim: the length of the claim."""
 
 SOON_SECONDS = 3.0
-"""So soon after an event its notification comes, where nothing goes wrong."""
+"""Longest delay of a notification after its event, without faults."""
 
 
 def i8_who_listens_is_told(world: "SimWorld") -> Iterator[str]:

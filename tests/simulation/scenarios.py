@@ -23,9 +23,9 @@ class SimScenario:
     tell: Story
     deployment: Deployment = Deployment()  # noqa: RUF009  # frozen
     weight: int = 2
-    """Frequency with which it is drawn, compared with the others."""
+    """Frequency of its draw, relative to the others."""
     main: bool = True
-    """True if a crash is tried at each of its side effects."""
+    """True for a crash at each of its side effects."""
 
 
 SCENARIOS: dict[str, SimScenario] = {}

@@ -30,7 +30,7 @@ WRITES_OF_TURNS = (
     "holds.get_blocking",
 )
 SLACK_SECONDS = 700.0
-"""Longest time by which a task may expire late: by a retry, or a clock that is wrong."""
+"""Longest delay of a task's expiry: by a retry, or a wrong clock."""
 
 
 def i20_who_is_refused_has_given_cause(world: "SimWorld") -> Iterator[str]:

@@ -34,7 +34,7 @@ class SimOperation:
 
 OTHER = SimOperation()
 OPERATION: ContextVar[SimOperation] = ContextVar("operation", default=OTHER)
-"""The call of a store that is being made."""
+"""Current call of a store."""
 
 
 @contextmanager
@@ -192,7 +192,7 @@ class SimFaults(TableFaults):
 
 
 HALF_MADE: ContextVar[float] = ContextVar("half_made", default=0.0)
-"""Seconds between two writes of the transaction that is being made."""
+"""Seconds between two writes of the current transaction."""
 
 
 class SimBlobs:
@@ -232,7 +232,7 @@ class Pending(BaseException):
 
 
 ANSWERS: ContextVar[Iterator[Any]] = ContextVar("answers")
-"""The answers to the requests of the blocking code that runs."""
+"""Answers to the requests of the running blocking code."""
 
 
 def blocking(request: Callable[[], Awaitable[Any]]) -> Any:

@@ -12,7 +12,7 @@ from tests.simulation.scenarios import SCENARIOS
 from tests.simulation.store_bugs import STORE_BUGS
 
 MOST_SEEDS = 400
-"""A bug is found within so many schedules of the scenarios where it shows; most are by the first few."""
+"""Maximum number of schedules to find a bug in its scenarios; most need only a few."""
 
 
 @pytest.mark.deep

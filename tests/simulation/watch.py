@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from tests.simulation.world import SimWorld
 
 NEXT_TURN_SECONDS = 45.0
-"""A process that ends sooner than this leaves the next turn to another one."""
+"""Minimum remaining time of a process for the next turn; otherwise another process runs it."""
 LEAVES_LEASE = ("create", "begin")
-"""Operations that take a context whose lease has run out; every other one ends the lease that it replaces."""
+"""Operations after an expired lease; every other operation ends the replaced lease itself."""
 
 
 class Watch:

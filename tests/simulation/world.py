@@ -33,7 +33,7 @@ SWEEP_SECONDS = 60.0
 MARGIN_SECONDS = 5.0
 """The runtime loop stops the app this long before the deadline."""
 MOST_SECONDS = 2 * 3600.0
-"""Everything is at rest within this time after the clients have left: a message may be received five times by then."""
+"""Time to finish all work after the last client: long enough for five receives of a message."""
 
 
 class SimWorld:
@@ -49,12 +49,12 @@ class SimWorld:
         self.deployment, self.release = deployment or Deployment(), 0
         self.page_items = self.choices.choice((None, None, None, 3))
         self.tokens: dict[str, float] = {}
-        """The tokens of the transactions that were made, and when."""
+        """Tokens of the transactions, with their times."""
         still = SimClock(self.loop, tick=0.0)
         self.table, self.blobs, self.cipher = MemoryTable(still, faults=SimFaults(self)), MemoryBlobs(), MemoryCipher()
         self.reads = Reads(self.table, still)
         self.log = TaskLog(self.reads, self.blobs)
-        """The logs as they are, read without a fault."""
+        """The logs, read without faults."""
         self.history = History()
         self.watch = Watch(self)
         self.receiver: Receiver = fine
@@ -64,14 +64,14 @@ class SimWorld:
         self.processes: list[Process] = []
         self.unavailable_until = 0.0
         self.left: list[SimTask] = []
-        """The tasks that still run in processes that have nothing to do."""
+        """Running tasks in idle processes."""
         self._overtaken: list[tuple[Process, Callable[[], Any], float]] = []
         self.skewed = False
         self.thawed = 0.0
-        """Time at which the last frozen process goes on."""
+        """Time of the last frozen process's continuation."""
         self.purged = False
         self.over = False
-        """True once the schedule is judged and its tasks are only being ended."""
+        """True once the schedule is judged; its tasks are only ended."""
         self.aim: Aim | None = None
         self.tracing, self.lines = tracing, list[str]()
         self._ids = 0

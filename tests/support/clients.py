@@ -10,7 +10,7 @@ from a2a.client.card_resolver import A2ACardResolver
 from a2a.types import AgentCard
 
 CERTIFICATES = ssl.create_default_context()
-"""Read once: each client would read the certificates of the web anew, which takes longer than what it asks."""
+"""Read once: each client would read the CA certificates again, longer than its request takes."""
 
 
 @asynccontextmanager

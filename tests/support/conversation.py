@@ -31,7 +31,7 @@ FAILED = TaskState.TASK_STATE_FAILED
 INPUT_REQUIRED = TaskState.TASK_STATE_INPUT_REQUIRED
 
 MANY = 1000
-"""More contexts than the tests of a run leave overdue in a shard of the index."""
+"""More contexts than the expired timers of a test run in a shard of the index."""
 
 
 class StoreConversation:
@@ -41,9 +41,9 @@ class StoreConversation:
         self.store, self.clock = store, clock
         self.context = context or ContextKey(new_owner(), "echo", "c-1")
         self.tasks: list[str] = []
-        """The ids of the tasks that have been started."""
+        """Ids of the started tasks."""
         self.accepted: list[tuple[str, str]] = []
-        """Of the messages to tasks, those that were kept: task and message."""
+        """Stored messages to tasks: task and message."""
 
     # ── Clients ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

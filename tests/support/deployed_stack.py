@@ -48,12 +48,12 @@ class DeployedStack:
     code: Path
     physical_ids: dict[str, str]
     configurations: dict[str, dict[str, Any]]
-    """What Lambda says of each function."""
+    """Lambda's configuration of each function."""
     idle: set[str] = field(default_factory=set)
-    """The functions that take what they are handed and do nothing."""
+    """Functions without effect: their events are only recorded."""
     urls: dict[str, str] = field(default_factory=dict)
     handed: list[tuple[str, Any]] = field(default_factory=list)
-    """What each function was handed, but for requests."""
+    """Events of each function, except requests."""
     _locks: dict[str, Lock] = field(default_factory=dict)
 
     def client(self, service: str) -> Any:

@@ -24,10 +24,10 @@ from tests.support.server import ROOT
 
 DEFAULT = ("moto", "ministack")
 FASTEST = "ministack"
-"""It takes a third of the time that moto takes, and refuses more of what DynamoDB refuses."""
+"""It takes a third of moto's time, and its refusals are closer to DynamoDB's."""
 
 LOCAL = ("memory", "sqlite")
-"""The tables, and the blobs, that need no engine."""
+"""Tables and blobs without an engine."""
 
 
 def local_table(kind: str, clock: Clock, folder: Path) -> Table:

@@ -15,7 +15,7 @@ class Failing:
         self._before: Counter[str] = Counter()
         self._after: Counter[str] = Counter()
         self.calls: Counter[str] = Counter()
-        """The number of calls of each operation, those that fail included."""
+        """Number of calls of each operation, including failed ones."""
 
     def refuse(self, error: Exception | None = None, /, **times: int) -> None:
         """Fail each named operation this many times, without effect."""

@@ -28,13 +28,13 @@ class Request:
     """Request to one of the services, and the status of its answer."""
 
     caller: str
-    """The access key with which it was signed."""
+    """Access key of its signature."""
     service: str
     method: str
     path: str
     query: str
     operation: str
-    """Where the service names it in a header: DynamoDB, SQS and KMS do, S3 does not."""
+    """Operation in a header: DynamoDB, SQS and KMS have one, S3 does not."""
     body: bytes
     status: int
 

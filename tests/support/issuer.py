@@ -36,7 +36,7 @@ class Issuer:
         self.asked: list[str] = []
         self.status = 200
         self.says: dict[str, Any] = {}
-        """What it answers instead, by path."""
+        """Replaced answers, by path."""
 
     def add(self, kid: str, algorithm: str = "ES256") -> None:
         """Sign with a new key from now on, and publish it."""

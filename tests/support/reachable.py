@@ -18,10 +18,10 @@ PROGRAM = (
     "jwt",
     "httpx",
 )
-"""The packages that serve a request; their modules are where to begin."""
+"""Packages of a request's path; the search begins at their modules."""
 
 _NOT_OURS = ("moto", "botocore", "boto3", "pytest", "_pytest", "tests", "pluggy", "werkzeug", "responses")
-"""The emulator, which is the database in the same process, its clients, and what tests."""
+"""Excluded: the emulator (the database in the same process), its clients, and the test tools."""
 
 
 def roots(packages: Iterable[str] = PROGRAM) -> list[Any]:

@@ -35,7 +35,7 @@ class Post:
 
 
 Behaviour = Callable[[Post, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-"""What is done about a post: it writes whatever it likes, and may take its time. The connection is closed after it."""
+"""Behaviour for a request: it writes any bytes at any time. Then the server closes the connection."""
 
 
 @dataclass
@@ -47,7 +47,7 @@ class WebhookReceiver:
     connections: int = 0
     posts: list[Post] = field(default_factory=list)
     closed_early: int = 0
-    """How often the other side was gone before the answer was written."""
+    """Number of clients gone before their answer."""
 
     def url(self, path: str = "/hook", *, host: str = "127.0.0.1", scheme: str = "http") -> str:
         """Return its URL."""

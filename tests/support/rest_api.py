@@ -34,11 +34,11 @@ class RestApi:
     url: str = ""
     runtime: str = ""
     signed: bool = True
-    """Whether it asks for signatures."""
+    """True if it demands signatures."""
     faults: set[str] = field(default_factory=set)
-    """What is broken: `buffers`, `leads elsewhere`, `cancels nothing`."""
+    """Fault of the deployment: `buffers`, `leads elsewhere`, `cancels nothing`."""
     requests: list[str] = field(default_factory=list)
-    """The methods and paths that have come."""
+    """Methods and paths of the requests."""
 
 
 @contextmanager

@@ -21,7 +21,7 @@ PROGRAM = Path(sys.executable).with_name("aion")
 PATIENCE = 300
 BUILDS = "include infra/functions.mk\n"
 COPIES = 'build-%:\n\t@echo "$* for $$AION_ARCHITECTURE"\n\t@cp agent.py "$(ARTIFACTS_DIR)"\n'
-"""A rule that builds no package: for what is about the stack alone."""
+"""Makefile rule without a package, for tests of the stack alone."""
 
 
 @dataclass

@@ -55,7 +55,7 @@ class Parts:
     conversations: Conversations
     streaming: bool = True
     described: Mapping[str, Any] = field(default_factory=dict)
-    """What the card says otherwise, by the names of `build_card`."""
+    """Other arguments of `build_card`."""
     extended_card: AgentCard | None = None
     push: "PushParts | None" = None
 

@@ -6,7 +6,7 @@ from aion_core.ports import Delta
 from aion_core.tasks.broadcast import cursor_of
 
 Chunk = tuple[str, object]
-"""The SSE id of something received, and the thing itself: a Delta, or an event."""
+"""SSE id, and its Delta or event."""
 
 
 def faults_of_text(received: Iterable[Chunk], streamed: Callable[[str], Delta | None] | None = None) -> Iterator[str]:

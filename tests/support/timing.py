@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 Work = Callable[[], Coroutine[Any, Any, object]]
-"""Makes one piece of work anew, which does not wait for anything."""
+"""Returns a new piece of work without waits."""
 
 
 def told_apart(one: Work, other: Work, *, samples: int = 1500) -> float:

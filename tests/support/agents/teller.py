@@ -23,7 +23,7 @@ class Teller:
 
     def __init__(self) -> None:
         self.go = asyncio.Event()
-        """Lets a `slow` turn go on."""
+        """Continues a `slow` turn."""
         self.began = asyncio.Event()
         self.runs: Counter[str] = Counter()
 
