@@ -4,7 +4,7 @@ from fastapi import FastAPI
 
 from aion_core.agents.cards import extended_card, public_card
 from aion_core.agents.config import default_agent
-from aion_core.bootstrap.callers import build_guards, who_may_call
+from aion_core.bootstrap.auth import build_auth_policies, build_authenticators
 from aion_core.bootstrap.engine import Engine, build_engine
 from aion_core.bootstrap.operations import Operations
 from aion_core.bootstrap.push import allowed
@@ -39,14 +39,14 @@ def build_app(settings: Settings, operations: Operations) -> FastAPI:
     base_url = settings.base_url or NOWHERE
     # A function's environment cannot name the API that names the function: AWS's event does.
     follows_entrypoint = settings.on_lambda and not settings.base_url
-    securities = who_may_call(engine.configs, settings)
+    policies = build_auth_policies(engine.configs, settings)
     default = default_agent(engine.configs)
     served = {}
     for agent_id, config in engine.configs.items():
-        security, at_root = securities.get(agent_id), agent_id == default
+        policy, at_root = policies.get(agent_id), agent_id == default
         delivers = engine.stores.push is not None and engine.stores.push.opens
-        card = public_card(agent_id, config, base_url, at_root=at_root, delivers=delivers, security=security)
-        served[agent_id] = ServedAgent(engine.agents[agent_id], card, extended_card(card, config, security))
+        card = public_card(agent_id, config, base_url, at_root=at_root, delivers=delivers, policy=policy)
+        served[agent_id] = ServedAgent(engine.agents[agent_id], card, extended_card(card, config, policy))
     tasks = engine.stores.tasks, engine.stores.task_list
     lister, conversations = TaskLister(*tasks), Conversations(*tasks)
     app = build_web_app(
@@ -58,7 +58,7 @@ def build_app(settings: Settings, operations: Operations) -> FastAPI:
         publisher=CardPublisher(base_url, follows_entrypoint=follows_entrypoint, sign=card_signer(key)),
         keys=[key.public_jwk()] if key else [],
         registry=_push_registry(settings, engine),
-        guards=build_guards(securities, settings, engine.stores.api_keys, engine.clock) if securities else None,
+        authenticators=build_authenticators(policies, settings, engine.stores.api_keys, engine.clock),
         loopback_only=not settings.auth,
         limits=limits_config,
         background_task=engine.background.run if engine.background else None,

@@ -4,9 +4,8 @@ import asyncio
 from collections.abc import Mapping
 
 from aion_core.agents.config import AgentConfig
-from aion_core.agents.security import declared_securities
-from aion_core.auth.api_keys import make_key
-from aion_core.auth.declaration import ApiKey
+from aion_core.agents.security import read_auth_policies
+from aion_core.auth.schemes.api_key import ApiKeyScheme, make_key
 from aion_core.bootstrap.operator import build_keys
 from aion_core.clock import SystemClock
 from aion_core.settings import Settings
@@ -16,10 +15,10 @@ def development_header(agents: Mapping[str, AgentConfig], settings: Settings) ->
     """Make a key that opens every agent, where keys are what they ask for; return the header that bears it."""
     asked_for = [
         (scheme.header, requirement[name])
-        for security in declared_securities(agents).values()
-        for requirement in security.require
+        for policy in read_auth_policies(agents).values()
+        for requirement in policy.require
         for name in requirement
-        if isinstance(scheme := security.schemes[name], ApiKey)
+        if isinstance(scheme := policy.schemes[name], ApiKeyScheme)
     ]
     if not asked_for:
         return ""

@@ -298,7 +298,7 @@ async def test_unknown_partition_is_reported(stack: Stack, delete: Delete) -> No
         failed = await delete("--owner", "somebody", "--yes")
     finally:
         client.delete_item(TableName=table, Key=key)
-    assert "does not know (1 NOVEL#…)" in operating.refusal(failed)
+    assert "unknown to this version of aion (1 NOVEL#…)" in operating.refusal(failed)
 
 
 async def test_policy_in_runbook_suffices(stack: Stack, erasure: Making, clock: ManualClock) -> None:

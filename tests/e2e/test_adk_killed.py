@@ -36,7 +36,7 @@ class Streaming:
 
     def __init__(self, url: str) -> None:
         self._url, self._told, self._ids = url, threading.Event(), list[str]()
-        self._thread = threading.Thread(target=self._ask, daemon=True)
+        self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
     def task_id(self) -> str:
@@ -47,7 +47,7 @@ class Streaming:
         self._thread.join(60)
         assert not self._thread.is_alive(), "the stream outlived its process"
 
-    def _ask(self) -> None:
+    def _read(self) -> None:
         body = send("go", message_id="m-1", contextId="killed", method="SendStreamingMessage")
         with (
             contextlib.suppress(httpx.TransportError),
@@ -59,7 +59,7 @@ class Streaming:
                     self._told.set()
 
 
-def spoken(reading: Subscriber) -> list[str]:
+def streamed_texts(reading: Subscriber) -> list[str]:
     """Return the streamed texts; a chunk with append=false starts a new one."""
     begun: list[str] = []
     for _, result in list(reading.frames):
@@ -71,15 +71,15 @@ def spoken(reading: Subscriber) -> list[str]:
     return begun
 
 
-def wait_until_heard(reading: Subscriber, text: str) -> None:
+def wait_for_text(reading: Subscriber, text: str) -> None:
     for _ in range(1500):
-        if spoken(reading)[-1:] == [text]:
+        if streamed_texts(reading)[-1:] == [text]:
             return
         threading.Event().wait(0.02)
-    raise AssertionError(f"{text!r} was never heard, but {spoken(reading)}")
+    raise AssertionError(f"{text!r} was never streamed, but {streamed_texts(reading)}")
 
 
-def half(agent: str) -> str:
+def partial_text(agent: str) -> str:
     """Return the agent's text at the moment of the kill."""
     return "".join(WORDS[agent][:2])
 
@@ -89,8 +89,8 @@ def check_turn(task: dict[str, Any], reading: Subscriber) -> None:
     assert task["status"]["state"] == "TASK_STATE_COMPLETED"
     assert task["status"]["message"]["parts"] == [{"text": TOLD}]
     assert [message["parts"] for message in task["history"]] == [[{"text": "go"}], [{"text": PAID}]]
-    heard = [int(frame_id) for frame_id, _ in reading.frames if frame_id.isdecimal()]
-    assert heard == list(range(heard[0], heard[-1] + 1)), "every event once, in order"
+    streamed = [int(frame_id) for frame_id, _ in reading.frames if frame_id.isdecimal()]
+    assert streamed == list(range(streamed[0], streamed[-1] + 1)), "every event once, in order"
     assert reading.frames[-1][1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
@@ -121,10 +121,10 @@ def test_adk_turn_survives_two_killed_processes(own_stack: LocalStack, tmp_path:
             asking = Streaming(one.url)
             task_id = asking.task_id()
             reading = Subscriber(third.url, task_id)
-            wait_until_heard(reading, half("payer"))
+            wait_for_text(reading, partial_text("payer"))
             os.kill(one.process.pid, signal.SIGKILL)
             asking.join()
-            wait_until_heard(reading, half("teller"))
+            wait_for_text(reading, partial_text("teller"))
             os.kill(two.pid, signal.SIGKILL)
         with task_process(own_stack, CONFIG, sweeps=1.0, **environ):
             task = at_rest(third.url, task_id)
@@ -132,7 +132,9 @@ def test_adk_turn_survives_two_killed_processes(own_stack: LocalStack, tmp_path:
         ran = Counter(notes.read_text().split())
         check_next_turn(third.url)
     check_turn(task, reading)
-    assert spoken(reading) == [half("payer"), PAID, half("teller"), TOLD], "what was cut is begun anew"
+    assert streamed_texts(reading) == [partial_text("payer"), PAID, partial_text("teller"), TOLD], (
+        "what was cut is begun anew"
+    )
     assert ran == {"pay": 1, "payer": 2, "teller": 2}, (
         "neither a stored tool result nor an agent that ended is repeated"
     )

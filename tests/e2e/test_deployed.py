@@ -59,7 +59,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeployedStack]:
 
 
 @pytest.fixture
-def whole(stack: DeployedStack) -> Iterator[DeployedStack]:
+def breakable_stack(stack: DeployedStack) -> Iterator[DeployedStack]:
     """Return the stack; the test may break a part of it for its own duration."""
     yield stack
     stack.entrypoint_url.faults.clear()
@@ -146,24 +146,24 @@ def test_smoke_of_example_agent_has_no_failure(checked: Checked) -> None:
         ("cancels nothing", "cancel", "the answer says working, and the task is completed"),
     ],
 )
-def test_smoke_finds_fault(whole: DeployedStack, checked: Checked, fault: str, check: str, told: str) -> None:
+def test_smoke_finds_fault(breakable_stack: DeployedStack, checked: Checked, fault: str, check: str, told: str) -> None:
     """Break one thing: its own check fails."""
-    whole.entrypoint_url.faults.add(fault)
+    breakable_stack.entrypoint_url.faults.add(fault)
     said = checked(ONLY=f"{check},send")
     assert (said[check][0], said["send"][0], said["exit"][0]) == ("FAILED", "ok", "1")
-    assert told.format(url=whole.entrypoint_url.url) in said[check][1]
+    assert told.format(url=breakable_stack.entrypoint_url.url) in said[check][1]
 
 
-def test_smoke_finds_missing_push(whole: DeployedStack, checked: Checked) -> None:
-    whole.idle.add("PushFunction")
+def test_smoke_finds_missing_push(breakable_stack: DeployedStack, checked: Checked) -> None:
+    breakable_stack.idle.add("PushFunction")
     port = str(free_port())
     said = checked(WEBHOOK=f"http://127.0.0.1:{port}/hook", WEBHOOK_PORT=port, ONLY="push", TIMEOUT="12")
     assert (said["push"][0], said["exit"][0]) == ("FAILED", "1")
     assert "the webhook did not receive the task's end in time: 0 notifications arrived" in said["push"][1]
 
 
-def test_smoke_finds_turns_without_worker(whole: DeployedStack, checked: Checked) -> None:
-    whole.idle.add("TaskFunction")
+def test_smoke_finds_turns_without_worker(breakable_stack: DeployedStack, checked: Checked) -> None:
+    breakable_stack.idle.add("TaskFunction")
     said = checked(ONLY="subscribe", TIMEOUT="4")
     assert said["subscribe"][0] == "FAILED"
     assert "no result within 4 s" in said["subscribe"][1]

@@ -44,7 +44,7 @@ def message(*parts: Part, context_id: str = "", message_id: str = "") -> SendMes
     )
 
 
-async def said(client: Client, request: SendMessageRequest) -> list[StreamResponse]:
+async def answers_of(client: Client, request: SendMessageRequest) -> list[StreamResponse]:
     return [response async for response in client.send_message(request)]
 
 
@@ -57,7 +57,7 @@ def text_of(message: Message) -> str:
 async def test_official_client_streams_answer(server: DevServer, version: str, text: str) -> None:
     """Stream an answer: task, working, artifact chunks, final status (A2A 3.1.2)."""
     async with official_client(server.url, version=version) as client:
-        responses = await said(client, message(Part(text=text)))
+        responses = await answers_of(client, message(Part(text=text)))
 
     kinds = [response.WhichOneof("payload") for response in responses]
     assert kinds[0] == "task"
@@ -87,7 +87,7 @@ async def test_official_client_streams_answer(server: DevServer, version: str, t
 async def test_official_client_gets_whole_task(server: DevServer, version: str) -> None:
     """Answer a blocking send and a get with the whole task."""
     async with official_client(server.url, version=version, streaming=False) as client:
-        (response,) = await said(client, message(Part(text=ODD)))
+        (response,) = await answers_of(client, message(Part(text=ODD)))
         task = response.task
         assert task.status.state == TaskState.TASK_STATE_COMPLETED
         assert text_of(task.status.message) == ODD
@@ -102,7 +102,7 @@ async def test_files_and_data_return_with_task(server: DevServer, version: str) 
     file = Part(raw=bytes(range(256)), filename="all.bin", media_type="application/octet-stream")
     data = ParseDict({"data": {"numbers": [1, 2.5], "none": None, "deep": {"er": ["x"]}}}, Part())
     async with official_client(server.url, version=version, streaming=False) as client:
-        (response,) = await said(client, message(Part(text="look"), file, data))
+        (response,) = await answers_of(client, message(Part(text="look"), file, data))
         stored = await client.get_task(GetTaskRequest(id=response.task.id))
     assert list(stored.history[0].parts) == [Part(text="look"), file, data]
     assert text_of(stored.status.message) == "look"
@@ -111,14 +111,14 @@ async def test_files_and_data_return_with_task(server: DevServer, version: str) 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_message_without_text_is_answered(server: DevServer, version: str) -> None:
     async with official_client(server.url, version=version, streaming=False) as client:
-        (response,) = await said(client, message(ParseDict({"data": {"only": "data"}}, Part())))
+        (response,) = await answers_of(client, message(ParseDict({"data": {"only": "data"}}, Part())))
     assert response.task.status.state == TaskState.TASK_STATE_COMPLETED
 
 
 async def test_message_larger_than_item_is_stored(server: DevServer) -> None:
     text = "0123456789abcdef" * 60_000
     async with official_client(server.url, streaming=False) as client:
-        (response,) = await said(client, message(Part(text=text)))
+        (response,) = await answers_of(client, message(Part(text=text)))
         stored = await client.get_task(GetTaskRequest(id=response.task.id))
     assert text_of(stored.history[0]) == text
     assert text_of(stored.status.message) == text
@@ -129,14 +129,14 @@ async def test_repeated_message_returns_its_task(server: DevServer, version: str
     """Answer a repeated message with the existing task."""
     request = message(Part(text="only once"), context_id=str(uuid.uuid4()))
     async with official_client(server.url, version=version) as client:
-        first = await said(client, request)
-        again = await said(client, request)
+        first = await answers_of(client, request)
+        again = await answers_of(client, request)
     assert again == first
 
 
 async def test_subscribe_to_ended_task_is_refused(server: DevServer) -> None:
     async with official_client(server.url) as client:
-        responses = await said(client, message(Part(text="done")))
+        responses = await answers_of(client, message(Part(text="done")))
         with pytest.raises(A2AError, match="has ended"):
             _ = [event async for event in client.subscribe(SubscribeToTaskRequest(id=responses[0].task.id))]
 
@@ -206,13 +206,13 @@ def test_ctrl_c_leaves_no_process() -> None:
         assert endpoint is not None
         server.stop()
         # Helper processes of multiprocessing end after their parent.
-        assert gone(server.process.pid)
+        assert has_ended(server.process.pid)
         for place in (address, urlsplit(endpoint[1])):
             with socket.socket() as attempt:
                 assert attempt.connect_ex((str(place.hostname), int(place.port or 0))) != 0
 
 
-def gone(group: int) -> bool:
+def has_ended(group: int) -> bool:
     """Return True once no process of the group is left; wait a moment for it."""
     for _ in range(200):
         try:

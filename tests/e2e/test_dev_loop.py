@@ -28,7 +28,7 @@ from tests.e2e.test_dev import gone
 from tests.support.server import ROOT, DevServer, aion_dev, serving
 from tests.support.service import send
 
-PATIENCE = 60
+TIMEOUT = 60
 """Timeout in seconds; it expires only on a failure."""
 
 AGENT = """
@@ -86,7 +86,7 @@ def dev(project: Path, *options: str) -> list[str]:
 
 def until(holds: Callable[[], Any], server: DevServer) -> Any:
     """Return the first true result of the function."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIMEOUT
     while time.monotonic() < end:
         if found := holds():
             return found
@@ -101,7 +101,7 @@ def printed(server: DevServer, text: str) -> bool:
 
 def ask(server: DevServer, text: str = "hello") -> dict[str, Any]:
     """Send the text; return its task."""
-    return dict(httpx.post(server.url, json=send(text), timeout=PATIENCE).json()["result"]["task"])
+    return dict(httpx.post(server.url, json=send(text), timeout=TIMEOUT).json()["result"]["task"])
 
 
 def text_of(task: dict[str, Any]) -> str:
@@ -110,7 +110,7 @@ def text_of(task: dict[str, Any]) -> str:
 
 def get(server: DevServer, task_id: str) -> dict[str, Any]:
     body = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": task_id}}
-    return dict(httpx.post(server.url, json=body, timeout=PATIENCE).json())
+    return dict(httpx.post(server.url, json=body, timeout=TIMEOUT).json())
 
 
 class Streaming:
@@ -131,12 +131,12 @@ class Streaming:
         return str(self.frames[0]["task"]["id"]) if self.frames else ""
 
     def join(self) -> None:
-        self._thread.join(PATIENCE)
+        self._thread.join(TIMEOUT)
         assert not self._thread.is_alive(), "the stream never ended"
 
     def _read(self) -> None:
         try:
-            with httpx.stream("POST", self._url, json=self._body, timeout=PATIENCE) as answer:
+            with httpx.stream("POST", self._url, json=self._body, timeout=TIMEOUT) as answer:
                 for line in answer.iter_lines():
                     if line.startswith("data: "):
                         self.frames.append(json.loads(line.removeprefix("data: "))["result"])
@@ -173,7 +173,7 @@ def test_edits_are_served_and_broken_ones_are_not(server: DevServer, project: Pa
     edit(project, "name: Mine", "name: Yours", "aion.yaml")
     until(lambda: text_of(ask(server)).startswith("third "), server)
     until(
-        lambda: httpx.get(f"{server.url}/.well-known/agent-card.json", timeout=PATIENCE).json()["name"] == "Yours",
+        lambda: httpx.get(f"{server.url}/.well-known/agent-card.json", timeout=TIMEOUT).json()["name"] == "Yours",
         server,
     )
 
@@ -202,7 +202,7 @@ def test_blocking_send_is_answered_during_an_edit(server: DevServer, project: Pa
     until(lambda: "wait" in notes(project), server)
     edit(project, '"first"', '"second"')
     until(lambda: notes(project).count("wait") == 2, server)
-    asking.join(PATIENCE)
+    asking.join(TIMEOUT)
     assert tasks[0]["status"]["state"] == "TASK_STATE_WORKING", "it stays the client's to ask for"
     (project / "seen" / "go").touch()
     until(lambda: get(server, tasks[0]["id"])["result"]["status"]["state"] == "TASK_STATE_COMPLETED", server)
@@ -311,7 +311,7 @@ def test_broken_sqlite_file_is_named(project: Path) -> None:
         store.mkdir(parents=True)
         (store / name).write_bytes(b"not a database" * 100)
         command = dev(project, "--port", "0", "--data-dir", str(store.parent))
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
         assert ran.returncode == 1
         assert name in ran.stderr
         assert "--fresh" in ran.stderr
@@ -367,7 +367,7 @@ def test_sixteen_queued_turns_run_at_once(server: DevServer, project: Path) -> N
     tasks = []
     for number in range(16):
         body["params"]["message"]["messageId"] = f"m-{number}"
-        tasks.append(httpx.post(server.url, json=body, timeout=PATIENCE).json()["result"]["task"]["id"])
+        tasks.append(httpx.post(server.url, json=body, timeout=TIMEOUT).json()["result"]["task"]["id"])
     until(lambda: notes(project).count("wait") == 16, server)
     (project / "seen" / "go").touch()
     for task in tasks:
@@ -380,7 +380,7 @@ def test_second_server_in_the_folder_names_the_first(server: DevServer, project:
         env={**os.environ, "AION_DATA_DIR": str(project / ".aion")},
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT,
     )
     assert second.returncode == 1
     assert f"already at {server.url} (process {server.process.pid})" in second.stderr
@@ -399,7 +399,7 @@ def test_operator_commands_find_the_server(project: Path, store: str) -> None:
             env={**environ, "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=TIMEOUT,
         )
 
     with serving(dev(project, "--store", store), AION_DATA_DIR=str(project / ".aion")) as server:
@@ -437,7 +437,7 @@ def test_failing_agents_are_listed_first(project: Path) -> None:
         assert "aion.yaml: agents broken, mine." in told
         curl = f"curl -sN {server.url}/agents/mine/"
         assert curl in told, "the example asks an agent that answers"
-        task = httpx.post(f"{server.url}/agents/mine/", json=send("hi"), timeout=PATIENCE).json()["result"]["task"]
+        task = httpx.post(f"{server.url}/agents/mine/", json=send("hi"), timeout=TIMEOUT).json()["result"]["task"]
         assert task["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
@@ -453,7 +453,7 @@ def test_unloadable_agent_is_served_after_fix(project: Path) -> None:
 def test_broken_agents_need_reload(project: Path, tmp_path: Path) -> None:
     edit(project, "import asyncio, os", "import no_such_module")
     command = dev(project, "--port", "0", "--no-reload", "--data-dir", str(tmp_path / "state"))
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
     assert ran.returncode == 1
     assert "no_such_module" in ran.stderr
     assert "Traceback" not in ran.stderr
@@ -499,7 +499,7 @@ def listens(server: DevServer) -> bool:
 
 def ended(process: int) -> bool:
     """Return True once the process is gone; wait a moment for it."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIMEOUT
     while time.monotonic() < end:
         try:
             os.kill(process, 0)
@@ -614,7 +614,7 @@ def test_removed_project_does_not_end_the_server(project: Path) -> None:
         (project / "agent.py").unlink()
         until(lambda: printed(server, "The server goes on with the code as it was."), server)
         shutil.rmtree(project)
-        assert httpx.get(f"{server.url}/.well-known/agent-card.json", timeout=PATIENCE).status_code == 200
+        assert httpx.get(f"{server.url}/.well-known/agent-card.json", timeout=TIMEOUT).status_code == 200
         assert server.stop() == 0
         assert "Traceback" not in "".join(server.printed)
 

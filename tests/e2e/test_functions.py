@@ -28,7 +28,7 @@ from tests.support.queues import messages_in
 from tests.support.stores import dynamodb_store
 from tests.support.tasks import orphan
 
-PATIENCE = 60
+TIMEOUT = 60
 AGENTS = Path(__file__).parents[1] / "support" / "agents"
 NOTHING_TO_DO = WakeUp(ContextKey("nobody", "echo", "c-0"))
 
@@ -58,7 +58,7 @@ async def enqueue(stack: LocalStack, wake_up: WakeUp) -> None:
 async def answer_of(stack: LocalStack, head: Head) -> str:
     """Return the last message of the task's agent, once the task has completed."""
     store = dynamodb_store(stack, SystemClock())
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIMEOUT
     while True:
         log = await store.log(head.key)
         assert log is not None

@@ -97,7 +97,7 @@ def served(where: Installed, folder: Path, *command: str) -> Iterator[str]:
         process.stdout.close()
 
 
-async def asked(url: str, text: str) -> tuple[str, str]:
+async def ask(url: str, text: str) -> tuple[str, str]:
     """Send the text with the official client; return the streamed text and the answer."""
     async with httpx.AsyncClient(timeout=60) as http:
         card = await A2ACardResolver(http, url).get_agent_card()
@@ -182,7 +182,7 @@ def test_folder_without_config_is_served(tools: Installed, tmp_path: Path) -> No
     (tmp_path / "private" / "words.py").write_text(PRIVATE_MODULE)
     (tmp_path / "agent.py").write_text(ANSWERS.replace("import cowsay", "import json as cowsay"))
     with served(tools, tmp_path, "aion") as url:
-        _, answer = asyncio.run(asked(url, "hello"))
+        _, answer = asyncio.run(ask(url, "hello"))
     assert answer == "[json heard hello]"
 
 
@@ -197,7 +197,7 @@ def test_new_project_is_tested_served_and_built(tools: Installed, tmp_path: Path
     assert " passed" in tools.run("uv", "run", "--quiet", "pytest", "-q", cwd=folder)
     own = str(folder / ".venv" / "bin" / "aion")
     with served(tools, folder, own) as url:
-        streamed, answer = asyncio.run(asked(url, "hello"))
+        streamed, answer = asyncio.run(ask(url, "hello"))
     assert answer
     assert streamed in ("", answer), "what was streamed is the answer"
     _, python = lambda_python()
@@ -249,8 +249,8 @@ def test_sam_build_packages_the_project(tools: Installed, tmp_path: Path) -> Non
     tools.run("aion", "new", "my-agent", cwd=tmp_path)
     folder, artifacts = tmp_path / "my-agent", tmp_path / "artifacts"
     tools.run("uv", "sync", "--quiet", cwd=folder)
-    asked = {"AION_ARCHITECTURE": machine_architecture(), "AION_PYTHON": lambda_python()[1]}
-    said = tools.run("make", "build-TaskFunction", f"ARTIFACTS_DIR={artifacts}", cwd=folder, **asked)
+    ask = {"AION_ARCHITECTURE": machine_architecture(), "AION_PYTHON": lambda_python()[1]}
+    said = tools.run("make", "build-TaskFunction", f"ARTIFACTS_DIR={artifacts}", cwd=folder, **ask)
     assert "agents: " in said
     assert (artifacts / "agent.py").read_text() == (folder / "agent.py").read_text()
     assert (artifacts / "handlers" / "run_task.py").is_file()

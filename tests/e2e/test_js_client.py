@@ -12,7 +12,7 @@ import pytest
 from tests.support.environments import NodeMissing, node_with
 from tests.support.server import ROOT, DevServer
 
-Heard = dict[tuple[str, str], dict[str, Any]]
+Results = dict[tuple[str, str], dict[str, Any]]
 
 LONG = "The quick brown fox jumps over the lazy dog. " * 500
 CLIENTS = ["JSONRPC 1.0", "JSONRPC 0.3", "HTTP+JSON 1.0", "HTTP+JSON 0.3"]
@@ -22,7 +22,7 @@ each_client = pytest.mark.parametrize("client", CLIENTS)
 
 
 @pytest.fixture(scope="module")
-def heard(server: DevServer) -> Heard:
+def results(server: DevServer) -> Results:
     """Return the results of each client at each step."""
     try:
         environment = node_with(ROOT / "tests" / "support" / "js")
@@ -36,8 +36,8 @@ def heard(server: DevServer) -> Heard:
     return {(line["client"], line["step"]): line for line in lines}
 
 
-def said(heard: Heard, client: str, step: str) -> Any:
-    line = heard[client, step]
+def result_of(results: Results, client: str, step: str) -> Any:
+    line = results[client, step]
     assert "error" not in line, line["error"]
     return line["heard"]
 
@@ -46,36 +46,36 @@ def texts(message: dict[str, Any]) -> str:
     return "".join(part["text"] for part in message["parts"])
 
 
-def check_stream(heard: list[dict[str, Any]], client: str, *, first_state: str, text: str) -> None:
+def check_stream(results: list[dict[str, Any]], client: str, *, first_state: str, text: str) -> None:
     """Check the order: task first, final status last; one artifact, opened and closed once, adds up to the text."""
-    kinds = [next(iter(response)) for response in heard]
+    kinds = [next(iter(response)) for response in results]
     assert kinds[0] == "task"
-    assert heard[0]["task"]["status"]["state"] == first_state
+    assert results[0]["task"]["status"]["state"] == first_state
     assert kinds[-1] == "statusUpdate"
-    assert heard[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
-    assert texts(heard[-1]["statusUpdate"]["status"]["message"]) == text
+    assert results[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert texts(results[-1]["statusUpdate"]["status"]["message"]) == text
     assert set(kinds[1:-1]) <= {"statusUpdate", "artifactUpdate"}
-    task = heard[0]["task"]
-    for response in heard[1:]:
+    task = results[0]["task"]
+    for response in results[1:]:
         (update,) = response.values()
         assert (update["taskId"], update["contextId"]) == (task["id"], task["contextId"])
-    chunks = [response["artifactUpdate"] for response in heard if "artifactUpdate" in response]
+    chunks = [response["artifactUpdate"] for response in results if "artifactUpdate" in response]
     if client != LOSSY:
         assert [chunk.get("append", False) for chunk in chunks] == [False] + [True] * (len(chunks) - 1)
     assert [chunk.get("lastChunk", False) for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
     assert text.endswith("".join(texts(chunk["artifact"]) for chunk in chunks))
 
 
-def test_js_client_takes_newest_version(heard: Heard) -> None:
+def test_js_client_takes_newest_version(results: Results) -> None:
     """Choose v1 from the card's interfaces."""
-    assert said(heard, "by its card", "choose") == {"binding": "JSONRPC", "version": "1.0"}
-    assert said(heard, "by its card", "send")["sent"]["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert result_of(results, "by its card", "choose") == {"binding": "JSONRPC", "version": "1.0"}
+    assert result_of(results, "by its card", "send")["sent"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
-def test_js_client_reads_card_of_v03(heard: Heard) -> None:
+def test_js_client_reads_card_of_v03(results: Results) -> None:
     """Read the card without knowledge of `supportedInterfaces`."""
-    assert said(heard, "by its card's v0.3 part", "choose") == {"binding": "JSONRPC", "version": "0.3"}
-    assert said(heard, "by its card's v0.3 part", "send")["sent"]["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert result_of(results, "by its card's v0.3 part", "choose") == {"binding": "JSONRPC", "version": "0.3"}
+    assert result_of(results, "by its card's v0.3 part", "send")["sent"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
 @pytest.mark.parametrize(
@@ -90,9 +90,9 @@ def test_js_client_reads_card_of_v03(heard: Heard) -> None:
         ),
     ],
 )
-def test_client_gets_whole_task(heard: Heard, client: str) -> None:
+def test_client_gets_whole_task(results: Results, client: str) -> None:
     """Get a completed task with its answer and history."""
-    answer = said(heard, client, "send")
+    answer = result_of(results, client, "send")
     sent, asked = answer["sent"], answer["sent"]["history"][0]
     name = {} if client == LOSSY else {"filename": "three.bin"}
     assert sent["status"]["state"] == "TASK_STATE_COMPLETED"
@@ -103,26 +103,26 @@ def test_client_gets_whole_task(heard: Heard, client: str) -> None:
 
 
 @each_client
-def test_js_client_gets_task_without_history(heard: Heard, client: str) -> None:
+def test_js_client_gets_task_without_history(results: Results, client: str) -> None:
     """Get a task without history; in v0.3 only a positive number is a limit."""
-    answer = said(heard, client, "send")
+    answer = result_of(results, client, "send")
     expected = answer["sent"] if client.endswith("0.3") else {**answer["sent"], "history": []}
     assert {"history": [], **answer["short"]} == expected
 
 
 @each_client
-def test_task_continues_after_nonblocking_answer(heard: Heard, client: str) -> None:
+def test_task_continues_after_nonblocking_answer(results: Results, client: str) -> None:
     """Complete the task after a non-blocking answer."""
-    answer = said(heard, client, "sendAtOnce")
+    answer = result_of(results, client, "sendAtOnce")
     assert answer["sent"]["status"]["state"] == "TASK_STATE_WORKING"
     assert answer["ended"]["status"]["state"] == "TASK_STATE_COMPLETED"
     assert texts(answer["ended"]["status"]["message"]) == "Hello again"
 
 
 @each_client
-def test_client_streams_answer(heard: Heard, client: str) -> None:
+def test_client_streams_answer(results: Results, client: str) -> None:
     """Stream an answer from the task to its final status."""
-    responses = said(heard, client, "stream")
+    responses = result_of(results, client, "stream")
     check_stream(responses, client, first_state="TASK_STATE_SUBMITTED", text="one two \U0001f600 four")
     chunks = [response["artifactUpdate"] for response in responses if "artifactUpdate" in response]
     assert "".join(texts(chunk["artifact"]) for chunk in chunks) == "one two \U0001f600 four"
@@ -130,24 +130,24 @@ def test_client_streams_answer(heard: Heard, client: str) -> None:
 
 
 @each_client
-def test_client_subscribes_to_running_task(heard: Heard, client: str) -> None:
+def test_client_subscribes_to_running_task(results: Results, client: str) -> None:
     """Subscribe to a running task."""
-    answer = said(heard, client, "resubscribe")
+    answer = result_of(results, client, "resubscribe")
     check_stream(answer["heard"], client, first_state="TASK_STATE_WORKING", text=LONG * answer["times"])
     assert answer["ended"]["status"] == answer["heard"][-1]["statusUpdate"]["status"]
 
 
 @each_client
-def test_client_cancels_task(heard: Heard, client: str) -> None:
+def test_client_cancels_task(results: Results, client: str) -> None:
     """Cancel a running task."""
-    answer = said(heard, client, "cancel")
+    answer = result_of(results, client, "cancel")
     assert answer["canceled"]["status"]["state"] == "TASK_STATE_CANCELED"
     assert answer["stored"] == answer["canceled"]
 
 
 @pytest.mark.parametrize("client", ["JSONRPC 1.0", "HTTP+JSON 1.0"])
-def test_client_lists_tasks_of_context(heard: Heard, client: str) -> None:
-    answer = said(heard, client, "list")
+def test_client_lists_tasks_of_context(results: Results, client: str) -> None:
+    answer = result_of(results, client, "list")
     page, rest = answer["page"], answer["rest"]
     assert [task["id"] for task in page["tasks"]] == answer["ids"][:2]
     assert [task["id"] for task in rest["tasks"]] == answer["ids"][2:]
@@ -156,9 +156,9 @@ def test_client_lists_tasks_of_context(heard: Heard, client: str) -> None:
 
 
 @each_client
-def test_client_manages_push_configs(heard: Heard, client: str) -> None:
+def test_client_manages_push_configs(results: Results, client: str) -> None:
     """Create a push config with a message and later; read, list and delete it twice."""
-    answer = said(heard, client, "pushConfigs")
+    answer = result_of(results, client, "pushConfigs")
     assert answer["created"] == answer["read"]
     given = {"id": "q", "taskId": answer["task"], "url": "http://127.0.0.1:9/hook", "token": "token"}
     assert {name: answer["read"][name] for name in given} == given
@@ -181,18 +181,18 @@ REFUSALS = {
 
 @each_client
 @pytest.mark.parametrize("step", REFUSALS)
-def test_client_raises_its_error_class(heard: Heard, client: str, step: str) -> None:
+def test_client_raises_its_error_class(results: Results, client: str, step: str) -> None:
     """Raise the client's own error class with our message."""
-    line = heard[client, step]
+    line = results[client, step]
     assert "error" in line, line
     assert REFUSALS[step] in line["error"]["names"], line["error"]
     assert len(line["error"]["message"]) > 20
 
 
 @each_client
-def test_client_falls_back_to_public_card(heard: Heard, client: str) -> None:
+def test_client_falls_back_to_public_card(results: Results, client: str) -> None:
     """Fall back to the public card without an extended one."""
-    card = said(heard, client, "cardOrExtendedCard")
+    card = result_of(results, client, "cardOrExtendedCard")
     assert card["name"] == "Echo"
     assert card["capabilities"]["streaming"] is True
     assert card["capabilities"]["pushNotifications"] is True

@@ -233,7 +233,7 @@ async def test_app_receives_disconnect_after_response(
 ) -> None:
     gates.open("listening")
     await api.invoke(function_url_event("/hears_the_end")).answered()
-    await api.asked_times(2)
+    await api.requested(2)
     runtime.terminate()
     assert await runtime.exit_code() == 0
     assert "heard early: False then: http.disconnect" in runtime.lines
@@ -274,14 +274,14 @@ async def test_a_fastapi_stream_flows_and_survives_its_connection(api: FakeRunti
         await gates.reached("background")
         assert api.asked == 1
         gates.open("background")
-        await api.asked_times(2)
+        await api.requested(2)
         runtime.terminate()
         assert await runtime.exit_code() == 0
         assert "lifespan over" in runtime.lines
 
 
 async def test_sigterm_ends_an_idle_runtime(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
-    await api.asked_times(1)
+    await api.requested(1)
     runtime.terminate()
     assert await runtime.exit_code() == 0
     assert "lifespan over" in runtime.lines
@@ -325,7 +325,7 @@ async def test_sigterm_ends_a_runtime_that_is_starting(api: FakeRuntimeApi, gate
 
 async def test_sigterm_does_not_wait_for_hanging_shutdown(api: FakeRuntimeApi, gates: Gates) -> None:
     async with running(f"{APPS}:hangs_at_shutdown", api=api.address, gates=gates.address) as runtime:
-        await api.asked_times(1)
+        await api.requested(1)
         runtime.terminate()
         assert await runtime.exit_code() == 0
 
@@ -363,7 +363,7 @@ async def test_app_startup_failure_is_reported(
 async def test_an_app_without_lifespan_is_served(api: FakeRuntimeApi) -> None:
     async with running(f"{APPS}:without_lifespan", api=api.address) as runtime:
         assert (await api.invoke(function_url_event("/")).answered()).body == b"hello"
-        await api.asked_times(2)
+        await api.requested(2)
         runtime.terminate()
         assert await runtime.exit_code() == 0
 

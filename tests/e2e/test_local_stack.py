@@ -27,7 +27,7 @@ from tests.support.queues import messages_in
 ROOT = Path(__file__).parents[2]
 TEMPLATE = Path(__file__).with_name("local_stack.yaml")
 # Expires only on a failure.
-PATIENCE = 60
+TIMEOUT = 60
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ class Work:
         return self._answer(event)
 
     def next(self) -> dict[str, Any]:
-        return self.events.get(timeout=PATIENCE)
+        return self.events.get(timeout=TIMEOUT)
 
 
 def poll(stack: LocalStack, work: Callable[[Any, Any], Any], **options: Any) -> None:
@@ -264,7 +264,7 @@ def test_handler_receives_invocation_context(stack: LocalStack) -> None:
     contexts: Queue[Any] = Queue()
     poll(stack, lambda event, context: contexts.put(context))
     send(stack, "one")
-    context = contexts.get(timeout=PATIENCE)
+    context = contexts.get(timeout=TIMEOUT)
     assert context.function_name == "WorkFunction"
     assert context.invoked_function_arn.endswith(":function:local-WorkFunction")
     assert (context.memory_limit_in_mb, context.function_version) == (512, "$LATEST")
@@ -333,7 +333,7 @@ def test_failed_message_stays_hidden_by_default(stack: LocalStack) -> None:
 
     poll(stack, fail, retry_after=None)
     send(stack, "one")
-    assert failed.wait(PATIENCE)
+    assert failed.wait(TIMEOUT)
     stack.stop_polling()
     answer = stack.client("sqs").receive_message(QueueUrl=stack.physical_id("Queue"))
     assert "Messages" not in answer
@@ -349,16 +349,16 @@ def test_slow_batch_blocks_only_at_maximum_concurrency(stack: LocalStack) -> Non
         if not running.acquire(blocking=False):
             begun.put(["a third at once"])
         begun.put(bodies(event))
-        may_end.acquire(timeout=PATIENCE)
+        may_end.acquire(timeout=TIMEOUT)
         running.release()
 
     poll(stack, slow)
     for body in ("one", "two"):
         send(stack, body)
-        assert begun.get(timeout=PATIENCE) == [body]
+        assert begun.get(timeout=TIMEOUT) == [body]
     send(stack, "three")
     may_end.release()
-    assert begun.get(timeout=PATIENCE) == ["three"]
+    assert begun.get(timeout=TIMEOUT) == ["three"]
     may_end.release(2)
     stack.stop_polling()
     assert messages_in(stack, "Queue") == 0
@@ -405,7 +405,7 @@ def test_exactly_one_conflicting_transaction_succeeds(stack: LocalStack) -> None
 
     def race(racer: int) -> list[bool]:
         dynamodb = stack.client("dynamodb")
-        together.wait(PATIENCE)
+        together.wait(TIMEOUT)
         won = []
         for n in range(8):
             won.append(is_done(dynamodb, [put_once(f"once-{n}"), add_one("won")]))
@@ -515,7 +515,7 @@ def test_long_poll_blocks_no_other_request(stack: LocalStack) -> None:
         stack.client("dynamodb").put_item(TableName="local-Table", Item={"pk": {"S": "x"}})
         assert not any(poll.done() for poll in polls)
         send(stack, *(str(n) for n in range(8)))
-        got = [poll.result(PATIENCE)["Messages"][0]["Body"] for poll in polls]
+        got = [poll.result(TIMEOUT)["Messages"][0]["Body"] for poll in polls]
     assert sorted(got) == [str(n) for n in range(8)]
 
 
@@ -542,7 +542,7 @@ def test_stopped_stack_leaves_no_thread() -> None:
             until(
                 lambda: len(requests_being_answered()) == 3
             )  # the poller's request, the idle connection and the long poll
-        assert "Messages" not in waiting.result(PATIENCE)
+        assert "Messages" not in waiting.result(TIMEOUT)
         assert silent.recv(1) == b""
         silent.close()
         with pytest.raises(ConnectionRefusedError):
@@ -555,7 +555,7 @@ def requests_being_answered() -> list[threading.Thread]:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIMEOUT
     while not condition():
         assert time.monotonic() < end
         threading.Event().wait(0.01)
@@ -588,18 +588,18 @@ def test_stuck_function_is_named_after_wait(caplog: pytest.LogCaptureFixture) ->
 
     def stuck(event: Any, context: Any) -> None:
         runs.set()
-        may_end.wait(PATIENCE)
+        may_end.wait(TIMEOUT)
 
     stack = LocalStack.start(TEMPLATE)
     poll(stack, stuck)
     send(stack, "one")
-    assert runs.wait(PATIENCE)
+    assert runs.wait(TIMEOUT)
     with caplog.at_level(logging.WARNING):
         stack.stop(grace=0)
     may_end.set()
     for thread in threading.enumerate():
         if thread.name == "WorkFunction-batch":
-            thread.join(PATIENCE)
+            thread.join(TIMEOUT)
     assert "WorkFunction still runs and is left to itself" in caplog.text
 
 
@@ -634,14 +634,14 @@ def test_process_serves_until_stopped(how: signal.Signals, monkeypatch: pytest.M
         with connected(environment) as dynamodb:
             dynamodb.put_item(TableName=environment["TABLE"], Item={"pk": {"S": "x"}})
         running.send_signal(how)
-        assert running.wait(PATIENCE) == 0
+        assert running.wait(TIMEOUT) == 0
 
 
 def test_killed_process_restarts_at_its_port() -> None:
     with process() as (running, said):
         port = said["endpoint"].rpartition(":")[2]
         running.send_signal(signal.SIGKILL)
-        running.wait(PATIENCE)
+        running.wait(TIMEOUT)
         with process("--port", port) as (_, again):
             assert again == said
             with connected(again["environment"]["WorkFunction"]) as dynamodb:

@@ -15,11 +15,11 @@ PROGRAM = ROOT / "tests" / "support" / "v03_client.py"
 LONG = "The quick brown fox jumps over the lazy dog. " * 1500
 FILE = {"bytes": "AAEC", "mimeType": "application/octet-stream", "name": "three.bin"}
 
-Heard = dict[str, dict[str, Any]]
+Results = dict[str, dict[str, Any]]
 
 
 @pytest.fixture(scope="module", params=["JSONRPC", "HTTP+JSON"])
-def heard(request: pytest.FixtureRequest, server: DevServer) -> Heard:
+def results(request: pytest.FixtureRequest, server: DevServer) -> Results:
     """Return the results of the client at each step, on one binding."""
     python = python_with(REQUIREMENTS)
     command = [python, PROGRAM, server.url, request.param, LONG]
@@ -29,9 +29,9 @@ def heard(request: pytest.FixtureRequest, server: DevServer) -> Heard:
     return {"binding": request.param, **steps}
 
 
-def said(heard: Heard, step: str) -> Any:
-    assert "error" not in heard[step], heard[step]
-    return heard[step]["heard"]
+def result_of(results: Results, step: str) -> Any:
+    assert "error" not in results[step], results[step]
+    return results[step]["heard"]
 
 
 def check_stream(events: list[dict[str, Any]], text: str) -> None:
@@ -46,9 +46,9 @@ def check_stream(events: list[dict[str, Any]], text: str) -> None:
     assert events[-1]["status"]["message"]["parts"][0]["text"] == text
 
 
-def test_client_streams_answer(heard: Heard) -> None:
+def test_client_streams_answer(results: Results) -> None:
     """Stream an answer from the task to its final status."""
-    events, task = said(heard, "stream")["heard"], said(heard, "stream")["stored"]
+    events, task = result_of(results, "stream")["heard"], result_of(results, "stream")["stored"]
     text = "one two \U0001f600 four"
     check_stream(events, text)
     assert events[0]["status"]["state"] == "submitted"
@@ -59,9 +59,9 @@ def test_client_streams_answer(heard: Heard) -> None:
     assert not task.get("artifacts")
 
 
-def test_client_gets_whole_task(heard: Heard) -> None:
+def test_client_gets_whole_task(results: Results) -> None:
     """Get a completed task with its answer and history."""
-    answer = said(heard, "send")
+    answer = result_of(results, "send")
     assert answer["sent"] == answer["stored"]
     assert answer["sent"]["status"]["state"] == "completed"
     text, file, data = answer["sent"]["history"][0]["parts"]
@@ -70,23 +70,23 @@ def test_client_gets_whole_task(heard: Heard) -> None:
     assert (data["kind"], data["data"]) == ("data", {"n": [1, 2.5, None]})
 
 
-def test_client_subscribes_to_running_task(heard: Heard) -> None:
+def test_client_subscribes_to_running_task(results: Results) -> None:
     """Resubscribe to a running task."""
-    events = said(heard, "resubscribe")
+    events = result_of(results, "resubscribe")
     check_stream(events, LONG)
     assert events[0]["status"]["state"] == "working"
 
 
-def test_client_cancels_task(heard: Heard) -> None:
+def test_client_cancels_task(results: Results) -> None:
     """Cancel a running task."""
-    answer = said(heard, "cancel")
+    answer = result_of(results, "cancel")
     assert answer["canceled"]["status"]["state"] == "canceled"
     assert answer["stored"] == answer["canceled"]
 
 
-def test_old_client_reads_card(heard: Heard) -> None:
+def test_old_client_reads_card(results: Results) -> None:
     """Read the card, and look for an extended one."""
-    card = said(heard, "card")
+    card = result_of(results, "card")
     assert card["preferredTransport"] == "JSONRPC"
     assert {interface["transport"] for interface in card["additionalInterfaces"]} == {"JSONRPC", "HTTP+JSON"}
     assert card["capabilities"]["streaming"] is True
@@ -94,9 +94,9 @@ def test_old_client_reads_card(heard: Heard) -> None:
     assert card["skills"][0]["id"] == "echo"
 
 
-def test_client_manages_push_configs(heard: Heard) -> None:
+def test_client_manages_push_configs(results: Results) -> None:
     """Set a push config, and read it with and without its id."""
-    answer = said(heard, "push_config")
+    answer = result_of(results, "push_config")
     assert answer["set"] == answer["read"]
     config = {"id": "p", "url": "http://127.0.0.1:9/hook", "token": "token"}
     assert answer["read"] == {"taskId": answer["task"], "pushNotificationConfig": config}
@@ -111,10 +111,10 @@ def test_client_manages_push_configs(heard: Heard) -> None:
         ("push_config_that_is_not_there", -32001, 404),
     ],
 )
-def test_old_client_raises_its_error(heard: Heard, step: str, code: int, http: int) -> None:
+def test_old_client_raises_its_error(results: Results, step: str, code: int, http: int) -> None:
     """Raise the client's error; over REST the client reads the status alone."""
-    error = heard[step]["error"]
-    if heard["binding"] == "JSONRPC":  # type: ignore[comparison-overlap]
+    error = results[step]["error"]
+    if results["binding"] == "JSONRPC":  # type: ignore[comparison-overlap]
         assert (error["name"], error["code"]) == ("A2AClientJSONRPCError", code)
     else:
         assert (error["name"], error["http"]) == ("A2AClientHTTPError", http)

@@ -24,7 +24,7 @@ from aion_core.shipped import shipped
 from infra.package_check import ADK, CASES, Case, foreign, size
 from infra.package_load import load
 from infra.sam_local import machine_architecture
-from tests.support.packages import checkout, package_here, told_of
+from tests.support.packages import checkout, file_states, package_here
 from tests.support.runtime_emulator import LAMBDA_PYTHON, lambda_python
 
 ROOT = shipped()
@@ -203,7 +203,7 @@ def test_package_includes_license_metadata(tmp_path: Path) -> None:
 # --- boto3 ---
 
 
-def services_asked_for() -> set[str]:
+def used_services() -> set[str]:
     """Return the services of aion_core's AWS clients, read from their calls."""
     asked = set()
     # Commands of operators do not run on Lambda.
@@ -217,7 +217,7 @@ def services_asked_for() -> set[str]:
 
 @runs_here
 def test_only_used_aws_clients_are_packaged() -> None:
-    services = services_asked_for()
+    services = used_services()
     assert {"dynamodb", "sqs", "s3", "kms"} <= services <= SERVICES
     made = f"import boto3\nfor service in {sorted(services | {'sts'})}: boto3.session.Session().client(service)"
     load(package_here("ApiFunction"), made)
@@ -247,7 +247,7 @@ def test_rebuilt_package_has_same_bytes(function: str, tmp_path: Path) -> None:
     """Make the bytes independent of folder, time and cache."""
     first = package_here(function)
     build(first.plan, tmp_path / "again")
-    assert told_of(tmp_path / "again") == told_of(first.code)
+    assert file_states(tmp_path / "again") == file_states(first.code)
     write_zip(tmp_path / "again", tmp_path / "again.zip")
     assert (tmp_path / "again.zip").read_bytes() == first.zip().read_bytes()
     with zipfile.ZipFile(first.zip()) as archive:
@@ -306,7 +306,7 @@ def test_build_without_lambda_python_is_reported(copied: Path, tmp_path: Path) -
         assert process.returncode == 0, told
         assert "no .pyc files" in told
         assert "uv python install 3.13" in told
-    assert told_of(tmp_path / "one") == told_of(tmp_path / "two")
+    assert file_states(tmp_path / "one") == file_states(tmp_path / "two")
     assert not list((tmp_path / "one").rglob("*.pyc"))
     assert len(list((tmp_path / "packages").glob("*/built"))) == 2  # the dependencies, and the package
 

@@ -16,8 +16,8 @@ from uuid_utils.compat import uuid7
 
 from aion_core.agents.config import read_deployment_config
 from aion_core.agents.environment import template_parameters
-from aion_core.auth.api_keys import make_key
-from aion_core.auth.basic import hash_password
+from aion_core.auth.schemes.api_key import make_key
+from aion_core.auth.schemes.basic import hash_password
 from aion_core.aws.client import AwsClient
 from aion_core.aws.dynamodb_table import DynamoDBTable
 from aion_core.clock import SystemClock
@@ -26,7 +26,7 @@ from aion_core.packaging.plan import NOWHERE
 from aion_core.protocol.types import TaskState
 from aion_core.stores.api_keys import TableApiKeys
 from aion_core.template.reader import FUNCTION, Template
-from tests.support.agents.everything import LARGE
+from tests.support.agents.exercise import LARGE
 from tests.support.api_process import api_process
 from tests.support.function_process import function_process, signed_by
 from tests.support.iam import Grant, Need, Recorder, grants, needs
@@ -45,7 +45,7 @@ HERE = {
 }
 FUNCTIONS = Template(ROOT / "template.yaml", NOWHERE).resources(FUNCTION)
 TABLE = "arn:aws:dynamodb:us-east-1:000000000000:table/another"
-PATIENCE = 120
+TIMEOUT = 120
 # The first test exercises all functions; each step has its own timeout.
 pytestmark = pytest.mark.timeout(900)
 # Lambda's own actions for a function; the template check limits them to its own queue and log group.
@@ -77,7 +77,7 @@ class Client:
             return [line async for line in answer.aiter_lines() if line.startswith("data")]
 
     async def ended(self, agent: str, task: Any) -> Any:
-        for _ in range(PATIENCE * 10):
+        for _ in range(TIMEOUT * 10):
             now = await self.rpc(agent, "GetTask", id=task["id"])
             if now["status"]["state"] not in ("TASK_STATE_WORKING", "TASK_STATE_SUBMITTED"):
                 return now
@@ -118,7 +118,7 @@ def recorded() -> Recorded:
     with LocalStack.start("template.yaml") as stack, ExitStack() as running:
         secrets = make_secrets(stack)
         recorder = stack.emulator.watched_by(Recorder)
-        asyncio.run(everything(stack, running, secrets))
+        asyncio.run(exercise(stack, running, secrets))
         place = stack.template.place
         found: dict[str, set[Need]] = {name: set() for name in FUNCTIONS}
         for request in recorder.heard:
@@ -149,7 +149,7 @@ def make_secrets(stack: LocalStack) -> dict[str, str]:
     }
 
 
-async def everything(stack: LocalStack, running: ExitStack, secrets: dict[str, str]) -> None:
+async def exercise(stack: LocalStack, running: ExitStack, secrets: dict[str, str]) -> None:
     """Exercise every permission of every function."""
     key = make_key("ann", now=datetime.now(UTC))
     table = stack.environment("ApiFunction")["AION_TABLE"]
@@ -166,12 +166,12 @@ async def everything(stack: LocalStack, running: ExitStack, secrets: dict[str, s
     )
     async with (
         receiving(answers(500), answers(200)) as receiver,
-        httpx.AsyncClient(base_url=api.url, headers={"X-API-Key": key.text}, timeout=PATIENCE) as http,
+        httpx.AsyncClient(base_url=api.url, headers={"X-API-Key": key.text}, timeout=TIMEOUT) as http,
     ):
         by_password = await http.post("/", json={}, headers={"Authorization": "Basic YW5uOnNlY3JldA=="})
         assert by_password.status_code == 200, by_password.text
         client = Client(http)
-        await asked_of_the_api(client, receiver)
+        await exercise_api(client, receiver)
         # Wake-up messages are not handled yet: timers expire, and only the sweep finds them.
         forgotten = await orphan(stack, "hello", agent="graph")
         untold = await client.send("graph", "hello", taskPushNotificationConfig={"url": receiver.url("/untold")})
@@ -182,11 +182,11 @@ async def everything(stack: LocalStack, running: ExitStack, secrets: dict[str, s
         for function, queue in (("SweepFunction", ""), ("TaskFunction", "TaskQueue"), ("PushFunction", "PushQueue")):
             process = function_process(stack, function, queue, AION_CONFIG=str(CONFIG), **HERE)
             await asyncio.to_thread(running.enter_context, process)
-        await asked_of_the_task_function(client, receiver)
+        await exercise_task_function(client, receiver)
         # Encrypted by another function.
         await client.send("keeper", "again", context="k")
         store = dynamodb_store(stack, SystemClock())
-        for _ in range(PATIENCE * 10):
+        for _ in range(TIMEOUT * 10):
             log = await store.log(forgotten.key)
             posted = [post for post in receiver.posts if "/untold" in post.line and untold["id"] in post.body.decode()]
             if log is not None and log.head.state == TaskState.TASK_STATE_COMPLETED and posted:
@@ -205,7 +205,7 @@ def forget_payloads(stack: LocalStack, task_id: str) -> None:
         s3.delete_object(Bucket=bucket, Key=key)
 
 
-async def asked_of_the_api(client: Client, receiver: WebhookReceiver) -> None:
+async def exercise_api(client: Client, receiver: WebhookReceiver) -> None:
     """Exercise ApiFunction itself."""
     context = (await client.send("graph", LARGE))["contextId"]
     await client.send("graph", "large", context=context)
@@ -233,7 +233,7 @@ async def asked_of_the_api(client: Client, receiver: WebhookReceiver) -> None:
     await client.rpc("graph", "GetContexts")
 
 
-async def asked_of_the_task_function(client: Client, receiver: WebhookReceiver) -> None:
+async def exercise_task_function(client: Client, receiver: WebhookReceiver) -> None:
     """Exercise turns without a waiting client."""
     told = {"taskPushNotificationConfig": {"url": receiver.url(), "token": "t"}}
     begun = [

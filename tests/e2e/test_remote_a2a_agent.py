@@ -40,14 +40,14 @@ class RemoteSession:
         self._sessions = InMemorySessionService()
         self._runner = Runner(app_name="test", agent=agent, session_service=self._sessions, auto_create_session=True)
 
-    async def say(self, part: types.Part) -> list[Event]:
+    async def send(self, part: types.Part) -> list[Event]:
         """Send the part; return the agent's events."""
         message = types.Content(role="user", parts=[part])
         return [
             event async for event in self._runner.run_async(user_id="me", session_id="session", new_message=message)
         ]
 
-    async def kept(self) -> list[str]:
+    async def stored_texts(self) -> list[str]:
         """Return the distinct texts of the session."""
         session = await self._sessions.get_session(app_name="test", user_id="me", session_id="session")
         assert session is not None
@@ -73,20 +73,20 @@ def question(events: list[Event]) -> types.FunctionCall:
 async def test_remote_agent_streams_answer(agents: DevServer, use_legacy: bool) -> None:
     """Stream the answer; store its text once."""
     conversation = RemoteSession(agents, "echo", use_legacy=use_legacy)
-    events = await conversation.say(types.Part(text="one two \U0001f600 four"))
+    events = await conversation.send(types.Part(text="one two \U0001f600 four"))
     streamed = [text_of(event) for event in events if event.partial]
     assert len(streamed) == 4
     assert "".join(streamed) == "one two \U0001f600 four"
     assert [text for event in events if not event.partial and (text := text_of(event))] == ["one two \U0001f600 four"]
     assert not any(event.error_message for event in events)
-    assert await conversation.kept() == ["one two \U0001f600 four"] * 2, "what the user said, and the answer"
+    assert await conversation.stored_texts() == ["one two \U0001f600 four"] * 2, "what the user said, and the answer"
 
 
 @each_way
 async def test_remote_agent_gets_whole_answer(agents: DevServer, use_legacy: bool) -> None:
     """Get the answer without streaming."""
     conversation = RemoteSession(agents, "echo", use_legacy=use_legacy, streaming=False)
-    (event,) = await conversation.say(types.Part(text="all at once"))
+    (event,) = await conversation.send(types.Part(text="all at once"))
     assert text_of(event) == "all at once"
     assert not event.partial
 
@@ -97,10 +97,10 @@ async def test_remote_agent_resumes_task_with_answer(agents: DevServer, use_lega
     """Resume the same task with the answer; remember it in the next task."""
     conversation = RemoteSession(agents, "booking", use_legacy=use_legacy, streaming=streaming)
     for times, day in ((1, "Monday"), (2, "Tuesday")):
-        asked = question(await conversation.say(types.Part(text="Book a room")))
+        asked = question(await conversation.send(types.Part(text="Book a room")))
         assert asked.args == {"input_required": "Which day?"}
         answer = types.FunctionResponse(id=asked.id, name=asked.name, response={"result": day})
-        events = await conversation.say(types.Part(function_response=answer))
+        events = await conversation.send(types.Part(function_response=answer))
         assert text_of(events[-1]) == f"Booked for {day}. You have asked {times} times."
 
 
@@ -109,15 +109,15 @@ async def test_remote_agent_uses_rest(agents: DevServer, streaming: bool) -> Non
     """Use HTTP+JSON on the client's preference."""
     rest = {"supported_protocol_bindings": ["HTTP+JSON"], "use_client_preference": True}
     conversation = RemoteSession(agents, "booking", streaming=streaming, **rest)
-    asked = question(await conversation.say(types.Part(text="Book a room")))
+    asked = question(await conversation.send(types.Part(text="Book a room")))
     answer = types.FunctionResponse(id=asked.id, name=asked.name, response={"result": "Monday"})
-    events = await conversation.say(types.Part(function_response=answer))
+    events = await conversation.send(types.Part(function_response=answer))
     assert text_of(events[-1]) == "Booked for Monday. You have asked 1 times."
 
 
 async def test_remote_agent_reports_failed_turn(agents: DevServer) -> None:
     """Report the error class of a failed turn; in development also its text."""
-    events = await RemoteSession(agents, "broken").say(types.Part(text="hello"))
+    events = await RemoteSession(agents, "broken").send(types.Part(text="hello"))
     told = " ".join(text_of(event) + (event.error_message or "") for event in events)
     assert "AgentLoadError" in told
     assert "there is no 'failing' in counting.py" in told

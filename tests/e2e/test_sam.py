@@ -19,7 +19,7 @@ from aion_core.local.stack import LocalStack
 from aion_core.packaging.cache import cache
 from infra.sam_local import machine_architecture, sam_environment, write_env_vars
 from tests.support.api_process import api_process
-from tests.support.packages import package_here, told_of
+from tests.support.packages import file_states, package_here
 from tests.support.runtime_emulator import emulated, lambda_python
 
 ROOT = Path(__file__).parents[2]
@@ -149,7 +149,7 @@ def test_sam_builds_function_without_docker(built: Path) -> None:
 def test_sam_build_equals_package(built: Path) -> None:
     """Build by `sam build` and by `aion build` with the same bytes."""
     for function in ("ApiFunction", "SweepFunction"):
-        assert told_of(built / function) == told_of(package_here(function).code)
+        assert file_states(built / function) == file_states(package_here(function).code)
 
 
 def test_built_template_names_built_functions(built: Path) -> None:

@@ -29,7 +29,7 @@ CANCELED, COMPLETED, WORKING = (
 )
 
 
-async def begun(client: Client, text: str = LONG) -> Task:
+async def start_task(client: Client, text: str = LONG) -> Task:
     """Send a non-blocking message; return its running task."""
     request = message(Part(text=text), context_id=f"c-{uuid.uuid4()}")
     request.configuration.CopyFrom(SendMessageConfiguration(return_immediately=True))
@@ -41,7 +41,7 @@ async def begun(client: Client, text: str = LONG) -> Task:
 async def test_task_continues_without_client(server: DevServer, version: str) -> None:
     """Send with `returnImmediately`, in v0.3 `blocking: false`."""
     async with official_client(server.url, version=version, streaming=False) as client:
-        task = await begun(client, "Hello, who is there?")
+        task = await start_task(client, "Hello, who is there?")
         assert task.status.state == WORKING
         async with asyncio.timeout(60):
             while task.status.state == WORKING:
@@ -55,7 +55,7 @@ async def test_task_continues_without_client(server: DevServer, version: str) ->
 async def test_late_subscriber_receives_rest(server: DevServer, version: str) -> None:
     """Subscribe at another process: the current task, then its following events."""
     async with official_client(server.url, version=version, streaming=False) as client:
-        task = await begun(client)
+        task = await start_task(client)
     async with official_client(server.url, version=version) as client:
         heard = [response async for response in client.subscribe(SubscribeToTaskRequest(id=task.id))]
     assert heard[0].task.id == task.id
@@ -69,7 +69,7 @@ async def test_late_subscriber_receives_rest(server: DevServer, version: str) ->
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_official_client_cancels_task(server: DevServer, version: str) -> None:
     async with official_client(server.url, version=version, streaming=False) as client:
-        task = await begun(client, LONG * 20)
+        task = await start_task(client, LONG * 20)
         canceled = await client.cancel_task(CancelTaskRequest(id=task.id))
         assert canceled.status.state == CANCELED
         with pytest.raises(A2AError):

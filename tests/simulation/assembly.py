@@ -168,7 +168,7 @@ def back(call: CallContext, last_event_id: str) -> CallContext:
     return replace(call, last_event_id=last_event_id)
 
 
-def hear(process: "Process", wake_up: WakeUp | PushWakeUp) -> Awaitable[Any]:
+def handle_wake_up(process: "Process", wake_up: WakeUp | PushWakeUp) -> Awaitable[Any]:
     """Handle a wake-up message as the function does."""
     if isinstance(wake_up, PushWakeUp):
         return process.parts.delivery.deliver(wake_up, until=process.deadline)

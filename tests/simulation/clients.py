@@ -14,7 +14,7 @@ from tests.simulation.history import Asking, Hearing
 if TYPE_CHECKING:
     from tests.simulation.world import SimWorld
 
-PATIENCE = 300.0
+TIMEOUT = 300.0
 """Longest wait of a client for a unary answer; HTTP entry points have shorter timeouts."""
 TRIES = 12
 TERMINAL_OR_INTERRUPTED = {
@@ -123,7 +123,7 @@ class Client:
         request = SendMessageRequest(message=self.message(text, id_, context=context, task=task))
         hearing: Hearing | None = None
         for tries in range(TRIES):
-            hearing = await self._hear(
+            hearing = await self._receive(
                 f"stream {id_}",
                 lambda service, call: service.stream(call, request),
                 leave_after=leave_after,
@@ -149,7 +149,7 @@ class Client:
             if after is not None and (_at_rest(after) or after.how == "refused"):
                 return after
             last = next((id_ for _, id_, _ in reversed(after.heard) if id_), after.cursor) if after else cursor
-            after = await self._hear(
+            after = await self._receive(
                 f"subscribe {task_id}",
                 lambda service, call, at=last: service.subscribe(assembly.back(call, at), task_id),
                 cursor=last,
@@ -187,7 +187,7 @@ class Client:
             asking.process = connection.process
             world.trace(self.name, f"{what} {message_id or task_id} (to {connection.process})")
             try:
-                asking.answer = await connection.result(PATIENCE)
+                asking.answer = await connection.result(TIMEOUT)
                 asking.answered = world.loop.time()
                 world.trace(self.name, f"{what} {message_id or task_id} answered {_short(asking.answer)}")
                 return asking.answer
@@ -205,7 +205,7 @@ class Client:
         world.history.surprises.append(f"I16: {self.name} was never answered: {what} {message_id or task_id}.")
         return refused
 
-    async def _hear(
+    async def _receive(
         self,
         what: str,
         operation: Any,

@@ -51,7 +51,7 @@ def i1_an_answered_task_is_never_lost(world: "SimWorld") -> Iterator[str]:
             key = TaskKey(asking.owner, asking.answer.id)
             task = folded(world, key)
             if task is None:
-                yield f"{asking.client} was told of {key.task_id}, which is nowhere."
+                yield f"{asking.client} received {key.task_id}, but no such task is stored."
             elif asking.message_id not in {message.message_id for message in task.history}:
                 # A cancel ends all turns of a task; in input-required, earlier messages wait.
                 waits = task.status.state in ASKS and asking.message_id in world.watch.waiting_messages(key)
@@ -200,7 +200,7 @@ def i13_nobody_sees_anothers(world: "SimWorld") -> Iterator[str]:
     for hearing in world.history.hearings:
         is_message = any(isinstance(what, Message) for _, _, what in hearing.heard)
         if hearing.heard and not is_message and TaskKey(hearing.owner, hearing.task_id) not in world.history.log:
-            yield f"{hearing.owner} heard of {hearing.task_id}, which is another's."
+            yield f"{hearing.owner} received {hearing.task_id} of another owner."
 
 
 def i14_nothing_is_left(world: "SimWorld") -> Iterator[str]:
@@ -242,7 +242,7 @@ def i15_a_failure_has_a_reason(world: "SimWorld") -> Iterator[str]:
 
 def i16_it_does_not_take_for_ever(world: "SimWorld") -> Iterator[str]:
     if world.history.work_queue > 800:
-        yield f"{world.history.work_queue} bells were rung."
+        yield f"{world.history.work_queue} wake-up messages were enqueued."
     disturbed = max(
         [at + _lasts(world, fault, number) for number, (at, fault, _, _) in enumerate(world.history.faults)]
         + [asking.at for asking in world.history.askings if asking.what in ("send", "stream", "cancel")]
@@ -296,7 +296,7 @@ def i18_the_answer_is_the_agents(world: "SimWorld") -> Iterator[str]:
         said = text_of(entries[-1].numbered.event.status.message)
         ended = {did.turn for did in world.history.agent if did.task_id == key.task_id and did.what == "ended"}
         if said and not said.startswith("done: "):
-            yield f"{key.task_id} is complete and says {said!r}."
+            yield f"{key.task_id} is complete with the answer {said!r}."
         if not ended:
             yield f"{key.task_id} is complete, and its agent never came to its end."
         asks = [did.message_id for did in world.history.agent if did.task_id == key.task_id and did.turn in ended]

@@ -252,7 +252,7 @@ class SimWorkQueue:
     async def enqueue(self, wake_up: WakeUp | PushWakeUp, *, delay: float = 0.0) -> None:
         """See `ports.WorkQueue.enqueue`."""
         world = self._process.world
-        await self._process.effect("queue.send", lambda: world.rings(self._process, wake_up, delay))
+        await self._process.effect("queue.send", lambda: world.enqueue_message(self._process, wake_up, delay))
 
     def enqueue_from_thread(self, wake_up: WakeUp, *, delay: float = 0.0) -> None:
         """See `ports.WorkQueue.enqueue_from_thread`."""

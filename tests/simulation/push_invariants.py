@@ -30,10 +30,10 @@ def i8_who_listens_is_told(world: "SimWorld") -> Iterator[str]:
         due = {entry.numbered.generation: entry for entry in _due(world, listening)}
         foreign = {post.generation for post in posts} - set(due)
         if foreign:
-            yield f"{who} was told of {sorted(foreign)}, which were not due to it."
+            yield f"{who} was notified of {sorted(foreign)}, not due to it."
         firsts = list(dict.fromkeys(post.generation for post in posts))
         if any(after < before for before, after in pairwise(firsts)):
-            yield f"{who} was first told of {firsts}, in this order."
+            yield f"{who} was first notified of {firsts}, in this order."
         deleted = world.history.deleted.get((listening.task, listening.config.id))
         if deleted is not None:
             yield from (f"{who} {sentence}" for sentence in _after_its_end(world, posts, deleted))
@@ -46,12 +46,12 @@ def i8_who_listens_is_told(world: "SimWorld") -> Iterator[str]:
         slack = POST_SECONDS if world.skewed else 0.0
         # Throttling of the table prevents the note too.
         if heard and not world.unavailable_until and any(post.claimed > heard[0] + slack for post in posts):
-            yield f"{who} said that it was gone, and was told of more."
+            yield f"{who} answered that it was gone, and was notified of more."
         if gone:
             continue
         missing = set(due) - set(firsts)
         if missing:
-            yield f"{who} was never told of {sorted(missing)} of {sorted(due)}."
+            yield f"{who} was never notified of {sorted(missing)} of {sorted(due)}."
         spared = world.history.spared[listening.task, listening.config.id]
         yield from (f"{who} {sentence}" for sentence in _given_up_early(posts, spared))
 
@@ -59,12 +59,12 @@ def i8_who_listens_is_told(world: "SimWorld") -> Iterator[str]:
 def _after_its_end(world: "SimWorld", posts: list[Post], deleted: float) -> Iterator[str]:
     after = [post for post in posts if post.at > deleted and post.process not in world.history.troubled]
     if len(after) > 1:
-        yield f"was deleted at {deleted:.2f} s, and told of {[post.generation for post in after]} after that."
+        yield f"was deleted at {deleted:.2f} s, and notified of {[post.generation for post in after]} after that."
     for post in posts:
         if post.claimed > deleted:
             yield f"was deleted at {deleted:.2f} s, and its claim was taken at {post.claimed:.2f} s."
         elif post.at > deleted + MOST_SECONDS and post.process not in world.history.troubled:
-            yield f"was deleted at {deleted:.2f} s, and told of {post.generation} at {post.at:.2f} s."
+            yield f"was deleted at {deleted:.2f} s, and notified of {post.generation} at {post.at:.2f} s."
 
 
 def _given_up_early(posts: list[Post], spared: int) -> Iterator[str]:
@@ -87,7 +87,7 @@ def i9_the_tries_of_an_event_have_one_id(world: "SimWorld") -> Iterator[str]:
         ids.setdefault((post.task, post.config_id, post.generation), set()).add(post.id)
     for (_, config_id, generation), of_it in ids.items():
         if len(of_it) > 1:
-            yield f"{config_id} was told of {generation} under the ids {sorted(of_it)}."
+            yield f"{config_id} was notified of {generation} under the ids {sorted(of_it)}."
     if len({id_ for of_it in ids.values() for id_ in of_it}) < len(ids):
         yield "Two events have one id."
 
@@ -101,7 +101,7 @@ def i16c_who_listens_is_told_soon(world: "SimWorld") -> Iterator[str]:
             told = [post.at for post in _posts(world, listening) if post.generation == entry.numbered.generation]
             known = max(entry.at, listening.at)
             if told and min(told) > known + SOON_SECONDS:
-                yield f"{listening.config.id} was told of {entry.numbered.generation} {min(told) - known:.1f} s late."
+                yield f"{listening.config.id} was notified of {entry.numbered.generation} {min(told) - known:.1f} s late."
 
 
 def _posts(world: "SimWorld", listening: Listening) -> list[Post]:

@@ -28,12 +28,12 @@ def i6_a_reader_hears_every_event_once(world: "SimWorld") -> Iterator[str]:
         entries = world.history.log.get(TaskKey(hearing.owner, hearing.task_id))
         who = f"{hearing.client}, from {hearing.at:.3f} s and {hearing.cursor!r},"
         if entries is None:
-            yield f"{who} heard of {hearing.task_id}, which nobody recorded."
+            yield f"{who} received {hearing.task_id}, but no such task was recorded."
             continue
-        yield from (f"{who} {sentence}" for sentence in _heard_wrongly(hearing, entries))
+        yield from (f"{who} {sentence}" for sentence in _faults_of_connection(hearing, entries))
 
 
-def _heard_wrongly(hearing: Hearing, entries: list[Entry]) -> Iterator[str]:
+def _faults_of_connection(hearing: Hearing, entries: list[Entry]) -> Iterator[str]:
     """Yield each mistake in a connection's events."""
     place = (0, 0, 0)
     if isinstance(hearing.heard[0][2], Resumed):
@@ -48,23 +48,23 @@ def _heard_wrongly(hearing: Hearing, entries: list[Entry]) -> Iterator[str]:
             continue
         if isinstance(what, Delta):
             if int(id_.split(".")[0]) != generation:
-                yield f"heard the chunk {id_} after event {generation}."
+                yield f"received the chunk {id_} after event {generation}."
             continue
         said = int(id_)
         if said > len(entries) or entries[said - 1].at > at:
-            yield f"heard event {id_} before it was recorded."
+            yield f"received event {id_} before it was recorded."
             return
         if number == 0 and isinstance(what, Task) and (not generation or said != generation + 1):
             if plain(what) != plain(projection.fold(entry.numbered for entry in entries[:said])):
                 yield f"was given a task at {id_} that is not what its events add up to."
         elif said != generation + 1:
-            yield f"heard event {id_} after {generation}."
+            yield f"received event {id_} after {generation}."
         elif plain(what) != entries[said - 1].bytes:
-            yield f"heard another event {id_} than was recorded."
+            yield f"received another event {id_} than the recorded one."
         generation = said
     first = next((id_ for _, id_, what in hearing.heard if id_ and not isinstance(what, Delta)), None)
     if place[0] and first is not None and int(first) != place[0] + 1:
-        yield f"came back and heard {first} first."
+        yield f"reconnected and received {first} first."
 
 
 def i6d_the_text_shown_is_true(world: "SimWorld") -> Iterator[str]:
@@ -84,7 +84,7 @@ def i6b_a_reader_who_is_told_the_end_has_heard_all(world: "SimWorld") -> Iterato
         last = max(numbers, default=_place(hearing.cursor, len(entries))[0])
         ended = [entry for entry in entries if entry.at <= hearing.heard[-1][0]]
         if entries and last < len(ended) and entries[last - 1].state in ENDS:
-            yield f"{hearing.client} heard {last} as the last of {len(entries)} events."
+            yield f"{hearing.client} received {last} as the last of {len(entries)} events."
 
 
 def i6c_no_chunk_is_missing(world: "SimWorld") -> Iterator[str]:
@@ -103,11 +103,11 @@ def i6c_no_chunk_is_missing(world: "SimWorld") -> Iterator[str]:
                     expected = 0 if of or not hearing.cursor else int(number)
                     of = group
                 if int(number) != expected:
-                    yield f"{hearing.client} heard the chunk {id_} where {expected} was the next."
+                    yield f"{hearing.client} received the chunk {id_} instead of {expected}."
                 expected, closed = int(number) + 1, what.last
             elif id_:
                 if not closed and not isinstance(what, Task):
-                    yield f"{hearing.client} heard event {id_} before the text in front of it had ended."
+                    yield f"{hearing.client} received event {id_} before the end of the preceding text."
                 expected, closed, of = 0, True, of or id_
 
 
@@ -146,7 +146,7 @@ def i19_what_is_said_is_said_as_it_was(world: "SimWorld") -> Iterator[str]:
             text = "".join(what.text for _, _, what in hearing.heard if isinstance(what, Delta))
             spoken = world.history.spoken.get((hearing.task_id, *fences), "")
             if text != spoken:
-                yield f"{hearing.client} heard {text[:40]!r}, and {spoken[:40]!r} was spoken."
+                yield f"{hearing.client} received {text[:40]!r}, and {spoken[:40]!r} was streamed."
 
 
 def i23_a_reply_is_a_message_or_a_task(world: "SimWorld") -> Iterator[str]:

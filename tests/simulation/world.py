@@ -288,7 +288,7 @@ class SimWorld:
 
     # ── Wake-up messages ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    def rings(self, process: Process, wake_up: WakeUp | PushWakeUp, delay: float) -> None:
+    def enqueue_message(self, process: Process, wake_up: WakeUp | PushWakeUp, delay: float) -> None:
         """Put a wake-up message into the queue, with the schedule's faults."""
         history = self.history
         history.work_queue += 1
@@ -344,13 +344,13 @@ class SimWorld:
                 self.outside(aim.amount, self.queue.put, letter.wake_up)
         self.trace("queue", f"delivers {letter.wake_up} to {process.name}")
         fails = fault is Fault.HANDLER_FAILS
-        self.begin(process, lambda _: self._hear(process, letter, fails=fails))
+        self.begin(process, lambda _: self._handle(process, letter, fails=fails))
 
-    async def _hear(self, process: Process, letter: Letter, *, fails: bool) -> None:
+    async def _handle(self, process: Process, letter: Letter, *, fails: bool) -> None:
         try:
             if fails:
                 raise StoreUnavailable("The handler failed at once.")
-            await assembly.hear(process, letter.wake_up)
+            await assembly.handle_wake_up(process, letter.wake_up)
         except StoreUnavailable:
             return  # the message becomes visible again
         except Exception as error:

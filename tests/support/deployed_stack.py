@@ -34,7 +34,7 @@ SERVICES = (
     "apigateway,appconfig,cloudformation,cloudwatch,codedeploy,dynamodb,events,iam,kms,lambda,logs,s3,sns,sqs,sts"
 )
 STACK = "deployed"
-PATIENCE = 120
+TIMEOUT = 120
 # The receivers are on this machine.
 HERE = {"AION_PUSH_HTTP": "true", "AION_PUSH_NETWORKS": "127.0.0.0/8"}
 
@@ -71,7 +71,7 @@ class DeployedStack:
         if function in self.idle:
             return {}
         with self._locks.setdefault(function, Lock()):
-            answer = httpx.post(self.urls[function], json=event, timeout=PATIENCE)
+            answer = httpx.post(self.urls[function], json=event, timeout=TIMEOUT)
         answer.raise_for_status()
         told = answer.json()
         if isinstance(told, dict) and "errorType" in told:
@@ -158,7 +158,7 @@ def created(template: Path, endpoint: str, parameters: Mapping[str, str]) -> dic
         Capabilities=["CAPABILITY_IAM"],
     )
     cloudformation.get_waiter("stack_create_complete").wait(
-        StackName=STACK, WaiterConfig={"Delay": 1, "MaxAttempts": PATIENCE}
+        StackName=STACK, WaiterConfig={"Delay": 1, "MaxAttempts": TIMEOUT}
     )
     found = cloudformation.describe_stack_resources(StackName=STACK)["StackResources"]
     return {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in found}

@@ -9,8 +9,8 @@ from typing import Any
 
 import httpx
 
-from aion_core.auth.api_keys import make_key
 from aion_core.auth.principal import API_KEY_ISSUER, Principal
+from aion_core.auth.schemes.api_key import make_key
 from aion_core.bootstrap import build_app
 from aion_core.bootstrap.operator import build_keys
 from aion_core.clock import SystemClock

@@ -20,7 +20,7 @@ from typing import Any, Self
 
 import h11
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 ARN = "arn:aws:lambda:eu-west-1:123456789012:function:agent-api:live"
 DELIMITER = bytes(8)
 
@@ -198,7 +198,7 @@ class FakeRuntimeApi:
         """Queue an answer to `next` other than an invocation."""
         self._queue.put_nowait(RawAnswer(status, headers or {}, body))
 
-    async def asked_times(self, times: int) -> None:
+    async def requested(self, times: int) -> None:
         """Wait for this number of requests for an invocation."""
         await self.until(lambda: self.asked >= times)
 
@@ -210,7 +210,7 @@ class FakeRuntimeApi:
 
     async def until(self, happened: Callable[[], bool]) -> None:
         """Wait for a condition; each arrival checks it again."""
-        async with asyncio.timeout(PATIENCE), self._changed:
+        async with asyncio.timeout(TIMEOUT), self._changed:
             await self._changed.wait_for(happened)
 
     async def note(self, what: str) -> None:

@@ -34,21 +34,28 @@ aion:
 
 
 def jwt_scheme(issuer: Issuer, **more: Any) -> str:
-    """Return the lines of scheme `jwt` for the issuer's tokens."""
-    said = {"type": "bearer-jwt", "issuer": issuer.url, "audience": AUDIENCE, "jwks_url": f"{issuer.url}/jwks.json"}
-    return scheme("jwt", **said | more)
+    """Return aion.yaml's line for the issuer's tokens, as the scheme `jwt`."""
+    configured = {
+        "type": "bearer-jwt",
+        "issuer": issuer.url,
+        "audience": AUDIENCE,
+        "jwks_url": f"{issuer.url}/jwks.json",
+    }
+    return scheme("jwt", **configured | more)
 
 
-def scheme(name: str, **said: Any) -> str:
-    """Return the lines of a scheme."""
-    words = ", ".join(f"{key}: {value if isinstance(value, list) else repr(value)}" for key, value in said.items())
+def scheme(name: str, **configured: Any) -> str:
+    """Return aion.yaml's line for a scheme."""
+    words = ", ".join(
+        f"{key}: {value if isinstance(value, list) else repr(value)}" for key, value in configured.items()
+    )
     return f"      {name}: {{{words}}}\n"
 
 
 def guarded(folder: Path, schemes: str, require: str = "", *, two: str = "", **environ: str) -> FastAPI:
-    """Return the app of an aion.yaml with these schemes; `two` has the second agent's settings."""
+    """Return the app of an aion.yaml with these schemes; `two` has further keys of the second agent."""
     (folder / "guarded_agents.py").write_text(GRAPHS)
     config = folder / "aion.yaml"
     config.write_text(AGENTS % (schemes.rstrip("\n"), f"    require: {require}" if require else "", two and f", {two}"))
-    given = {"AION_STORE": "memory", "AION_CONFIG": str(config), "AION_BASE_URL": "https://x.test", **environ}
-    return build_app(Settings.from_environ(given))
+    environment = {"AION_STORE": "memory", "AION_CONFIG": str(config), "AION_BASE_URL": "https://x.test", **environ}
+    return build_app(Settings.from_environ(environment))

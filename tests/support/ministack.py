@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.support.environments import python_with
 
 ACCOUNT = "000000000000"
-PATIENCE = 60
+TIMEOUT = 60
 
 REQUIREMENTS = Path(__file__).with_name("ministack.txt")
 PROGRAM = Path(__file__).with_name("ministack_program.py")
@@ -69,7 +69,7 @@ def serving(services: str = "dynamodb,kms,s3,sqs") -> Iterator[str]:
 
 def _answers(port: int) -> None:
     # An early connection waits for the start; if the process ends instead, the connection does.
-    connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    connection = HTTPConnection("127.0.0.1", port, timeout=TIMEOUT)
     try:
         connection.request("GET", "/_ministack/health")
         answer = connection.getresponse()

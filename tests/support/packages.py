@@ -21,7 +21,7 @@ def package_here(function: str, configs: Sequence[Path] | None = None) -> Packag
     )
 
 
-def told_of(folder: Path) -> dict[str, tuple[int, float, str]]:
+def file_states(folder: Path) -> dict[str, tuple[int, float, str]]:
     """Return mode, time and hash of each of a folder's files, as far as a zip contains them."""
     return {
         file.relative_to(folder).as_posix(): (

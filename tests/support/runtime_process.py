@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 
 class RuntimeProcess:
@@ -36,7 +36,7 @@ class RuntimeProcess:
 
     async def exit_code(self) -> int:
         """Wait for its end; return the exit code."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             await self._reading
             return await self._process.wait()
 

@@ -18,7 +18,7 @@ from aion_core.shipped import shipped
 from tests.support.rest_api import CALLER, REGION
 
 PROGRAM = Path(sys.executable).with_name("aion")
-PATIENCE = 300
+TIMEOUT = 300
 BUILDS = "include infra/functions.mk\n"
 COPIES = 'build-%:\n\t@echo "$* for $$AION_ARCHITECTURE"\n\t@cp agent.py "$(ARTIFACTS_DIR)"\n'
 """Makefile rule without a package, for tests of the stack alone."""
@@ -60,7 +60,7 @@ class SamProject:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=TIMEOUT,
         )
 
     def typed(self, *arguments: str, answers: list[str], **environ: str) -> tuple[int, str]:
@@ -77,7 +77,7 @@ class SamProject:
         os.close(theirs)
         # The terminal buffers the lines until they are read.
         os.write(ours, "".join(f"{answer}\n" for answer in answers).encode())
-        shown, end = b"", time.monotonic() + PATIENCE
+        shown, end = b"", time.monotonic() + TIMEOUT
         while time.monotonic() < end:
             if not select.select([ours], [], [], 1)[0]:
                 if process.poll() is not None:

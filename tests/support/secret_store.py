@@ -29,7 +29,7 @@ class SecretStore:
         return str(self.ssm.get_parameter(Name=f"/{name}")["Parameter"]["ARN"])
 
     @contextmanager
-    def asked_by_nobody(self, name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    def without_permissions(self, name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         """Enforce IAM in the block, with the credentials of a user without any policy."""
         iam: Any = boto3.session.Session().client("iam")
         iam.create_user(UserName=name)

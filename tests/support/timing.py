@@ -9,7 +9,7 @@ Work = Callable[[], Coroutine[Any, Any, object]]
 """Returns a new piece of work without waits."""
 
 
-def told_apart(one: Work, other: Work, *, samples: int = 1500) -> float:
+def distinguishability(one: Work, other: Work, *, samples: int = 1500) -> float:
     """Return the distinguishability of two inputs by time: 0 not at all, 1 always; by chance it stays below 0.1.
 
     It is twice the distance from a half of the probability that `other` takes longer than `one`. Ranks limit an

@@ -16,7 +16,7 @@ from aion_core.agents.config_sections import variable_name
 from aion_core.agents.discovery import discover
 from aion_core.agents.environment import read_dotenv
 from aion_core.agents.frameworks import FRAMEWORKS
-from aion_core.agents.security import declared_securities
+from aion_core.agents.security import read_auth_policies
 from aion_core.cli.checks import CheckResult, failed, ok, warning
 from aion_core.cli.dev import agents_variables
 from aion_core.errors import AgentLoadError, ConfigurationError
@@ -91,11 +91,11 @@ def check_config(config: Path) -> Read:
     else:
         checks = [ok("aion.yaml", f"{found.config if found else config} declares {', '.join(agents)}.")]
     try:
-        securities = declared_securities(agents)
+        policies = read_auth_policies(agents)
     except ConfigurationError as error:
         return declared, [*checks, failed("security", str(error), "Fix it in aion.yaml.")]
-    if securities:
-        schemes = sorted({name for security in securities.values() for name in security.needed})
+    if policies:
+        schemes = sorted({name for policy in policies.values() for name in policy.required_schemes})
         checks.append(ok("security", f"Callers authenticate by {', '.join(schemes)}."))
     else:
         message = "aion.yaml declares no callers: a deployment accepts only requests signed for AWS IAM."

@@ -1,4 +1,4 @@
-"""What a function keeps secret is read where it lies, of either kind, and what cannot be read is named at start (R14)."""
+"""Users of HTTP Basic in a secret or parameter: reads, changes, error messages."""
 
 import json
 from collections.abc import Iterator
@@ -7,14 +7,14 @@ from uuid import uuid4
 
 import pytest
 
-from aion_core.auth.declaration import Basic
+from aion_core.auth.schemes.basic import BasicScheme
 from aion_core.bootstrap import build_app
-from aion_core.bootstrap.callers import basic_users
+from aion_core.bootstrap.auth import basic_users
 from aion_core.errors import ConfigurationError
 from aion_core.settings import Settings
 from tests.support.clock import ManualClock
 from tests.support.secret_store import SecretStore, emulator, reach
-from tests.unit.auth.door import Door
+from tests.unit.auth.auth_app import AuthApp
 from tests.unit.auth.passwords import CHEAP, basic_header
 
 AION_YAML = "aion:\n  security: {schemes: {basic: {type: basic}}}\n  agents: {a: {path: a.py}}\n"
@@ -41,28 +41,24 @@ KINDS = ["secret", "parameter"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_secret_is_read_from_either_place_and_a_change_is_seen_without_a_deployment(
+async def test_changed_users_secret_is_read_again(
     tmp_path: Path, aws: SecretStore, kind: str, clock: ManualClock
 ) -> None:
-    """R96: R14."""
     arn = aws.put(kind, "users", json.dumps({"alice": CHEAP.hash("one")}))
     assert arn.startswith("arn:aws:")
     given = settings(tmp_path, arn)
     build_app(given)
-    door = Door(clock, users=lambda: basic_users(given), basic=Basic())
-    assert (await door.ask(basic_header("alice", "one"))).status_code == 200
+    app = AuthApp(clock, users=lambda: basic_users(given), basic=BasicScheme())
+    assert (await app.get(basic_header("alice", "one"))).status_code == 200
     aws.put(kind, "users", json.dumps({"alice": CHEAP.hash("two")}))
-    assert (await door.ask(basic_header("alice", "one"))).status_code == 200
+    assert (await app.get(basic_header("alice", "one"))).status_code == 200
     clock.move(301)
-    assert (await door.ask(basic_header("alice", "one"))).status_code == 401
-    assert (await door.ask(basic_header("alice", "two"))).status_code == 200
+    assert (await app.get(basic_header("alice", "one"))).status_code == 401
+    assert (await app.get(basic_header("alice", "two"))).status_code == 200
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_secret_that_cannot_be_used_is_named_at_start_and_not_said(
-    tmp_path: Path, aws: SecretStore, kind: str
-) -> None:
-    """R12, R14."""
+def test_invalid_users_secret_is_named_unquoted(tmp_path: Path, aws: SecretStore, kind: str) -> None:
     arn = aws.put(kind, "spoilt", '{"alice": "hunter2-in-the-clear"}')
     for text in ('{"alice": "hunter2-in-the-clear"}', '{"alice": "hunter2-in-the-clear"'):
         aws.put(kind, "spoilt", text)
@@ -77,14 +73,13 @@ ODD = {
     "arn:aws:secretsmanager:us-east-1:123456789012:secret:gone-AbCdEf": "cannot be read: it does not exist",
     "arn:aws:ssm:us-east-1:123456789012:parameter/gone": "cannot be read: it does not exist",
     "gone": "cannot be read: it does not exist",
-    "arn:aws:s3:::bucket/key": "it has to be the ARN of a Secrets Manager secret or of an SSM parameter",
-    "arn:aws:ssm:us-east-1:123456789012:document/x": "it has to be the ARN of",
+    "arn:aws:s3:::bucket/key": "it must be the ARN of a Secrets Manager secret or of an SSM parameter",
+    "arn:aws:ssm:us-east-1:123456789012:document/x": "it must be the ARN of",
 }
 
 
 @pytest.mark.parametrize("arn", ODD)
-def test_a_secret_that_is_not_there_is_named_at_start(tmp_path: Path, aws: SecretStore, arn: str) -> None:
-    """R14."""
+def test_missing_users_secret_is_named(tmp_path: Path, aws: SecretStore, arn: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
         build_app(settings(tmp_path, arn))
     assert arn in str(raised.value)
@@ -92,21 +87,20 @@ def test_a_secret_that_is_not_there_is_named_at_start(tmp_path: Path, aws: Secre
     assert ODD[arn] in str(raised.value)
 
 
-def test_bytes_are_no_text(tmp_path: Path, aws: SecretStore) -> None:
+def test_binary_users_secret_is_refused(tmp_path: Path, aws: SecretStore) -> None:
     arn = aws.secrets.create_secret(Name=f"bytes-{uuid4().hex}", SecretBinary=b"\x00hunter2")["ARN"]
-    with pytest.raises(ConfigurationError, match="holds bytes") as raised:
+    with pytest.raises(ConfigurationError, match="is binary") as raised:
         build_app(settings(tmp_path, arn))
     assert "hunter2" not in str(raised.value)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_secret_that_the_function_may_not_read_names_what_its_role_lacks(
+def test_forbidden_users_secret_names_missing_permission(
     tmp_path: Path, aws: SecretStore, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """R14, R15."""
     arn = aws.put(kind, "closed", "{}")
     with (
-        aws.asked_by_nobody(f"nobody-{kind}", monkeypatch),
+        aws.without_permissions(f"nobody-{kind}", monkeypatch),
         pytest.raises(ConfigurationError) as raised,
     ):
         build_app(settings(tmp_path, arn))
@@ -115,9 +109,7 @@ def test_a_secret_that_the_function_may_not_read_names_what_its_role_lacks(
     assert "secretsmanager:GetSecretValue or ssm:GetParameter" in str(raised.value)
 
 
-def test_where_aws_does_not_answer_it_is_said_so(
-    tmp_path: Path, aws: SecretStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreachable_aws_is_named(tmp_path: Path, aws: SecretStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     with pytest.raises(ConfigurationError, match="cannot be read: EndpointConnectionError"):
         build_app(settings(tmp_path, "arn:aws:ssm:us-east-1:123456789012:parameter/x"))

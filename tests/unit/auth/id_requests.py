@@ -1,15 +1,13 @@
-"""Every request there is that names a thing by its id, made from what the server serves: a new operation is one more.
+"""Requests with ids, generated from the served operations: a new operation is included.
 
-An operation's fields come from its type in the protocol, and are filled by their names; a field or an operation that
-nothing is known of is an error, so that nobody adds one without saying whose things it reaches.
+The fields come from the operation's protobuf type and are filled by name. An unknown field or operation is an error, so its
+author must declare the data behind it.
 """
 
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
-
-from google.protobuf.descriptor import Descriptor
 
 from aion_core.web.operations import OPERATIONS
 from aion_core.web.rest import RestV03, RestV1
@@ -31,7 +29,7 @@ NAMES = {
     "Message.reference_task_ids": "references",
     "ListTasksRequest.context_id": "context",
 }
-"""The fields that name something which belongs to somebody: what of it, and where."""
+"""Placeholders of fields with ids, by message and field."""
 
 OWN = {
     "Message.message_id": "m-1",
@@ -42,39 +40,39 @@ OWN = {
     "GetTaskPushNotificationConfigRequest.id": "c-1",
     "DeleteTaskPushNotificationConfigRequest.id": "c-1",
 }
-"""The fields without which a request is none."""
+"""Values of required fields."""
 
-WHATEVER = {
+UNRELATED = {
     "tenant", "history_length", "page_size", "page_token", "status", "status_timestamp_after", "include_artifacts",
     "metadata", "extensions", "configuration", "authentication", "token",
 }  # fmt: skip
-"""The fields that name nothing of anybody's; a page token and a tenant have tests of their own."""
+"""Fields without ids of stored data. Other tests cover page tokens and tenants."""
 
 ABOUT_CONTEXTS = {"GetContext": {"contextId": "context"}, "GetContexts": {}}
-"""What the methods beside the protocol's are asked with, which have no type in it."""
+"""Parameters of our own methods, without a protobuf type."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A request about things that `fields` name; what stands in their place is said as it is sent."""
+    """A request with ids in `fields`; placeholders are filled on sending."""
 
     operation: str
-    """By its name in v1.0."""
+    """Name in v1.0."""
     binding: str
     method: str
     path: str
-    """The template, with a tenant's place where it has one."""
+    """Path template; `{tenant}` is optional."""
     fields: dict[str, Any] = field(hash=False)
     old: bool = False
 
     @property
     def name(self) -> str:
-        """What it is, and where it goes."""
+        """Return the operation, binding, method and path."""
         return f"{self.operation} by {self.binding} {self.method} {self.path}"
 
     @property
     def tenants(self) -> tuple[str, ...]:
-        """Some tenants in which it can be asked; "" for none."""
+        """Return the tenants for the request; "" for no tenant."""
         if self.old:
             return ("",)
         if self.binding == "JSON-RPC":
@@ -82,19 +80,19 @@ class Request:
         return ("red", "blue") if "{tenant}" in self.path else ("",)
 
     def names(self, what: str) -> bool:
-        """Whether it names a task, say."""
+        """Return True if the request has an id of this kind, such as `task`."""
         return f"<{what}>" in json.dumps(self.fields)
 
     def to(self, *, tenant: str = "", **ids: str) -> tuple[str, str, bytes]:
-        """The HTTP method, the target and the body; `ids` are those that it names."""
+        """Return the HTTP method, target and body, with these ids."""
         params = _filled(self.fields, ids)
         if self.binding == "JSON-RPC":
             if self.old:
                 sent = RpcV03Dialect().request(self.operation, params)
                 assert sent is not None
                 return "POST", "/", sent.body
-            asked = {**params, **({"tenant": tenant} if tenant else {})}
-            envelope = {"jsonrpc": "2.0", "id": 7, "method": self.operation, "params": asked}
+            params_in_tenant = {**params, **({"tenant": tenant} if tenant else {})}
+            envelope = {"jsonrpc": "2.0", "id": 7, "method": self.operation, "params": params_in_tenant}
             return "POST", "/", json.dumps(envelope).encode()
         path = self.path.replace("{tenant}", tenant)
         # v0.3 calls the task `id` in a path where v1.0 calls it `taskId`.
@@ -116,10 +114,10 @@ class Request:
 
 
 def requests() -> Iterator[Request]:
-    """Every operation, on every path of each version and binding."""
+    """Yield every operation on every path of each version and binding."""
     fields = {
         operation.name: _fields(operation.request.DESCRIPTOR) for operation in OPERATIONS if operation.request
-    } | {name: {field: f"<{what}>" for field, what in asked.items()} for name, asked in ABOUT_CONTEXTS.items()}
+    } | {name: {field: f"<{what}>" for field, what in params.items()} for name, params in ABOUT_CONTEXTS.items()}
     for operation in OPERATIONS:
         name = operation.name
         yield Request(name, "JSON-RPC", "POST", "/", fields[name])
@@ -133,7 +131,7 @@ def requests() -> Iterator[Request]:
                 yield Request(name, "REST", method, path, fields[name], old=binding is RestV03)
 
 
-def _fields(of: Descriptor) -> dict[str, Any]:
+def _fields(of: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for each in of.fields:
         known = f"{of.name}.{each.name}"
@@ -145,12 +143,12 @@ def _fields(of: Descriptor) -> dict[str, Any]:
         elif each.message_type is not None and each.name == "message":
             found[each.json_name] = _fields(each.message_type)
         else:
-            assert each.name in WHATEVER, f"{known}: say in {__name__} whether it names what belongs to somebody."
+            assert each.name in UNRELATED, f"{known}: add the field to NAMES, OWN or UNRELATED in {__name__}."
     return found
 
 
 def _filled(value: Any, ids: dict[str, str]) -> Any:
-    """The value with the ids in their places; what is not said stands nowhere."""
+    """Return the value with the ids in place of their placeholders, without missing ones."""
     if isinstance(value, dict):
         filled = {name: _filled(each, ids) for name, each in value.items()}
         return {name: each for name, each in filled.items() if each not in (None, [])}

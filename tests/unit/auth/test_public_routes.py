@@ -1,4 +1,4 @@
-"""Nothing but what is public answers without credentials, however its path is spelled."""
+"""Public routes: every other path requires credentials, in any spelling."""
 
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ def app(tmp_path: Path, issuer: Issuer) -> FastAPI:
 
 
 def routes(app: FastAPI) -> list[tuple[str, str]]:
-    """Every path of the app with every method, its parameters filled in."""
+    """Return every path with every method, with its parameters filled in."""
     found = []
     for route in app.router.routes:
         path = route.path  # type: ignore[attr-defined]
@@ -46,7 +46,7 @@ def routes(app: FastAPI) -> list[tuple[str, str]]:
 
 
 async def open_routes(app: FastAPI) -> set[tuple[str, str]]:
-    """The methods and paths at which somebody is answered who says nothing of who they are."""
+    """Return the methods and paths open to requests without credentials."""
     found = set()
     for method, path in routes(app):
         answer = await ask(app, method, path)
@@ -60,16 +60,13 @@ async def open_routes(app: FastAPI) -> set[tuple[str, str]]:
 OPEN = {(method, path) for path in PUBLIC for method in ("GET", "HEAD")}
 
 
-async def test_whoever_says_nothing_is_refused_on_every_route_but_the_public_ones(app: FastAPI) -> None:
-    """R96, R97: 54, 68."""
+async def test_only_public_routes_are_open(app: FastAPI) -> None:
     assert await open_routes(app) == OPEN
     for method, path in OPEN:
         assert (await ask(app, method, path)).status_code == 200
 
 
-async def test_a_route_that_somebody_adds_asks_without_a_word_of_its_own(app: FastAPI, issuer: Issuer) -> None:
-    """R96."""
-
+async def test_new_route_requires_authentication(app: FastAPI, issuer: Issuer) -> None:
     async def answer(_: Request) -> Response:
         return Response("new")
 
@@ -81,10 +78,8 @@ async def test_a_route_that_somebody_adds_asks_without_a_word_of_its_own(app: Fa
         assert (await ask(app, "GET", path, token)).text == "new"
 
 
-async def test_a_route_that_somebody_makes_public_is_found(
-    tmp_path: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The test above would fail: a hole is planted, and it sees it."""
+async def test_planted_public_route_is_found(tmp_path: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search of `test_only_public_routes_are_open` detects a planted hole."""
 
     async def answer(_: Request) -> Response:
         return Response("open")
@@ -138,7 +133,7 @@ SPELLINGS = [
     "/redoc",
     "/favicon.ico",
     "/%F0%9F%92%A9",
-    # RFC 9112, 3.2: a target as proxies are asked, and that of a server as a whole.
+    # RFC 9112, 3.2: absolute form for proxies, and asterisk form.
     "http://evil.example.com/.well-known/agent-card.json",
     "http://x.test/health",
     "*",
@@ -147,8 +142,8 @@ SPELLINGS = [
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_no_spelling_of_a_path_goes_round_it(app: FastAPI, method: str) -> None:
-    """R96: 69. Whether there is something at the path is not said either."""
+async def test_unusual_path_spellings_require_authentication(app: FastAPI, method: str) -> None:
+    """The response does not reveal the existence of a path."""
     bodies = set()
     for path in SPELLINGS:
         answer = await ask(app, method, path, {"content-type": "application/json"}, b"{")
@@ -158,13 +153,11 @@ async def test_no_spelling_of_a_path_goes_round_it(app: FastAPI, method: str) ->
 
 
 @pytest.mark.parametrize("path", ["/%2ewell-known/agent-card.json", "/.well-known/agent%2Dcard.json", "/he%61lth"])
-async def test_a_public_path_is_the_same_path_when_it_is_escaped(app: FastAPI, path: str) -> None:
+async def test_escaped_public_path_is_public(app: FastAPI, path: str) -> None:
     assert (await ask(app, "GET", path)).status_code == 200
 
 
-async def test_nothing_of_a_body_is_read_before_it_is_known_who_calls(app: FastAPI) -> None:
-    """R96: what is wrong with a request is no business of whoever may not send it."""
-
+async def test_body_is_unread_before_authentication(app: FastAPI) -> None:
     async def receive() -> dict[str, object]:
         raise AssertionError("the body was read")
 
@@ -186,7 +179,7 @@ async def test_nothing_of_a_body_is_read_before_it_is_known_who_calls(app: FastA
 
 
 @pytest.mark.parametrize("on_loopback", [False, True])
-async def test_a_web_socket_is_not_served(app: FastAPI, on_loopback: bool) -> None:
+async def test_websocket_is_closed(app: FastAPI, on_loopback: bool) -> None:
     sent: list[object] = []
     served = LoopbackOnlyMiddleware(app) if on_loopback else app
 
@@ -196,12 +189,11 @@ async def test_a_web_socket_is_not_served(app: FastAPI, on_loopback: bool) -> No
     async def keep(message: object) -> None:
         sent.append(message)
 
-    await served({"type": "websocket", "path": "/", "headers": []}, receive, keep)  # type: ignore[arg-type]
+    await served({"type": "websocket", "path": "/", "headers": []}, receive, keep)
     assert sent == [{"type": "websocket.close", "code": 1008}]
 
 
-async def test_whoever_proves_who_they_are_is_served_on_every_binding(app: FastAPI, issuer: Issuer) -> None:
-    """R96."""
+async def test_authenticated_caller_is_served_on_every_binding(app: FastAPI, issuer: Issuer) -> None:
     async with http(app) as client:
         client.headers["Authorization"] = f"Bearer {issuer.token()}"
         for where, word in (("", "one"), ("/agents/one", "one"), ("/agents/two", "two")):

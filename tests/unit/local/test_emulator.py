@@ -1,4 +1,4 @@
-"""The stand-in for AWS beside `make dev` answers programs on this machine, and no web page (R19)."""
+"""Emulated AWS of `make dev`: it serves programs on this machine and refuses web pages."""
 
 from collections.abc import Iterator
 
@@ -50,8 +50,8 @@ def emulator() -> Iterator[Emulator]:
         ({"Origin": "http://127.0.0.1:8000"}, 403),
     ],
 )
-def test_what_lies_in_it_is_for_no_web_page(emulator: Emulator, headers: dict[str, str], status: int) -> None:
-    """R19: neither across sites, which moto would allow, nor by a name that was pointed here."""
+def test_emulator_refuses_web_pages(emulator: Emulator, headers: dict[str, str], status: int) -> None:
+    """It refuses cross-site requests, allowed by moto, and other host names for this address."""
     answer = httpx.post(f"http://127.0.0.1:{emulator.port}/", headers=LIST_TABLES | headers, content=b"{}")
     assert answer.status_code == status
     assert (TABLE in answer.text) is (status == 200)

@@ -1,18 +1,22 @@
-"""What aion.yaml may say of who may call, and the sentence that anything else gets."""
+"""Security sections of aion.yaml: policies and error messages."""
 
 from pathlib import Path
 
 import pytest
 
 from aion_core.agents.config import read_agent_configs
-from aion_core.agents.security import declared_securities
-from aion_core.auth.declaration import ApiKey, AwsIam, Basic, IamOwner, Jwt, Security
+from aion_core.agents.security import read_auth_policies
+from aion_core.auth.policy import AuthPolicy
+from aion_core.auth.schemes.api_key import ApiKeyScheme
+from aion_core.auth.schemes.aws_iam import AwsIamScheme, IamOwner
+from aion_core.auth.schemes.basic import BasicScheme
+from aion_core.auth.schemes.bearer import BearerJwtScheme, OidcScheme
 from aion_core.errors import ConfigurationError
 
 TOKENS = "{type: bearer-jwt, issuer: 'https://i.test', jwks_url: 'https://i.test/j', audience: x}"
 
 
-def declared(folder: Path, schemes: str, require: str = "", *, a: str = "", b: str = "") -> dict[str, Security]:
+def declared(folder: Path, schemes: str, require: str = "", *, a: str = "", b: str = "") -> dict[str, AuthPolicy]:
     file = folder / "aion.yaml"
     lines = [
         "aion:",
@@ -23,11 +27,10 @@ def declared(folder: Path, schemes: str, require: str = "", *, a: str = "", b: s
         f"    b: {{path: b.py{b and ', '}{b}}}",
     ]
     file.write_text("\n".join(lines) + "\n")
-    return declared_securities(read_agent_configs(file))
+    return read_auth_policies(read_agent_configs(file))
 
 
-def test_each_scheme_by_itself_is_enough_where_nothing_is_said(tmp_path: Path) -> None:
-    """R8, R96."""
+def test_each_scheme_suffices_by_default(tmp_path: Path) -> None:
     found = declared(
         tmp_path,
         f"{{jwt: {TOKENS}, o: {{type: oidc, issuer: 'https://o.test/', audience: [x, y], tenant_claim: t}}, "
@@ -35,16 +38,16 @@ def test_each_scheme_by_itself_is_enough_where_nothing_is_said(tmp_path: Path) -
     )
     assert found["a"] == found["b"]
     assert found["a"].schemes == {
-        "jwt": Jwt("https://i.test", ("x",), jwks_url="https://i.test/j"),
-        "o": Jwt("https://o.test/", ("x", "y"), is_oidc=True, tenant_claim="t"),
-        "k": ApiKey("X-API-Key"),
-        "b": Basic(),
-        "i": AwsIam(IamOwner.SESSION),
+        "jwt": BearerJwtScheme(issuer="https://i.test", audience=("x",), jwks_url="https://i.test/j"),
+        "o": OidcScheme(issuer="https://o.test/", audience=("x", "y"), tenant_claim="t"),
+        "k": ApiKeyScheme(header="X-API-Key"),
+        "b": BasicScheme(),
+        "i": AwsIamScheme(owner=IamOwner.SESSION),
     }
     assert found["a"].require == tuple({name: frozenset()} for name in ("jwt", "o", "k", "b", "i"))
 
 
-def test_an_agent_says_otherwise_for_itself(tmp_path: Path) -> None:
+def test_agent_overrides_deployment_policy(tmp_path: Path) -> None:
     schemes = f"{{jwt: {TOKENS}, k: {{type: api-key}}}}"
     found = declared(
         tmp_path,
@@ -55,9 +58,9 @@ def test_an_agent_says_otherwise_for_itself(tmp_path: Path) -> None:
     )
     assert found["a"].require == ({"jwt": frozenset({"a"}), "k": frozenset()}, {"k": frozenset()})
     assert found["b"].require == ({"mine": frozenset()},)
-    assert list(found["b"].needed) == ["mine"]
+    assert list(found["b"].required_schemes) == ["mine"]
     assert declared(tmp_path, schemes, "[{jwt: [chat]}]")["a"].require == ({"jwt": frozenset({"chat"})},)
-    # Without a word for all, each for itself.
+    # Without a deployment policy each agent declares its own.
     own = "security: {schemes: {k: {type: api-key}}}"
     assert list(declared(tmp_path, "", a=own, b=own)) == ["a", "b"]
     assert declared(tmp_path, "") == {}
@@ -81,7 +84,7 @@ def test_an_agent_says_otherwise_for_itself(tmp_path: Path) -> None:
         ("{type: aws-iam, owner: me}", "security.schemes.jwt.owner: Input should be 'role' or 'session'"),
     ],
 )  # fmt: skip
-def test_a_scheme_that_cannot_be_used_is_named(tmp_path: Path, jwt: str, sentence: str) -> None:
+def test_invalid_scheme_is_named(tmp_path: Path, jwt: str, sentence: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
         declared(tmp_path, f"{{jwt: {jwt}}}")
     assert sentence in str(raised.value)
@@ -107,8 +110,7 @@ SCHEMES = f"{{jwt: {TOKENS}, k: {{type: api-key}}, b: {{type: basic}}}}"
         ("", "", "security: {schemes: {k: {type: api-key}}}", "aion.agents.b declares no `security`, and a does."),
     ],
 )
-def test_what_cannot_be_required_is_named(tmp_path: Path, schemes: str, require: str, a: str, sentence: str) -> None:
-    """R8: what is advertised can be enforced."""
+def test_invalid_requirement_is_named(tmp_path: Path, schemes: str, require: str, a: str, sentence: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
         declared(tmp_path, schemes, require, a=a)
     assert sentence in str(raised.value)

@@ -1,4 +1,4 @@
-"""A deployment asks who calls, as its card says, or it does not start."""
+"""Policies of deployments: start checks, agent cards, imports."""
 
 import asyncio
 import json
@@ -14,10 +14,9 @@ from a2a.types import AgentCard
 from google.protobuf.json_format import ParseDict
 from mangum import Mangum
 
-from aion_core.auth.declaration import AwsIam
-from aion_core.auth.iam import IamVerifier
-from aion_core.auth.presented import Presented
+from aion_core.auth.credentials import RequestCredentials
 from aion_core.auth.principal import Principal
+from aion_core.auth.schemes.aws_iam import AwsIamScheme, IamVerifier
 from aion_core.bootstrap import build_app
 from aion_core.errors import ConfigurationError
 from aion_core.lambda_runtime.invocation import EventReader
@@ -44,7 +43,7 @@ STACK = {
 }
 
 
-def said(security: str) -> str:
+def with_security(security: str) -> str:
     return PLAIN.replace("aion:\n", f"aion:\n{security}")
 
 
@@ -60,28 +59,27 @@ def said(security: str) -> str:
         (KEY, "NONE,OFF", None),
         (KEY, "NONE,NONE", None),
         (KEY, "", None),
-        (KEY, "AWS_IAM,OFF", "a can be called without AWS signatures"),
-        (KEY, "AWS_IAM,NONE", "a can be called without AWS signatures"),
+        (KEY, "AWS_IAM,OFF", "a accepts requests without AWS signatures"),
+        (KEY, "AWS_IAM,NONE", "a accepts requests without AWS signatures"),
         (IAM, "AWS_IAM,OFF", None),
         (IAM, "NONE,OFF", "a requires AWS signatures"),
         (IAM, "AWS_IAM,NONE", "a requires AWS signatures"),
         (MIXED, "AWS_IAM,NONE", None),
-        (MIXED, "AWS_IAM,OFF", "a can be called without AWS signatures"),
+        (MIXED, "AWS_IAM,OFF", "a accepts requests without AWS signatures"),
         (MIXED, "NONE,OFF", "a requires AWS signatures"),
         (TOGETHER, "AWS_IAM,OFF", None),
         (TOGETHER, "AWS_IAM,NONE", "a requires AWS signatures"),
     ],
 )
-def test_a_deployment_starts_only_when_somebody_is_asked_and_can_answer(
+def test_start_checks_policy_against_entrypoints(
     tmp_path: Path, security: str, entrypoints: str, sentence: str | None
 ) -> None:
-    """R96."""
     environ = {**STACK, "AION_HTTP_ENTRYPOINTS": entrypoints}
     if sentence is None:
-        deployed(tmp_path, said(security), **environ)
+        deployed(tmp_path, with_security(security), **environ)
     else:
         with pytest.raises(ConfigurationError, match=sentence):
-            deployed(tmp_path, said(security), **environ)
+            deployed(tmp_path, with_security(security), **environ)
 
 
 @pytest.mark.parametrize(
@@ -95,12 +93,12 @@ def test_a_deployment_starts_only_when_somebody_is_asked_and_can_answer(
         ),
     ],
 )
-def test_the_function_that_is_deployed_does_not_come_up_where_nobody_would_be_asked(
+def test_handler_without_authentication_does_not_start(
     tmp_path: Path, security: str, environ: dict[str, str], sentence: str
 ) -> None:
-    """R96: the handler itself, as Lambda starts it: there is no app that could answer."""
+    """The handler module fails on import, as on Lambda."""
     config = tmp_path / "aion.yaml"
-    config.write_text(said(security))
+    config.write_text(with_security(security))
     given = {**STACK, "AION_CONFIG": str(config), "PATH": "/usr/bin:/bin", **environ}
     program = "import handlers.api; print('it is up')"
     ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, env=given)
@@ -109,24 +107,23 @@ def test_the_function_that_is_deployed_does_not_come_up_where_nobody_would_be_as
     assert f"ConfigurationError: {sentence}" in ran.stderr or sentence in ran.stderr.splitlines()[-1], ran.stderr
 
 
-def test_nobody_turns_it_off_where_it_is_deployed(tmp_path: Path) -> None:
-    """R96."""
+def test_deployed_authentication_cannot_be_disabled(tmp_path: Path) -> None:
     for store in (STACK, {"AION_STORE": "memory", "AWS_LAMBDA_FUNCTION_NAME": "api"}):
         with pytest.raises(ConfigurationError, match="AION_AUTH is off, and this is a deployed function"):
-            deployed(tmp_path, said(KEY), **store, AION_AUTH="off")
-    # SAM's function on this machine, and a server of one's own on it.
+            deployed(tmp_path, with_security(KEY), **store, AION_AUTH="off")
+    # SAM's local function, and a server on this machine.
     deployed(tmp_path, PLAIN, **STACK, AION_AUTH="off", AWS_SAM_LOCAL="true")
     deployed(tmp_path, PLAIN, **{**STACK, "AWS_LAMBDA_FUNCTION_NAME": ""}, AION_AUTH="off")
 
 
 @pytest.mark.parametrize("entrypoints", ["aws_iam", "AWS_IAM;NONE", "AWS_IAM,", "JWT"])
-def test_a_front_that_is_none_is_named(entrypoints: str) -> None:
+def test_unknown_entrypoint_authorizer_is_named(entrypoints: str) -> None:
     with pytest.raises(ConfigurationError, match="AION_HTTP_ENTRYPOINTS is"):
         Settings.from_environ({**STACK, "AION_HTTP_ENTRYPOINTS": entrypoints})
 
 
-async def test_a_stack_deployed_without_a_word_asks_for_signatures_and_says_so(tmp_path: Path) -> None:
-    """R8, R96: what `sam deploy` makes of the example."""
+async def test_default_stack_requires_aws_signatures(tmp_path: Path) -> None:
+    """The stack of the example's `sam deploy`."""
     environ = {**STACK, "AION_CONFIG": str(ROOT / "aion.yaml"), "AION_HTTP_ENTRYPOINTS": "AWS_IAM,OFF"}
     app = build_app(Settings.from_environ(environ))
     card = json.loads((await ask(app, "GET", "/.well-known/agent-card.json")).content)
@@ -137,8 +134,8 @@ async def test_a_stack_deployed_without_a_word_asks_for_signatures_and_says_so(t
     assert (refused.status_code, refused.headers["www-authenticate"]) == (401, 'AWS4-HMAC-SHA256 realm="aion"')
 
 
-class LambdaContext:
-    """As much of it as is asked for."""
+class FakeLambdaContext:
+    """Lambda context with the attributes used here."""
 
     aws_request_id, function_name = "r-1", "api"
 
@@ -150,25 +147,27 @@ ALICE = "arn:aws:iam::123456789012:user/alice"
 
 
 @pytest.mark.parametrize("entrypoint_url", ["rest_api_v1", "function_url_v2"])
-def test_whoever_aws_says_has_signed_is_served_by_either_loop(tmp_path: Path, entrypoint_url: str) -> None:
-    """R96: R7: SAM's way, by mangum, and the scope that our own runtime loop makes of the same event."""
+def test_iam_signer_is_served_by_both_adapters(tmp_path: Path, entrypoint_url: str) -> None:
+    """Both mangum, for SAM, and our runtime loop pass the signer of the event."""
     app = deployed(tmp_path, PLAIN, **STACK, AION_HTTP_ENTRYPOINTS="AWS_IAM,AWS_IAM")
     event = recorded_event(entrypoint_url)
     (event["headers"] if "rawPath" in event else event["multiValueHeaders"]).pop("Authorization", None)
     for path in ("path", "rawPath"):
         if path in event:
             event[path] = "/nothing"
-    answers = [Mangum(app, lifespan="off")(event, LambdaContext())]  # type: ignore[arg-type]
+    answers = [Mangum(app, lifespan="off")(event, FakeLambdaContext())]  # type: ignore[arg-type]
     if "rawPath" in event:
         event["requestContext"]["authorizer"] = {"iam": {"userArn": ALICE}}
     else:
         event["requestContext"]["identity"]["userArn"] = ALICE
-    answers.append(Mangum(app, lifespan="off")(event, LambdaContext()))  # type: ignore[arg-type]
+    answers.append(Mangum(app, lifespan="off")(event, FakeLambdaContext()))  # type: ignore[arg-type]
     assert [answer["statusCode"] for answer in answers] == [401, 404]
     assert '"reason":"UNAUTHENTICATED"' in answers[0]["body"]
 
-    scope = EventReader(app).read(json.dumps(event).encode(), LambdaContext()).scope  # type: ignore[arg-type]
-    found = asyncio.run(IamVerifier(AwsIam()).verify(Presented.of(scope["headers"], scope["aws.event"])))
+    scope = EventReader(app).read(json.dumps(event).encode(), FakeLambdaContext()).scope  # type: ignore[arg-type]
+    found = asyncio.run(
+        IamVerifier(AwsIamScheme()).verify(RequestCredentials.from_request(scope["headers"], scope["aws.event"]))
+    )
     assert isinstance(found, Principal)
     assert found.subject == ALICE
 
@@ -193,8 +192,8 @@ def users(tmp_path: Path) -> str:
 REQUIRE = "[{jwt: [chat, read], key: []}, oidc, basic]"
 
 
-async def test_the_card_says_what_is_asked_for_in_both_versions(tmp_path: Path, issuer: Issuer, users: str) -> None:
-    """R2, R4, R8: and nothing that is not."""
+async def test_card_shows_schemes_in_both_versions(tmp_path: Path, issuer: Issuer, users: str) -> None:
+    """The card shows required schemes only."""
     app = guarded(tmp_path, four_schemes(issuer), REQUIRE, AION_BASIC_USERS_FILE=users)
     async with http(app) as client:
         both = (await client.get("/.well-known/agent-card.json")).json()
@@ -216,7 +215,7 @@ async def test_the_card_says_what_is_asked_for_in_both_versions(tmp_path: Path, 
     assert read.security_schemes["oidc"].open_id_connect_security_scheme.open_id_connect_url == discovery
     required = [{name: list(held.list) for name, held in each.schemes.items()} for each in read.security_requirements]
     assert required == [{"jwt": ["chat", "read"], "key": []}, {"oidc": []}, {"basic": []}]
-    # The official client reads the one for both, and changes what it is given.
+    # The official client reads the card for both versions, and changes its argument.
     assert parse_agent_card(deepcopy(both)) == ParseDict(both, AgentCard(), ignore_unknown_fields=True)
     assert parse_agent_card(deepcopy(both)).security_requirements == read.security_requirements
     old = v03.AgentCard.model_validate(both)
@@ -226,7 +225,7 @@ async def test_the_card_says_what_is_asked_for_in_both_versions(tmp_path: Path, 
     assert kinds == {"jwt": "http", "oidc": "openIdConnect", "key": "apiKey", "basic": "http"}
 
 
-async def test_a_card_with_schemes_is_signed_for_both_versions(tmp_path: Path, issuer: Issuer, users: str) -> None:
+async def test_card_signature_covers_schemes(tmp_path: Path, issuer: Issuer, users: str) -> None:
     from aion_core.protocol.keys import CardKey
     from aion_core.protocol.signing import verify_card
 
@@ -242,8 +241,8 @@ async def test_a_card_with_schemes_is_signed_for_both_versions(tmp_path: Path, i
         verify_card(both, lambda _: [key])
 
 
-async def test_each_agent_may_ask_for_something_else(tmp_path: Path, issuer: Issuer) -> None:
-    """R8, R97: what its card says, and no other agent's."""
+async def test_agents_have_their_own_policies(tmp_path: Path, issuer: Issuer) -> None:
+    """Each agent's card shows its own policy."""
     two = "security: {schemes: {ours: {type: api-key}}}"
     async with http(guarded(tmp_path, jwt_scheme(issuer), "[{jwt: [chat]}]", two=two)) as client:
         cards = [(await client.get(f"/agents/{id_}/.well-known/agent-card.json")).json() for id_ in ("one", "two")]
@@ -256,8 +255,7 @@ async def test_each_agent_may_ask_for_something_else(tmp_path: Path, issuer: Iss
         assert refused.headers["www-authenticate"] == 'ApiKey realm="aion", header="X-API-Key"'
 
 
-async def test_where_nobody_is_asked_the_card_asks_for_nothing(tmp_path: Path, issuer: Issuer) -> None:
-    """R8: nothing is advertised that is not enforced."""
+async def test_card_without_authentication_shows_no_schemes(tmp_path: Path, issuer: Issuer) -> None:
     app = guarded(tmp_path, jwt_scheme(issuer), AION_AUTH="off")
     async with at(app, "http://127.0.0.1:8000") as client:
         card = (await client.get("/.well-known/agent-card.json")).json()
@@ -285,10 +283,10 @@ async def test_where_nobody_is_asked_the_card_asks_for_nothing(tmp_path: Path, i
         ({"host": "127.0.0.1:8000", "origin": "http://127.0.0.1:8000 "}, 403),
     ],
 )
-async def test_a_server_that_asks_nobody_is_for_this_machines_own_pages(
+async def test_server_without_authentication_serves_loopback_only(
     tmp_path: Path, headers: dict[str, str], status: int
 ) -> None:
-    """R96: R19; also the public card, and every method."""
+    """The public card is covered too, with every method."""
     app = deployed(tmp_path, PLAIN, AION_AUTH="off")
     for method, path in (("GET", "/.well-known/agent-card.json"), ("GET", "/tasks"), ("GET", "/health")):
         assert (await ask(app, method, path, headers)).status_code == status
@@ -304,11 +302,11 @@ async def test_a_server_that_asks_nobody_is_for_this_machines_own_pages(
         ("{basic: {type: basic}}", {"argon2"}),
     ],
 )
-def test_what_a_scheme_needs_is_loaded_where_it_is_declared(tmp_path: Path, schemes: str, loaded: set[str]) -> None:
+def test_scheme_libraries_are_imported_lazily(tmp_path: Path, schemes: str, loaded: set[str]) -> None:
     config = tmp_path / "aion.yaml"
-    config.write_text(said(f"  security: {{schemes: {schemes}}}\n"))
+    config.write_text(with_security(f"  security: {{schemes: {schemes}}}\n"))
     (tmp_path / "users.json").write_text("{}")
-    program = "import sys, handlers.api; print(*({'jwt', 'argon2', 'aion_core.auth.basic'} & set(sys.modules)))"
+    program = "import sys, handlers.api; print(*({'jwt', 'argon2'} & set(sys.modules)))"
     environ = {
         "AION_STORE": "memory",
         "AION_CONFIG": str(config),
@@ -317,12 +315,12 @@ def test_what_a_scheme_needs_is_loaded_where_it_is_declared(tmp_path: Path, sche
     }
     ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, env=environ)
     assert ran.returncode == 0, ran.stderr
-    assert set(ran.stdout.split()) - {"aion_core.auth.basic"} == loaded
+    assert set(ran.stdout.split()) == loaded
 
 
-def test_basic_needs_its_users(tmp_path: Path) -> None:
-    basic = said("  security: {schemes: {basic: {type: basic}}}\n")
-    with pytest.raises(ConfigurationError, match="AION_BASIC_USERS_SECRET, which names the secret"):
+def test_basic_without_users_does_not_start(tmp_path: Path) -> None:
+    basic = with_security("  security: {schemes: {basic: {type: basic}}}\n")
+    with pytest.raises(ConfigurationError, match="AION_BASIC_USERS_SECRET, the name of the secret"):
         deployed(tmp_path, basic)
     with pytest.raises(ConfigurationError, match=r"nowhere.json \(AION_BASIC_USERS_FILE\) cannot be read"):
         deployed(tmp_path, basic, AION_BASIC_USERS_FILE="nowhere.json")
