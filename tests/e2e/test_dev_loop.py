@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from tests.e2e.test_dev import gone
+from tests.e2e.test_dev import has_ended
 from tests.support.server import ROOT, DevServer, aion_dev, serving
 from tests.support.service import send
 
@@ -235,7 +235,7 @@ def test_ctrl_c_during_a_stream_ends_it_cleanly(server: DevServer, project: Path
     assert server.stop() == 0
     stream.join()
     assert stream.error is None
-    assert gone(server.process.pid)
+    assert has_ended(server.process.pid)
     assert not (project / ".aion" / "dev.json").exists()
     told = "".join(server.printed)
     assert "Traceback" not in told
@@ -246,7 +246,7 @@ def test_nothing_outlives_a_killed_supervisor(server: DevServer) -> None:
     worker = worker_of(server)
     os.kill(server.process.pid, signal.SIGKILL)
     server.process.wait()
-    assert gone(server.process.pid)
+    assert has_ended(server.process.pid)
     assert ended(worker)
 
 
@@ -335,7 +335,7 @@ def test_killed_server_loses_nothing(project: Path) -> None:
         os.kill(server.process.pid, signal.SIGKILL)
         os.kill(worker, signal.SIGKILL)
         server.process.wait()
-        assert gone(server.process.pid)
+        assert has_ended(server.process.pid)
     (project / "seen" / "go").touch()
     with serving(dev(project), **folder) as server:
         assert get(server, whole["id"])["result"] == whole

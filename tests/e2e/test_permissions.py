@@ -26,7 +26,7 @@ from aion_core.packaging.plan import NOWHERE
 from aion_core.protocol.types import TaskState
 from aion_core.stores.api_keys import TableApiKeys
 from aion_core.template.reader import FUNCTION, Template
-from tests.support.agents.exercise import LARGE
+from tests.support.agents.everything import LARGE
 from tests.support.api_process import api_process
 from tests.support.function_process import function_process, signed_by
 from tests.support.iam import Grant, Need, Recorder, grants, needs

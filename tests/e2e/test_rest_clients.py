@@ -23,8 +23,8 @@ from a2a.types import (
 from a2a.utils import errors
 from google.protobuf.json_format import ParseDict
 
-from tests.e2e.test_dev import LONG, ODD, message, said, text_of
-from tests.e2e.test_tasks import begun
+from tests.e2e.test_dev import LONG, ODD, answers_of, message, text_of
+from tests.e2e.test_tasks import start_task
 from tests.support.clients import official_client
 from tests.support.receiver import answers, receiving
 from tests.support.server import DevServer
@@ -48,7 +48,7 @@ async def client(request: pytest.FixtureRequest, server: DevServer) -> AsyncIter
 @pytest.mark.parametrize("text", ["Hello, who is there?", ODD], ids=["short", "odd characters"])
 async def test_client_streams_answer(streaming: Client, text: str) -> None:
     """Stream an answer from the task to its final status."""
-    responses = await said(streaming, message(Part(text=text)))
+    responses = await answers_of(streaming, message(Part(text=text)))
     kinds = [response.WhichOneof("payload") for response in responses]
     assert kinds[:2] == ["task", "status_update"]
     assert set(kinds[2:-1]) == {"artifact_update"}
@@ -64,7 +64,7 @@ async def test_client_gets_whole_task(client: Client) -> None:
     """Get a completed task with its answer and history."""
     file = Part(raw=bytes(range(256)), filename="all.bin", media_type="application/octet-stream")
     data = ParseDict({"data": {"numbers": [1, 2.5], "none": None}}, Part())
-    (response,) = await said(client, message(Part(text=ODD), file, data))
+    (response,) = await answers_of(client, message(Part(text=ODD), file, data))
     assert response.task.status.state == TaskState.TASK_STATE_COMPLETED
     stored = await client.get_task(GetTaskRequest(id=response.task.id))
     assert list(stored.history[0].parts) == [Part(text=ODD), file, data]
@@ -73,7 +73,7 @@ async def test_client_gets_whole_task(client: Client) -> None:
 
 async def test_client_subscribes_to_running_task(client: Client, streaming: Client) -> None:
     """Subscribe to a running task of a client of either version."""
-    task = await begun(client)
+    task = await start_task(client)
     heard = [response async for response in streaming.subscribe(SubscribeToTaskRequest(id=task.id))]
     assert heard[0].task.id == task.id
     text = "".join(
@@ -85,7 +85,7 @@ async def test_client_subscribes_to_running_task(client: Client, streaming: Clie
 
 async def test_client_cancels_task(client: Client) -> None:
     """Cancel a running task."""
-    task = await begun(client, LONG * 3)
+    task = await start_task(client, LONG * 3)
     canceled = await client.cancel_task(CancelTaskRequest(id=task.id))
     assert canceled.status.state == TaskState.TASK_STATE_CANCELED
     assert await client.get_task(GetTaskRequest(id=task.id)) == canceled
@@ -94,7 +94,7 @@ async def test_client_cancels_task(client: Client) -> None:
 async def test_client_lists_tasks_of_context(server: DevServer) -> None:
     context_id = f"c-{uuid.uuid4()}"
     async with official_client(server.url, binding=REST, streaming=False) as client:
-        ids = [(await said(client, message(Part(text=text), context_id=context_id)))[0].task.id for text in "abc"]
+        ids = [(await answers_of(client, message(Part(text=text), context_id=context_id)))[0].task.id for text in "abc"]
         asked = {"contextId": context_id, "pageSize": 2, "status": "TASK_STATE_COMPLETED"}
         page = await client.list_tasks(ParseDict(asked, ListTasksRequest()))
         rest = await client.list_tasks(ParseDict({**asked, "pageToken": page.next_page_token}, ListTasksRequest()))
@@ -107,7 +107,7 @@ async def test_client_lists_tasks_of_context(server: DevServer) -> None:
 async def test_client_raises_its_error_class(server: DevServer, version: str, binding: str) -> None:
     """Raise the client's own error class."""
     async with official_client(server.url, version=version, binding=binding, streaming=False) as client:
-        (response,) = await said(client, message(Part(text="done")))
+        (response,) = await answers_of(client, message(Part(text="done")))
         task_id = response.task.id
         with pytest.raises(errors.TaskNotFoundError):
             await client.get_task(GetTaskRequest(id="nope"))
@@ -117,7 +117,7 @@ async def test_client_raises_its_error_class(server: DevServer, version: str, bi
             with pytest.raises(errors.UnsupportedOperationError):
                 _ = [event async for event in streaming.subscribe(SubscribeToTaskRequest(id=task_id))]
         with pytest.raises(errors.InvalidParamsError):
-            await said(client, message())
+            await answers_of(client, message())
         private = TaskPushNotificationConfig(task_id=task_id, id="p", url="https://10.0.0.1/hook")
         with pytest.raises(errors.InvalidParamsError, match="not public"):
             await client.create_task_push_notification_config(private)
@@ -137,7 +137,7 @@ async def test_webhook_is_notified_and_configs_are_managed(server: DevServer, ve
         async with official_client(server.url, version=version, binding=binding, streaming=False) as client:
             request = message(Part(text="done"))
             request.configuration.task_push_notification_config.CopyFrom(config)
-            (response,) = await said(client, request)
+            (response,) = await answers_of(client, request)
             config.task_id = response.task.id
             await receiver.heard(2)
             which = GetTaskPushNotificationConfigRequest(task_id=config.task_id, id="p")

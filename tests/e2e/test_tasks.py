@@ -18,7 +18,7 @@ from a2a.types import (
 from a2a.utils.errors import A2AError
 from google.protobuf.json_format import ParseDict
 
-from tests.e2e.test_dev import LONG, VERSIONS, message, said
+from tests.e2e.test_dev import LONG, VERSIONS, answers_of, message
 from tests.support.clients import official_client
 from tests.support.server import DevServer
 
@@ -33,7 +33,7 @@ async def start_task(client: Client, text: str = LONG) -> Task:
     """Send a non-blocking message; return its running task."""
     request = message(Part(text=text), context_id=f"c-{uuid.uuid4()}")
     request.configuration.CopyFrom(SendMessageConfiguration(return_immediately=True))
-    (answer,) = await said(client, request)
+    (answer,) = await answers_of(client, request)
     return answer.task
 
 
@@ -83,7 +83,7 @@ async def test_tasks_of_context_are_listed(server: DevServer) -> None:
         context_id = f"c-{uuid.uuid4()}"
         ids = []
         for n in range(3):
-            (answer,) = await said(client, message(Part(text=f"{n}"), context_id=context_id))
+            (answer,) = await answers_of(client, message(Part(text=f"{n}"), context_id=context_id))
             ids.append(answer.task.id)
         listed = await client.list_tasks(ParseDict({"contextId": context_id, "pageSize": 2}, ListTasksRequest()))
         assert [task.id for task in listed.tasks] == [ids[2], ids[1]]
