@@ -1,4 +1,4 @@
-"""Installation of the wheel into an environment of its own, in an empty home, as a user has it."""
+"""Installation of the wheel into its own environment, in an empty home, as for a user."""
 
 import os
 import subprocess
@@ -22,7 +22,7 @@ def wheel(folder: Path) -> Path:
 
 @dataclass(frozen=True)
 class Installed:
-    """An environment that holds the wheel, and a home folder with nothing in it."""
+    """Environment with the wheel, and an empty home folder."""
 
     programs: Path
     home: Path
@@ -30,7 +30,7 @@ class Installed:
 
     @property
     def environ(self) -> dict[str, str]:
-        """What a user's shell would have; uv's downloads are shared, since they are nobody's settings."""
+        """Return the variables of a user's shell; uv's download cache is shared."""
         kept = {name: value for name, value in os.environ.items() if name.startswith(("UV_", "PIP_", "LANG", "SSL_"))}
         return {
             **kept,
@@ -41,7 +41,7 @@ class Installed:
         }
 
     def run(self, *command: str, cwd: Path, fails: bool = False, **environ: str) -> str:
-        """Run a program there; return all that it prints. Raises AssertionError where it does not end as expected."""
+        """Run a program there; return all its output. Raise AssertionError for an unexpected exit code."""
         done = subprocess.run(
             command,
             cwd=cwd,
@@ -55,7 +55,7 @@ class Installed:
 
 
 def installed(folder: Path, *extras: str) -> Installed:
-    """Make an environment in the folder, and install the wheel there with these extras."""
+    """Create an environment in the folder, and install the wheel there with these extras."""
     home, environment = folder / "home", folder / "environment"
     home.mkdir()
     built = wheel(folder / "dist")

@@ -75,7 +75,7 @@ def issuing() -> Iterator[Issuer]:
     """Run an issuer with one key, `k-1`, until the block ends."""
     issuer = Issuer()
 
-    class Handler(BaseHTTPRequestHandler):
+    class IssuerHandler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             issuer.requested_paths.append(self.path)
             found = issuer.answer(self.path)
@@ -89,9 +89,9 @@ def issuing() -> Iterator[Issuer]:
             self.wfile.write(content)
 
         def log_message(self, *_: Any) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), IssuerHandler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         issuer.url = f"http://127.0.0.1:{server.server_port}"

@@ -22,7 +22,7 @@ from aion_core.memory.table import MemoryTable
 from aion_core.stores.api_keys import TableApiKeys
 from tests.support.clock import ManualClock
 from tests.support.issuer import Issuer
-from tests.support.timing import Work, told_apart
+from tests.support.timing import Work, distinguishability
 from tests.unit.auth.auth_app import AuthApp
 from tests.unit.auth.id_requests import NEVER_WAS, requests
 from tests.unit.auth.passwords import USERS, basic_header
@@ -56,7 +56,7 @@ async def verifying(clock: ManualClock) -> tuple[Work, Work]:
 async def test_wrong_keys_take_constant_time(clock: ManualClock) -> None:
     """Chance does not repeat three times."""
     work = await verifying(clock)
-    assert min(told_apart(*work) for _ in range(3)) < KNOWS_NOTHING
+    assert min(distinguishability(*work) for _ in range(3)) < KNOWS_NOTHING
 
 
 async def test_measurement_detects_early_comparison_end(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,7 +68,7 @@ async def test_measurement_detects_early_comparison_end(clock: ManualClock, monk
     monkeypatch.setattr(api_key, "_hash", lambda text: text)
     monkeypatch.setattr(hmac, "compare_digest", leaks)
     work = await verifying(clock)
-    assert max(told_apart(*work) for _ in range(3)) > KNOWS
+    assert max(distinguishability(*work) for _ in range(3)) > KNOWS
 
 
 class WorkLog(list[tuple[str, Any]]):

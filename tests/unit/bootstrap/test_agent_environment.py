@@ -261,7 +261,7 @@ def test_forbidden_secret_names_the_parameter(
     name = unique()
     aws.put("secret", name, "value-of-nobody")
     aws.put("parameter", name, "value-of-nobody")
-    with aws.asked_by_nobody(name, monkeypatch):
+    with aws.without_permissions(name, monkeypatch):
         assert Variables(tmp_path, clock, A=name, B=f"ssm:/{name}").problems() == [
             f"A: secret {name}: AccessDenied. Add its ARN to the template parameter AgentSecrets.",
             f"B: secret ssm:/{name}: AccessDenied. Add its ARN to the template parameter AgentSecrets.",

@@ -100,7 +100,7 @@ def test_forbidden_users_secret_names_missing_permission(
 ) -> None:
     arn = aws.put(kind, "closed", "{}")
     with (
-        aws.asked_by_nobody(f"nobody-{kind}", monkeypatch),
+        aws.without_permissions(f"nobody-{kind}", monkeypatch),
         pytest.raises(ConfigurationError) as raised,
     ):
         build_app(settings(tmp_path, arn))

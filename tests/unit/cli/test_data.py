@@ -27,7 +27,7 @@ from aion_core.stores import keys, owned
 from aion_core.web.request_context import owner_in
 from tests.support import operating
 from tests.support.clock import ManualClock
-from tests.support.conversation import Conversation
+from tests.support.conversation import StoreConversation
 from tests.support.erased import AION_YAML, ISSUER
 from tests.support.operating import RunCommand
 from tests.support.stores import dynamodb_store, dynamodb_table
@@ -58,7 +58,7 @@ def owner(stack: LocalStack, run: RunCommand) -> Iterator[str]:
 
 async def uses(stack: LocalStack, owner: str) -> None:
     clock = ManualClock()
-    chat = Conversation(dynamodb_store(stack, clock), clock, ContextKey(owner, "echo", "c-1"))
+    chat = StoreConversation(dynamodb_store(stack, clock), clock, ContextKey(owner, "echo", "c-1"))
     begun = await chat.starts(text="x" * 40_000)
     await chat.ends(begun)
     settings = Settings.from_environ(stack.environment("ApiFunction"))
