@@ -31,7 +31,7 @@ SWEEP_SECONDS = 60.0
 """Seconds between two sweeps, as in the template's schedule."""
 
 
-class QueueConsumer(Protocol):
+class BackgroundConsumer(Protocol):
     """Task that receives the messages of a queue and calls a function with each."""
 
     async def run(self) -> None:
@@ -50,7 +50,7 @@ class QueueConsumer(Protocol):
 class LocalQueue(Protocol[B_co]):
     """Queue with messages handled in this process."""
 
-    def handled_by(self, handle: Callable[[B_co], Awaitable[None]]) -> Sequence[QueueConsumer]:
+    def handled_by(self, handle: Callable[[B_co], Awaitable[None]]) -> Sequence[BackgroundConsumer]:
         """Register the handler of messages; return the consumers to run for it, if any."""
         ...
 
@@ -60,7 +60,7 @@ class Background:
 
     def __init__(self, sweep: Callable[[], Awaitable[object]], clock: Clock) -> None:
         self._sweep, self._clock = sweep, clock
-        self.consumers: Sequence[QueueConsumer] = ()
+        self.consumers: Sequence[BackgroundConsumer] = ()
         """Consumers of the queues; empty if messages are handled as they are sent."""
         self.deadline = Deadline()
         """Deadline of running turns. A stoppable server sets its own before it serves."""

@@ -25,7 +25,7 @@ from samtranslator.translator.transform import transform
 from aion_core.template.file import TemplateError, parsed
 from aion_core.template.reader import FUNCTION
 from infra.policies import rules
-from infra.policies.deployment import PLACE, Deployment
+from infra.policies.deployment import PLACE, ResolvedDeployment
 
 VALUES = yaml.safe_load((Path(__file__).parent / "values.yaml").read_text(encoding="utf-8"))
 CODE = "s3://packaged/function.zip"
@@ -50,7 +50,7 @@ EVERY_OPTION = {
     "CardKeySecret": "arn:aws:secretsmanager:us-east-1:123456789012:secret:card-key-AbCdEf",
     "CertificateArn": "arn:aws:acm:us-east-1:123456789012:certificate/c",
     "CredentialsKey": "arn:aws:kms:us-east-1:123456789012:key/a-key",
-    "Deployment": "AllAtOnce",
+    "ResolvedDeployment": "AllAtOnce",
     "DomainName": "agents.example.com",
     "LogRetentionDays": "7",
     "OtlpEndpoint": "http://127.0.0.1:4318",
@@ -68,7 +68,7 @@ def problems(path: Path, variants: Sequence[Mapping[str, str]] = VARIANTS, *, li
     try:
         transformed(path)
         for parameters in variants:
-            deployment = Deployment(path, parameters)
+            deployment = ResolvedDeployment(path, parameters)
             found |= dict.fromkeys([*wrong_values(deployment), *rules.problems(deployment)])
         if lint:
             found |= dict.fromkeys(linted(path))
@@ -79,7 +79,7 @@ def problems(path: Path, variants: Sequence[Mapping[str, str]] = VARIANTS, *, li
     yield from found
 
 
-def wrong_values(deployment: Deployment) -> Iterator[str]:
+def wrong_values(deployment: ResolvedDeployment) -> Iterator[str]:
     """Yield the values outside the schemas of `values.yaml`."""
     resources = document(deployment)
     for start, policies in VALUES.items():
@@ -89,7 +89,7 @@ def wrong_values(deployment: Deployment) -> Iterator[str]:
                     yield f"{name}: {error}"
 
 
-def document(deployment: Deployment) -> dict[str, Any]:
+def document(deployment: ResolvedDeployment) -> dict[str, Any]:
     """Return the resources, parameters and outputs for the paths of `values.yaml`."""
     parameters = deployment.template.document["Parameters"]
     return {**deployment.resources, "Parameters": parameters, "Outputs": deployment.outputs()}

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 """Folder of the code that the template deploys."""
 
 
-class Deployment:
+class ResolvedDeployment:
     """Template with parameters, in a stack called "stack"."""
 
     def __init__(self, path: Path, parameters: Mapping[str, str]) -> None:

@@ -14,7 +14,7 @@ from aion_core.ports.webhooks import POST_SECONDS
 from aion_core.push.delivery import EXIT_SECONDS, SHARE_SECONDS
 from aion_core.settings import Settings
 from aion_core.template.reader import ALARM, BUCKET, QUEUE, ROLE, TABLE, Template
-from infra.policies.deployment import ROOT, Deployment
+from infra.policies.deployment import ROOT, ResolvedDeployment
 
 LONGEST_FILE = 600
 # A resource without wildcards, the random end of a secret's ARN, or a part of this stack.
@@ -49,7 +49,7 @@ Compared = tuple[str, Any, Any]
 """Name, value and expected value."""
 
 
-def problems(deployment: Deployment) -> Iterator[str]:
+def problems(deployment: ResolvedDeployment) -> Iterator[str]:
     """Yield the values with a difference from the expected ones."""
     for rule in (_files, _environments, _options, _rights, _table, _bucket, _metrics):
         for name, value, expected in rule(deployment):
@@ -59,7 +59,7 @@ def problems(deployment: Deployment) -> Iterator[str]:
                 yield f"{name}: {value!r}; expected {expected!r}"
 
 
-def _files(deployment: Deployment) -> Iterator[Compared]:
+def _files(deployment: ResolvedDeployment) -> Iterator[Compared]:
     configuration = json.dumps(deployment.template.properties("State")["Parameters"].get("Configuration"))
     for each in deployment.template.all:
         name, text = each.path.name, each.path.read_text(encoding="utf-8")
@@ -76,7 +76,7 @@ def _files(deployment: Deployment) -> Iterator[Compared]:
         yield f"unused parameters in {name}", unused, []
 
 
-def _environments(deployment: Deployment) -> Iterator[Compared]:
+def _environments(deployment: ResolvedDeployment) -> Iterator[Compared]:
     settings, *others = ROOT / "aion_core/settings.py", *(ROOT / "aion_core/lambda_runtime").glob("*.py")
     of_settings, *read = (
         set(re.findall(r'"([A-Z]+_[A-Z_]+)"', each.read_text(encoding="utf-8"))) for each in (settings, *others)
@@ -105,7 +105,7 @@ def _environments(deployment: Deployment) -> Iterator[Compared]:
     yield "variables of settings.py without a function", of_settings - everywhere - {"AWS_IAM"}, NOT_DEPLOYED
 
 
-def _options(deployment: Deployment) -> Iterator[Compared]:
+def _options(deployment: ResolvedDeployment) -> Iterator[Compared]:
     given, resources, attribute = deployment.given, deployment.resources, deployment.template.attribute
     environment = deployment.environment("ApiFunction")
     entrypoints = f"{given('ApiAuthorizer')},{given('FunctionUrlAuth')}"
@@ -146,9 +146,9 @@ def _options(deployment: Deployment) -> Iterator[Compared]:
         yield f"{name}.RetentionInDays", str(group.get("RetentionInDays")), given("LogRetentionDays")
 
 
-def _rights(deployment: Deployment) -> Iterator[Compared]:
+def _rights(deployment: ResolvedDeployment) -> Iterator[Compared]:
     """Compare roles with those of a deployment without options."""
-    plain = Deployment(deployment.template.path, {"CredentialsKey": deployment.given("CredentialsKey")})
+    plain = ResolvedDeployment(deployment.template.path, {"CredentialsKey": deployment.given("CredentialsKey")})
     before = {role: _statements(properties) for role, properties in plain.resources[ROLE].items()}
     for role, properties in deployment.resources[ROLE].items():
         statements, has_agents = _statements(properties), role in ("ApiRole", "TaskRole")
@@ -170,7 +170,7 @@ def _rights(deployment: Deployment) -> Iterator[Compared]:
             yield f"wide resources of {sid} of {role}", [] if sid in WIDE else wide, []
 
 
-def _table(deployment: Deployment) -> Iterator[Compared]:
+def _table(deployment: ResolvedDeployment) -> Iterator[Compared]:
     """Compare the table with the schema in the code."""
     indexes = {each.name: each for each in vars(schema).values() if isinstance(each, Index)}
     for name, table in deployment.resources[TABLE].items():
@@ -189,7 +189,7 @@ def _table(deployment: Deployment) -> Iterator[Compared]:
         )
 
 
-def _bucket(deployment: Deployment) -> Iterator[Compared]:
+def _bucket(deployment: ResolvedDeployment) -> Iterator[Compared]:
     """Compare the expiry of objects with that of their items; DynamoDB deletes items up to 15 days late."""
     for days in deployment.template.document["Parameters"]["RetentionDays"]["AllowedValues"]:
         template = Template(deployment.template.path, deployment.template.place, {"RetentionDays": str(days)})
@@ -205,7 +205,7 @@ def _bucket(deployment: Deployment) -> Iterator[Compared]:
             yield f"expiry in {name} at RetentionDays={days}", found, expected
 
 
-def _metrics(deployment: Deployment) -> Iterator[Compared]:
+def _metrics(deployment: ResolvedDeployment) -> Iterator[Compared]:
     """Compare the metrics of alarms and graphs with the emitted ones, and alarms with the runbook."""
     resources, used = deployment.resources, list[tuple[str, str, str, dict[str, str]]]()
     runbook = (ROOT / "docs/runbook.md").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Who imports which vendor, where import-linter cannot tell: `google.adk` has its first name from `google.protobuf`."""
+"""Imports of vendors that import-linter cannot check: `google.adk` shares its first name with `google.protobuf`."""
 
 import ast
 from pathlib import Path

@@ -9,7 +9,7 @@ from infra.policies.check import (
     EVERY_OPTION,
     VALUES,
     VARIANTS,
-    Deployment,
+    ResolvedDeployment,
     document,
     linted,
     problems,
@@ -19,7 +19,7 @@ from infra.policies.check import (
 from infra.policies.rules import ROOT
 
 TEMPLATE = ROOT / "template.yaml"
-DOCUMENTS = [document(Deployment(TEMPLATE, parameters)) for parameters in VARIANTS]
+DOCUMENTS = [document(ResolvedDeployment(TEMPLATE, parameters)) for parameters in VARIANTS]
 R = re.compile
 SECRET = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:users-AbCdEf"
 PARAMETER = "arn:aws:ssm:eu-west-1:123456789012:parameter/aion/secret"
