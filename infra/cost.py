@@ -180,7 +180,7 @@ async def measured(*, only_exact: bool) -> dict[str, Counter[str]]:
         )
         os.environ.pop("AWS_PROFILE", None)
         app = importlib.import_module("handlers.api").app
-        meter = stack.emulator.watched_by(lambda answering: Meter(answering, stack.emulator.account))
+        meter = stack.emulator.wrap(lambda application: Meter(application, stack.emulator.account))
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
             world = World(stack, client, hook, meter)
             for scenario in SCENARIOS:

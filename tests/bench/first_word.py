@@ -15,7 +15,7 @@ from pathlib import Path
 
 import httpx
 
-from aion_core.packaging import uv
+from aion_core.packaging.programs import find_uv
 from tests.support.installed import wheel
 
 AGENT = """
@@ -55,7 +55,7 @@ def main() -> None:
             "UV_CACHE_DIR": str(base / "cache"),
         }
         command = [
-            uv.find(),
+            find_uv(),
             "tool",
             "run",
             "--quiet",

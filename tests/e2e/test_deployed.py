@@ -218,7 +218,7 @@ async def test_sweep_finds_expired_turn(stack: DeployedStack) -> None:
     """Run a turn of a dead worker without a wake-up message."""
     head = await orphan(stack, "who is there?", agent="echo")
     swept = await asyncio.to_thread(stack.invoke, "SweepFunction", recorded_event("eventbridge_schedule"))
-    assert swept["found"] >= swept["rung"] >= 1
+    assert swept["found"] >= swept["enqueued"] >= 1
     store, end = dynamodb_store(stack, SystemClock()), time.monotonic() + 60
     while (log := await store.log(head.key)) is None or log.head.state != TaskState.TASK_STATE_COMPLETED:
         assert time.monotonic() < end
@@ -227,4 +227,4 @@ async def test_sweep_finds_expired_turn(stack: DeployedStack) -> None:
 
 
 async def test_template_rule_calls_sweep(stack: DeployedStack) -> None:
-    assert set(await asyncio.to_thread(stack.call_schedule, "SweepFunction")) == {"found", "rung"}
+    assert set(await asyncio.to_thread(stack.call_schedule, "SweepFunction")) == {"found", "enqueued"}

@@ -163,7 +163,7 @@ def test_edits_are_served_and_broken_ones_are_not(server: ServerProcess, project
     assert text_of(ask(server)).startswith("second ")
 
     edit(project, '"second"', '"third" +')
-    until(lambda: printed(server, "The server goes on with the code as it was."), server)
+    until(lambda: printed(server, "The server continues with the old code."), server)
     assert text_of(ask(server)).startswith("second ")
     told = "".join(server.printed)
     assert "agent.py, line 8" in told
@@ -211,7 +211,7 @@ def test_blocking_send_is_answered_during_an_edit(server: ServerProcess, project
 def test_killed_worker_is_replaced(server: ServerProcess) -> None:
     worker = int(text_of(ask(server)).split()[-1])
     os.kill(worker, signal.SIGKILL)
-    until(lambda: printed(server, "The agents' process has ended (signal 9). It is started again."), server)
+    until(lambda: printed(server, "The agents' process has exited (signal 9). Restarting it."), server)
     until(lambda: printed(server, "Reloaded ("), server)
     assert int(text_of(ask(server)).split()[-1]) != worker
 
@@ -299,7 +299,7 @@ def test_broken_snapshot_is_set_aside(project: Path) -> None:
     ):
         state.write_bytes(broken)
         with serving(dev(project, "--store", "dynamodb"), **folder) as server:
-            assert printed(server, "is not used: it is broken. It is now")
+            assert printed(server, ": it is damaged. Moved it to")
             assert "Traceback" not in "".join(server.printed)
             server.stop()
 
@@ -420,7 +420,7 @@ def test_operator_commands_find_the_server(project: Path, store: str) -> None:
         assert "Which deployment?" in run("tasks", "list", "--scan").stderr
         return
     assert task["id"] in stopped.stdout
-    assert f"Using {project / '.aion' / 'store'}, the store of `aion dev`, which is stopped\n" == stopped.stderr
+    assert f"Using {project / '.aion' / 'store'}, the store of `aion dev` (not running)\n" == stopped.stderr
     assert run("tasks", "show", task["id"]).returncode == 0
     made = run("key", "create", "alice")
     assert made.returncode == 0
@@ -432,8 +432,8 @@ def test_failing_agents_are_listed_first(project: Path) -> None:
     (project / "aion.yaml").write_text("aion: {agents: {broken: {path: broken.py}, mine: {path: agent.py}}}")
     with serving(dev(project, "--store", "memory")) as server:
         told = "".join(server.printed)
-        assert told.index("no_such_module") < told.index("mine answers at")
-        assert "broken does not answer, since it cannot be loaded: see above." in told
+        assert told.index("no_such_module") < told.index("mine is available at")
+        assert "broken is not available: it could not be loaded (see above)." in told
         assert "aion.yaml: agents broken, mine." in told
         curl = f"curl -sN {server.url}/agents/mine/"
         assert curl in told, "the example asks an agent that answers"
@@ -444,7 +444,7 @@ def test_failing_agents_are_listed_first(project: Path) -> None:
 def test_unloadable_agent_is_served_after_fix(project: Path) -> None:
     edit(project, "import asyncio, os", "import no_such_module")
     with serving(dev(project, "--store", "memory")) as server:
-        assert printed(server, "does not answer, since it cannot be loaded: see above.")
+        assert printed(server, "is not available: it could not be loaded (see above).")
         edit(project, "import no_such_module", "import asyncio, os")
         until(lambda: printed(server, "Reloaded after an edit of"), server)
         assert text_of(ask(server)).startswith("first ")
@@ -537,7 +537,7 @@ def test_turn_of_a_killed_old_worker_is_redone(project: Path) -> None:
         stream = Streaming(server, "hello")
         until(lambda: "wait" in notes(project), server)
         edit(project, '"first"\nHERE', '"second"\nHERE')
-        until(lambda: printed(server, "did not end, and was killed"), server)
+        until(lambda: printed(server, "Killed the process with the old code"), server)
         until(lambda: notes(project).count("wait") == 2, server)
         stream.join()
 
@@ -553,13 +553,13 @@ def test_dead_worker_is_replaced_after_a_failed_edit(server: ServerProcess, proj
     until((project / "seen" / "began").exists, server)
     until(lambda: printed(server, "agent.py is still being loaded (10 s); the old code serves."), server)
     os.kill(worker, signal.SIGKILL)
-    until(lambda: printed(server, "The agents' process has ended (signal 9)."), server)
+    until(lambda: printed(server, "The agents' process has exited (signal 9)."), server)
     (project / "seen" / "die").touch()
     until(
-        lambda: printed(server, "ended its process (exit code 3). Nothing answers now: it is tried again in 1 s"),
+        lambda: printed(server, "has exited (exit code 3). No agent is available: the server tries again in 1 s"),
         server,
     )
-    until(lambda: printed(server, "it is tried again in 2 s"), server)
+    until(lambda: printed(server, "the server tries again in 2 s"), server)
     (project / "agent.py").write_text(whole)
     until(lambda: printed(server, "Reloaded after an edit of"), server)
     assert worker_of(server) != worker
@@ -612,7 +612,7 @@ def test_removed_project_does_not_end_the_server(project: Path) -> None:
     with serving(dev(project), AION_DATA_DIR=str(folder)) as server:
         (project / "aion.yaml").unlink()
         (project / "agent.py").unlink()
-        until(lambda: printed(server, "The server goes on with the code as it was."), server)
+        until(lambda: printed(server, "The server continues with the old code."), server)
         shutil.rmtree(project)
         assert httpx.get(f"{server.url}/.well-known/agent-card.json", timeout=TIMEOUT).status_code == 200
         assert server.stop() == 0
@@ -649,7 +649,7 @@ def test_unusual_folders_are_served(project: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
     (state / "dev.json").mkdir(parents=True)
     with serving(dev(project), AION_DATA_DIR=str(state), TMPDIR=str(long)) as server:
-        assert printed(server, "cannot be written")
+        assert printed(server, "Cannot write to")
         assert text_of(ask(server)).startswith("first ")
         assert server.stop() == 0
         assert "Traceback" not in "".join(server.printed)

@@ -99,7 +99,7 @@ async def test_sweep_enqueues_forgotten_turn(stack: LocalStack, caplog: pytest.L
     head = await orphan(stack, "hello?")
     stack.poll()
     with caplog.at_level(logging.INFO, "handlers.sweep"):
-        while not (swept := [record for record in caplog.records if getattr(record, "rung", 0)]):
+        while not (swept := [record for record in caplog.records if getattr(record, "enqueued", 0)]):
             await asyncio.to_thread(stack.call_schedules, "SweepFunction")
     assert (swept[0].message, swept[0].found, swept[0].enqueued) == ("swept", 1, 1)  # type: ignore[attr-defined]
     assert "hello?" in await answer_of(stack, head)

@@ -233,7 +233,7 @@ def test_build_holds_own_code_and_no_secret(tools: Installed, tmp_path: Path) ->
     assert "deploy.txt looks like a private key" in refused
     (folder / "deploy.txt").unlink()
     said = tools.run(own, "build", *chosen, cwd=folder)
-    assert re.search(r"left out: \.env; .*notes\.secret \(named by \.gitignore\)", said)
+    assert re.search(r"excluded: \.env; .*notes\.secret \(matched by \.gitignore\)", said)
     package = folder / ".aion" / "build" / "ApiFunction.zip"
     with zipfile.ZipFile(package) as archive:
         names = archive.namelist()

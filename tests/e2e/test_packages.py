@@ -13,13 +13,11 @@ from types import CodeType
 
 import pytest
 
-from aion_core.packaging import uv
 from aion_core.packaging.cache import cache
-from aion_core.packaging.files import files_of, keep_services, tidy, write_again, write_zip
-from aion_core.packaging.interpreters import interpreter
+from aion_core.packaging.files import files_of, keep_services, normalize, tidy, write_zip
 from aion_core.packaging.packages import SERVICES, build, dependencies, package
-from aion_core.packaging.plan import Plan, plan
-from aion_core.packaging.run import BuildError
+from aion_core.packaging.plan import PackagePlan, plan
+from aion_core.packaging.programs import BuildError, find_uv, interpreter
 from aion_core.shipped import shipped
 from infra.package_check import ADK, CASES, Case, foreign, size
 from infra.package_load import load
@@ -266,7 +264,7 @@ def test_compiled_file_ignores_compiler_state(tmp_path: Path) -> None:
     assert len(set(files.values())) == 2
     for file, written in files.items():
         file.write_bytes(bytes(16) + written)
-    write_again(sys.executable, list(files))
+    normalize(sys.executable, list(files))
     assert len({file.read_bytes() for file in files}) == 1
     assert marshal.loads((tmp_path / "held.pyc").read_bytes()[16:]) == code  # noqa: S302 - our own
 
@@ -294,7 +292,7 @@ def test_code_change_reuses_dependencies(copied: Path) -> None:
 @pytest.mark.skipif(sys.version_info[:2] == (3, 13), reason="the Python that runs the tests is Lambda's own")
 def test_build_without_lambda_python_is_reported(copied: Path, tmp_path: Path) -> None:
     """Share one build between two concurrent processes."""
-    environ = {**os.environ, "UV": uv.find(), "AION_PACKAGE_CACHE": str(tmp_path / "packages")}
+    environ = {**os.environ, "UV": find_uv(), "AION_PACKAGE_CACHE": str(tmp_path / "packages")}
     environ.update(PATH="/nowhere", PYENV_ROOT="/nowhere", UV_PYTHON_INSTALL_DIR="/nowhere")
     command = [sys.executable, "-m", "aion_core.cli", "build", "SweepFunction", "--to"]
     both = [
@@ -318,7 +316,7 @@ def test_build_without_lambda_python_is_reported(copied: Path, tmp_path: Path) -
     ("environ", "mend", "told"),
     [
         ({"AION_ARCHITECTURE": "riscv"}, None, "is not one of 'arm64', 'x86_64'"),
-        ({"AION_PYTHON": "three"}, None, "AION_PYTHON is like 3.13"),
+        ({"AION_PYTHON": "three"}, None, "set AION_PYTHON to, for example, 3.13"),
         ({}, ("examples/echo/agent.py", "elsewhere/agent.py"), "the agent 'elsewhere/agent.py:graph' is not in"),
         ({}, ("examples/echo/agent.py", "../agent.py"), "the agent '../agent.py:graph' is not in"),
         ({}, ("path: ", "way: "), "aion.agents.echo.path is missing"),
@@ -351,8 +349,8 @@ def test_unknown_function_is_reported(copied: Path, tmp_path: Path) -> None:
 def test_a_dependency_without_a_wheel_is_named(tmp_path: Path) -> None:
     # Published without a wheel.
     docopt = "docopt==0.6.2 --hash=sha256:49b3a825280bd66b3aa83585ef59c4a8c82f2c8a522dbe754a8bc8db85c85491"
-    planned = Plan("TaskFunction", other_architecture(), LAMBDA_PYTHON, docopt, ())
-    with pytest.raises(BuildError, match=r"each dependency has to have a wheel(.|\n)*docopt"):
+    planned = PackagePlan("TaskFunction", other_architecture(), LAMBDA_PYTHON, docopt, ())
+    with pytest.raises(BuildError, match=r"Each dependency needs a wheel(.|\n)*docopt"):
         build(planned, tmp_path / "code")
 
 
@@ -367,7 +365,7 @@ def test_unresolved_import_is_named(copied: Path, tmp_path: Path) -> None:
     finally:
         agent.write_text(right)
     assert done.returncode == 1
-    assert "examples/echo/agent.py imports moto.core, which is not in the package: `aion add`" in done.stderr
+    assert "examples/echo/agent.py imports moto.core, but the package does not contain it: " in done.stderr
 
 
 @has_lambdas_python

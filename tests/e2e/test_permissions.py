@@ -22,7 +22,7 @@ from aion_core.aws.client import AwsClient
 from aion_core.aws.dynamodb_table import DynamoDBTable
 from aion_core.clock import SystemClock
 from aion_core.local.stack import LocalStack
-from aion_core.packaging.plan import NOWHERE
+from aion_core.packaging.plan import BUILD_PLACE
 from aion_core.protocol.types import TaskState
 from aion_core.stores.api_keys import TableApiKeys
 from aion_core.template.reader import FUNCTION, Template
@@ -43,7 +43,7 @@ HERE = {
     "AION_LEASE_SECONDS": "2",
     "AION_MAX_TRIES": "99",
 }
-FUNCTIONS = Template(ROOT / "template.yaml", NOWHERE).resources(FUNCTION)
+FUNCTIONS = Template(ROOT / "template.yaml", BUILD_PLACE).resources(FUNCTION)
 TABLE = "arn:aws:dynamodb:us-east-1:000000000000:table/another"
 TIMEOUT = 120
 # The first test exercises all functions; each step has its own timeout.
@@ -117,7 +117,7 @@ class Recorded:
 def recorded() -> Recorded:
     with LocalStack.start("template.yaml") as stack, ExitStack() as running:
         secrets = make_secrets(stack)
-        recorder = stack.emulator.watched_by(Recorder)
+        recorder = stack.emulator.wrap(Recorder)
         asyncio.run(exercise(stack, running, secrets))
         place = stack.template.place
         found: dict[str, set[Need]] = {name: set() for name in FUNCTIONS}

@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 from samtranslator.yaml_helper import yaml_parse
 
-from aion_core.local.emulator import REGION
+from aion_core.local import REGION
 from aion_core.local.lambda_events import schedule_event
 from aion_core.local.pollers import Function, QueuePoller, QueueSource
 from aion_core.local.stack import SETTINGS, client_of

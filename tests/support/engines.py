@@ -9,8 +9,8 @@ from uuid import uuid4
 
 import pytest
 
-from aion_core.local import resources
-from aion_core.local.emulator import REGION
+from aion_core.local import REGION
+from aion_core.local.resources import create_resources, create_tables
 from aion_core.local.stack import SETTINGS, LocalStack, client_of
 from aion_core.memory.services import MemoryBlobs
 from aion_core.memory.table import MemoryTable
@@ -79,7 +79,7 @@ class MadeStack:
     def __init__(self, place: Place, *, dynamodb: str | None = None) -> None:
         self._dynamodb = dynamodb or place.endpoint
         self.template = Template(ROOT / "template.yaml", place)
-        resources.make(self.template, self.client)
+        create_resources(self.template, self.client)
 
     def client(self, service: str) -> Any:
         return client_of(service, self._dynamodb if service == "dynamodb" else self.template.place.endpoint)
@@ -95,7 +95,7 @@ def empty(stack: Stack) -> None:
     tables = stack.template.resources(TABLE)
     for table in tables:
         dynamodb.delete_table(TableName=stack.template.attribute(table, None, table))
-    resources.make_tables(stack.template, tables, dynamodb)
+    create_tables(stack.template, tables, dynamodb)
     s3, bucket = stack.client("s3"), stack.environment("ApiFunction")["AION_BUCKET"]
     for page in s3.get_paginator("list_object_versions").paginate(Bucket=bucket):
         found = [*page.get("Versions", []), *page.get("DeleteMarkers", [])]

@@ -5,8 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from aion_core.packaging import uv
-from aion_core.packaging.file_lock import file_lock
+from aion_core.packaging.cache import file_lock
+from aion_core.packaging.programs import find_uv
 from tests.support.server import ROOT
 
 
@@ -17,7 +17,7 @@ def python_with(requirements: Path) -> Path:
     stamp = environment / requirements.name
     with file_lock(environment):
         if not stamp.exists() or stamp.read_bytes() != requirements.read_bytes():
-            program = uv.find()
+            program = find_uv()
             subprocess.run([program, "venv", "--quiet", "--clear", "--python", sys.executable, environment], check=True)
             subprocess.run(
                 [program, "pip", "install", "--quiet", "--python", python, "--require-hashes", "-r", requirements],
@@ -34,7 +34,7 @@ def folder_with(requirements: Path, python: str, version: str) -> Path:
     with file_lock(folder):
         if not stamp.exists() or stamp.read_bytes() != requirements.read_bytes():
             shutil.rmtree(folder, ignore_errors=True)
-            install = [uv.find(), "pip", "install", "--quiet", "--target", folder, "--python", python]
+            install = [find_uv(), "pip", "install", "--quiet", "--target", folder, "--python", python]
             only = ["--python-version", version, "--only-binary", ":all:", "--require-hashes", "-r", requirements]
             subprocess.run([*install, *only], check=True)
             stamp.write_bytes(requirements.read_bytes())

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from aion_core.packaging import uv
+from aion_core.packaging.programs import find_uv
 from aion_core.shipped import shipped
 
 
 @cache
 def wheel(folder: Path) -> Path:
     """Build the wheel of this checkout into the folder."""
-    command = [uv.find(), "build", "--quiet", "--wheel", "--out-dir", str(folder), str(shipped())]
+    command = [find_uv(), "build", "--quiet", "--wheel", "--out-dir", str(folder), str(shipped())]
     subprocess.run(command, check=True)
     (built,) = folder.glob("*.whl")
     return built
@@ -59,14 +59,14 @@ def installed(folder: Path, *extras: str) -> Installed:
     home, environment = folder / "home", folder / "environment"
     home.mkdir()
     built = wheel(folder / "dist")
-    subprocess.run([uv.find(), "venv", "--quiet", "--python", sys.executable, str(environment)], check=True)
+    subprocess.run([find_uv(), "venv", "--quiet", "--python", sys.executable, str(environment)], check=True)
     made = Installed(environment / "bin", home, built)
     requirement = f"aion-lambda[{','.join(extras)}] @ {built.as_uri()}" if extras else f"aion-lambda @ {built.as_uri()}"
-    command = [uv.find(), "pip", "install", "--quiet", "--python", str(environment / "bin" / "python"), requirement]
+    command = [find_uv(), "pip", "install", "--quiet", "--python", str(environment / "bin" / "python"), requirement]
     subprocess.run(command, check=True)
     return made
 
 
 @cache
 def _uv_cache() -> str:
-    return subprocess.run([uv.find(), "cache", "dir"], capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run([find_uv(), "cache", "dir"], capture_output=True, text=True, check=True).stdout.strip()

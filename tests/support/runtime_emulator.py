@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from aion_core.deploy import sam
-from aion_core.packaging.interpreters import interpreter
+from aion_core.packaging.programs import interpreter
 from infra.sam_local import machine_architecture
 from tests.support.environments import folder_with
 from tests.support.listening import free_port

@@ -20,7 +20,7 @@ from aion_core.agents.security import read_auth_policies
 from aion_core.cli.checks import CheckResult, failed, ok, warning
 from aion_core.cli.dev import agents_variables
 from aion_core.errors import AgentLoadError, ConfigurationError
-from aion_core.packaging.interpreters import interpreter
+from aion_core.packaging.programs import interpreter
 
 OLDEST = (3, 11)
 RUNTIME = (3, 13)
@@ -215,10 +215,9 @@ def check_template(project: Path | None) -> Iterator[CheckResult]:
 def check_package(config: Path) -> Iterator[CheckResult]:
     """Check the files of this project's package, and the files left out."""
     try:
+        from aion_core.packaging.programs import BuildError, UvMissing
         from aion_core.packaging.requirements import check
-        from aion_core.packaging.run import BuildError
         from aion_core.packaging.selection import select
-        from aion_core.packaging.uv import UvMissing
     except ModuleNotFoundError as error:
         yield warning("package", f"{error.name} is missing.", "pip install 'aion-lambda[local]'.")
         return

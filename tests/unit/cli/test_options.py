@@ -145,7 +145,7 @@ def test_tasks_are_listed_shown_and_canceled(run: RunCommand, stores: Stores, fo
     chat = StoreConversation(stores.tasks, CLOCK)
     asyncio.run(chat.starts("m-1"))
     listed = run("tasks", "list")
-    assert listed.stderr == f"Using {folder}, the store of `aion dev`, which is stopped\n"
+    assert listed.stderr == f"Using {folder}, the store of `aion dev` (not running)\n"
     assert listed.stdout.split("\t")[:2] == ["t-m-1", "working"]
     assert run("tasks", "cancel", "t-m-1", "--yes").exit_code == 0
     assert json.loads(run("tasks", "show", "t-m-1", "--json").stdout)[0]["state"] == "canceled"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from aion_core.auth.principal import API_KEY_ISSUER, Principal
-from aion_core.dev.place import DataFolder, Running
+from aion_core.dev.data_folder import DataFolder, RunningServer
 from aion_core.local.stack import LocalStack
 from aion_core.ports import ContextKey
 from aion_core.stores import keys
@@ -100,7 +100,9 @@ def test_development_server_needs_no_owner(
     asyncio.run(chat.starts("m-1", task_id=task_id))
     (tmp_path / ".aion").mkdir()
     environment = moto.environment("ApiFunction")
-    DataFolder(tmp_path / ".aion").announce(Running(os.getpid(), "http://127.0.0.1:8000", moto.endpoint, environment))
+    DataFolder(tmp_path / ".aion").announce(
+        RunningServer(os.getpid(), "http://127.0.0.1:8000", moto.endpoint, environment)
+    )
     monkeypatch.chdir(tmp_path)
     run = operating.runs({})
     assert task_id in run("tasks", "list", "--limit", "1000").stdout

@@ -6,7 +6,8 @@ import boto3
 import httpx
 import pytest
 
-from aion_core.local.emulator import REGION, Emulator
+from aion_core.local import REGION
+from aion_core.local.emulator import Emulator
 
 TABLE = "what-is-kept"
 LIST_TABLES = {

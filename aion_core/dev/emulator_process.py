@@ -1,4 +1,4 @@
-"""The emulator's process: the template's resources, what they held before, and a snapshot of them now and then."""
+"""Emulator process: restores the snapshot, serves the template's resources, and writes snapshots regularly."""
 
 import contextlib
 import os
@@ -9,20 +9,20 @@ from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from aion_core.dev.data_folder import SNAPSHOT
 from aion_core.dev.messages import ENDING, EmulatorFailed, EmulatorReady, EmulatorTask, ReleaseMessages
-from aion_core.dev.place import SNAPSHOT
-from aion_core.local.emulator import EmulatorError
+from aion_core.local import EmulatorError
 from aion_core.local.snapshot import Saver, SnapshotFile, Unusable
 from aion_core.local.stack import LocalStack
 from aion_core.template.reader import TemplateError
 
 SNAPSHOT_SECONDS = 3.0
 LOCK_SECONDS = 10.0
-"""Seconds to wait for an emulator that has lost its supervisor and still writes its last snapshot."""
+"""Seconds to wait for an earlier emulator. After a crash of its supervisor it may still be writing a snapshot."""
 
 
 def main(connection: Connection, task: EmulatorTask) -> None:
-    """Serve until the supervisor says `stop`, or is gone."""
+    """Serve until the supervisor closes the connection."""
     for number in ENDING:
         signal.signal(number, signal.SIG_IGN)
     try:
@@ -32,7 +32,7 @@ def main(connection: Connection, task: EmulatorTask) -> None:
         with contextlib.suppress(OSError):
             connection.send(EmulatorFailed(str(error)))
     sys.stderr.flush()
-    # Threads that answer requests are not waited for.
+    # Exit at once: request threads may still be running.
     os._exit(0)
 
 
@@ -44,12 +44,12 @@ def _serve(connection: Connection, task: EmulatorTask) -> None:
         file = SnapshotFile(task.folder / SNAPSHOT, stack.template)
         files.append(file)
         if task.fresh:
-            file.forget()
+            file.delete()
         try:
             return file.restore(stack.emulator)
         except Unusable as unusable:
             aside = file.set_aside()
-            notes.append(f"The state of {task.folder} is not used: {unusable}. It is now {aside}.")
+            notes.append(f"Ignored the saved state in {task.folder}: {unusable}. Moved it to {aside}.")
             return False
 
     stack = LocalStack.start(task.template, prepare=restore)
@@ -57,10 +57,10 @@ def _serve(connection: Connection, task: EmulatorTask) -> None:
         files[0],
         stack.emulator,
         seconds=SNAPSHOT_SECONDS,
-        failed=lambda error: print(f"{task.folder} cannot be written: {error.strerror}.", file=sys.stderr),
+        failed=lambda error: print(f"Cannot write to {task.folder}: {error.strerror}.", file=sys.stderr),
     )
     saver.start()
-    # A supervisor that is gone closes its end.
+    # A supervisor that has ended has closed its end.
     with contextlib.suppress(EOFError, OSError):
         connection.send(EmulatorReady(stack.template.place, tuple(notes)))
         while isinstance(message := connection.recv(), ReleaseMessages):
@@ -83,6 +83,6 @@ def _state_lock(folder: Path) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    raise EmulatorError(f"another process still uses {folder}") from None
+                    raise EmulatorError(f"another process is using {folder}") from None
                 time.sleep(0.05)
         yield

@@ -1,6 +1,6 @@
-"""The variables of agents' code, put into the process's environment before that code is imported, and kept current.
+"""Environment variables and secrets for agents' code: set before the code is imported, and refreshed regularly.
 
-Only functions that run agents build this: the others have no need of a model's key, and their roles may not read it.
+Only functions with agents build this. Other functions need no model keys, and their roles cannot read them.
 """
 
 import json
@@ -21,32 +21,32 @@ from aion_core.settings import Settings
 logger = logging.getLogger(__name__)
 
 REFRESH = timedelta(minutes=5)
-"""Age at which secrets are read again."""
+"""Age of secrets before they are read again."""
 BETWEEN_TRIES = timedelta(seconds=30)
-"""Time until they are read once more after some could not be."""
+"""Delay before the next attempt after a failure."""
 STALE = timedelta(minutes=30)
-"""Age at which a secret that cannot be read again is an error in the log, which an alarm counts, not a warning."""
+"""Age of an unreadable secret before the log has an error instead of a warning. An alarm counts errors."""
 
 _AT_ONCE = 16
 
 Read = Callable[[str, str], str]
-"""Returns the text of a secret by its service and name; blocking, called by several threads.
+"""Returns the text of a secret by service and name. Blocking; called from several threads.
 
-Raises ConfigurationError that names the remedy, and holds nothing of the secret.
+Raises ConfigurationError with the remedy and without any part of the secret.
 """
 Start = Callable[[Callable[[], None]], None]
-"""Runs some work beside the turn that has noticed that it is due."""
+"""Runs work in the background of a turn."""
 
 
 def _in_a_thread(work: Callable[[], None]) -> None:
-    # A thread of its own: abandoned synchronous nodes starve the default executor, and nothing waits for this one.
+    # A new thread: abandoned synchronous nodes may occupy all threads of the default executor.
     threading.Thread(target=work, name="secrets", daemon=True).start()
 
 
 class AgentEnvironment:
-    """The variables that aion.yaml declares for agents' code, in `environ`.
+    """Variables declared in aion.yaml for agents' code, set in `environ`.
 
-    A variable that is set there already stays as it is, and its secret is not read; one that is empty counts as not set.
+    A variable with a value keeps it, and its secret is not read. An empty variable counts as unset.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class AgentEnvironment:
         environ: MutableMapping[str, str] | None = None,
         start: Start = _in_a_thread,
     ) -> None:
-        """`read` is None where no secret is to be read."""
+        """Pass `read=None` to read no secrets."""
         self._declared, self._clock, self._read = declared, clock, read
         self._environ = os.environ if environ is None else environ
         self._start = start
@@ -69,15 +69,15 @@ class AgentEnvironment:
         self._newest = 0
 
     def apply(self) -> None:
-        """Set the variables; blocking, for as long as the slowest secret takes.
+        """Set the variables. Blocks until all secrets are read.
 
-        Raises ConfigurationError with a sentence for each secret that cannot be read or used.
+        Raises ConfigurationError with a line for each unusable secret.
         """
         for name, value in self._declared.environment.items():
             self._environ.setdefault(name, value)
         missing = {name: source for name, source in self._declared.secrets.items() if not self._environ.get(name)}
         if missing and self._read is None:
-            logger.warning("Not set, as secrets are not read here: %s.", ", ".join(missing))
+            logger.warning("Not set, because this process reads no secrets: %s.", ", ".join(missing))
         elif missing:
             self._sources = missing
             values, problems = self._values_now()
@@ -86,18 +86,18 @@ class AgentEnvironment:
             self._read_at = self._clock.now()
             self._again_at = self._read_at + REFRESH
             self._set(values)
-        # Also those that a developer's .env has set.
+        # Redact values from a developer's .env as well.
         log.always_keep_out(*(self._environ[name] for name in self._declared.secrets if name in self._environ))
 
     @property
     def has_secrets(self) -> bool:
-        """True if a variable holds a secret that was read."""
+        """True if a variable holds a secret read by this object."""
         return bool(self._sources)
 
     def refresh_if_due(self) -> None:
-        """Begin to read the secrets again where they are old enough; return at once.
+        """Start reading the secrets again if they are old enough. Returns at once.
 
-        A changed value replaces the variable's. A secret that cannot be read keeps the value that it has.
+        A changed value replaces the variable's value. An unreadable secret keeps its last value.
         """
         if not self.has_secrets:
             return
@@ -113,13 +113,13 @@ class AgentEnvironment:
     def _refresh(self, number: int) -> None:
         try:
             values, problems = self._values_now()
-        except Exception:  # a thread that dies of it would print it past the log's redaction
-            logger.exception("The agents' secrets could not be read again.")
+        except Exception:  # the thread would print it without the log's redaction
+            logger.exception("Cannot read the agents' secrets again.")
             return
         now = self._clock.now()
         with self._lock:
             if number != self._newest:
-                # Lambda froze this thread with its environment, and another has read them since.
+                # Lambda froze this thread, and a later one has read the secrets since.
                 return
             self._set(values)
             is_stale = now - self._read_at > STALE
@@ -127,24 +127,24 @@ class AgentEnvironment:
                 self._read_at, self._again_at = now, now + REFRESH
         level = logging.ERROR if is_stale else logging.WARNING
         for problem in problems:
-            logger.log(level, "Its last value stays in use. %s", problem)
+            logger.log(level, "Using the last value of a secret. %s", problem)
 
     def _set(self, values: Mapping[str, str]) -> None:
-        # Before any agent can have them, so that no line holds them.
+        # Before an agent can log them.
         log.always_keep_out(*values.values())
         for name, value in values.items():
             if value == self._values.get(name):
                 continue
             if name in self._values:
                 logger.info(
-                    "The secret %s has changed, and %s with it. A client that was made before has the old value.",
+                    "The secret %s has changed; %s has the new value. Existing clients still use the old value.",
                     self._sources[name],
                     name,
                 )
             self._values[name] = self._environ[name] = value
 
     def _values_now(self) -> tuple[dict[str, str], list[str]]:
-        """Read each secret once, all at the same time; return the values by their variables, and what is wrong."""
+        """Read all secrets concurrently, each once; return the values by variable, and the problems."""
         places = list(dict.fromkeys((source.service, source.name) for source in self._sources.values()))
         with ThreadPoolExecutor(min(_AT_ONCE, len(places)), thread_name_prefix="secrets") as executor:
             texts = dict(zip(places, executor.map(self._text, places), strict=True))
@@ -161,7 +161,7 @@ class AgentEnvironment:
         return values, problems
 
     def _text(self, place: tuple[str, str]) -> str | ConfigurationError:
-        assert self._read is not None  # noqa: S101  # there are sources only with it
+        assert self._read is not None  # noqa: S101  # otherwise there are no sources
         try:
             return self._read(*place)
         except ConfigurationError as error:
@@ -169,52 +169,52 @@ class AgentEnvironment:
 
 
 def _value(text: str, source: SecretSource) -> str:
-    """Return the variable's value; raises ConfigurationError, which holds nothing of the text."""
-    # `--secret-string file://key` takes the file's last line break along, which no HTTP header may hold.
+    """Return the variable's value. Raises ConfigurationError without any part of the text."""
+    # `--secret-string file://key` includes the file's final line break, invalid in an HTTP header.
     value = _member(text, source.key) if source.key else text.removesuffix("\n").removesuffix("\r")
     if not value:
-        raise ConfigurationError("it is empty. Put a value into it.")
+        raise ConfigurationError("it is empty. Set its value.")
     try:
         encoded = value.encode()
     except UnicodeEncodeError:
         encoded = b"\0"
     if b"\0" in encoded:
-        raise ConfigurationError("it holds a character that no environment variable can hold.")
+        raise ConfigurationError("it has a character not allowed in an environment variable.")
     return value
 
 
 def _member(text: str, key: str) -> str:
     try:
-        held = json.loads(text)
+        document = json.loads(text)
     except ValueError:
-        held = None
-    if not isinstance(held, dict):
-        # Without the parser's own sentence, which holds the text.
+        document = None
+    if not isinstance(document, dict):
+        # Without the parser's message, which quotes the text.
+        raise ConfigurationError(f"it is not a JSON object with the key {key!r}. Correct it, or remove #{key}.")
+    if key not in document:
         raise ConfigurationError(
-            f"it is no JSON object, and its key {key!r} is asked for. Mend it, or leave #{key} out."
+            f"its JSON object has no key {key!r}. Correct aion.yaml, or add the key to the secret."
         )
-    if key not in held:
-        raise ConfigurationError(f"its JSON object has no key {key!r}. Mend the key in aion.yaml, or add it there.")
-    value = held[key]
+    value = document[key]
     if isinstance(value, str):
         return value
     if isinstance(value, int | float):
         return json.dumps(value)
-    raise ConfigurationError(f"its key {key!r} holds neither text nor a number.")
+    raise ConfigurationError(f"the value of its key {key!r} is neither text nor a number.")
 
 
 def agent_environment(declared: DeploymentConfig, settings: Settings, clock: Clock) -> AgentEnvironment:
-    """Return the environment of agents' code in this process, with secrets from AWS as far as the settings say so."""
+    """Return the environment for agents' code, with secrets from AWS if the settings enable them."""
     is_needed = settings.secrets and not all(os.environ.get(name) for name in declared.secrets)
     return AgentEnvironment(declared, clock, read_from_aws(declared.secrets.values()) if is_needed else None)
 
 
 def read_from_aws(sources: Iterable[SecretSource]) -> Read:
-    """Return what reads these secrets from Secrets Manager and SSM, as the function's role."""
+    """Return a function that reads these secrets from Secrets Manager and SSM."""
     from aion_core.aws.secrets import DENIED, MISSING, Secrets, SecretUnreadable
 
     secrets = Secrets()
-    # Made here, by one thread: making boto3's clients is slow, and not safe in several.
+    # Create boto3's clients here, in one thread: creating them is slow and not safe for threads.
     secrets.connect({source.service for source in sources})
 
     def read(service: str, name: str) -> str:
@@ -227,11 +227,11 @@ def read_from_aws(sources: Iterable[SecretSource]) -> Read:
             if error.code == DENIED:
                 raise ConfigurationError("AccessDenied. Add its ARN to the template parameter AgentSecrets.") from None
             if error.code in MISSING:
-                remedy = "Create it in this region, or mend its name in aion.yaml."
+                remedy = "Create it in this region, or correct its name in aion.yaml."
                 raise ConfigurationError(f"not found. {remedy}") from None
-            raise ConfigurationError(f"AWS does not return it ({error.code or 'unknown error'}).") from None
+            raise ConfigurationError(f"AWS returned an error ({error.code or 'unknown error'}).") from None
         if text is None:
-            raise ConfigurationError("it holds bytes, and has to hold text.")
+            raise ConfigurationError("it is binary, but must be text.")
         return text
 
     return read

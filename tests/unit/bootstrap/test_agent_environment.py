@@ -16,7 +16,7 @@ import pytest
 from aion_core import log
 from aion_core.agents.config import DeploymentConfig, read_deployment_config
 from aion_core.bootstrap import build_app
-from aion_core.bootstrap.environment import AgentEnvironment, agent_environment, read_from_aws
+from aion_core.bootstrap.agent_environment import AgentEnvironment, agent_environment, read_from_aws
 from aion_core.errors import ConfigurationError
 from aion_core.settings import Settings
 from tests.support.clock import ManualClock
@@ -58,7 +58,7 @@ def now(work: Callable[[], None]) -> None:
 
 
 class Variables:
-    """Secrets of a test, in an environment of its own."""
+    """Secrets in a separate environment."""
 
     def __init__(self, folder: Path, clock: ManualClock, environ: dict[str, str] | None = None, **secrets: str) -> None:
         said = declared(folder, **secrets)
@@ -114,7 +114,7 @@ def test_secret_of_several_variables_is_read_once(tmp_path: Path, clock: ManualC
     assert sorted(asked) == [("secretsmanager", "db"), ("ssm", "db")]
 
 
-def test_secrets_are_read_at_the_same_time(tmp_path: Path, clock: ManualClock) -> None:
+def test_secrets_are_read_concurrently(tmp_path: Path, clock: ManualClock) -> None:
     all_are_asked = threading.Barrier(8, timeout=20)
 
     def read(service: str, name: str) -> str:
@@ -143,8 +143,8 @@ def test_changed_secret_replaces_variable_after_five_minutes(
     with caplog.at_level(logging.INFO):
         variables.secrets.refresh_if_due()
     assert variables.environ == {"KEY": second}
-    (record,) = [record for record in caplog.records if record.name == "aion_core.bootstrap.environment"]
-    assert f"The secret {name} has changed, and KEY with it." in record.getMessage()
+    (record,) = [record for record in caplog.records if record.name == "aion_core.bootstrap.agent_environment"]
+    assert f"The secret {name} has changed; KEY has the new value." in record.getMessage()
     assert first not in caplog.text
     assert second not in caplog.text
 
@@ -162,10 +162,10 @@ def test_failed_refresh_leaves_value_and_retries(
     clock.move(301)
     variables.secrets.refresh_if_due()
     assert variables.environ == {"KEY": first, "OTHER": second}, "one that fails keeps no other back"
-    own = [record for record in caplog.records if record.name == "aion_core.bootstrap.environment"]
+    own = [record for record in caplog.records if record.name == "aion_core.bootstrap.agent_environment"]
     # The other secret's change is logged too if an earlier test left the root logger at INFO.
     assert [record.levelname for record in own if record.levelno > logging.INFO] == ["WARNING"]
-    assert "Its last value stays in use. KEY: secret" in caplog.text
+    assert "Using the last value of a secret. KEY: secret" in caplog.text
     assert second not in caplog.text
     aws.put("secret", name, json.dumps({"key": second}))
     clock.move(29)
@@ -195,7 +195,7 @@ def test_secret_unreadable_for_long_is_an_error(
         clock.move(seconds)
         caplog.clear()
         environment.refresh_if_due()
-        own = [record for record in caplog.records if record.name == "aion_core.bootstrap.environment"]
+        own = [record for record in caplog.records if record.name == "aion_core.bootstrap.agent_environment"]
         levels.append(own[0].levelname)
     assert levels == ["WARNING", "WARNING", "ERROR"]
     assert environ == {"KEY": "value-of-long"}
@@ -250,8 +250,8 @@ def test_frozen_refresh_sets_nothing(tmp_path: Path, clock: ManualClock) -> None
 def test_missing_secret_names_the_remedy(tmp_path: Path, aws: SecretStore, clock: ManualClock) -> None:
     name = unique()
     assert Variables(tmp_path, clock, A=name, B=f"ssm:/{name}").problems() == [
-        f"A: secret {name}: not found. Create it in this region, or mend its name in aion.yaml.",
-        f"B: secret ssm:/{name}: not found. Create it in this region, or mend its name in aion.yaml.",
+        f"A: secret {name}: not found. Create it in this region, or correct its name in aion.yaml.",
+        f"B: secret ssm:/{name}: not found. Create it in this region, or correct its name in aion.yaml.",
     ]
 
 
@@ -312,14 +312,14 @@ def test_kms_refusal_differs_from_secret_refusal(
 
 
 UNUSABLE = {
-    "hunter2-is-no-json": ("#a", "it is no JSON object, and its key 'a' is asked for. Mend it, or leave #a out."),
-    '["hunter2"]': ("#a", "it is no JSON object"),
-    '{"b": "hunter2"}': ("#a", "its JSON object has no key 'a'. Mend the key in aion.yaml, or add it there."),
-    '{"a": {"b": "hunter2"}}': ("#a", "its key 'a' holds neither text nor a number."),
-    '{"a": ""}': ("#a", "it is empty. Put a value into it."),
-    '{"a": "hunter2\\u0000"}': ("#a", "it holds a character that no environment variable can hold."),
-    '{"a": "hunter2\\ud800"}': ("#a", "it holds a character that no environment variable can hold."),
-    "\n": ("", "it is empty. Put a value into it."),
+    "hunter2-is-no-json": ("#a", "it is not a JSON object with the key 'a'. Correct it, or remove #a."),
+    '["hunter2"]': ("#a", "it is not a JSON object"),
+    '{"b": "hunter2"}': ("#a", "its JSON object has no key 'a'. Correct aion.yaml, or add the key to the secret."),
+    '{"a": {"b": "hunter2"}}': ("#a", "the value of its key 'a' is neither text nor a number."),
+    '{"a": ""}': ("#a", "it is empty. Set its value."),
+    '{"a": "hunter2\\u0000"}': ("#a", "it has a character not allowed in an environment variable."),
+    '{"a": "hunter2\\ud800"}': ("#a", "it has a character not allowed in an environment variable."),
+    "\n": ("", "it is empty. Set its value."),
 }
 
 
@@ -338,7 +338,7 @@ def test_unusable_secret_is_named_without_value(
 def test_secret_of_bytes_is_refused(tmp_path: Path, aws: SecretStore, clock: ManualClock) -> None:
     name = unique()
     aws.secrets.create_secret(Name=name, SecretBinary=b"\x00hunter2")
-    assert Variables(tmp_path, clock, A=name).problems() == [f"A: secret {name}: it holds bytes, and has to hold text."]
+    assert Variables(tmp_path, clock, A=name).problems() == [f"A: secret {name}: it is binary, but must be text."]
 
 
 def test_unreachable_aws_is_named(
@@ -346,7 +346,7 @@ def test_unreachable_aws_is_named(
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     assert Variables(tmp_path, clock, A="k").problems() == [
-        "A: secret k: AWS does not return it (EndpointConnectionError)."
+        "A: secret k: AWS returned an error (EndpointConnectionError)."
     ]
 
 
@@ -387,7 +387,7 @@ def test_secrets_off_leave_variables_unset(
         settings = Settings.from_environ({"AION_STORE": "memory", **environ})
         agent_environment(said, settings, clock).apply()
         assert name not in os.environ
-        assert f"Not set, as secrets are not read here: {name}." in caplog.text
+        assert f"Not set, because this process reads no secrets: {name}." in caplog.text
         caplog.clear()
 
 

@@ -1,4 +1,4 @@
-"""The folder `.aion`, and how commands find the server that runs there."""
+"""Data folder `.aion`: its lock, and the search for its server."""
 
 import os
 import shutil
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.dev.place import DataFolder, Running, find_local
+from aion_core.dev.data_folder import DataFolder, RunningServer, find_local_server
 from aion_core.errors import ConfigurationError
 
 
@@ -18,22 +18,22 @@ def unnamed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_server_is_found_from_folders_below(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    running = Running(os.getpid(), "http://127.0.0.1:8000", "http://127.0.0.1:9", {"AION_TABLE": "t"})
+    running = RunningServer(os.getpid(), "http://127.0.0.1:8000", "http://127.0.0.1:9", {"AION_TABLE": "t"})
     inner = tmp_path / "a" / "b"
     inner.mkdir(parents=True)
     monkeypatch.chdir(inner)
     folder = DataFolder(tmp_path / ".aion")
-    with folder.taken():
+    with folder.locked():
         folder.announce(running)
         assert (folder.path / "dev.json").stat().st_mode & 0o077 == 0, "it holds credentials"
-        assert Running.read(folder.path) == running
-        found = find_local()
+        assert RunningServer.read(folder.path) == running
+        found = find_local_server()
         assert found is not None
         assert (found.name, found.environment) == (
             "the development server at http://127.0.0.1:8000",
             running.environment,
         )
-    assert find_local() is None
+    assert find_local_server() is None
 
 
 def test_sqlite_store_of_a_stopped_server_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,21 +42,21 @@ def test_sqlite_store_of_a_stopped_server_is_found(tmp_path: Path, monkeypatch: 
     inner = tmp_path / "a"
     inner.mkdir()
     monkeypatch.chdir(inner)
-    found = find_local()
+    found = find_local_server()
     assert found is not None
     assert found.environment == {"AION_SQLITE_FOLDER": str(store)}
-    assert "which is stopped" in found.name
+    assert "(not running)" in found.name
     monkeypatch.setenv("AION_DATA_DIR", str(tmp_path / "elsewhere"))
-    assert find_local() is None
+    assert find_local_server() is None
 
 
-def test_server_that_stores_in_memory_is_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_with_memory_store_is_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     folder = DataFolder(tmp_path / ".aion")
     (folder.path / "store").mkdir(parents=True)
-    with folder.taken():
-        folder.announce(Running(os.getpid(), "http://127.0.0.1:8000"))
-        assert find_local() is None, "the files are of an earlier start"
+    with folder.locked():
+        folder.announce(RunningServer(os.getpid(), "http://127.0.0.1:8000"))
+        assert find_local_server() is None, "the files are of an earlier start"
 
 
 def test_file_of_an_ended_process_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,9 +64,9 @@ def test_file_of_an_ended_process_is_ignored(tmp_path: Path, monkeypatch: pytest
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     folder = DataFolder(tmp_path / ".aion")
-    with folder.taken():
-        folder.announce(Running(ended.pid, "http://127.0.0.1:8000"))
-        assert find_local() is None
+    with folder.locked():
+        folder.announce(RunningServer(ended.pid, "http://127.0.0.1:8000"))
+        assert find_local_server() is None
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"pid": "x"}'])
@@ -74,38 +74,38 @@ def test_unreadable_file_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".aion").mkdir()
     (tmp_path / ".aion" / "dev.json").write_text(content)
-    assert find_local() is None
+    assert find_local_server() is None
 
 
-def test_folder_is_taken_once(tmp_path: Path) -> None:
-    with DataFolder(tmp_path / "x").taken():
-        with pytest.raises(ConfigurationError, match=r"runs in this folder already.*--data-dir"):
-            DataFolder(tmp_path / "x").taken().__enter__()
+def test_folder_is_locked_by_one_server(tmp_path: Path) -> None:
+    with DataFolder(tmp_path / "x").locked():
+        with pytest.raises(ConfigurationError, match=r"already running in this folder.*--data-dir"):
+            DataFolder(tmp_path / "x").locked().__enter__()
         assert (tmp_path / "x" / ".gitignore").read_text() == "*\n"
-    with DataFolder(tmp_path / "x").taken():
+    with DataFolder(tmp_path / "x").locked():
         pass
 
 
-def test_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_unwritable_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigurationError, match="cannot be written"):
-        DataFolder(tmp_path / "file" / ".aion").taken().__enter__()
+    with pytest.raises(ConfigurationError, match="Cannot write to"):
+        DataFolder(tmp_path / "file" / ".aion").locked().__enter__()
 
 
-def test_removed_folder_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_removed_folder_is_created_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     folder = DataFolder(tmp_path / ".aion")
-    running = Running(os.getpid(), "http://127.0.0.1:8000")
-    with folder.taken():
+    running = RunningServer(os.getpid(), "http://127.0.0.1:8000")
+    with folder.locked():
         shutil.rmtree(folder.path)
         folder.announce(running)
-        assert Running.read(folder.path) == running
+        assert RunningServer.read(folder.path) == running
         assert (folder.path / ".gitignore").read_text() == "*\n"
 
 
-def test_file_that_is_a_folder_is_left(tmp_path: Path) -> None:
+def test_folder_in_place_of_file_stays(tmp_path: Path) -> None:
     folder = DataFolder(tmp_path)
     (tmp_path / "dev.json").mkdir()
-    with folder.taken(), pytest.raises(OSError):
-        folder.announce(Running(os.getpid(), "http://127.0.0.1:8000"))
+    with folder.locked(), pytest.raises(OSError):
+        folder.announce(RunningServer(os.getpid(), "http://127.0.0.1:8000"))
     assert (tmp_path / "dev.json").is_dir()

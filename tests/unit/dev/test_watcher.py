@@ -1,11 +1,11 @@
-"""Which edits reload the agents."""
+"""Filter of edits that reload the agents."""
 
 from pathlib import Path
 
 import pytest
 from watchfiles import Change
 
-from aion_core.dev.watching import Edits
+from aion_core.dev.watcher import EditFilter
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ from aion_core.dev.watching import Edits
         ("mine/__pycache__/x.py", False),
     ],
 )
-def test_code_and_configuration_count(tmp_path: Path, path: str, counts: bool) -> None:
+def test_edits_of_code_and_configuration_count(tmp_path: Path, path: str, counts: bool) -> None:
     (tmp_path / "env").mkdir()
     (tmp_path / "env" / "pyvenv.cfg").touch()
-    assert Edits(tmp_path)(Change.modified, str(tmp_path / path)) is counts
+    assert EditFilter(tmp_path)(Change.modified, str(tmp_path / path)) is counts

@@ -1,4 +1,4 @@
-"""The log line of a request."""
+"""Log line of a request."""
 
 import json
 import logging
@@ -12,24 +12,24 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from aion_core import log
-from aion_core.dev.requests import RequestLines
+from aion_core.dev.request_log import RequestLogMiddleware
 
 
-def app_of(answer: Response) -> RequestLines:
+def app_of(answer: Response) -> RequestLogMiddleware:
     async def endpoint(request: Request) -> Response:
         await request.body()
         return answer
 
-    return RequestLines(Starlette(routes=[Route("/{path:path}", endpoint, methods=["GET", "POST"])]))
+    return RequestLogMiddleware(Starlette(routes=[Route("/{path:path}", endpoint, methods=["GET", "POST"])]))
 
 
 async def logged(answer: Response, caplog: pytest.LogCaptureFixture, **asked: Any) -> dict[str, Any]:
     log.install()
     transport = httpx.ASGITransport(app_of(answer))
-    with caplog.at_level(logging.INFO, "aion_core.dev.requests"):
+    with caplog.at_level(logging.INFO, "aion_core.dev.request_log"):
         async with httpx.AsyncClient(transport=transport, base_url="http://x") as http:
             await http.request(asked.pop("method", "POST"), asked.pop("path", "/"), **asked)
-    (record,) = [each for each in caplog.records if each.name == "aion_core.dev.requests"]
+    (record,) = [each for each in caplog.records if each.name == "aion_core.dev.request_log"]
     return {**vars(record), **log.labels_of(record)}
 
 
@@ -40,7 +40,7 @@ async def test_json_rpc_is_named_by_its_method(caplog: pytest.LogCaptureFixture)
     assert (said["task_id"], said["context_id"]) == ("t-1", "c-1")
 
 
-async def test_error_of_the_protocol_is_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+async def test_protocol_error_is_a_failure(caplog: pytest.LogCaptureFixture) -> None:
     answer = {"error": {"code": -32001, "message": "Task not found"}}
     said = await logged(Response(json.dumps(answer)), caplog, json={"method": "GetTask", "params": {"id": "t-2"}})
     assert (said["status"], said["is_failure"], said["task_id"]) == ("200 error -32001", True, "t-2")

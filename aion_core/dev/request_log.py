@@ -1,4 +1,4 @@
-"""One log line for each HTTP request: its A2A operation, how it was answered, how long it took, and which task it was about."""
+"""Log line for each HTTP request: A2A operation, status, duration and task."""
 
 import json
 import logging
@@ -13,13 +13,13 @@ from aion_core import log
 logger = logging.getLogger(__name__)
 
 MOST = 65_536
-"""Bytes of a request or an answer that are read for the log line."""
+"""Bytes of a request or response read for the log line."""
 
 _METHOD = re.compile(r"[A-Za-z]+(/[A-Za-z]+)*")
 
 
-class RequestLines:
-    """Logs each request once its answer has been sent, or broke off."""
+class RequestLogMiddleware:
+    """Middleware that logs each request after its response ends or breaks off."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -29,7 +29,7 @@ class RequestLines:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        seen = _Seen(scope)
+        seen = _RequestRecord(scope)
 
         async def receive_and_see() -> Message:
             message = await receive()
@@ -46,13 +46,13 @@ class RequestLines:
             seen.log(broken=True)
 
 
-class _Seen:
-    """Facts about one request for its log line."""
+class _RequestRecord:
+    """Data of one request for its log line."""
 
     def __init__(self, scope: Scope) -> None:
         self._began = time.monotonic()
-        # Without the query, which is the client's own words.
-        self._asked = f"{scope['method']} {scope['path']}"
+        # Without the query: it may hold the client's own data.
+        self._request_line = f"{scope['method']} {scope['path']}"
         self._body, self._answer = bytearray(), bytearray()
         self._status = 0
         self._is_logged = False
@@ -76,7 +76,7 @@ class _Seen:
         self._is_logged = True
         request, answer = _json(bytes(self._body)), _json(_first(bytes(self._answer)))
         method = request.get("method")
-        operation = method if isinstance(method, str) and _METHOD.fullmatch(method) else self._asked
+        operation = method if isinstance(method, str) and _METHOD.fullmatch(method) else self._request_line
         error = answer.get("error")
         code = error.get("code") if isinstance(error, dict) else None
         status = str(self._status or "no answer") + (f" error {code}" if isinstance(code, int) and code < 0 else "")
@@ -95,7 +95,7 @@ class _Seen:
 
 
 def _first(answer: bytes) -> bytes:
-    """Return the first event of a stream, or the whole answer."""
+    """Return the first event of a stream, or the whole response."""
     for line in answer.splitlines():
         if line.startswith(b"data:"):
             return line.removeprefix(b"data:")
@@ -104,14 +104,14 @@ def _first(answer: bytes) -> bytes:
 
 def _json(text: bytes) -> dict[str, Any]:
     try:
-        said = json.loads(text)
+        document = json.loads(text)
     except ValueError:
         return {}
-    return said if isinstance(said, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def _ids(document: dict[str, Any]) -> dict[str, str]:
-    """Return the ids of the task and context that a request or an answer names, wherever its version has them."""
+    """Return the task id and context id in a request or response of any protocol version."""
     found: dict[str, str] = {}
     inner = document.get("result", document.get("params", document))
     if not isinstance(inner, dict):

@@ -1,4 +1,4 @@
-"""Log lines for a person: time of day, what happened, ids; tracebacks with the frames of the author's code."""
+"""Console log of `aion dev`: one short line per record, and tracebacks reduced to the frames of the author's code."""
 
 import contextlib
 import logging
@@ -20,76 +20,73 @@ from aion_core.shipped import shipped
 _RESET, _DIM, _RED, _GREEN, _YELLOW = "\033[0m", "\033[2m", "\033[31m", "\033[32m", "\033[33m"
 
 _NODE = re.compile(r"During task with name '(?P<node>[^']*)' and id '[^']*'")
-"""The note that LangGraph adds to what a node raises."""
+"""Note that LangGraph adds to an exception of a node."""
 
 _SHOWN_MARK = "_aion_shown"
-"""Attribute of an error whose traceback has been printed."""
+"""Attribute of an exception; present once its traceback has been printed."""
 
 _SHOWN = ("agent", "task_id", "context_id")
-"""The labels of a record that a person looks for."""
+"""Labels shown in a line."""
 
-_UNSAID = frozenset({"A turn begins.", "Not set, as secrets are not read here: %s."})
-"""Lines that say nothing to a person that another line does not, or the supervisor."""
+_HIDDEN = frozenset({"A turn begins.", "Not set, because this process reads no secrets: %s."})
+"""Messages without news for the developer: another line or the supervisor has the same information."""
 
 
 def install(*, colour: bool) -> None:
-    """Let everything that is logged in this process go to standard error as lines for a person."""
+    """Write this process's log records to standard error in the console format."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Lines(colour=colour))
-    handler.addFilter(lambda record: record.msg not in _UNSAID and not _is_repeated(record))
+    handler.setFormatter(ConsoleFormatter(colour=colour))
+    handler.addFilter(lambda record: record.msg not in _HIDDEN and not _is_repeated(record))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
     logging.getLogger("aion_core").setLevel(logging.INFO)
     logging.getLogger("aion_core.internal").setLevel(logging.WARNING)
-    # It warns when more leases are renewed at once than it keeps connections for.
+    # It warns if more leases are renewed at once than its pool has connections.
     logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
 
 
-class Lines(logging.Formatter):
-    """A formatter: one line for a request, one for a turn, and others as they are."""
+class ConsoleFormatter(logging.Formatter):
+    """Formatter with a short form for requests and turns; other records keep their message."""
 
     def __init__(self, *, colour: bool) -> None:
         super().__init__()
         self._colour = colour
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record's line, and the traceback beneath it."""
+        """Return the record's line, followed by its traceback."""
         at = self._in(_DIM, time.strftime("%H:%M:%S", time.localtime(record.created)))
-        said = vars(record)
-        if "operation" in said:
-            words = f"{said['operation']} {self._in(_RED if said['is_failure'] else _GREEN, said['status'])}"
-            words += f" {said['duration_ms']} ms"
-        elif "state" in said and "duration_ms" in said:
-            state = said["state"]
+        fields = vars(record)
+        if "operation" in fields:
+            text = f"{fields['operation']} {self._in(_RED if fields['is_failure'] else _GREEN, fields['status'])}"
+            text += f" {fields['duration_ms']} ms"
+        elif "state" in fields and "duration_ms" in fields:
+            state = fields["state"]
             colour = {"completed": _GREEN, "failed": _RED}.get(state, _YELLOW)
-            chunks = f", {said['chunks']} chunks" if said.get("chunks") else ""
-            words = f"turn {self._in(colour, state)} {said['duration_ms']} ms{chunks}"
+            chunks = f", {fields['chunks']} chunks" if fields.get("chunks") else ""
+            text = f"turn {self._in(colour, state)} {fields['duration_ms']} ms{chunks}"
         else:
             level = f"{record.levelname} " if record.levelno >= logging.WARNING else ""
             colour = _RED if record.levelno >= logging.ERROR else _YELLOW if level else ""
-            words = self._in(colour, f"{level}{record.getMessage()}") + f" {self._in(_DIM, _source(record))}".rstrip()
+            text = self._in(colour, f"{level}{record.getMessage()}") + f" {self._in(_DIM, _source(record))}".rstrip()
         labels = log.labels_of(record)
         ids = [f"{name.removesuffix('_id')} {labels[name]}" for name in _SHOWN if labels.get(name)]
-        line = "  ".join([at, words, *([self._in(_DIM, " ".join(ids))] if ids else [])])
+        line = "  ".join([at, text, *([self._in(_DIM, " ".join(ids))] if ids else [])])
         error = record.exc_info[1] if record.exc_info else None
         if error is None:
             return line
         if _is_shown(error):
             return f"{line}\n  {self._in(_RED, _last_lines(error)[-1])}  (traceback above)"
         _mark_shown(error)
-        *story, last = story_of(error)
-        beneath = "\n".join(f"  {each}" for each in story)
-        if not beneath:
-            return f"{line}\n  {self._in(_RED, last)}"
-        return f"{line}\n{beneath}\n  {self._in(_RED, last)}"
+        *above, last = traceback_lines(error)
+        return "\n".join([line, *(f"  {each}" for each in above), f"  {self._in(_RED, last)}"])
 
     def _in(self, colour: str, text: str) -> str:
         return f"{colour}{text}{_RESET}" if self._colour and colour and text else text
 
 
 def _is_repeated(record: logging.LogRecord) -> bool:
-    """Tell whether a framework logs an error again whose traceback has been printed."""
+    """Return True if a framework logs an exception again after its traceback was printed."""
     error = record.exc_info[1] if record.exc_info else None
     return error is not None and record.name.startswith("google_adk") and _is_shown(error)
 
@@ -99,27 +96,27 @@ def _is_shown(error: BaseException) -> bool:
 
 
 def _mark_shown(error: BaseException) -> None:
-    # On the error itself: those of Python's own classes take no weak reference.
+    # As an attribute: built-in exceptions cannot be weakly referenced.
     with contextlib.suppress(AttributeError):
         setattr(error, _SHOWN_MARK, True)
 
 
 def _source(record: logging.LogRecord) -> str:
-    """Return who logs, where that is not this package."""
+    """Return the logger's name in brackets; "" for aion's own loggers."""
     return "" if record.name.partition(".")[0] in ("aion_core", "handlers", "root") else f"({record.name})"
 
 
-def story_of(error: BaseException) -> list[str]:
-    """Return the lines of an error's traceback: the author's frames, and how many of which packages lie between them.
+def traceback_lines(error: BaseException) -> list[str]:
+    """Return a short traceback: the author's frames, and a count for the frames of libraries between them.
 
-    An error of ours in which no frame is the author's is its last line alone.
+    For an error of aion's without a frame of the author's code, return its last line only.
     """
     lines: list[str] = []
     chain = list(_chain(error))
     if isinstance(error, AionError) and not any(_is_authors(frame) for each in chain for frame in _frames(each)):
         return _last_lines(error)
     if any(_is_authors(frame) for each in chain for frame in _frames(each)):
-        # ADK raises errors of its own about an error of the author's: they say nothing more.
+        # ADK wraps an author's exception in its own ones, which add no information.
         chain = [each for each in chain if not _is_adks(each)]
     for number, each in enumerate(chain):
         if number:
@@ -130,7 +127,7 @@ def story_of(error: BaseException) -> list[str]:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Return the errors that led to this one, and this one last."""
+    """Return the exception after its causes, first cause first."""
     seen: list[BaseException] = []
     current: BaseException | None = error
     while current is not None and current not in seen:
@@ -148,12 +145,12 @@ def _frames(error: BaseException) -> list[FrameSummary]:
 
 
 def _last_lines(error: BaseException) -> list[str]:
-    told = [line for text in traceback.format_exception_only(error) for line in text.rstrip("\n").split("\n")]
-    notes = [match["node"] for line in told if (match := _NODE.fullmatch(line))]
-    told = [line for line in told if not _NODE.fullmatch(line)]
+    lines = [line for text in traceback.format_exception_only(error) for line in text.rstrip("\n").split("\n")]
+    notes = [match["node"] for line in lines if (match := _NODE.fullmatch(line))]
+    lines = [line for line in lines if not _NODE.fullmatch(line)]
     if notes:
-        told[-1] += f"  (in the node {notes[0]!r})"
-    return told
+        lines[-1] += f"  (in the node {notes[0]!r})"
+    return lines
 
 
 def _frame_lines(frames: list[FrameSummary]) -> Iterator[str]:
@@ -163,7 +160,7 @@ def _frame_lines(frames: list[FrameSummary]) -> Iterator[str]:
         if is_authors:
             yield from (line for frame in some for line in _shown(frame))
             continue
-        # An error in which nobody's own code is: where it was raised says most.
+        # Without a frame of the author's code, the raising frame says most.
         shown = [] if authors else some[-1:]
         hidden = some[: len(some) - len(shown)]
         if hidden:
@@ -183,14 +180,14 @@ _STANDARD = sysconfig.get_paths()["stdlib"]
 
 
 def _package_of(filename: str) -> str:
-    """Return the package that the file is of; "" where it is the author's own."""
+    """Return the name of the file's package; "" for a file of the author."""
     path = Path(filename)
     if any(path.is_relative_to(folder) for folder in _OURS):
         return "aion_core"
     for folder in (*_LIBRARIES, _STANDARD):
         if path.is_relative_to(folder):
             return path.relative_to(folder).parts[0].removesuffix(".py")
-    # A dependency that is installed elsewhere, and code without a file.
+    # A dependency in another folder, or code without a file.
     if "site-packages" in path.parts:
         return path.parts[path.parts.index("site-packages") + 1].removesuffix(".py")
     return "Python" if filename.startswith("<") else ""

@@ -1,4 +1,4 @@
-"""What the operator sees of a function: its log, its metrics, its traces; and what each invocation lets go of at its end."""
+"""Telemetry of a function: logging, metrics and traces, flushed at the end of each invocation."""
 
 import asyncio
 import logging
@@ -15,15 +15,15 @@ from aion_core.settings import Settings
 logger = logging.getLogger(__name__)
 
 
-class Operations:
-    """What the operator sees of one function; made once per execution environment."""
+class Telemetry:
+    """Metrics and traces of one function. Created once per process."""
 
     def __init__(self, metrics: Metrics, traces: Traces) -> None:
         self.metrics, self.traces = metrics, traces
         self._is_cold = True
 
     async def flushed(self, work: Awaitable[None]) -> None:
-        """Await the work, then flush metrics and traces, outside of the event loop."""
+        """Await the work, then flush metrics and, in a thread, traces."""
         try:
             await work
         finally:
@@ -33,9 +33,9 @@ class Operations:
 
     @contextmanager
     def invocation(self, context: Any) -> Iterator[None]:
-        """Let what is logged within be found by the invocation, and what is counted and traced leave at its end.
+        """Label log lines in this block with the invocation; flush metrics and traces at its end.
 
-        `context` is Lambda's. What nobody expected is logged whole before it rises to the runtime.
+        `context` is Lambda's. Unexpected errors are logged before they propagate to the runtime.
         """
         request_id = getattr(context, "aws_request_id", "")
         cold_start, self._is_cold = self._is_cold, False
@@ -50,20 +50,20 @@ class Operations:
                 self.traces.flush()
 
 
-def build_operations(settings: Settings) -> Operations:
-    """Return it; on Lambda lines and metrics are written as CloudWatch reads them, elsewhere lines as they were.
+def build_telemetry(settings: Settings) -> Telemetry:
+    """Configure logging and return the telemetry. On Lambda, log lines and metrics have CloudWatch's formats.
 
-    Raises ConfigurationError where traces are configured and what sends them is not installed.
+    Raises ConfigurationError if traces are configured without the `otel` extra installed.
     """
     log.install()
     traces = _traces(settings)
     if not settings.on_lambda:
-        return Operations(NullMetrics(), traces)
+        return Telemetry(NullMetrics(), traces)
     from aion_core.aws import log_formatter
     from aion_core.aws.metrics import EMFMetrics
 
     log_formatter.install(settings.service, settings.log_level)
-    return Operations(EMFMetrics(settings.service), traces)
+    return Telemetry(EMFMetrics(settings.service), traces)
 
 
 def _traces(settings: Settings) -> Traces:
@@ -73,6 +73,6 @@ def _traces(settings: Settings) -> Traces:
         from aion_core.otel import OTelTraces
     except ImportError as error:
         raise ConfigurationError(
-            f"OTEL_EXPORTER_OTLP_ENDPOINT asks for traces, and {error.name} is not here: install aion-lambda[otel]."
+            f"OTEL_EXPORTER_OTLP_ENDPOINT enables traces, but {error.name} is missing: install aion-lambda[otel]."
         ) from error
     return OTelTraces(settings.service)

@@ -1,6 +1,7 @@
-"""Makes moto's transactions and queries cost what they touch.
+"""Patches of moto: faster transactions and queries of DynamoDB, and StartMessageMoveTask of SQS.
 
-moto itself copies every item of the table once for each action of a transaction, and sorts every item for each query.
+moto copies every item of a table for each action of a transaction, and sorts every item for each query. It lacks
+StartMessageMoveTask.
 """
 
 import copy
@@ -8,7 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
+from moto.core.responses import ActionResult
 from moto.dynamodb.models.dynamo_type import DynamoType
+from moto.sqs.responses import SQSResponse
 
 if TYPE_CHECKING:
     from moto.dynamodb.models import DynamoDBBackend
@@ -17,10 +20,10 @@ if TYPE_CHECKING:
 Actions = list[dict[str, Any]]
 
 
-def keep_only_what_is_touched(backend: "DynamoDBBackend") -> None:
-    """Let a failed transaction put back single items, and a query look at those with its hash key.
+def speed_up_dynamodb(backend: "DynamoDBBackend") -> None:
+    """Let a failed transaction restore only its own items, and a query read only the items with its hash key.
 
-    Callers must come one at a time.
+    Not safe for concurrent requests.
     """
     query = backend.query
 
@@ -38,7 +41,7 @@ def keep_only_what_is_touched(backend: "DynamoDBBackend") -> None:
         try:
             undo = [_undo(backend, action) for action in transact_items]
         except Exception:
-            # A request that is not right: moto finds the words for it.
+            # An invalid request: let moto return its error.
             return transact(transact_items)
         with ExitStack() as uncopied:
             for table in {
@@ -61,13 +64,13 @@ def _table(backend: "DynamoDBBackend", action: dict[str, Any]) -> "Table":
 
 
 def _undo(backend: "DynamoDBBackend", action: dict[str, Any]) -> Callable[[], None]:
-    """Return what puts the action's item back to what it is now."""
+    """Return a function that restores the current state of the action's item."""
     (request,) = action.values()
     table = _table(backend, action)
     hash_key, range_key = backend.get_keys_value(table, request.get("Key") or request["Item"])
     now = copy.deepcopy(table.get_item(hash_key, range_key))
 
-    def put_back() -> None:
+    def restore() -> None:
         if not now:
             table.delete_item(hash_key, range_key)
         elif range_key:
@@ -75,16 +78,16 @@ def _undo(backend: "DynamoDBBackend", action: dict[str, Any]) -> Callable[[], No
         else:
             table.items[hash_key] = now  # type: ignore[assignment]
 
-    return put_back
+    return restore
 
 
 _INDEX_NAME = 6
-"""The place of the index's name among the arguments of moto's query, after the table and the hash key."""
+"""Position of `index_name` among the arguments of moto's query, after the table and the hash key."""
 
 
 @contextmanager
 def _only(table: "Table", hash_key: DynamoType) -> Iterator[None]:
-    """Let the table have no other items than those with this hash key."""
+    """Restrict the table to the items with this hash key."""
     found = table.items.get(hash_key)
     if not table.range_key_attr:
         yield
@@ -104,3 +107,19 @@ def _uncopied(table: "Table") -> Iterator[None]:
         yield
     finally:
         del table.__deepcopy__  # type: ignore[attr-defined]
+
+
+def support_message_moves() -> None:
+    """Add StartMessageMoveTask to moto's SQS. It moves the visible messages before it responds."""
+    SQSResponse.start_message_move_task = _start_message_move_task
+
+
+def _start_message_move_task(response: SQSResponse) -> ActionResult:
+    backend = response.sqs_backend
+    queues = {queue.queue_arn: queue for queue in backend.queues.values()}
+    source, destination = (queues[response._get_param(name)] for name in ("SourceArn", "DestinationArn"))
+    for message in source.messages:
+        # As on AWS, the moved message gets a new id and send time, and its receive count starts at zero.
+        backend.send_message(destination.name, message.body, group_id=message.group_id)
+        source._messages.remove(message)
+    return ActionResult({"TaskHandle": "moto"})

@@ -1,6 +1,6 @@
-"""The folder `.aion`: the lock of the development server that runs there, where it is reached, and what it keeps.
+"""Data folder of the development server, `.aion`: its lock, its address and its stored data.
 
-Only the standard library is imported: every command that looks for a server reads it.
+Imports only the standard library, since every `aion` command reads this folder.
 """
 
 import contextlib
@@ -15,49 +15,49 @@ from aion_core.errors import ConfigurationError
 
 FOLDER = ".aion"
 SQLITE = "AION_SQLITE_FOLDER"
-"""The variable that names the folder of SQLite files."""
+"""Environment variable with the folder of the SQLite files."""
 VARIABLE = "AION_DATA_DIR"
 STATE = "dev.json"
 STORE, SNAPSHOT = "store", "state"
-"""The folder of the SQLite files, and the snapshot of an emulated AWS."""
+"""Names of the SQLite folder and of the emulator's snapshot."""
 _LOCK = "dev.lock"
 
 
 @dataclass(frozen=True)
-class Running:
-    """A development server as its file describes it."""
+class RunningServer:
+    """A running development server, as described by its file."""
 
     pid: int
     url: str
     endpoint: str = ""
-    """Endpoint of the emulated AWS; empty with `--store memory`."""
+    """Endpoint of the emulated AWS; empty for other stores."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """The environment of its functions: table, bucket, queues, key, region and credentials of the emulator."""
+    """Environment of its functions: table, bucket, queues, key, region and credentials of the emulator."""
 
     @classmethod
     def read(cls, folder: Path) -> Self | None:
-        """Return the server that runs in this folder; None where there is none, or its process has ended."""
+        """Return the server running in this folder; None if there is no server or its process has ended."""
         try:
-            said: dict[str, Any] = json.loads((folder / STATE).read_text(encoding="utf-8"))
-            found = cls(int(said["pid"]), str(said["url"]), str(said["endpoint"]), dict(said["environment"]))
+            state: dict[str, Any] = json.loads((folder / STATE).read_text(encoding="utf-8"))
+            found = cls(int(state["pid"]), str(state["url"]), str(state["endpoint"]), dict(state["environment"]))
         except (OSError, ValueError, KeyError, TypeError):
             return None
         return found if _is_alive(found.pid) else None
 
 
 @dataclass(frozen=True)
-class Local:
-    """A development server that has a store, running or stopped."""
+class LocalServer:
+    """A development server with stored data, running or stopped."""
 
     name: str
     environment: Mapping[str, str]
-    """The variables by which its store is found."""
+    """Variables that select its store."""
 
 
-def find_local() -> Local | None:
-    """Return the server of the folder that AION_DATA_DIR names, else of the nearest `.aion` from here upwards.
+def find_local_server() -> LocalServer | None:
+    """Return the server in AION_DATA_DIR, or else in the nearest `.aion` of this folder and its parents.
 
-    A server that stores in memory is none: nobody else reaches its tasks.
+    A server with its tasks in memory does not count: other processes cannot read them.
     """
     if named := os.environ.get(VARIABLE):
         return _local(Path(named).expanduser().absolute())
@@ -65,18 +65,18 @@ def find_local() -> Local | None:
     return next(filter(None, (_local(folder / FOLDER) for folder in (here, *here.parents))), None)
 
 
-def _local(folder: Path) -> Local | None:
-    running = Running.read(folder)
+def _local(folder: Path) -> LocalServer | None:
+    running = RunningServer.read(folder)
     if running is not None:
         is_memory = not running.endpoint and SQLITE not in running.environment
-        return None if is_memory else Local(f"the development server at {running.url}", running.environment)
+        return None if is_memory else LocalServer(f"the development server at {running.url}", running.environment)
     if (folder / STORE).is_dir():
-        return Local(f"{folder / STORE}, the store of `aion dev`, which is stopped", {SQLITE: str(folder / STORE)})
+        return LocalServer(f"{folder / STORE}, the store of `aion dev` (not running)", {SQLITE: str(folder / STORE)})
     return None
 
 
 def make_ignored(folder: Path) -> None:
-    """Make the folder where it is missing, with a .gitignore that keeps all of it out of git; raises OSError."""
+    """Create the folder if it is missing, with a .gitignore for all its files. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     ignore = folder / ".gitignore"
     if not ignore.exists():
@@ -84,38 +84,38 @@ def make_ignored(folder: Path) -> None:
 
 
 class DataFolder:
-    """A folder that one development server has at a time, from `taken` on until the block ends."""
+    """Data folder of one development server at a time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @contextlib.contextmanager
-    def taken(self) -> Iterator[None]:
-        """Make the folder and hold its lock; raises ConfigurationError where another server has it."""
+    def locked(self) -> Iterator[None]:
+        """Create the folder and hold its lock. Raises ConfigurationError if another server holds the lock."""
         try:
             make_ignored(self.path)
             lock = (self.path / _LOCK).open("w")
         except OSError as error:
             raise ConfigurationError(
-                f"{self.path} cannot be written ({error.strerror}). Name another folder: --data-dir."
+                f"Cannot write to {self.path}: {error.strerror}. Choose another folder with --data-dir."
             ) from error
         with lock:
-            if not _locked(lock.fileno()):
-                raise ConfigurationError(self._taken())
+            if not _lock(lock.fileno()):
+                raise ConfigurationError(self._in_use())
             try:
                 yield
             finally:
                 with contextlib.suppress(OSError):
                     (self.path / STATE).unlink(missing_ok=True)
 
-    def announce(self, running: Running) -> None:
-        """Write where the server is reached, for this user's commands only: it holds the emulator's credentials.
+    def announce(self, running: RunningServer) -> None:
+        """Write the server's address to the folder. Only this user can read it: it has the emulator's credentials.
 
-        The folder is made again where it was removed. Raises OSError.
+        Create the folder again if it was deleted. Raises OSError.
         """
         make_ignored(self.path)
         temporary = self.path / f"{STATE}.new"
-        said = {
+        state = {
             "pid": running.pid,
             "url": running.url,
             "endpoint": running.endpoint,
@@ -123,24 +123,24 @@ class DataFolder:
         }
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(said, file, indent=1)
+            json.dump(state, file, indent=1)
         temporary.replace(self.path / STATE)
 
-    def _taken(self) -> str:
-        running = Running.read(self.path)
+    def _in_use(self) -> str:
+        running = RunningServer.read(self.path)
         where = f" at {running.url} (process {running.pid})" if running else ""
         return (
-            f"A development server runs in this folder already{where}. Stop it, or start this one with a folder of its "
-            "own for its state: --data-dir."
+            f"A development server is already running in this folder{where}. Stop it, or choose another data folder "
+            "with --data-dir."
         )
 
 
-def _locked(descriptor: int) -> bool:
-    """Take the lock, which the system gives back with the process; return False where another process has it."""
+def _lock(descriptor: int) -> bool:
+    """Acquire the lock; return False if another process holds it. The system releases it when the process ends."""
     try:
         import fcntl
     except ImportError:
-        # Windows: two servers there would share their state.
+        # Windows has no such lock: two servers would share their data.
         return True
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

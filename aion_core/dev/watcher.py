@@ -1,4 +1,4 @@
-"""Watches the agents' code and configuration for edits."""
+"""File watcher for the agents' code, configuration and prompts."""
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -8,22 +8,22 @@ from watchfiles import Change, DefaultFilter, watch
 
 SUFFIXES = (".py", ".pyi", ".yaml", ".yml", ".json", ".toml", ".env")
 PROMPTS = "prompts"
-"""A folder in which each file counts, whatever its name."""
+"""Name of a folder with prompts: an edit of any file in it reloads the agents."""
 
 _IGNORED = frozenset({"__pycache__", "node_modules", "site-packages", "venv", "build", "dist"})
 _STEP, _DEBOUNCE = 50, 300
-"""Milliseconds: so long nothing may change before an edit is told, and so long at the most it is waited for that."""
+"""Milliseconds without a change before an edit is reported, and the longest wait for that."""
 
 
-class Edits(DefaultFilter):
-    """Lets through what the agents are made of: code, configuration and prompts, outside of ignored folders."""
+class EditFilter(DefaultFilter):
+    """Filter for code, configuration and prompts outside of ignored folders."""
 
     def __init__(self, root: Path) -> None:
         super().__init__()
         self._root = root
 
     def __call__(self, change: Change, path: str) -> bool:
-        """Tell whether the change is to be told."""
+        """Return True if the change may affect the agents."""
         place = Path(path)
         inner = place.relative_to(self._root) if place.is_relative_to(self._root) else place
         if any(is_ignored(self._root / part) for part in inner.parts[:-1]):
@@ -34,18 +34,18 @@ class Edits(DefaultFilter):
 
 
 def is_ignored(folder: Path) -> bool:
-    """Tell whether a folder of this name holds nothing of the agents': hidden ones, environments, caches."""
+    """Return True for a hidden folder, a virtual environment or a cache."""
     return folder.name in _IGNORED or folder.name.startswith(".") or (folder / "pyvenv.cfg").exists()
 
 
 class Watcher:
-    """Threads that tell of edits below some folders, until `stop`."""
+    """Threads that report edits below some folders."""
 
     def __init__(
-        self, folders: Sequence[Path], told: Callable[[Iterable[str]], None], failed: Callable[[Exception], None]
+        self, folders: Sequence[Path], edited: Callable[[Iterable[str]], None], failed: Callable[[Exception], None]
     ) -> None:
-        """`told` gets the paths that were edited; `failed` is called where they cannot be watched."""
-        self._told, self._failed = told, failed
+        """Call `edited` with the edited paths, or `failed` if the folders cannot be watched."""
+        self._edited, self._failed = edited, failed
         self._stopping = threading.Event()
         self._threads = [
             threading.Thread(target=self._watch, args=(root, paths, recursive), name="edits", daemon=True)
@@ -54,23 +54,23 @@ class Watcher:
         ]
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Start watching."""
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         self._stopping.set()
 
     def _watch(self, root: Path, paths: Callable[[Path], list[Path]], recursive: bool) -> None:
-        # An ignored folder, such as an environment, may hold more folders than the system watches: it is left out here.
+        # Leave ignored folders out here too: an environment may have more folders than the system can watch.
         try:
             watched = paths(root)
             if not watched:
                 return
             for changes in watch(
                 *watched,
-                watch_filter=Edits(root),
+                watch_filter=EditFilter(root),
                 step=_STEP,
                 debounce=_DEBOUNCE,
                 stop_event=self._stopping,
@@ -78,8 +78,8 @@ class Watcher:
                 raise_interrupt=False,
                 ignore_permission_denied=True,
             ):
-                self._told(path for _, path in changes)
-        except Exception as error:  # watchfiles raises what the system does
+                self._edited(path for _, path in changes)
+        except Exception as error:  # watchfiles passes on the system's errors
             self._failed(error)
 
 
@@ -88,9 +88,9 @@ def _itself(root: Path) -> list[Path]:
 
 
 def _inner(root: Path) -> list[Path]:
-    """Return the folders in it that are watched with all that they hold."""
+    """Return its folders to watch recursively."""
     if root in (Path.home(), Path(root.anchor)):
-        # Everything that this user has is not the agents' code.
+        # A home folder or the file system's root has far more than the agents' code.
         return []
     try:
         return [path for path in sorted(root.iterdir()) if path.is_dir() and not is_ignored(path)]

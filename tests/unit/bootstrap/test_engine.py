@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.bootstrap import background, build_app
+from aion_core.bootstrap import build_app, engine
 from aion_core.push import delivery
 from aion_core.push.delivery import PushDelivery
 from aion_core.settings import Settings
@@ -33,7 +33,7 @@ async def test_sweep_makes_retry_without_wake_up_message(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, store: str
 ) -> None:
     """Also for attempts beyond the queue's longest delay; sweep interval and schedule are shortened."""
-    monkeypatch.setattr(background, "SWEEP_SECONDS", 0.05)
+    monkeypatch.setattr(engine, "SWEEP_SECONDS", 0.05)
     monkeypatch.setattr(delivery, "LONGEST_WAKE_UP_SECONDS", 0.0)
     monkeypatch.setitem(PushDelivery.__init__.__kwdefaults__, "retry_seconds", (0.1, 0.1, 0.1))
     (tmp_path / "retried.py").write_text(GRAPH)
@@ -65,7 +65,7 @@ async def test_failed_sweep_is_repeated_until_server_ends() -> None:
         made.append(clock.now().timestamp())
         raise RuntimeError("not now")
 
-    running = asyncio.create_task(background.Background(sweep, clock).run())
+    running = asyncio.create_task(engine.Background(sweep, clock).run())
     await _until(clock, 30, lambda: False)
     assert len(made) == 1
     for _ in range(3):
