@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.server import DevServer, make_dev, serving
+from tests.support.server import ServerProcess, make_dev, serving
 
 
 @pytest.fixture(scope="package")
-def server() -> Iterator[DevServer]:
+def server() -> Iterator[ServerProcess]:
     """Run `make dev`, the command of the README."""
     with serving(make_dev()) as server:
         yield server

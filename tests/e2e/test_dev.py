@@ -28,7 +28,7 @@ from a2a.utils.errors import A2AError
 from google.protobuf.json_format import ParseDict
 
 from tests.support.clients import official_client
-from tests.support.server import ROOT, DevServer, aion_dev, serving
+from tests.support.server import ROOT, ServerProcess, aion_dev, serving
 
 VERSIONS = ["1.0", "0.3"]
 
@@ -54,7 +54,7 @@ def text_of(message: Message) -> str:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("text", ["Hello, who is there?", LONG, ODD], ids=["short", "27 KB", "odd characters"])
-async def test_official_client_streams_answer(server: DevServer, version: str, text: str) -> None:
+async def test_official_client_streams_answer(server: ServerProcess, version: str, text: str) -> None:
     """Stream an answer: task, working, artifact chunks, final status (A2A 3.1.2)."""
     async with official_client(server.url, version=version) as client:
         responses = await answers_of(client, message(Part(text=text)))
@@ -84,7 +84,7 @@ async def test_official_client_streams_answer(server: DevServer, version: str, t
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_official_client_gets_whole_task(server: DevServer, version: str) -> None:
+async def test_official_client_gets_whole_task(server: ServerProcess, version: str) -> None:
     """Answer a blocking send and a get with the whole task."""
     async with official_client(server.url, version=version, streaming=False) as client:
         (response,) = await answers_of(client, message(Part(text=ODD)))
@@ -97,7 +97,7 @@ async def test_official_client_gets_whole_task(server: DevServer, version: str) 
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_files_and_data_return_with_task(server: DevServer, version: str) -> None:
+async def test_files_and_data_return_with_task(server: ServerProcess, version: str) -> None:
     """Return file and data parts with the task."""
     file = Part(raw=bytes(range(256)), filename="all.bin", media_type="application/octet-stream")
     data = ParseDict({"data": {"numbers": [1, 2.5], "none": None, "deep": {"er": ["x"]}}}, Part())
@@ -109,13 +109,13 @@ async def test_files_and_data_return_with_task(server: DevServer, version: str) 
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_message_without_text_is_answered(server: DevServer, version: str) -> None:
+async def test_message_without_text_is_answered(server: ServerProcess, version: str) -> None:
     async with official_client(server.url, version=version, streaming=False) as client:
         (response,) = await answers_of(client, message(ParseDict({"data": {"only": "data"}}, Part())))
     assert response.task.status.state == TaskState.TASK_STATE_COMPLETED
 
 
-async def test_message_larger_than_item_is_stored(server: DevServer) -> None:
+async def test_message_larger_than_item_is_stored(server: ServerProcess) -> None:
     text = "0123456789abcdef" * 60_000
     async with official_client(server.url, streaming=False) as client:
         (response,) = await answers_of(client, message(Part(text=text)))
@@ -125,7 +125,7 @@ async def test_message_larger_than_item_is_stored(server: DevServer) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_repeated_message_returns_its_task(server: DevServer, version: str) -> None:
+async def test_repeated_message_returns_its_task(server: ServerProcess, version: str) -> None:
     """Answer a repeated message with the existing task."""
     request = message(Part(text="only once"), context_id=str(uuid.uuid4()))
     async with official_client(server.url, version=version) as client:
@@ -134,7 +134,7 @@ async def test_repeated_message_returns_its_task(server: DevServer, version: str
     assert again == first
 
 
-async def test_subscribe_to_ended_task_is_refused(server: DevServer) -> None:
+async def test_subscribe_to_ended_task_is_refused(server: ServerProcess) -> None:
     async with official_client(server.url) as client:
         responses = await answers_of(client, message(Part(text="done")))
         with pytest.raises(A2AError, match="has ended"):
@@ -143,7 +143,7 @@ async def test_subscribe_to_ended_task_is_refused(server: DevServer) -> None:
 
 @pytest.mark.parametrize("path", ["/.well-known/agent-card.json", "/.well-known/agent.json"])
 @pytest.mark.parametrize("prefix", ["", "/agents/echo"])
-async def test_card_is_served_in_both_versions(server: DevServer, prefix: str, path: str) -> None:
+async def test_card_is_served_in_both_versions(server: ServerProcess, prefix: str, path: str) -> None:
     """Serve the card of v1 and of v0.3."""
     async with httpx.AsyncClient() as http:
         answer = await http.get(f"{server.url}{prefix}{path}")
@@ -162,7 +162,7 @@ async def test_card_is_served_in_both_versions(server: DevServer, prefix: str, p
 
 
 @pytest.mark.parametrize("path", ["/agents/echo", "/agents/echo/", "/"])
-async def test_agent_answers_at_its_path(server: DevServer, path: str) -> None:
+async def test_agent_answers_at_its_path(server: ServerProcess, path: str) -> None:
     body = {
         "jsonrpc": "2.0",
         "id": "a",
@@ -179,7 +179,7 @@ def shell_blocks(readme: str) -> list[str]:
     return re.findall(r"^```sh\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
 
 
-def test_readme_curl_works(server: DevServer) -> None:
+def test_readme_curl_works(server: ServerProcess) -> None:
     """Run the README's shell block with another port."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     curls = [block for block in shell_blocks(readme) if block.startswith("curl")]
@@ -191,7 +191,7 @@ def test_readme_curl_works(server: DevServer) -> None:
         assert "TASK_STATE_COMPLETED" in answered.stdout, answered
 
 
-def test_printed_curl_works(server: DevServer) -> None:
+def test_printed_curl_works(server: ServerProcess) -> None:
     printed = "".join(server.printed)
     curl = printed[printed.index("  curl") : printed.index("Ctrl-C")]
     answered = subprocess.run(["sh", "-c", curl], capture_output=True, text=True, check=True).stdout
@@ -223,7 +223,7 @@ def has_ended(group: int) -> bool:
     return False
 
 
-def test_server_listens_on_loopback_only(server: DevServer) -> None:
+def test_server_listens_on_loopback_only(server: ServerProcess) -> None:
     port = urlsplit(server.url).port
     listening = [
         line.split()[1]
@@ -234,7 +234,7 @@ def test_server_listens_on_loopback_only(server: DevServer) -> None:
     assert [entry for entry in listening if entry.endswith(f":{port:04X}")] == [f"0100007F:{port:04X}"]
 
 
-def test_taken_port_is_reported(server: DevServer) -> None:
+def test_taken_port_is_reported(server: ServerProcess) -> None:
     port = str(urlsplit(server.url).port)
     ran = subprocess.run(aion_dev("--port", port), cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert ran.returncode == 1

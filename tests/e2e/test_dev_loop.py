@@ -25,7 +25,7 @@ import httpx
 import pytest
 
 from tests.e2e.test_dev import has_ended
-from tests.support.server import ROOT, DevServer, aion_dev, serving
+from tests.support.server import ROOT, ServerProcess, aion_dev, serving
 from tests.support.service import send
 
 TIMEOUT = 60
@@ -75,7 +75,7 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def server(project: Path) -> Iterator[DevServer]:
+def server(project: Path) -> Iterator[ServerProcess]:
     with serving(dev(project), AION_DATA_DIR=str(project / ".aion")) as server:
         yield server
 
@@ -84,7 +84,7 @@ def dev(project: Path, *options: str) -> list[str]:
     return aion_dev(str(project), *options)
 
 
-def until(holds: Callable[[], Any], server: DevServer) -> Any:
+def until(holds: Callable[[], Any], server: ServerProcess) -> Any:
     """Return the first true result of the function."""
     end = time.monotonic() + TIMEOUT
     while time.monotonic() < end:
@@ -95,11 +95,11 @@ def until(holds: Callable[[], Any], server: DevServer) -> Any:
     raise AssertionError("it never held:\n" + "".join(server.printed))
 
 
-def printed(server: DevServer, text: str) -> bool:
+def printed(server: ServerProcess, text: str) -> bool:
     return text in "".join(server.printed)
 
 
-def ask(server: DevServer, text: str = "hello") -> dict[str, Any]:
+def ask(server: ServerProcess, text: str = "hello") -> dict[str, Any]:
     """Send the text; return its task."""
     return dict(httpx.post(server.url, json=send(text), timeout=TIMEOUT).json()["result"]["task"])
 
@@ -108,7 +108,7 @@ def text_of(task: dict[str, Any]) -> str:
     return str(task["status"]["message"]["parts"][0]["text"])
 
 
-def get(server: DevServer, task_id: str) -> dict[str, Any]:
+def get(server: ServerProcess, task_id: str) -> dict[str, Any]:
     body = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": task_id}}
     return dict(httpx.post(server.url, json=body, timeout=TIMEOUT).json())
 
@@ -116,7 +116,7 @@ def get(server: DevServer, task_id: str) -> dict[str, Any]:
 class Streaming:
     """Reader of a stream in a thread, to its end."""
 
-    def __init__(self, server: DevServer, text: str = "", *, task_id: str = "") -> None:
+    def __init__(self, server: ServerProcess, text: str = "", *, task_id: str = "") -> None:
         """Send the text, or subscribe to the task."""
         self.frames: list[dict[str, Any]] = []
         self.error: Exception | None = None
@@ -156,7 +156,7 @@ def edit(project: Path, old: str, new: str, name: str = "agent.py") -> None:
     file.write_text(text.replace(old, new))
 
 
-def test_edits_are_served_and_broken_ones_are_not(server: DevServer, project: Path) -> None:
+def test_edits_are_served_and_broken_ones_are_not(server: ServerProcess, project: Path) -> None:
     assert text_of(ask(server)).startswith("first ")
     edit(project, '"first"', '"second"')
     until(lambda: printed(server, "Reloaded after an edit of"), server)
@@ -178,7 +178,7 @@ def test_edits_are_served_and_broken_ones_are_not(server: DevServer, project: Pa
     )
 
 
-def test_edit_during_stream_hands_turn_off(server: DevServer, project: Path) -> None:
+def test_edit_during_stream_hands_turn_off(server: ServerProcess, project: Path) -> None:
     stream = Streaming(server, "wait")
     until(lambda: "wait" in notes(project), server)
     edit(project, '"first"', '"second"')
@@ -195,7 +195,7 @@ def test_edit_during_stream_hands_turn_off(server: DevServer, project: Path) -> 
     assert Counter(notes(project))["begin"] == 1, "the step that had ended does not run again"
 
 
-def test_blocking_send_is_answered_during_an_edit(server: DevServer, project: Path) -> None:
+def test_blocking_send_is_answered_during_an_edit(server: ServerProcess, project: Path) -> None:
     tasks: list[dict[str, Any]] = []
     asking = threading.Thread(target=lambda: tasks.append(ask(server, "wait")), daemon=True)
     asking.start()
@@ -208,7 +208,7 @@ def test_blocking_send_is_answered_during_an_edit(server: DevServer, project: Pa
     until(lambda: get(server, tasks[0]["id"])["result"]["status"]["state"] == "TASK_STATE_COMPLETED", server)
 
 
-def test_killed_worker_is_replaced(server: DevServer) -> None:
+def test_killed_worker_is_replaced(server: ServerProcess) -> None:
     worker = int(text_of(ask(server)).split()[-1])
     os.kill(worker, signal.SIGKILL)
     until(lambda: printed(server, "The agents' process has exited (signal 9). Restarting it."), server)
@@ -216,7 +216,7 @@ def test_killed_worker_is_replaced(server: DevServer) -> None:
     assert int(text_of(ask(server)).split()[-1]) != worker
 
 
-def test_log_has_lines_for_request_and_turn(server: DevServer) -> None:
+def test_log_has_lines_for_request_and_turn(server: ServerProcess) -> None:
     task = ask(server, "fail")
     until(lambda: printed(server, "turn failed"), server)
     told = "".join(server.printed)
@@ -228,7 +228,7 @@ def test_log_has_lines_for_request_and_turn(server: DevServer) -> None:
     assert "\033[" not in told, "no colour where it is not a terminal"
 
 
-def test_ctrl_c_during_a_stream_ends_it_cleanly(server: DevServer, project: Path) -> None:
+def test_ctrl_c_during_a_stream_ends_it_cleanly(server: ServerProcess, project: Path) -> None:
     stream = Streaming(server, "wait")
     until(lambda: "wait" in notes(project), server)
     assert (project / ".aion" / "dev.json").is_file()
@@ -242,7 +242,7 @@ def test_ctrl_c_during_a_stream_ends_it_cleanly(server: DevServer, project: Path
     assert "ERROR" not in told
 
 
-def test_nothing_outlives_a_killed_supervisor(server: DevServer) -> None:
+def test_nothing_outlives_a_killed_supervisor(server: ServerProcess) -> None:
     worker = worker_of(server)
     os.kill(server.process.pid, signal.SIGKILL)
     server.process.wait()
@@ -274,7 +274,7 @@ def test_state_survives_restart_until_reset(project: Path, store: str) -> None:
         assert "error" in get(server, whole["id"])
 
 
-def is_completed(server: DevServer, stream: Streaming) -> bool:
+def is_completed(server: ServerProcess, stream: Streaming) -> bool:
     return bool(get(server, stream.task_id)["result"]["status"]["state"] == "TASK_STATE_COMPLETED")
 
 
@@ -361,7 +361,7 @@ def test_stream_continues_after_killed_worker(project: Path) -> None:
         assert Counter(notes(project))["begin"] == 2, "the step that had ended does not run again"
 
 
-def test_sixteen_queued_turns_run_at_once(server: DevServer, project: Path) -> None:
+def test_sixteen_queued_turns_run_at_once(server: ServerProcess, project: Path) -> None:
     body = send("wait")
     body["params"]["configuration"] = {"returnImmediately": True}
     tasks = []
@@ -374,7 +374,7 @@ def test_sixteen_queued_turns_run_at_once(server: DevServer, project: Path) -> N
         until(lambda task=task: get(server, task)["result"]["status"]["state"] == "TASK_STATE_COMPLETED", server)
 
 
-def test_second_server_in_the_folder_names_the_first(server: DevServer, project: Path) -> None:
+def test_second_server_in_the_folder_names_the_first(server: ServerProcess, project: Path) -> None:
     second = subprocess.run(
         dev(project, "--port", "0"),
         env={**os.environ, "AION_DATA_DIR": str(project / ".aion")},
@@ -484,15 +484,15 @@ async def test_many_sends_at_once_are_all_answered(count: int, store: str) -> No
         assert "lease could not be" not in told
 
 
-def worker_of(server: DevServer) -> int:
+def worker_of(server: ServerProcess) -> int:
     return int(text_of(ask(server)).split()[-1])
 
 
-def reloaded_since(server: DevServer, before: int) -> bool:
+def reloaded_since(server: ServerProcess, before: int) -> bool:
     return "".join(server.printed).count("Reloaded after") > before
 
 
-def listens(server: DevServer) -> bool:
+def listens(server: ServerProcess) -> bool:
     with socket.socket() as client:
         return client.connect_ex(("127.0.0.1", urlsplit(server.url).port)) == 0
 
@@ -509,7 +509,7 @@ def ended(process: int) -> bool:
     return False
 
 
-def test_streams_of_several_edits_all_complete(server: DevServer, project: Path) -> None:
+def test_streams_of_several_edits_all_complete(server: ServerProcess, project: Path) -> None:
     """Hand turns off from worker to worker, without a wait for the sweep."""
     streams = [Streaming(server, "wait") for _ in range(20)]
     until(lambda: all(stream.task_id for stream in streams), server)
@@ -544,7 +544,7 @@ def test_turn_of_a_killed_old_worker_is_redone(project: Path) -> None:
         until(partial(is_completed, server, stream), server)
 
 
-def test_dead_worker_is_replaced_after_a_failed_edit(server: DevServer, project: Path) -> None:
+def test_dead_worker_is_replaced_after_a_failed_edit(server: ServerProcess, project: Path) -> None:
     worker = worker_of(server)
     whole = (project / "agent.py").read_text()
     hang = "from pathlib import Path\nimport os, time\nPath(__file__).with_name('seen').joinpath('began').touch()\n"
@@ -565,7 +565,7 @@ def test_dead_worker_is_replaced_after_a_failed_edit(server: DevServer, project:
     assert worker_of(server) != worker
 
 
-def test_forked_children_end_with_their_worker(server: DevServer, project: Path) -> None:
+def test_forked_children_end_with_their_worker(server: ServerProcess, project: Path) -> None:
     pool = (
         "import multiprocessing, time\nfrom pathlib import Path\n"
         "def idle(place):\n    Path(place).write_text(str(os.getpid()))\n    time.sleep(600)\n"
@@ -597,7 +597,7 @@ def inode_of(port: int) -> str:
     raise AssertionError(f"nothing listens on {port}")
 
 
-def test_removed_data_folder_is_made_again(server: DevServer, project: Path) -> None:
+def test_removed_data_folder_is_made_again(server: ServerProcess, project: Path) -> None:
     shutil.rmtree(project / ".aion")
     edit(project, '"first"', '"second"')
     until(lambda: printed(server, "Reloaded after an edit of"), server)
@@ -619,7 +619,7 @@ def test_removed_project_does_not_end_the_server(project: Path) -> None:
         assert "Traceback" not in "".join(server.printed)
 
 
-def test_agent_with_default_sigint_ends_quietly(server: DevServer, project: Path) -> None:
+def test_agent_with_default_sigint_ends_quietly(server: ServerProcess, project: Path) -> None:
     edit(
         project,
         'VERSION = "first"',

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.environments import NodeMissing, node_with
-from tests.support.server import ROOT, DevServer
+from tests.support.server import ROOT, ServerProcess
 
 Results = dict[tuple[str, str], dict[str, Any]]
 
@@ -22,7 +22,7 @@ each_client = pytest.mark.parametrize("client", CLIENTS)
 
 
 @pytest.fixture(scope="module")
-def results(server: DevServer) -> Results:
+def results(server: ServerProcess) -> Results:
     """Return the results of each client at each step."""
     try:
         environment = node_with(ROOT / "tests" / "support" / "js")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.environments import python_with
-from tests.support.server import ROOT, DevServer
+from tests.support.server import ROOT, ServerProcess
 
 REQUIREMENTS = ROOT / "tests" / "support" / "a2a-sdk-0.3.txt"
 PROGRAM = ROOT / "tests" / "support" / "v03_client.py"
@@ -19,7 +19,7 @@ Results = dict[str, dict[str, Any]]
 
 
 @pytest.fixture(scope="module", params=["JSONRPC", "HTTP+JSON"])
-def results(request: pytest.FixtureRequest, server: DevServer) -> Results:
+def results(request: pytest.FixtureRequest, server: ServerProcess) -> Results:
     """Return the results of the client at each step, on one binding."""
     python = python_with(REQUIREMENTS)
     command = [python, PROGRAM, server.url, request.param, LONG]

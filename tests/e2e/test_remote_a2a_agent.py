@@ -12,7 +12,7 @@ from google.adk.runners import Runner
 from google.adk.sessions import InMemorySessionService
 from google.genai import types
 
-from tests.support.server import ROOT, DevServer, aion_dev, serving
+from tests.support.server import ROOT, ServerProcess, aion_dev, serving
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*EXPERIMENTAL.*:UserWarning")
 
@@ -21,7 +21,7 @@ each_way = pytest.mark.parametrize("use_legacy", [True, False], ids=["as ADK doe
 
 
 @pytest.fixture(scope="module")
-def agents() -> Iterator[DevServer]:
+def agents() -> Iterator[ServerProcess]:
     """Serve three agents with their own cards: one echoes, one requires input, one cannot be loaded."""
     with serving(aion_dev("--store", "memory", "--config", str(AGENTS))) as server:
         yield server
@@ -30,7 +30,7 @@ def agents() -> Iterator[DevServer]:
 class RemoteSession:
     """Session of a user with a Runner of a remote agent."""
 
-    def __init__(self, server: DevServer, name: str, *, use_legacy: bool = True, **client: Any) -> None:
+    def __init__(self, server: ServerProcess, name: str, *, use_legacy: bool = True, **client: Any) -> None:
         agent = RemoteA2aAgent(
             name=name,
             agent_card=f"{server.url}/agents/{name}/.well-known/agent-card.json",
@@ -70,7 +70,7 @@ def question(events: list[Event]) -> types.FunctionCall:
 
 
 @each_way
-async def test_remote_agent_streams_answer(agents: DevServer, use_legacy: bool) -> None:
+async def test_remote_agent_streams_answer(agents: ServerProcess, use_legacy: bool) -> None:
     """Stream the answer; store its text once."""
     conversation = RemoteSession(agents, "echo", use_legacy=use_legacy)
     events = await conversation.send(types.Part(text="one two \U0001f600 four"))
@@ -83,7 +83,7 @@ async def test_remote_agent_streams_answer(agents: DevServer, use_legacy: bool) 
 
 
 @each_way
-async def test_remote_agent_gets_whole_answer(agents: DevServer, use_legacy: bool) -> None:
+async def test_remote_agent_gets_whole_answer(agents: ServerProcess, use_legacy: bool) -> None:
     """Get the answer without streaming."""
     conversation = RemoteSession(agents, "echo", use_legacy=use_legacy, streaming=False)
     (event,) = await conversation.send(types.Part(text="all at once"))
@@ -93,7 +93,7 @@ async def test_remote_agent_gets_whole_answer(agents: DevServer, use_legacy: boo
 
 @each_way
 @pytest.mark.parametrize("streaming", [True, False], ids=["stream", "send"])
-async def test_remote_agent_resumes_task_with_answer(agents: DevServer, use_legacy: bool, streaming: bool) -> None:
+async def test_remote_agent_resumes_task_with_answer(agents: ServerProcess, use_legacy: bool, streaming: bool) -> None:
     """Resume the same task with the answer; remember it in the next task."""
     conversation = RemoteSession(agents, "booking", use_legacy=use_legacy, streaming=streaming)
     for times, day in ((1, "Monday"), (2, "Tuesday")):
@@ -105,7 +105,7 @@ async def test_remote_agent_resumes_task_with_answer(agents: DevServer, use_lega
 
 
 @pytest.mark.parametrize("streaming", [True, False], ids=["stream", "send"])
-async def test_remote_agent_uses_rest(agents: DevServer, streaming: bool) -> None:
+async def test_remote_agent_uses_rest(agents: ServerProcess, streaming: bool) -> None:
     """Use HTTP+JSON on the client's preference."""
     rest = {"supported_protocol_bindings": ["HTTP+JSON"], "use_client_preference": True}
     conversation = RemoteSession(agents, "booking", streaming=streaming, **rest)
@@ -115,7 +115,7 @@ async def test_remote_agent_uses_rest(agents: DevServer, streaming: bool) -> Non
     assert text_of(events[-1]) == "Booked for Monday. You have asked 1 times."
 
 
-async def test_remote_agent_reports_failed_turn(agents: DevServer) -> None:
+async def test_remote_agent_reports_failed_turn(agents: ServerProcess) -> None:
     """Report the error class of a failed turn; in development also its text."""
     events = await RemoteSession(agents, "broken").send(types.Part(text="hello"))
     told = " ".join(text_of(event) + (event.error_message or "") for event in events)

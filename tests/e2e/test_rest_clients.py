@@ -27,20 +27,20 @@ from tests.e2e.test_dev import LONG, ODD, answers_of, message, text_of
 from tests.e2e.test_tasks import start_task
 from tests.support.clients import official_client
 from tests.support.receiver import answers, receiving
-from tests.support.server import DevServer
+from tests.support.server import ServerProcess
 
 VERSIONS = ["1.0", "0.3"]
 REST = "HTTP+JSON"
 
 
 @pytest.fixture(params=VERSIONS)
-async def streaming(request: pytest.FixtureRequest, server: DevServer) -> AsyncIterator[Client]:
+async def streaming(request: pytest.FixtureRequest, server: ServerProcess) -> AsyncIterator[Client]:
     async with official_client(server.url, version=request.param, binding=REST) as client:
         yield client
 
 
 @pytest.fixture(params=VERSIONS)
-async def client(request: pytest.FixtureRequest, server: DevServer) -> AsyncIterator[Client]:
+async def client(request: pytest.FixtureRequest, server: ServerProcess) -> AsyncIterator[Client]:
     async with official_client(server.url, version=request.param, binding=REST, streaming=False) as client:
         yield client
 
@@ -91,7 +91,7 @@ async def test_client_cancels_task(client: Client) -> None:
     assert await client.get_task(GetTaskRequest(id=task.id)) == canceled
 
 
-async def test_client_lists_tasks_of_context(server: DevServer) -> None:
+async def test_client_lists_tasks_of_context(server: ServerProcess) -> None:
     context_id = f"c-{uuid.uuid4()}"
     async with official_client(server.url, binding=REST, streaming=False) as client:
         ids = [(await answers_of(client, message(Part(text=text), context_id=context_id)))[0].task.id for text in "abc"]
@@ -104,7 +104,7 @@ async def test_client_lists_tasks_of_context(server: DevServer) -> None:
 
 @pytest.mark.parametrize("binding", ["JSONRPC", REST])
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_client_raises_its_error_class(server: DevServer, version: str, binding: str) -> None:
+async def test_client_raises_its_error_class(server: ServerProcess, version: str, binding: str) -> None:
     """Raise the client's own error class."""
     async with official_client(server.url, version=version, binding=binding, streaming=False) as client:
         (response,) = await answers_of(client, message(Part(text="done")))
@@ -129,7 +129,7 @@ async def test_client_raises_its_error_class(server: DevServer, version: str, bi
 
 @pytest.mark.parametrize("binding", ["JSONRPC", REST])
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_webhook_is_notified_and_configs_are_managed(server: DevServer, version: str, binding: str) -> None:
+async def test_webhook_is_notified_and_configs_are_managed(server: ServerProcess, version: str, binding: str) -> None:
     """Create a push config with the message; then read, replace, list and delete it."""
     async with receiving(answers(200)) as receiver:
         config = TaskPushNotificationConfig(id="p", url=receiver.url(), token="token")
@@ -166,7 +166,7 @@ async def test_webhook_is_notified_and_configs_are_managed(server: DevServer, ve
 
 @pytest.mark.parametrize("binding", ["JSONRPC", REST])
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_client_falls_back_to_public_card(server: DevServer, version: str, binding: str) -> None:
+async def test_client_falls_back_to_public_card(server: ServerProcess, version: str, binding: str) -> None:
     """Fall back to the public card without an extended one."""
     async with official_client(server.url, version=version, binding=binding) as client:
         card = await client.get_extended_agent_card(GetExtendedAgentCardRequest())

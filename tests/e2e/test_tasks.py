@@ -20,7 +20,7 @@ from google.protobuf.json_format import ParseDict
 
 from tests.e2e.test_dev import LONG, VERSIONS, answers_of, message
 from tests.support.clients import official_client
-from tests.support.server import DevServer
+from tests.support.server import ServerProcess
 
 CANCELED, COMPLETED, WORKING = (
     TaskState.TASK_STATE_CANCELED,
@@ -38,7 +38,7 @@ async def start_task(client: Client, text: str = LONG) -> Task:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_task_continues_without_client(server: DevServer, version: str) -> None:
+async def test_task_continues_without_client(server: ServerProcess, version: str) -> None:
     """Send with `returnImmediately`, in v0.3 `blocking: false`."""
     async with official_client(server.url, version=version, streaming=False) as client:
         task = await start_task(client, "Hello, who is there?")
@@ -52,7 +52,7 @@ async def test_task_continues_without_client(server: DevServer, version: str) ->
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_late_subscriber_receives_rest(server: DevServer, version: str) -> None:
+async def test_late_subscriber_receives_rest(server: ServerProcess, version: str) -> None:
     """Subscribe at another process: the current task, then its following events."""
     async with official_client(server.url, version=version, streaming=False) as client:
         task = await start_task(client)
@@ -67,7 +67,7 @@ async def test_late_subscriber_receives_rest(server: DevServer, version: str) ->
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_official_client_cancels_task(server: DevServer, version: str) -> None:
+async def test_official_client_cancels_task(server: ServerProcess, version: str) -> None:
     async with official_client(server.url, version=version, streaming=False) as client:
         task = await start_task(client, LONG * 20)
         canceled = await client.cancel_task(CancelTaskRequest(id=task.id))
@@ -78,7 +78,7 @@ async def test_official_client_cancels_task(server: DevServer, version: str) -> 
         assert await client.get_task(GetTaskRequest(id=task.id)) == canceled
 
 
-async def test_tasks_of_context_are_listed(server: DevServer) -> None:
+async def test_tasks_of_context_are_listed(server: ServerProcess) -> None:
     async with official_client(server.url, streaming=False) as client:
         context_id = f"c-{uuid.uuid4()}"
         ids = []

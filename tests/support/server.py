@@ -17,7 +17,7 @@ _URL = re.compile(r"(?:answers|server) at (http://127\.0\.0\.1:\d+)/")
 
 
 @dataclass
-class DevServer:
+class ServerProcess:
     """Running server with a printed address."""
 
     process: "subprocess.Popen[str]"
@@ -31,7 +31,7 @@ class DevServer:
 
 
 @contextmanager
-def serving(command: list[str], **environ: str) -> Iterator[DevServer]:
+def serving(command: list[str], **environ: str) -> Iterator[ServerProcess]:
     """Run the command until the block ends; it is ready at the print of its address.
 
     Its state is in a new folder, unless AION_DATA_DIR names one.
@@ -40,7 +40,7 @@ def serving(command: list[str], **environ: str) -> Iterator[DevServer]:
         yield from _serving(command, {"AION_DATA_DIR": folder, **environ})
 
 
-def _serving(command: list[str], environ: Mapping[str, str]) -> Iterator[DevServer]:
+def _serving(command: list[str], environ: Mapping[str, str]) -> Iterator[ServerProcess]:
     process = subprocess.Popen(
         command,
         cwd=ROOT,
@@ -61,7 +61,7 @@ def _serving(command: list[str], environ: Mapping[str, str]) -> Iterator[DevServ
         assert url is not None, f"{command} did not start:\n{''.join(printed)}"
         reading = threading.Thread(target=lambda: printed.extend(process.stdout or ()), daemon=True)
         reading.start()
-        yield DevServer(process, url[1], printed)
+        yield ServerProcess(process, url[1], printed)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
