@@ -16,7 +16,7 @@ import httpx
 import pytest
 from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
 from a2a.types import Message, Part, Role, SendMessageRequest
-from botocore.credentials import SmokeCredentials as AwsCredentials
+from botocore.credentials import Credentials as AwsCredentials
 from click.testing import CliRunner
 
 from aion_core.cli.smoke import smoke

@@ -95,7 +95,7 @@ def test_a_killed_api_processs_task_is_finished_by_another_and_a_third_hears_it_
 ) -> None:
     """No finished step runs again, nothing is said twice; `one` is found by the sweep, `three` by the bell."""
     notes, config = tmp_path / "notes", AGENTS / "steps.yaml"
-    environ = {"NOTED_IN": str(notes), **SHORT_LEASE}
+    environ: dict[str, Any] = {"NOTED_IN": str(notes), **SHORT_LEASE}
     body = send("go", message_id="m-1", contextId="killed", method="SendStreamingMessage")
     told = threading.Event()
     ids: list[str] = []
@@ -130,7 +130,7 @@ def test_a_killed_api_processs_task_is_finished_by_another_and_a_third_hears_it_
 def test_a_killed_workers_task_is_finished_by_another(own_stack: LocalStack, tmp_path: Path) -> None:
     """R21, R113: a task that runs without its client."""
     notes, config = tmp_path / "notes", AGENTS / "steps.yaml"
-    environ = {"NOTED_IN": str(notes), **SHORT_LEASE}
+    environ: dict[str, Any] = {"NOTED_IN": str(notes), **SHORT_LEASE}
     with api_process(own_stack, config, **environ) as api:
         with task_process(own_stack, config, **environ) as first:
             body = send("go", message_id="m-1", contextId="killed")
@@ -149,7 +149,7 @@ def test_a_readers_text_is_never_doubled_when_another_process_speaks_it_again(
 ) -> None:
     """R60-R63: the chunks of the process that was killed are begun anew, by append=false."""
     notes, config = tmp_path / "notes", AGENTS / "speaking.yaml"
-    environ = {"NOTED_IN": str(notes), **SHORT_LEASE}
+    environ: dict[str, Any] = {"NOTED_IN": str(notes), **SHORT_LEASE}
     with api_process(own_stack, config, **environ) as api, task_process(own_stack, config, **environ) as first:
         body = send("go", message_id="m-1", contextId="killed")
         body["params"]["configuration"] = {"returnImmediately": True}
@@ -175,7 +175,7 @@ def test_a_readers_text_is_never_doubled_when_another_process_speaks_it_again(
 def test_with_production_settings_a_killed_turn_goes_on_within_a_minute(own_stack: LocalStack, tmp_path: Path) -> None:
     """The bell that watches over it: a lease of 30 s, renewed each 10 s; no sweep runs here."""
     notes, config = tmp_path / "notes", AGENTS / "steps.yaml"
-    environ = {"NOTED_IN": str(notes), "STEP_SECONDS": "12"}
+    environ: dict[str, Any] = {"NOTED_IN": str(notes), "STEP_SECONDS": "12"}
     with api_process(own_stack, config, **environ) as api:
         with task_process(own_stack, config, **environ) as first:
             body = send("go", message_id="m-1", contextId="killed")

@@ -109,7 +109,7 @@ async def test_it_answers_a_question_and_goes_on_in_the_context(
 @pytest.mark.parametrize("streaming", [True, False], ids=["stream", "send"])
 async def test_it_speaks_rest_too(agents: Server, streaming: bool) -> None:
     """R107: the binding that its client prefers."""
-    rest = {"supported_protocol_bindings": ["HTTP+JSON"], "use_client_preference": True}
+    rest: dict[str, Any] = {"supported_protocol_bindings": ["HTTP+JSON"], "use_client_preference": True}
     conversation = Conversation(agents, "booking", streaming=streaming, **rest)
     asked = question(await conversation.say(types.Part(text="Book a room")))
     answer = types.FunctionResponse(id=asked.id, name=asked.name, response={"result": "Monday"})

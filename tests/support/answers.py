@@ -1,6 +1,6 @@
 """Answers that AWS gives when it has to, and an emulator never does."""
 
-from typing import Any
+from typing import Any, cast
 
 from botocore.awsrequest import AWSResponse
 
@@ -9,9 +9,10 @@ def answers(client: Any, status: int, body: bytes) -> None:
     """Answer all of the client's requests in the service's place; none is tried again."""
 
     def answer(request: Any, **_: Any) -> AWSResponse:
-        response = AWSResponse(request.url, status, {"content-type": "text/plain"}, None)
+        headers: Any = {"content-type": "text/plain"}
+        response: Any = AWSResponse(request.url, status, headers, None)
         response._content = body
-        return response
+        return cast("AWSResponse", response)
 
     client.meta.events.register("before-send", answer)
     service = client.meta.service_model.service_name

@@ -67,7 +67,7 @@ async def taken_over(savers: Savers, clock: ManualClock, begun: TurnStarted) -> 
     """The lease has run out, and `holder-2` has the context."""
     clock.move(LEASE_SECONDS + 1)
     taken = await savers.tasks.begin(begun.lease.context, holder="holder-2")
-    assert taken is not None
+    assert isinstance(taken, TurnStarted)
     return taken
 
 

@@ -7,7 +7,7 @@ nothing is known of is an error, so that nobody adds one without saying whose th
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from google.protobuf.descriptor import Descriptor
 
@@ -118,7 +118,9 @@ class Request:
 def requests() -> Iterator[Request]:
     """Every operation, on every path of each version and binding."""
     fields = {
-        operation.name: _fields(operation.request.DESCRIPTOR) for operation in OPERATIONS if operation.request
+        operation.name: _fields(cast("Descriptor", operation.request.DESCRIPTOR))
+        for operation in OPERATIONS
+        if operation.request
     } | {name: {field: f"<{what}>" for field, what in asked.items()} for name, asked in ABOUT_CONTEXTS.items()}
     for operation in OPERATIONS:
         name = operation.name

@@ -8,7 +8,6 @@ import threading
 import pytest
 from argon2 import PasswordHasher
 
-from aion_core.auth import basic
 from aion_core.auth.basic import AT_ONCE, WRONG_A_MINUTE, BasicVerifier, hash_password
 from aion_core.auth.declaration import Basic
 from aion_core.auth.presented import Presented
@@ -46,7 +45,7 @@ def hashed(monkeypatch: pytest.MonkeyPatch) -> Hashed:
         finally:
             running -= 1
 
-    monkeypatch.setattr(basic.PasswordHasher, "verify", counted)
+    monkeypatch.setattr(PasswordHasher, "verify", counted)
     return found
 
 
@@ -134,7 +133,7 @@ async def test_a_request_that_is_given_up_takes_nobody_elses_answer_along(
         may_end.wait(10)
         return counted(self, kept, password)
 
-    monkeypatch.setattr(basic.PasswordHasher, "verify", slow)
+    monkeypatch.setattr(PasswordHasher, "verify", slow)
     name, value = basic_header("alice", "wonder:land")
     presented = Presented.of([(name.encode(), value.encode())], None)
     # A server cancels what serves a request when it gives it up; the door goes on with it.

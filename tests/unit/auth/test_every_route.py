@@ -196,7 +196,7 @@ async def test_a_web_socket_is_not_served(app: FastAPI, on_loopback: bool) -> No
     async def keep(message: object) -> None:
         sent.append(message)
 
-    await served({"type": "websocket", "path": "/", "headers": []}, receive, keep)  # type: ignore[arg-type]
+    await served({"type": "websocket", "path": "/", "headers": []}, receive, keep)
     assert sent == [{"type": "websocket.close", "code": 1008}]
 
 

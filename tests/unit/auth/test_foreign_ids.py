@@ -124,7 +124,7 @@ def is_unknown(answer: httpx.Response) -> bool:
     if answer.status_code == 404:
         return True
     body = answer.json() if answer.headers["content-type"] == "application/json" else {}
-    return body.get("error", {}).get("code") == -32001
+    return bool(body.get("error", {}).get("code") == -32001)
 
 
 TASKS = [request for request in REQUESTS if request.names("task")]

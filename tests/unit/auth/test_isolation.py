@@ -92,7 +92,12 @@ async def test_whoever_is_in_a_tenant_is_in_no_other(tmp_path: Path, issuer: Iss
         for path in (f"/tasks/{task}", f"/red/tasks/{task}", f"/v1/tasks/{task}"):
             assert (await client.get(path)).status_code == 200, path
         for method, params in (("GetTask", {"id": task}), ("ListTasks", {}), ("SendMessage", body["params"])):
-            asked = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "tenant": "blue"}}
+            asked: dict[str, Any] = {
+                "jsonrpc": "2.0",
+                "id": 1,
+                "method": method,
+                "params": {**params, "tenant": "blue"},
+            }
             assert (await client.post("/", json=asked)).json()["error"]["code"] == -32001, method
             asked["params"]["tenant"] = "red"
             assert "result" in (await client.post("/", json=asked)).json()

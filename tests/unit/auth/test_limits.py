@@ -151,7 +151,7 @@ async def test_when_nothing_can_be_counted_nobody_is_served_and_nothing_is_said_
     assert answer.json()["error"]["data"][0]["reason"] == "SERVICE_UNAVAILABLE"
 
 
-STREAMS = {
+STREAMS: dict[str, tuple[str, str, Callable[[str], Any]]] = {
     "rpc": ("POST", "/", lambda id_: rpc("SubscribeToTask", id=id_)),
     "rpc 0.3": ("POST", "/", lambda id_: rpc("tasks/resubscribe", id=id_)),
     "rest": ("GET", "/tasks/{}:subscribe", lambda _: None),

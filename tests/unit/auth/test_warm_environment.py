@@ -62,7 +62,7 @@ class Spy:
 @pytest.fixture
 def spy(monkeypatch: pytest.MonkeyPatch) -> Spy:
     found = Spy()
-    monkeypatch.setitem(sys.modules, "warm_spy", found)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "warm_spy", found)
     return found
 
 
