@@ -1,11 +1,11 @@
-"""Time as the machine tells it."""
+"""System clock."""
 
 import asyncio
 from datetime import UTC, datetime
 
 
 class SystemClock:
-    """`ports.Clock` of the machine."""
+    """`ports.Clock` with the machine's time."""
 
     def now(self) -> datetime:
         """See `ports.Clock.now`."""

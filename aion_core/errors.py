@@ -1,50 +1,50 @@
-"""The tree of what can go wrong, sorted by who must act.
+"""Exception hierarchy.
 
 AionError
-├── ClientError                  the client mends its request; `protocol.errors` gives each its code
+├── ClientError                  the client must change its request; `protocol.errors` maps each to its code
 │   ├── InvalidMessage           a field is missing, empty or contradicts another
-│   ├── TaskNotFound             no task has this id, or it is not the caller's to see
-│   ├── ContextNotFound          no context has this id, or it is not the caller's to see
-│   ├── PushConfigNotFound       the task, which is there, has no push config of this id
-│   ├── TaskFinished             the task is terminal and takes no more messages
+│   ├── TaskNotFound             the caller has no task with this id
+│   ├── ContextNotFound          the caller has no context with this id
+│   ├── PushConfigNotFound       the task has no push config with this id
+│   ├── TaskFinished             the task is terminal and accepts no more messages
 │   ├── TaskNotCancelable        the task is terminal and cannot be canceled
-│   ├── MessageIdReused          this messageId already carries other content in this context
+│   ├── MessageIdReused          a message with this messageId and other content exists in this context
 │   ├── ContextBusy              too many turns wait in this context
-│   ├── ContentTypeNotSupported  a media type that the agent does not take
-│   ├── NotSupported             the operation is not offered by this agent
-│   ├── NoExtendedCard           the agent offers an extended card, and has none
+│   ├── ContentTypeNotSupported  the agent does not accept the media type
+│   ├── NotSupported             the agent does not offer the operation
+│   ├── NoExtendedCard           the agent declares an extended card but has none
 │   ├── PushNotSupported         this agent sends no push notifications
-│   ├── TooManyPushConfigs       the task has as many push configs as it may have
-│   └── TooManyRequests          the caller has asked for as much as the deployment allows
-├── StoreError                   the queue delivers again, the operator reads the log
-│   ├── StoreUnavailable         throttled, unreachable or timed out; trying again may help
-│   ├── StoreCorrupt             the log has a gap, or a record cannot be read
-│   └── UnreadableWakeUp           a message of the queue is no bell, or one of another version
-├── WebhookBlocked               nobody may call this webhook: the guard says why
-├── ClaimLost                    another delivers to this webhook, or its config is gone: stop
-├── LeaseLost                    another holder has the context: stop, and say nothing more
-├── PendingInput                    a message waits for the task that was about to end: it goes on
-├── InvalidTransition                  a task was to enter a state that may not follow the one it is in
-├── AgentFailed                  nobody acts: the task becomes `failed`, with a safe reason
-└── ConfigurationError           the operator mends the settings or aion.yaml; named at start
-    └── AgentLoadError           the author mends the agent's code: what is wrong, where, and what to do
+│   ├── TooManyPushConfigs       the task has reached its limit of push configs
+│   └── TooManyRequests          the caller has reached a limit of the deployment
+├── StoreError                   the queue delivers the message again; the log has the details
+│   ├── StoreUnavailable         throttled, unreachable or timed out; a retry may help
+│   ├── StoreCorrupt             the log has a gap or an unreadable record
+│   └── UnreadableWakeUp         the queue message is not a wake-up message, or has another version
+├── WebhookBlocked               the webhook's address is not allowed
+├── ClaimLost                    another process delivers to this webhook, or its config is deleted: stop
+├── LeaseLost                    another process holds the context's lease: stop
+├── PendingInput                 a message is waiting for the ending task: the task continues
+├── InvalidTransition            the new state of a task cannot follow its current one
+├── AgentFailed                  the task becomes `failed`, with a safe reason
+└── ConfigurationError           the operator must correct the settings or aion.yaml; raised at start
+    └── AgentLoadError           the author must correct the agent's code
 """
 
 from typing import Self
 
 
 class AionError(Exception):
-    """Whatever aion itself raises on purpose; its text is one sentence, safe to show to whom it concerns."""
+    """Base class of aion's exceptions. The text is one sentence, safe to show to its receiver."""
 
 
 class ClientError(AionError):
-    """The request cannot be served as it is; the sentence says what to mend."""
+    """The request is invalid. The text names the fix."""
 
 
 class InvalidMessage(ClientError):
     """A field of the request is missing, empty or contradicts another.
 
-    `field` is its path in the wire's own names, such as `message.parts[0]`.
+    `field` is its path in protocol names, such as `message.parts[0]`.
     """
 
     def __init__(self, sentence: str, *, field: str = "") -> None:
@@ -53,7 +53,7 @@ class InvalidMessage(ClientError):
 
 
 class TaskNotFound(ClientError):
-    """No task has this id, or it is not the caller's to see; the two are told apart by nobody (spec 3.3.2)."""
+    """The caller has no task with this id. Tasks of other callers count as missing too (A2A 3.3.2)."""
 
     def __init__(self, task_id: str) -> None:
         super().__init__("There is no task with this id. Check the id; a message without taskId begins a new task.")
@@ -61,7 +61,7 @@ class TaskNotFound(ClientError):
 
 
 class ContextNotFound(ClientError):
-    """No task is known of a context of this id, or they are not the caller's to see; the two are told apart by nobody."""
+    """The caller has no context with this id. Contexts of other callers count as missing too."""
 
     def __init__(self, context_id: str) -> None:
         super().__init__("There is no context with this id. Check the id; GetContexts lists yours.")
@@ -69,7 +69,7 @@ class ContextNotFound(ClientError):
 
 
 class PushConfigNotFound(ClientError):
-    """The caller's task has no push config of this id (spec 3.1.8)."""
+    """The caller's task has no push config with this id (A2A 3.1.8)."""
 
     def __init__(self, config_id: str) -> None:
         super().__init__(
@@ -80,43 +80,43 @@ class PushConfigNotFound(ClientError):
 
 
 class TaskFinished(ClientError):
-    """The task is in a terminal state; nothing may follow it (spec 3.1.1, R45)."""
+    """The task is in a terminal state and accepts no message (A2A 3.1.1)."""
 
 
 class TaskNotCancelable(ClientError):
-    """The task is in a terminal state; there is nothing left to cancel (spec 3.1.5)."""
+    """The task is in a terminal state and cannot be cancelled (A2A 3.1.5)."""
 
 
 class MessageIdReused(ClientError):
-    """This messageId already carries other content in this context (D17)."""
+    """A message with this messageId and other content exists in this context."""
 
 
 class ContextBusy(ClientError):
-    """As many turns wait in this context as may wait."""
+    """The context has reached its limit of waiting turns."""
 
 
 class ContentTypeNotSupported(ClientError):
-    """A media type that this agent, or this endpoint, does not take."""
+    """The agent or the endpoint does not accept this media type."""
 
 
 class NotSupported(ClientError):
-    """This agent does not offer the operation."""
+    """The agent does not offer this operation."""
 
 
 class NoExtendedCard(ClientError):
-    """This agent offers an extended card, and nothing says what it holds (spec 3.1.11)."""
+    """The agent declares an extended card, but none is configured (A2A 3.1.11)."""
 
 
 class PushNotSupported(ClientError):
-    """This agent sends no push notifications (R95)."""
+    """The agent sends no push notifications."""
 
 
 class TooManyPushConfigs(ClientError):
-    """The task has as many push configs as it may have."""
+    """The task has reached its limit of push configs."""
 
 
 class TooManyRequests(ClientError):
-    """The caller has asked for as much as the deployment allows; `seconds`: how long to wait before the next try."""
+    """The caller has reached a limit of the deployment. `seconds` is the delay before a retry."""
 
     def __init__(self, sentence: str, *, seconds: int) -> None:
         super().__init__(sentence)
@@ -124,39 +124,39 @@ class TooManyRequests(ClientError):
 
 
 class StoreError(AionError):
-    """The store did not do its part."""
+    """A request to the store or a queue failed."""
 
 
 class StoreUnavailable(StoreError):
-    """Throttled, unreachable or timed out; the same call may succeed later."""
+    """Throttled, unreachable or timed out. A retry may succeed."""
 
 
 class StoreCorrupt(StoreError):
-    """The log has a gap, or a record cannot be read; no shorter task is ever passed off as the task."""
+    """The log has a gap or an unreadable record. An incomplete task is never returned."""
 
 
 class UnreadableWakeUp(StoreError, ValueError):
-    """A message of the queue is no bell, or one that this version cannot read; the dead letter queue keeps it."""
+    """The queue message is not a wake-up message, or has another version. It goes to the dead letter queue."""
 
 
 class WebhookBlocked(AionError):
-    """The webhook's URL or address may not be called; the text is what is said of it after "url:", or "blocked:"."""
+    """The webhook's URL or address is not allowed. The text follows "url:" or "blocked:" in messages."""
 
 
 class ClaimLost(AionError):
-    """Another delivers for this push config, or it was deleted or replaced: nothing more is posted for it here."""
+    """Another process delivers for this push config, or it was deleted or replaced: stop the delivery."""
 
 
 class LeaseLost(AionError):
-    """Another holder has taken the context: what is said from here on would be refused."""
+    """Another process has taken over the context. The store rejects all further writes of this turn."""
 
 
 class PendingInput(AionError):
-    """A message waits for the task: it does not end with this turn, which ends `working` instead."""
+    """A message is waiting for the task, so this turn ends with the task in state `working`."""
 
 
 class InvalidTransition(AionError):
-    """A task was to enter a state that may not follow the one it is in; nothing is recorded."""
+    """The new state of a task cannot follow its current one. The store is unchanged."""
 
 
 class AgentFailed(AionError):
@@ -164,14 +164,14 @@ class AgentFailed(AionError):
 
 
 class ConfigurationError(AionError):
-    """A setting or a line of aion.yaml cannot be used; the sentence names it."""
+    """A setting or a line of aion.yaml is invalid. The text names it."""
 
 
 class AgentLoadError(ConfigurationError):
     """An agent's code cannot be loaded.
 
-    `what` says what is wrong, `where` names the author's file and line, `source` is the text of that line, and `do` is
-    the remedy, a whole sentence. `agent_id` and `path` are those of aion.yaml, once they are known.
+    `what` is the problem, `where` the author's file and line, `source` the text of that line, and `do` the remedy, a
+    whole sentence. `agent_id` and `path` come from aion.yaml, once they are known.
     """
 
     def __init__(
@@ -184,13 +184,13 @@ class AgentLoadError(ConfigurationError):
         super().__init__(f"{subject}{self.what}{place}.{f' {do}' if do else ''}")
 
     def of_agent(self, agent_id: str, path: str) -> Self:
-        """Return the same error, with the agent that it is about."""
+        """Return the same error with its agent."""
         return type(self)(
             self.what, where=self.where, source=self.source, do=self.do, agent_id=agent_id, path=path
         ).with_traceback(self.__traceback__)
 
     def screen(self) -> str:
-        """Return the error as a person reads it in a terminal: plain text of a few lines, without an end of line."""
+        """Return the error as a few lines of text for a terminal, without a final line break."""
         head = f"Agent {self.agent_id!r} ({self.path}) cannot be loaded." if self.agent_id else "It cannot be loaded."
         rows = [("what", self.what), ("where", self.where), ("", self.source), ("do", self.do)]
         return "\n".join([head, "", *(f"  {name:5}  {text}" for name, text in rows if text)])

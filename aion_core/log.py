@@ -1,7 +1,7 @@
-"""What every log record carries, and what none may: by which lines are found; credentials and line breaks (R13).
+"""Log records: add correlation labels, redact secrets, escape line breaks.
 
-A record factory does it, so that it holds for each logger and each handler, whoever has made them. How a record becomes
-a line is the handler's: `aws.log_formatter` on Lambda.
+A record factory does this, so it applies to every logger and handler. Handlers format the records: `aws.log_formatter` on
+Lambda.
 """
 
 import json
@@ -16,23 +16,23 @@ from typing import Any
 from urllib.parse import quote
 
 CORRELATION_ID = "correlation_id"
-"""The name in a line by which the lines of one request are found; on Lambda it is the invocation's id."""
+"""Label of the lines of one request; on Lambda its value is the invocation's id."""
 
 REDACTED = "[redacted]"
 
 SHORTEST_SECRET = 6
-"""Anything shorter would blacken words that are no secret."""
+"""Shortest redacted text. Redacting shorter ones would also hide ordinary words."""
 
 _SHORTEST_LINE = 16
-"""A line of a secret of several lines, such as a private key, is kept out by itself from this length on."""
+"""Shortest line of a multi-line secret, such as a private key, redacted on its own."""
 
 QUIET = ("a2a", "boto3", "botocore", "httpcore", "httpx", "mangum", "s3transfer", "urllib3")
-"""Libraries that log whole bodies, headers or URLs below WARNING."""
+"""Libraries with bodies, headers or URLs in their logs below WARNING."""
 
 _BREAKS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\x85\u2028\u2029]")
 
 _LABELS = "aion_labels"
-"""The attribute of a record that holds its labels: under a name of its own each would forbid that name in `extra`."""
+"""Attribute of a record with all its labels. An attribute for each label would forbid its name in `extra`."""
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class _Request:
 
 
 _always: set[str] = set()
-"""Texts that no log line of this process may hold: secrets of agents' code, in every form a line could show."""
+"""Texts redacted in all log lines of this process: secrets of agents' code, in every form of a line."""
 
 _request: ContextVar[_Request | None] = ContextVar("aion_request", default=None)
 _labels: ContextVar[Mapping[str, Any]] = ContextVar("aion_labels", default={})  # noqa: B039  # never changed, only replaced
@@ -49,7 +49,7 @@ _labels: ContextVar[Mapping[str, Any]] = ContextVar("aion_labels", default={})  
 
 @contextmanager
 def request(correlation_id: str, secrets: Iterable[str] = (), **labels: Any) -> Iterator[None]:
-    """Let what is logged within the block, and by the work that it sets going, carry the id and none of the secrets."""
+    """Label log lines of this block, and of tasks started in it, with the id; redact the secrets in them."""
     token = _request.set(_Request())
     try:
         keep_out(*secrets)
@@ -61,7 +61,7 @@ def request(correlation_id: str, secrets: Iterable[str] = (), **labels: Any) -> 
 
 @contextmanager
 def about(**labels: Any) -> Iterator[None]:
-    """Let what is logged within the block, and by the work that it sets going, carry these labels: ids, never words."""
+    """Label log lines of this block, and of tasks started in it. Labels are ids, never content of messages."""
     token = _labels.set({**_labels.get(), **labels})
     try:
         yield
@@ -70,49 +70,52 @@ def about(**labels: Any) -> Iterator[None]:
 
 
 def note(**labels: Any) -> None:
-    """Do as `about`, until the block that is around this one ends, or the asyncio task in which this is called."""
+    """Add labels until the end of the surrounding `about` block or of the current asyncio task."""
     _labels.set({**_labels.get(), **labels})
 
 
 def keep_out(*secrets: str) -> None:
-    """Let none of these stand in what this request logs from now on."""
+    """Redact these texts in later log lines of this request."""
     current = _request.get()
     if current is not None:
         current.secrets.update(secret for secret in secrets if len(secret) >= SHORTEST_SECRET)
 
 
 def always_keep_out(*secrets: str) -> None:
-    """Let none of these stand in any line that this process logs from now on, in whatever form a line shows them.
+    """Redact these texts in all later log lines of this process, in plain or escaped form.
 
-    One that is shorter than SHORTEST_SECRET is left in: it would blacken words that are no secret.
+    A text shorter than SHORTEST_SECRET is ignored: redacting it would also hide ordinary words.
     """
     global _always
     shown: set[str] = set()
     for secret in secrets:
         text = secret.strip()
-        # As it is, in JSON, in a repr or with escaped line breaks, in a URL; a key of several lines may be cut up.
+        # Plain, in JSON, in a repr, with escaped line breaks, in a URL; also single lines of a multi-line key.
         shown |= {text, json.dumps(text)[1:-1], repr(text)[1:-1], quote(text, safe="")}
         shown |= {json.dumps(text, ensure_ascii=False)[1:-1], _one_line(text)}
         if len(lines := text.splitlines()) > 1:
             shown |= {line.strip() for line in lines if len(line.strip()) >= _SHORTEST_LINE}
-    # Replaced, never changed: other threads are logging.
+    # Replace the set instead of changing it: other threads read it while they log.
     _always = _always | {each for each in shown if len(each) >= SHORTEST_SECRET}
 
 
 def labels_of(record: logging.LogRecord) -> Mapping[str, Any]:
-    """Return the labels of a record; none where it was made before `install`."""
+    """Return the labels of a record; empty for a record from before `install`."""
     found: Mapping[str, Any] = getattr(record, _LABELS, {})
     return found
 
 
 def without_secrets(value: Any) -> Any:
-    """Return a text, or what JSON can hold, without secrets of this request or process; anything else as its text, if it has any."""
+    """Return a text or JSON value with the secrets of this request and process redacted.
+
+    With secrets to redact, a value of another type becomes its text.
+    """
     secrets = _secrets()
     return _without_secrets(value, secrets) if secrets else value
 
 
 def install() -> None:
-    """Let every record be made so; a second time changes nothing."""
+    """Install the record factory; safe to repeat."""
     for name in QUIET:
         logger = logging.getLogger(name)
         if logger.level < logging.WARNING:
@@ -132,18 +135,18 @@ def install() -> None:
 
 def _cleaned(record: logging.LogRecord) -> logging.LogRecord:
     try:
-        said = record.getMessage()
+        message = record.getMessage()
     except Exception:
-        # logging says so itself, as it does to whoever has written the line.
+        # The handler reports a wrong format string itself.
         return record
-    # What is put into a line does not begin another, which would be taken for the server's own.
-    clean = _one_line(said) if record.args else said
+    # Escape line breaks in arguments: they could forge a log line.
+    clean = _one_line(message) if record.args else message
     clean = without_secrets(clean)
     if record.exc_info and record.exc_info[0] is not None and _secrets():
         story = "".join(traceback.format_exception(*record.exc_info))
         if (redacted := without_secrets(story)) != story:
             clean, record.exc_info = f"{clean}\n{redacted}", None
-    if clean != said:
+    if clean != message:
         record.msg, record.args = clean, None
     return record
 
@@ -153,7 +156,7 @@ def _one_line(text: str) -> str:
 
 
 def _secrets() -> frozenset[str]:
-    """Return what may not stand in a line now: this request's secrets, and the process's."""
+    """Return the secrets of the current request and of the process."""
     current = _request.get()
     return frozenset(_always | current.secrets if current is not None else _always)
 
@@ -167,13 +170,13 @@ def _without_secrets(value: Any, secrets: frozenset[str]) -> Any:
         case list() | tuple() | set() | frozenset():
             return [_without_secrets(each, secrets) for each in value]
     text = str(value)
-    # The longest first: one may hold another.
+    # The longest first: one secret may contain another.
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, REDACTED)
     return text
 
 
 def _put_back(variable: ContextVar[Any], token: Token[Any]) -> None:
-    # What is left to the garbage collector (work whose event loop is gone, say) ends in somebody else's context.
+    # A generator closed by the garbage collector, for example after its event loop ended, runs in another context.
     with suppress(ValueError):
         variable.reset(token)

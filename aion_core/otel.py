@@ -1,7 +1,7 @@
-"""Traces by OpenTelemetry, sent by OTLP over HTTP; imported where an endpoint is configured, and nowhere else.
+"""OpenTelemetry traces, sent with OTLP over HTTP. Imported only if an endpoint is configured.
 
-The SDK reads its own variables: where to (OTEL_EXPORTER_OTLP_ENDPOINT), which (OTEL_TRACES_SAMPLER), as whom
-(OTEL_RESOURCE_ATTRIBUTES, OTEL_SERVICE_NAME).
+The SDK reads its own variables: the endpoint (OTEL_EXPORTER_OTLP_ENDPOINT), sampling (OTEL_TRACES_SAMPLER) and the
+resource (OTEL_RESOURCE_ATTRIBUTES, OTEL_SERVICE_NAME).
 """
 
 import re
@@ -21,7 +21,7 @@ from opentelemetry.util.types import Attributes
 from aion_core.ports import SpanKind
 
 EXPORT_SECONDS = 2.0
-"""How long an export may take, tries and all: an invocation does not end before it."""
+"""Timeout of an export with its retries. An invocation waits for the export."""
 
 _KINDS = {
     SpanKind.SERVER: trace.SpanKind.SERVER,
@@ -29,19 +29,19 @@ _KINDS = {
     SpanKind.CLIENT: trace.SpanKind.CLIENT,
 }
 
-_HOLDS_WORDS = re.compile(
+_HAS_CONTENT = re.compile(
     r"exception\.(message|stacktrace)"
     r"|gen_ai\.(prompt|completion|input\.messages|output\.messages|system_instructions|tool\.call\.(arguments|result)).*"
     r"|gcp\.vertex\.agent\.(llm_request|llm_response|tool_call_args|tool_response|data)"
 )
-"""Attributes in which frameworks put what was said, or an error's own words, which may quote it."""
+"""Attributes with content of messages, or with error texts, which may quote it."""
 
 
 class OTelTraces:
-    """`ports.Traces` by the process's tracer provider, so that a framework's own spans are children of ours."""
+    """`ports.Traces` with the process's tracer provider, so that spans of frameworks become children of aion's."""
 
     def __init__(self, service: str) -> None:
-        """`service` names the resource, where the environment does not."""
+        """Use `service` as the resource's name if the environment has none."""
         self._provider = _provider(service)
         self._tracer = self._provider.get_tracer("aion")
 
@@ -57,7 +57,7 @@ class OTelTraces:
             kind=_KINDS[kind],
             attributes=attributes,
             links=links,
-            # With its message, which may quote what was said.
+            # An exception's message may quote content of messages.
             record_exception=False,
             set_status_on_exception=False,
         ) as span:
@@ -69,7 +69,7 @@ class OTelTraces:
                 raise
 
     def flush(self) -> None:
-        """See `ports.Traces.flush`; the exporter itself limits how long it takes."""
+        """See `ports.Traces.flush`. The exporter limits the duration."""
         self._provider.force_flush()
 
 
@@ -88,15 +88,15 @@ class OTelSpan:
         self._span.set_status(Status(StatusCode.ERROR, why))
 
 
-class Discreet(SpanExporter):
-    """Lets the spans go without what was said: a framework's attributes and the words of its errors (R13)."""
+class RedactingExporter(SpanExporter):
+    """Exporter that removes content of messages and error texts from spans."""
 
     def __init__(self, exporter: SpanExporter) -> None:
         self._exporter = exporter
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """See `SpanExporter.export`."""
-        return self._exporter.export([_discreet(span) for span in spans])
+        return self._exporter.export([_redacted(span) for span in spans])
 
     def shutdown(self) -> None:
         """See `SpanExporter.shutdown`."""
@@ -107,15 +107,15 @@ class Discreet(SpanExporter):
         return self._exporter.force_flush(timeout_millis)
 
 
-def _discreet(span: ReadableSpan) -> ReadableSpan:
+def _redacted(span: ReadableSpan) -> ReadableSpan:
     ours = span.instrumentation_scope is not None and span.instrumentation_scope.name == "aion"
     return ReadableSpan(
         span.name,
         span.context,
         span.parent,
         span.resource,
-        _wordless(span.attributes),
-        [Event(event.name, _wordless(event.attributes), event.timestamp) for event in span.events],
+        _without_content(span.attributes),
+        [Event(event.name, _without_content(event.attributes), event.timestamp) for event in span.events],
         span.links,
         span.kind,
         status=span.status if ours else Status(span.status.status_code),
@@ -125,12 +125,12 @@ def _discreet(span: ReadableSpan) -> ReadableSpan:
     )
 
 
-def _wordless(attributes: Attributes) -> Attributes:
-    return {name: value for name, value in (attributes or {}).items() if not _HOLDS_WORDS.fullmatch(name)}
+def _without_content(attributes: Attributes) -> Attributes:
+    return {name: value for name, value in (attributes or {}).items() if not _HAS_CONTENT.fullmatch(name)}
 
 
 def _parent(traceparent: str) -> tuple[Context | None, list[Link]]:
-    """Return where a span belongs, None for the span around it, and what it is to be linked with."""
+    """Return the parent context of a span (None for the current span) and its links."""
     if not traceparent:
         return None, []
     around = trace.get_current_span().get_span_context()
@@ -141,7 +141,7 @@ def _parent(traceparent: str) -> tuple[Context | None, list[Link]]:
 
 
 def _provider(service: str) -> TracerProvider:
-    """Return the process's provider: an agent's code, or a layer of the function, may have made one before."""
+    """Return the process's provider. An agent's code or a Lambda layer may have created it."""
     made = trace.get_tracer_provider()
     if isinstance(made, TracerProvider):
         return made
@@ -149,6 +149,6 @@ def _provider(service: str) -> TracerProvider:
     if str(resource.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
         resource = resource.merge(Resource({SERVICE_NAME: service}))
     provider = TracerProvider(resource=resource)
-    provider.add_span_processor(BatchSpanProcessor(Discreet(OTLPSpanExporter(timeout=EXPORT_SECONDS))))
+    provider.add_span_processor(BatchSpanProcessor(RedactingExporter(OTLPSpanExporter(timeout=EXPORT_SECONDS))))
     trace.set_tracer_provider(provider)
     return provider

@@ -1,4 +1,4 @@
-"""The environment, read once, frozen; a variable that is missing or cannot be read is named at start.
+"""Settings from environment variables, read once at start.
 
 The template sets these on each function; `aion dev` sets them from the same template.
 """
@@ -14,88 +14,88 @@ from typing import Self
 from aion_core.errors import ConfigurationError
 
 WEB_ADDRESS = re.compile(r"https?://[^\s/?#]+[^\s?#]*")
-"""Where a server, or what it serves, is reached: an http or https URL without a query."""
+"""Pattern of a server's address: an http or https URL without a query."""
 
-NOWHERE = "http://127.0.0.1:8000"
-"""Where a server is that nobody has told where it is, and no front of AWS's: on the machine of whoever asks."""
+DEFAULT_BASE_URL = "http://127.0.0.1:8000"
+"""Base URL of a server without AION_BASE_URL, outside of AWS."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a deployment may choose without touching code."""
+    """Settings of a deployment."""
 
     config: Path
-    """AION_CONFIG: the aion.yaml that declares the agents; paths in it are relative to its folder."""
+    """AION_CONFIG: path of the aion.yaml with the agents. Paths in it are relative to its folder."""
     base_url: str
-    """AION_BASE_URL: where clients reach the server, for the agent card, never taken from a Host header (R18); or ""."""
+    """AION_BASE_URL: URL of the server for clients, used in agent cards, or "". Never taken from a Host header."""
     store: str
-    """AION_STORE: `dynamodb`; `sqlite` for one machine; `memory` for a process that may forget."""
+    """AION_STORE: `dynamodb`; `sqlite` for one machine; `memory` for tasks that end with the process."""
     sqlite_folder: Path
-    """AION_SQLITE_FOLDER: with `sqlite`, the folder of the files that hold everything."""
+    """AION_SQLITE_FOLDER: folder of the files, with `sqlite`."""
     turns_at_once: int
-    """AION_TURNS_AT_ONCE: with `sqlite`, how many turns from the queue run at once."""
+    """AION_TURNS_AT_ONCE: most concurrent turns from the queue, with `sqlite`."""
     table: str
-    """AION_TABLE: the name of the one table."""
+    """AION_TABLE: name of the DynamoDB table."""
     store_calls: int
-    """AION_STORE_CALLS: how many calls of AWS's are made at once; others wait for one of them to end."""
+    """AION_STORE_CALLS: most concurrent AWS requests; further ones wait."""
     store_timeout: float
-    """AION_STORE_TIMEOUT: after how many seconds such a call fails; more than 3 only where the store is an emulator."""
+    """AION_STORE_TIMEOUT: timeout of an AWS request in seconds. Use more than 3 only with an emulator."""
     bucket: str
-    """AION_BUCKET: where large payloads lie."""
+    """AION_BUCKET: S3 bucket for large payloads."""
     task_queue_url: str
-    """AION_TASK_QUEUE_URL: the queue of the bells that wake the function which runs turns."""
+    """AION_TASK_QUEUE_URL: queue of wake-up messages for TaskFunction."""
     push_queue_url: str
-    """AION_PUSH_QUEUE_URL: the queue of the bells that wake the function which delivers push notifications."""
+    """AION_PUSH_QUEUE_URL: queue of wake-up messages for PushFunction."""
     kms_key: str
-    """AION_KMS_KEY: the KMS key that seals ADK's sessions and push configs, by its ARN, id or alias."""
+    """AION_KMS_KEY: KMS key for encrypting ADK's sessions and push configs, as ARN, id or alias."""
     push_http: bool
-    """AION_PUSH_HTTP: let webhooks be called by http too, and at any port; for development."""
+    """AION_PUSH_HTTP: allow webhooks with http and at any port, for development."""
     push_ports: tuple[int, ...]
-    """AION_PUSH_PORTS: the ports at which webhooks may be called; 443 and 8443 where nothing is said."""
+    """AION_PUSH_PORTS: allowed webhook ports; 443 and 8443 by default."""
     push_hosts: tuple[str, ...]
-    """AION_PUSH_HOSTS: the only hosts whose webhooks may be called; one that begins with a dot, and all below it."""
+    """AION_PUSH_HOSTS: allowed webhook hosts; all by default. A leading dot includes subdomains."""
     push_networks: tuple[str, ...]
-    """AION_PUSH_NETWORKS: networks whose addresses may be called though they are not public, such as 10.1.0.0/16."""
+    """AION_PUSH_NETWORKS: private networks allowed for webhooks, such as 10.1.0.0/16."""
     lease_seconds: float
-    """AION_LEASE_SECONDS: how long a turn may go unheard before another instance takes it over."""
+    """AION_LEASE_SECONDS: duration of a turn's lease. After it expires, another process takes over."""
     max_tries: int
-    """AION_MAX_TRIES: how often a turn is begun before its task fails."""
+    """AION_MAX_TRIES: most starts of a turn before its task fails."""
     blocking_wait: float
-    """AION_BLOCKING_WAIT: after so many seconds a blocking send answers with the task as it stands."""
+    """AION_BLOCKING_WAIT: seconds until a blocking send returns an unfinished task."""
     retention_days: float
-    """AION_RETENTION_DAYS: how long tasks and all that belongs to them are kept."""
+    """AION_RETENTION_DAYS: retention of tasks and their data, in days."""
     card_key_file: str
-    """AION_CARD_KEY_FILE: the private key, PEM or JWK, that signs the agent cards; unsigned where there is none."""
+    """AION_CARD_KEY_FILE: file with the private key (PEM or JWK) for signing agent cards; unsigned without a key."""
     card_key_secret: str
-    """AION_CARD_KEY_SECRET: the ARN of what holds the key, instead of a file: a secret, or an SSM SecureString."""
+    """AION_CARD_KEY_SECRET: ARN of a secret or SSM SecureString with this key, instead of a file."""
     card_key_id: str
-    """AION_CARD_KEY_ID: what signatures name the key by; its thumbprint where nothing is said."""
+    """AION_CARD_KEY_ID: key id in signatures; the key's thumbprint by default."""
     card_key_url: str
-    """AION_CARD_KEY_URL: where clients find the public key; the server's own key set where nothing is said."""
+    """AION_CARD_KEY_URL: URL of the public key; the server's own key set by default."""
     entrypoints: tuple[str, ...]
-    """AION_HTTP_ENTRYPOINTS: how each way to the function asks for AWS signatures: `AWS_IAM` or `NONE` (and `OFF` for no way)."""
+    """AION_HTTP_ENTRYPOINTS: authorization of each HTTP entry point: `AWS_IAM`, `NONE`, or `OFF` if it does not exist."""
     auth: bool
-    """AION_AUTH: `off` lets everybody on this machine call; for development, and refused on Lambda."""
+    """AION_AUTH: `off` disables authentication for callers on this machine, for development; refused on Lambda."""
     basic_users_file: str
-    """AION_BASIC_USERS_FILE: a JSON object of names and argon2 hashes, where HTTP Basic is declared."""
+    """AION_BASIC_USERS_FILE: JSON object of user names and argon2 hashes, for HTTP Basic."""
     basic_users_secret: str
-    """AION_BASIC_USERS_SECRET: the ARN of what holds it, instead of a file: a secret, or an SSM SecureString."""
+    """AION_BASIC_USERS_SECRET: ARN of a secret or SSM SecureString with this object, instead of a file."""
     secrets: bool
-    """AION_SECRETS: `off` reads none of aion.yaml's `secrets` from AWS; for development, and so in `sam local`."""
+    """AION_SECRETS: `off` reads no `secrets` of aion.yaml from AWS, for development; always off in `sam local`."""
     reveal_errors: bool
-    """AION_REVEAL_ERRORS: put an agent's own error text on the wire; for development."""
+    """AION_REVEAL_ERRORS: include an agent's error text in responses, for development."""
     on_lambda: bool
-    """AWS_LAMBDA_FUNCTION_NAME is set, by Lambda: what is logged and counted is written for CloudWatch."""
+    """True if Lambda has set AWS_LAMBDA_FUNCTION_NAME: logs and metrics then have CloudWatch's formats."""
     service: str
-    """POWERTOOLS_SERVICE_NAME: what lines, metrics and traces call this deployment."""
+    """POWERTOOLS_SERVICE_NAME: service name in logs, metrics and traces."""
     log_level: str
-    """POWERTOOLS_LOG_LEVEL, or AWS_LAMBDA_LOG_LEVEL, which Lambda sets where logs are JSON: what is logged on Lambda."""
+    """POWERTOOLS_LOG_LEVEL or AWS_LAMBDA_LOG_LEVEL (set by Lambda for JSON logs): log level on Lambda."""
     traces_to: str
-    """OTEL_EXPORTER_OTLP_ENDPOINT, or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: where traces are sent; nowhere without one."""
+    """OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT: collector of traces; no traces without it."""
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str] | None = None) -> Self:
-        """Return the settings; raises ConfigurationError that names the variable."""
+        """Return the settings. Raises ConfigurationError with the name of a missing or invalid variable."""
         read = _Reader(os.environ if environ is None else environ)
         store = read.one_of("AION_STORE", ("dynamodb", "sqlite", "memory"))
         needs_aws = store == "dynamodb"
@@ -152,28 +152,30 @@ class _Reader:
     def url(self, name: str, default: str) -> str:
         value = self.text(name, default)
         if value and not WEB_ADDRESS.fullmatch(value):
-            raise ConfigurationError(f"{name} is {value!r}; it has to be an http or https URL without a query.")
+            raise ConfigurationError(f"{name} is {value!r}; it must be an http or https URL without a query.")
         return value
 
     def entrypoints(self, name: str) -> tuple[str, ...]:
-        """Return how the ways that there are ask for signatures."""
+        """Return the authorization of the existing HTTP entry points."""
         value = self.text(name, "")
         entrypoints = tuple(value.split(",")) if value else ()
         if not set(entrypoints) <= {"AWS_IAM", "NONE", "OFF"}:
-            raise ConfigurationError(f"{name} is {value!r}; it has to be AWS_IAM, NONE or OFF for each way, by commas.")
+            raise ConfigurationError(
+                f"{name} is {value!r}; it must be a comma-separated list of AWS_IAM, NONE and OFF."
+            )
         return tuple(entrypoint for entrypoint in entrypoints if entrypoint != "OFF")
 
     def refuse_on_lambda(self, name: str) -> bool:
-        """Return False where this is no function of AWS; SAM's local one is none."""
+        """Return False; raise ConfigurationError on Lambda, except in SAM local."""
         if self._environ.get("AWS_LAMBDA_FUNCTION_NAME") and self._environ.get("AWS_SAM_LOCAL") != "true":
-            raise ConfigurationError(f"{name} is off, and this is a deployed function: there nobody calls unasked.")
+            raise ConfigurationError(f"{name} is off, but a deployed function requires authentication.")
         return False
 
     def at_most_one(self, name: str, other: str) -> str:
-        """Return what `name` says; of the two only one may say something."""
+        """Return the value of `name`; raise ConfigurationError if both variables are set."""
         value = self.text(name, "")
         if value and self.text(other, ""):
-            raise ConfigurationError(f"{name} and {other} are both set; leave one of them.")
+            raise ConfigurationError(f"{name} and {other} are both set; unset one of them.")
         return value
 
     def several(self, name: str) -> tuple[str, ...]:
@@ -182,21 +184,21 @@ class _Reader:
 
     def port(self, name: str, value: str) -> int:
         if not (value.isascii() and value.isdecimal() and 0 < int(value) < 65536):
-            raise ConfigurationError(f"{name} holds {value!r}; a port is a number from 1 to 65535.")
+            raise ConfigurationError(f"{name} contains {value!r}; a port is a number from 1 to 65535.")
         return int(value)
 
     def network(self, name: str, value: str) -> str:
         try:
             ipaddress.ip_network(value)
         except ValueError:
-            raise ConfigurationError(f"{name} holds {value!r}; a network is like 10.1.0.0/16.") from None
+            raise ConfigurationError(f"{name} contains {value!r}; a network looks like 10.1.0.0/16.") from None
         return value
 
     def one_of(self, name: str, choices: tuple[str, ...]) -> str:
-        """Return one of the choices; the first where nothing is said."""
+        """Return one of the choices; the first by default."""
         value = self.text(name, choices[0]).lower()
         if value not in choices:
-            raise ConfigurationError(f"{name} is {value!r}; it may be {' or '.join(choices)}.")
+            raise ConfigurationError(f"{name} is {value!r}; it must be {' or '.join(choices)}.")
         return value
 
     def seconds(self, name: str, default: float) -> float:
@@ -206,11 +208,11 @@ class _Reader:
         except ValueError:
             number = 0.0
         if not 0 < number < float("inf"):
-            raise ConfigurationError(f"{name} is {value!r}; it has to be a number above 0.")
+            raise ConfigurationError(f"{name} is {value!r}; it must be a number above 0.")
         return number
 
     def count(self, name: str, default: int) -> int:
         value = self.text(name, str(default))
         if not (value.isascii() and value.isdecimal() and int(value) > 0):
-            raise ConfigurationError(f"{name} is {value!r}; it has to be a whole number, 1 or more.")
+            raise ConfigurationError(f"{name} is {value!r}; it must be a whole number, 1 or more.")
         return int(value)

@@ -7,8 +7,8 @@ _IN_REPOSITORY = Path(__file__).resolve().parents[1]
 
 
 def shipped() -> Path:
-    """Return the folder that holds `template.yaml`, `samconfig.toml`, `infra/` and `handlers/`.
+    """Return the folder with `template.yaml`, `samconfig.toml`, `infra/` and `handlers/`.
 
-    In an installed wheel they are package data; in a checkout they stand at the repository's top.
+    In an installed wheel they are package data; in a checkout they are at the repository's root.
     """
     return _IN_WHEEL if _IN_WHEEL.is_dir() else _IN_REPOSITORY

@@ -31,7 +31,7 @@ from a2a.types import (
 
 from aion_core.bootstrap import build_app
 from aion_core.protocol.types import STREAM_DELTA_ID
-from aion_core.settings import NOWHERE, Settings
+from aion_core.settings import DEFAULT_BASE_URL, Settings
 from aion_core.tasks.lifecycle import state_name
 
 ENVIRONMENT = {
@@ -39,7 +39,7 @@ ENVIRONMENT = {
     "AION_AUTH": "off",
     "AION_SECRETS": "off",
     "AION_REVEAL_ERRORS": "true",
-    "AION_BASE_URL": NOWHERE,
+    "AION_BASE_URL": DEFAULT_BASE_URL,
     # A test's webhook listens on this machine.
     "AION_PUSH_HTTP": "true",
     "AION_PUSH_NETWORKS": "127.0.0.0/8,::1/128",
@@ -124,9 +124,11 @@ async def _served(config: str | Path, agent: str) -> AsyncIterator[AgentClient]:
     transport = httpx.ASGITransport(app)
     async with (
         app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url=NOWHERE, timeout=None) as http,  # noqa: S113 - the test's own limit
+        httpx.AsyncClient(transport=transport, base_url=DEFAULT_BASE_URL, timeout=None) as http,  # noqa: S113 - the test's own limit
     ):
-        card = await A2ACardResolver(http, f"{NOWHERE}/agents/{agent}" if agent else NOWHERE).get_agent_card()
+        card = await A2ACardResolver(
+            http, f"{DEFAULT_BASE_URL}/agents/{agent}" if agent else DEFAULT_BASE_URL
+        ).get_agent_card()
         config_of_client = ClientConfig(httpx_client=http, streaming=card.capabilities.streaming)
         yield AgentClient(ClientFactory(config_of_client).create(card), card, http)
 

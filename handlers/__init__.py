@@ -1,1 +1,1 @@
-"""One file per function of template.yaml: an AWS event comes in, a response goes out."""
+"""Lambda handlers, one module for each function of template.yaml."""

@@ -1,4 +1,4 @@
-"""ApiFunction: HTTP in, A2A out. `app` is what our runtime loop streams, `handler` its buffered twin for SAM local."""
+"""ApiFunction: A2A over HTTP. The streaming runtime loop serves `app`; `handler` is a buffered handler for SAM local."""
 
 from mangum import Mangum
 
@@ -6,5 +6,5 @@ from aion_core.bootstrap import build_app
 
 app = build_app()
 
-# The runtime emulator cannot stream: there the whole answer goes out at once, the SSE text too.
+# The runtime emulator cannot stream: it sends each response as a whole, including SSE text.
 handler = Mangum(app, lifespan="off")

@@ -1,4 +1,4 @@
-"""SQS batch → push notifications for each bell; one that cannot be answered goes back to the queue alone."""
+"""PushFunction: SQS batch → push notifications. A failed message returns to the queue alone."""
 
 import logging
 from datetime import UTC, datetime, timedelta
@@ -10,18 +10,18 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from aion_core import log
-from aion_core.bootstrap import build_operations, build_push, push_wake_up_of
+from aion_core.bootstrap import build_push, build_telemetry, push_wake_up_of
 
 logger = logging.getLogger(__name__)
 
-operations = build_operations()
-delivery = build_push(operations=operations)
+telemetry = build_telemetry()
+delivery = build_push(telemetry=telemetry)
 
 
-# Powertools hands both over by these names: with others each record would fail, and only the queue would know.
+# Powertools passes both arguments by these names.
 async def deliver_one(record: SQSRecord, lambda_context: LambdaContext) -> None:
-    """Post what is to be posted for the bell's task, as long as this invocation may take."""
-    # What is logged from here on of this record is about it; that it failed, too.
+    """Deliver the pending notifications of the wake-up message's task, until the invocation's timeout."""
+    # Label the log lines of this record, including one about a failure.
     log.note(queue_message_id=record.message_id)
     wake_up = push_wake_up_of(record.body)
     log.note(task_id=wake_up.task.task_id)
@@ -30,8 +30,8 @@ async def deliver_one(record: SQSRecord, lambda_context: LambdaContext) -> None:
 
 
 def handler(event: dict[str, Any], context: LambdaContext) -> PartialItemFailureResponse:
-    """Answer every bell of the batch."""
-    # Made anew each time, and no error of the function's where nothing was answered: see run_task.
+    """Handle each message of the batch."""
+    # As in run_task: a new processor for each batch, and no error of the function if the whole batch fails.
     processor = AsyncBatchProcessor(EventType.SQS, raise_on_entire_batch_failure=False, logger=logger)
-    with operations.invocation(context):
+    with telemetry.invocation(context):
         return async_process_partial_response(event, deliver_one, processor, context)

@@ -1,21 +1,21 @@
-"""Schedule → whoever has not kept a promise is reminded of it."""
+"""SweepFunction: schedule → wake-up messages for expired timers."""
 
 import asyncio
 import logging
 from typing import Any
 
-from aion_core.bootstrap import build_operations, build_sweep
+from aion_core.bootstrap import build_sweep, build_telemetry
 
 logger = logging.getLogger(__name__)
 
-operations = build_operations()
-sweep = build_sweep(operations=operations)
+telemetry = build_telemetry()
+sweep = build_sweep(telemetry=telemetry)
 
 
 def handler(event: dict[str, Any], context: object) -> dict[str, int]:
-    """Ring for what is overdue; return how much was found, and for how much was rung."""
-    with operations.invocation(context):
+    """Enqueue a wake-up message for each expired timer; return the number of timers found and enqueued."""
+    with telemetry.invocation(context):
         swept = asyncio.run(sweep.once())
-        told = {"found": swept.found, "rung": swept.enqueued}
-        logger.info("swept", extra=told)
-        return told
+        counts = {"found": swept.found, "enqueued": swept.enqueued}
+        logger.info("swept", extra=counts)
+        return counts

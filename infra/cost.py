@@ -180,7 +180,7 @@ async def measured(*, only_exact: bool) -> dict[str, Counter[str]]:
         )
         os.environ.pop("AWS_PROFILE", None)
         app = importlib.import_module("handlers.api").app
-        meter = stack.emulator.watched_by(lambda answering: Meter(answering, stack.emulator.account))
+        meter = stack.emulator.wrap(lambda application: Meter(application, stack.emulator.account))
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
             world = World(stack, client, hook, meter)
             for scenario in SCENARIOS:
@@ -230,7 +230,7 @@ def tables(counted: dict[str, Counter[str]], prices: dict[str, Any]) -> str:
     lines = [
         f"Prices of {prices['region']}, {prices['date']}, in {prices['currency']} ({prices['source']}).",
         "",
-        "| what | DynamoDB requests | write units | read units | SQS | S3 | KMS | assumed GB-s | a million cost |",
+        "| scenario | DynamoDB requests | write units | read units | SQS | S3 | KMS | assumed GB-s | price of a million |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for scenario in SCENARIOS:
@@ -265,11 +265,12 @@ def idle_rows(counted: dict[str, Counter[str]], prices: dict[str, Any]) -> dict[
     sweep, month, million, made = SCENARIOS[-1], prices["month"], prices["million"], monthly_resources()
     swept = price(sweep, counted[sweep.name], prices) * SWEEPS_A_MONTH / 1e6
     return {
-        f"the sweep, {SWEEPS_A_MONTH:,} times": swept,
-        f"Lambda's own polls of the two queues, {POLLS_A_MONTH:,}": POLLS_A_MONTH * million["sqs"] / 1e6,
-        f"KMS keys, {made['keys']} (one less with CredentialsKey, one with AlarmTopic)": made["keys"] * month["key"],
-        f"metrics that the alarms read, {made['alarmed']}": made["alarmed"] * month["alarm"],
-        f"metrics that the sweep counts, {made['metrics']}": made["metrics"] * month["metric"],
+        f"sweeps, {SWEEPS_A_MONTH:,}": swept,
+        f"Lambda's polls of the two queues, {POLLS_A_MONTH:,}": POLLS_A_MONTH * million["sqs"] / 1e6,
+        f"KMS keys, {made['keys']} (one less with CredentialsKey, one less with AlarmTopic)": made["keys"]
+        * month["key"],
+        f"alarm metrics, {made['alarmed']}": made["alarmed"] * month["alarm"],
+        f"custom metrics of the sweep, {made['metrics']}": made["metrics"] * month["metric"],
         f"dashboards, {made['dashboards']} (the first three of an account are free)": made["dashboards"]
         * month["dashboard"],
     }
@@ -280,7 +281,7 @@ def idle(counted: dict[str, Counter[str]], prices: dict[str, Any]) -> list[str]:
     rows = idle_rows(counted, prices)
     total = f"| **together** | **{sum(rows.values()):.2f}** |"
     return [
-        f"| an idle month | {prices['currency']} |",
+        f"| item of an idle month | {prices['currency']} |",
         "| --- | --- |",
         *(f"| {name} | {cost:.2f} |" for name, cost in rows.items()),
         total,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from moto.backends import get_backend
 from werkzeug.test import run_wsgi_app
 
-from aion_core.local.emulator import REGION
+from aion_core.local import REGION
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from aion_core.packaging import uv
-from aion_core.packaging.interpreters import interpreter
 from aion_core.packaging.packages import Package, dependencies, package
-from aion_core.packaging.plan import Plan
+from aion_core.packaging.plan import PackagePlan
+from aion_core.packaging.programs import BuildError, UvMissing, interpreter
 from aion_core.packaging.requirements import PLATFORMS, resolved, wanted
-from aion_core.packaging.run import BuildError
 from aion_core.shipped import shipped
 from aion_core.template.reader import TemplateError
 from infra.package_load import Loaded, load
@@ -58,11 +56,11 @@ CASES = (
 _BOTO3 = "import boto3\nfor service in ('dynamodb', 'sqs'): boto3.client(service)"
 # The first turn loads every agent of the config, with its framework.
 _AGENTS = """
-from aion_core.bootstrap import build_operations
+from aion_core.bootstrap import build_telemetry
 from aion_core.bootstrap.engine import build_engine
 from aion_core.settings import Settings
 settings = Settings.from_environ()
-for agent in build_engine(settings, build_operations(settings)).agents.values(): agent.load()
+for agent in build_engine(settings, build_telemetry(settings)).agents.values(): agent.load()
 """
 
 
@@ -116,13 +114,13 @@ def _loaded(built: Package, statements: str, configs: Sequence[Path] = (), modul
     return load(built, statements, config=str(configs[0]) if configs else None, modules=modules, beside=beside)
 
 
-def _runtimes_boto3(plan: Plan) -> Path:
+def _runtimes_boto3(plan: PackagePlan) -> Path:
     """Return a folder with boto3 and its requirements, as in Lambda's runtime."""
     others = ("a2a-sdk", "click", "pydantic", "pyyaml", "uuid-utils")
     alone = resolved(
         ["aws"], wanted(ROOT), without=others, architecture=plan.architecture, python=plan.python, folder=ROOT
     )
-    return dependencies(Plan("boto3", plan.architecture, plan.python, alone, ()))
+    return dependencies(PackagePlan("boto3", plan.architecture, plan.python, alone, ()))
 
 
 def results() -> Iterator[Result]:
@@ -153,7 +151,7 @@ def main() -> int:
             kept &= result.holds
             verdict = "" if result.holds else "  OVER"
             print(f"{result.what:<52}{result.measured:>28}{result.budget:>18}{verdict}", flush=True)
-    except (BuildError, TemplateError, uv.UvMissing) as error:
+    except (BuildError, TemplateError, UvMissing) as error:
         print(f"package-check: {error}", file=sys.stderr)
         return 1
     return 0 if kept else 1

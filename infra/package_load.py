@@ -6,17 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from aion_core.packaging.interpreters import interpreter
 from aion_core.packaging.packages import Package
-from aion_core.packaging.plan import NOWHERE
-from aion_core.packaging.run import BuildError
+from aion_core.packaging.plan import BUILD_PLACE
+from aion_core.packaging.programs import BuildError, interpreter
 from aion_core.shipped import shipped
 from aion_core.template.reader import Template
 
 # Variables that Lambda sets and a start needs.
 _LAMBDAS = {
-    "AWS_REGION": NOWHERE.region,
-    "AWS_DEFAULT_REGION": NOWHERE.region,
+    "AWS_REGION": BUILD_PLACE.region,
+    "AWS_DEFAULT_REGION": BUILD_PLACE.region,
     "AWS_LAMBDA_FUNCTION_NAME": "check",
     "AWS_ACCESS_KEY_ID": "none",
     "AWS_SECRET_ACCESS_KEY": "none",
@@ -59,7 +58,7 @@ def load(
     python = interpreter(package.plan.python)
     if python is None:
         raise BuildError(f"no Python {package.plan.python} is on this machine")
-    template = Template(shipped() / "template.yaml", NOWHERE, {"Architecture": package.plan.architecture})
+    template = Template(shipped() / "template.yaml", BUILD_PLACE, {"Architecture": package.plan.architecture})
     environ: Mapping[str, str] = {**template.environment(package.plan.function), **_LAMBDAS}
     if config:
         environ = {**environ, "AION_CONFIG": config}

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from aion_core.deploy import sam as sam_cli
-from aion_core.local.emulator import EmulatorError
+from aion_core.local import EmulatorError
 from aion_core.local.stack import SETTINGS, LocalStack
-from aion_core.packaging import uv
+from aion_core.packaging.programs import UvMissing
 from aion_core.template.reader import FUNCTION, TemplateError
 
 ROOT = sam_cli.ROOT
@@ -126,7 +126,7 @@ def main(arguments: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         return run(given.port, addresses, more)
-    except (CannotRun, EmulatorError, TemplateError, sam_cli.SamMissing, uv.UvMissing) as error:
+    except (CannotRun, EmulatorError, TemplateError, sam_cli.SamMissing, UvMissing) as error:
         print(f"sam-local: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aion_core.agents.frameworks import extras
-from aion_core.packaging import uv
+from aion_core.packaging.programs import UvMissing, find_uv
 
 ROOT = Path(__file__).resolve().parents[1]
 CACHE = ROOT / ".cache"
@@ -60,7 +60,7 @@ def write_sbom(path: Path = SBOM) -> Path:
     """Write the bill of materials of a deployment as CycloneDX 1.5; return its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     command = ["export", "--frozen", "--quiet", "--format", "cyclonedx1.5", *_SHIPPED, "--output-file", str(path)]
-    _run([uv.find(), *command, "--preview-features", "sbom-export"])
+    _run([find_uv(), *command, "--preview-features", "sbom-export"])
     return path
 
 
@@ -69,7 +69,7 @@ def audit() -> list[Vulnerable]:
     locked = CACHE / "locked.txt"
     locked.parent.mkdir(parents=True, exist_ok=True)
     export = ["export", "--frozen", "--quiet", "--no-emit-project", "--format", "requirements.txt", *_ALL]
-    _run([uv.find(), *export, "--output-file", str(locked)])
+    _run([find_uv(), *export, "--output-file", str(locked)])
     return first_answer(lambda service: audited(locked, service))
 
 
@@ -119,9 +119,9 @@ def _pip_audit() -> Path:
     programs = home / ("Scripts" if sys.platform == "win32" else "bin")
     stamp = home / REQUIREMENTS.name
     if not stamp.is_file() or stamp.read_bytes() != REQUIREMENTS.read_bytes():
-        _run([uv.find(), "venv", "--quiet", "--clear", "--python", sys.executable, str(home)])
+        _run([find_uv(), "venv", "--quiet", "--clear", "--python", sys.executable, str(home)])
         install = ["pip", "install", "--quiet", "--python", str(programs / "python"), "--require-hashes"]
-        _run([uv.find(), *install, "-r", str(REQUIREMENTS)])
+        _run([find_uv(), *install, "-r", str(REQUIREMENTS)])
         stamp.write_bytes(REQUIREMENTS.read_bytes())
     return programs / "pip-audit"
 
@@ -137,7 +137,7 @@ def main() -> int:
     try:
         print(f"The bill of materials: {write_sbom().relative_to(ROOT)}")
         found = audit()
-    except (NotAudited, uv.UvMissing) as error:
+    except (NotAudited, UvMissing) as error:
         print(f"\n  *** THE LOCK WAS NOT AUDITED. Its packages may be vulnerable. ***\n  {error}\n", file=sys.stderr)
         return 1 if os.environ.get("AUDIT") == "required" else 0
     for each in found:

@@ -6,7 +6,7 @@ from a2a.types import a2a_pb2 as pb
 
 from aion_core.agents.config import AgentConfig
 from aion_core.agents.config_sections import Skill
-from aion_core.auth.declaration import AWS4, ApiKey, AwsIam, Basic, Jwt, Requirement, Scheme, Security
+from aion_core.auth.policy import AuthPolicy, Requirement
 from aion_core.protocol.card import build_card, extend_card
 from aion_core.protocol.types import (
     AgentCard,
@@ -25,13 +25,13 @@ def public_card(
     *,
     at_root: bool,
     delivers: bool = True,
-    security: Security | None = None,
+    policy: AuthPolicy | None = None,
 ) -> AgentCard:
-    """Return the public card of an agent below `base_url`, with its auth policy in `security`.
+    """Return the public card of an agent below `base_url`, with its auth policy.
 
     `delivers`: the deployment delivers push notifications, as the template's does.
     """
-    required = security.skills if security else {}
+    required = policy.skills if policy else {}
     return build_card(
         name=config.name or agent_id,
         description=config.description,
@@ -47,12 +47,12 @@ def public_card(
         extensions=[AgentExtension(**extension.as_declared()) for extension in config.capabilities.extensions],
         extended=config.capabilities.extended_agent_card,
         push_notifications=delivers and config.capabilities.push_notifications,
-        security_schemes=card_schemes(security, _described(config)) if security else None,
-        security_requirements=card_requirements(security.require) if security else (),
+        security_schemes=card_schemes(policy) if policy else None,
+        security_requirements=card_requirements(policy.require) if policy else (),
     )
 
 
-def extended_card(card: AgentCard, config: AgentConfig, security: Security | None = None) -> AgentCard | None:
+def extended_card(card: AgentCard, config: AgentConfig, policy: AuthPolicy | None = None) -> AgentCard | None:
     """Return the extended card, None for an agent without one."""
     more = config.extended_card if config.capabilities.extended_agent_card else None
     if more is None:
@@ -62,7 +62,7 @@ def extended_card(card: AgentCard, config: AgentConfig, security: Security | Non
         name=more.name,
         description=more.description,
         version=more.version,
-        skills=_skills(more.skills, security.skills if security else {}),
+        skills=_skills(more.skills, policy.skills if policy else {}),
     )
 
 
@@ -75,22 +75,12 @@ def _skills(skills: Sequence[Skill], required: Mapping[str, Sequence[Requirement
     ]
 
 
-def _described(config: AgentConfig) -> dict[str, str]:
-    schemes = config.security.schemes if config.security else {}
-    return {name: scheme.description for name, scheme in schemes.items()}
-
-
 # ── Security of the card ──────────────────────────────────────────────────────────────────────────────────────────────
 
-_DESCRIPTIONS: Mapping[type[Scheme], str] = {
-    AwsIam: "Requests signed with AWS credentials (Signature Version 4).",
-}
-"""Descriptions of schemes with a name that does not explain their use."""
 
-
-def card_schemes(security: Security, described: Mapping[str, str]) -> dict[str, SecurityScheme]:
-    """Return the card's schemes for the required ones, with the author's descriptions."""
-    return {name: _scheme(scheme, described.get(name, "")) for name, scheme in security.needed.items()}
+def card_schemes(policy: AuthPolicy) -> dict[str, SecurityScheme]:
+    """Return the card's schemes: those of the policy's requirements."""
+    return {name: scheme.on_card() for name, scheme in policy.required_schemes.items()}
 
 
 def card_requirements(require: Sequence[Requirement]) -> list[SecurityRequirement]:
@@ -99,34 +89,3 @@ def card_requirements(require: Sequence[Requirement]) -> list[SecurityRequiremen
         SecurityRequirement(schemes={name: pb.StringList(list=sorted(scopes)) for name, scopes in each.items()})
         for each in require
     ]
-
-
-def _scheme(scheme: Scheme, described: str) -> SecurityScheme:
-    description = described or _DESCRIPTIONS.get(type(scheme), "")
-    match scheme:
-        case ApiKey(header=header):
-            return SecurityScheme(
-                api_key_security_scheme=pb.APIKeySecurityScheme(
-                    location="header", name=header, description=description or None
-                )
-            )
-        case Jwt(is_oidc=True):
-            return SecurityScheme(
-                open_id_connect_security_scheme=pb.OpenIdConnectSecurityScheme(
-                    open_id_connect_url=scheme.discovery_url, description=description or None
-                )
-            )
-        case Jwt():
-            return _http("Bearer", description, "JWT")
-        case Basic():
-            return _http("Basic", description)
-        case AwsIam():
-            return _http(AWS4, description)
-
-
-def _http(scheme: str, description: str, bearer_format: str | None = None) -> SecurityScheme:
-    return SecurityScheme(
-        http_auth_security_scheme=pb.HTTPAuthSecurityScheme(
-            scheme=scheme, bearer_format=bearer_format, description=description or None
-        )
-    )

@@ -12,7 +12,6 @@ import yaml
 from pydantic import BaseModel, Field, StringConstraints, ValidationError, model_validator
 
 from aion_core.agents.config_sections import (
-    HEADER,
     LISTABLE,
     MEDIA_TYPE,
     SCHEME_TYPES,
@@ -33,6 +32,7 @@ from aion_core.agents.config_sections import (
     WebAddress,
     with_unique_ids,
 )
+from aion_core.auth.schemes.api_key import HEADER
 from aion_core.errors import ConfigurationError
 from aion_core.ports import AfterCrash, AnswerAs, Limits, PushEvents, ReplyAs, WhenBusy
 

@@ -4,11 +4,12 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, StringConstraints
 
-from aion_core.auth.declaration import ALGORITHMS, IamOwner
+from aion_core.auth.scheme import Scheme
+from aion_core.auth.schemes import SCHEMES
 
 # ── Card ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -228,87 +229,12 @@ Secret = Annotated[SecretSource, PlainValidator(secret_source)]
 
 # ── Security ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-HEADER = r"^[A-Za-z][A-Za-z0-9-]{0,63}$"
-_LOOPBACK = r"http://(127\.0\.0\.1|localhost|\[::1\])(:[0-9]+)?(/\S*)?"
-_NOT_FOR_KEYS = frozenset(
-    {"authorization", "cookie", "host", "content-type", "content-length", "accept", "user-agent", "a2a-version"}
-)
+SCHEME_TYPES: tuple[str, ...] = tuple(scheme.model_fields["type"].default for scheme in SCHEMES)
 
-
-def _trusted_url(url: str) -> str:
-    if not re.fullmatch(rf"https://[^\s/?#@]+(/[^\s?#]*)?|{_LOOPBACK}", url):
-        raise ValueError(f"{url!r} has to be an https URL without a query (http on loopback only)")
-    return url
-
-
-def _key_header(name: str) -> str:
-    if name.lower() in _NOT_FOR_KEYS or name.lower().startswith(("x-amz", "x-forwarded", "a2a-", "x-a2a-")):
-        raise ValueError(f"{name} has another meaning; X-API-Key is usual")
-    return name
-
-
-def _as_list(value: object) -> object:
-    return [value] if isinstance(value, str) else value
-
-
-TrustedUrl = Annotated[str, AfterValidator(_trusted_url)]
-Algorithm = Literal["RS256", "ES256", "EdDSA"]
-
-
-class _Scheme(BaseModel):
-    model_config = STRICT
-    description: str = ""
-    """Description of the scheme in the card."""
-
-
-class _Tokens(_Scheme):
-    issuer: TrustedUrl
-    audience: Annotated[list[AgentMessage], BeforeValidator(_as_list), Field(min_length=1)]
-    algorithms: Annotated[list[Algorithm], Field(min_length=1)] = [*ALGORITHMS]  # type: ignore[list-item]
-    tenant_claim: str = ""
-    scope_claim: str = ""
-
-
-class BearerJwtConfig(_Tokens):
-    """Signed tokens of an issuer, with its keys at `jwks_url`."""
-
-    type: Literal["bearer-jwt"]
-    jwks_url: TrustedUrl
-
-
-class OidcConfig(_Tokens):
-    """Signed tokens of an OpenID provider, with its keys named by its discovery document."""
-
-    type: Literal["oidc"]
-    jwks_url: TrustedUrl | None = None
-
-
-class ApiKeyConfig(_Scheme):
-    """API keys of this deployment, made by `aion key create`."""
-
-    type: Literal["api-key"]
-    header: Annotated[str, StringConstraints(pattern=HEADER), AfterValidator(_key_header)] = "X-API-Key"
-
-
-class BasicConfig(_Scheme):
-    """Names and passwords, with their hashes in a secret."""
-
-    type: Literal["basic"]
-
-
-class AwsIamConfig(_Scheme):
-    """Requests signed with AWS credentials, verified by API Gateway or a Function URL."""
-
-    type: Literal["aws-iam"]
-    owner: IamOwner = IamOwner.ROLE
-    """Owner of the tasks of a role's session: the `role`, or the `session` alone."""
-
-
-SchemeConfig = Annotated[
-    BearerJwtConfig | OidcConfig | ApiKeyConfig | BasicConfig | AwsIamConfig, Field(discriminator="type")
-]
-
-SCHEME_TYPES = ("bearer-jwt", "oidc", "api-key", "basic", "aws-iam")
+if TYPE_CHECKING:
+    AnyScheme = Scheme
+else:
+    AnyScheme = Annotated[Union[SCHEMES], Field(discriminator="type")]  # noqa: UP007  # the registry's union
 
 
 class SecurityConfig(BaseModel):
@@ -316,6 +242,6 @@ class SecurityConfig(BaseModel):
 
     model_config = STRICT
 
-    schemes: Mapping[SchemeName, SchemeConfig] = {}
+    schemes: Mapping[SchemeName, AnyScheme] = {}
     require: list[RequirementConfig] | None = None
     """Alternative requirements: one suffices. Without any, each scheme alone suffices."""

@@ -1,36 +1,30 @@
-"""Auth policies of the agents, made from aion.yaml."""
+"""Auth policies of the agents, read from aion.yaml."""
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping
 
 from aion_core.agents.config import AgentConfig
-from aion_core.agents.config_sections import (
-    ApiKeyConfig,
-    AwsIamConfig,
-    BasicConfig,
-    OidcConfig,
-    RequirementConfig,
-    SchemeConfig,
-)
-from aion_core.auth.declaration import ApiKey, AwsIam, Basic, Jwt, Requirement, Scheme, Security
+from aion_core.agents.config_sections import RequirementConfig
+from aion_core.auth.policy import AuthPolicy, Requirement
+from aion_core.auth.scheme import Scheme
 from aion_core.errors import ConfigurationError
 
 
-def declared_security(agent_id: str, config: AgentConfig) -> Security | None:
+def read_auth_policy(agent_id: str, config: AgentConfig) -> AuthPolicy | None:
     """Return the agent's auth policy, None without one; raises ConfigurationError that names the line."""
-    declared, where = config.security, f"aion.agents.{agent_id}"
+    security, where = config.security, f"aion.agents.{agent_id}"
     skills = [*config.skills, *(config.extended_card.skills if config.extended_card else [])]
     requirements_by_skill = {skill.id: skill.require for skill in skills if skill.require}
-    if declared is None or not declared.schemes:
-        if requirements_by_skill or (declared is not None and declared.require):
+    if security is None or not security.schemes:
+        if requirements_by_skill or (security is not None and security.require):
             raise ConfigurationError(f"{where} requires schemes, and neither it nor aion.security declares a scheme.")
         return None
-    schemes = {name: _scheme(scheme) for name, scheme in declared.schemes.items()}
-    _check_kinds(where, schemes)
-    require = [{name: []} for name in schemes] if declared.require is None else declared.require
+    schemes = security.schemes
+    _check_unique(where, schemes)
+    require = [{name: []} for name in schemes] if security.require is None else security.require
     if not require:
         raise ConfigurationError(f"{where}: `require` is empty, so no caller could authenticate. Name a scheme.")
-    return Security(
+    return AuthPolicy(
         schemes,
         tuple(_requirement(where, schemes, each) for each in require),
         {
@@ -41,28 +35,28 @@ def declared_security(agent_id: str, config: AgentConfig) -> Security | None:
     )
 
 
-def declared_securities(configs: Mapping[str, AgentConfig]) -> dict[str, Security]:
+def read_auth_policies(configs: Mapping[str, AgentConfig]) -> dict[str, AuthPolicy]:
     """Return the auth policy of each agent, {} without any; raises ConfigurationError if only some have one.
 
     Stored tasks of all agents are protected by the same authentication.
     """
-    found = {agent_id: declared_security(agent_id, config) for agent_id, config in configs.items()}
-    closed = {agent_id: security for agent_id, security in found.items() if security is not None}
-    if closed and (open_ones := sorted(found.keys() - closed.keys())):
+    found = {agent_id: read_auth_policy(agent_id, config) for agent_id, config in configs.items()}
+    policies = {agent_id: policy for agent_id, policy in found.items() if policy is not None}
+    if policies and (open_ones := sorted(found.keys() - policies.keys())):
         raise ConfigurationError(
-            f"aion.agents.{open_ones[0]} declares no `security`, and {', '.join(closed)} does. Declare it for the "
+            f"aion.agents.{open_ones[0]} declares no `security`, and {', '.join(policies)} does. Declare it for the "
             "deployment, in aion.security, or for each agent."
         )
-    return closed
+    return policies
 
 
 def _requirement(where: str, schemes: Mapping[str, Scheme], declared: RequirementConfig) -> Requirement:
     for name, scopes in declared.items():
         if name not in schemes:
             raise ConfigurationError(f"{where} requires {name!r}, and the schemes are {', '.join(schemes)}.")
-        if scopes and isinstance(schemes[name], Basic | AwsIam):
+        if scopes and not schemes[name].has_scopes:
             raise ConfigurationError(f"{where} requires scopes of {name!r}, a scheme without scopes.")
-    in_authorization = [name for name in declared if not isinstance(schemes[name], ApiKey)]
+    in_authorization = [name for name in declared if schemes[name].in_authorization_header]
     if len(in_authorization) > 1:
         raise ConfigurationError(
             f"{where} requires {' and '.join(in_authorization)} together, and a request has one Authorization header."
@@ -70,31 +64,10 @@ def _requirement(where: str, schemes: Mapping[str, Scheme], declared: Requiremen
     return {name: frozenset(scopes) for name, scopes in declared.items()}
 
 
-def _check_kinds(where: str, schemes: Mapping[str, Scheme]) -> None:
-    kinds = Counter(type(scheme) for scheme in schemes.values() if not isinstance(scheme, Jwt))
-    if twice := next((kind for kind, count in kinds.items() if count > 1), None):
-        names = [name for name, scheme in schemes.items() if type(scheme) is twice]
-        raise ConfigurationError(f"{where}: {' and '.join(names)} are of one type; one such scheme is enough.")
-    issuers = Counter(scheme.issuer for scheme in schemes.values() if isinstance(scheme, Jwt))
-    if many := next((issuer for issuer, count in issuers.items() if count > 1), None):
-        raise ConfigurationError(f"{where}: two schemes are of the issuer {many}; one may have several audiences.")
-
-
-def _scheme(declared: SchemeConfig) -> Scheme:
-    match declared:
-        case ApiKeyConfig():
-            return ApiKey(declared.header)
-        case BasicConfig():
-            return Basic()
-        case AwsIamConfig():
-            return AwsIam(declared.owner)
-        case _:
-            return Jwt(
-                issuer=declared.issuer,
-                audience=tuple(declared.audience),
-                algorithms=tuple(declared.algorithms),
-                jwks_url=declared.jwks_url or "",
-                is_oidc=isinstance(declared, OidcConfig),
-                tenant_claim=declared.tenant_claim,
-                scope_claim=declared.scope_claim,
-            )
+def _check_unique(where: str, schemes: Mapping[str, Scheme]) -> None:
+    names_by_identity = defaultdict(list)
+    for name, scheme in schemes.items():
+        names_by_identity[scheme.identity].append(name)
+    for names in names_by_identity.values():
+        if len(names) > 1:
+            raise ConfigurationError(f"{where}: {schemes[names[0]].duplicate_error(names)}")

@@ -1,4 +1,4 @@
-"""Who somebody has proven to be, and who owns what they make (R9). Pure."""
+"""Principal: the authenticated caller, and the owner of the caller's tasks."""
 
 import hashlib
 import json
@@ -7,26 +7,26 @@ from dataclasses import dataclass
 API_KEY_ISSUER = "urn:aion:api-key"
 BASIC_ISSUER = "urn:aion:basic"
 IAM_ISSUER = "urn:aws:iam"
-"""In an issuer's place where none has a name; a token's issuer is a URL."""
+"""Issuer of subjects without a token; the issuer of a token is a URL."""
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """A subject, by the word of an issuer."""
+    """A subject of an issuer, with the limits of its credentials."""
 
     issuer: str
     subject: str
     tenant: str = ""
-    """The tenant that the credentials are for; no other may be named then."""
+    """Tenant of the credentials; the caller cannot name another tenant. Empty: the caller chooses."""
     scopes: frozenset[str] = frozenset()
     agents: frozenset[str] | None = None
-    """The agents that the credentials are for; None for all."""
+    """Agents permitted by the credentials; None for all."""
 
     @property
     def owner(self) -> str:
-        """Who owns what the principal makes, outside of any tenant: the same for all that prove the same subject.
+        """Return the owner of the principal's data outside tenants: the same for the same issuer and subject.
 
-        Hashed as a list, so that no choice of a subject makes one's things another's.
+        The hash covers a JSON list, so no choice of a subject collides with another issuer's subject.
         """
         pair = json.dumps([self.issuer, self.subject]).encode()
         return f"principal:{hashlib.sha256(pair).hexdigest()}"

@@ -1,16 +1,16 @@
-"""ApiFunction's parts: the app, its cards, and who may call it."""
+"""Composition of ApiFunction: the web app, agent cards and authentication."""
 
 from fastapi import FastAPI
 
 from aion_core.agents.cards import extended_card, public_card
 from aion_core.agents.config import default_agent
-from aion_core.bootstrap.callers import build_guards, who_may_call
+from aion_core.bootstrap.auth import build_auth_policies, build_authenticators
 from aion_core.bootstrap.engine import Engine, build_engine
-from aion_core.bootstrap.operations import Operations
 from aion_core.bootstrap.push import allowed
 from aion_core.bootstrap.secrets import card_key, card_signer
+from aion_core.bootstrap.telemetry import Telemetry
 from aion_core.push.configs import PushRegistry
-from aion_core.settings import NOWHERE, Settings
+from aion_core.settings import DEFAULT_BASE_URL, Settings
 from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.quotas import OpenTasks
@@ -20,9 +20,9 @@ from aion_core.web.app import build_app as build_web_app
 from aion_core.web.cards import CardPublisher
 
 
-def build_app(settings: Settings, operations: Operations) -> FastAPI:
-    """Return the ASGI app with all it needs; raises ConfigurationError that names the setting or the line of aion.yaml."""
-    engine = build_engine(settings, operations)
+def build_app(settings: Settings, telemetry: Telemetry) -> FastAPI:
+    """Return the ASGI app. Raises ConfigurationError with the name of the setting or the line of aion.yaml."""
+    engine = build_engine(settings, telemetry)
     limits = engine.limits
     limits_config = CallerLimits(limits, engine.stores.rate_limits(), engine.clock) if limits else None
     service = TaskService(
@@ -36,17 +36,17 @@ def build_app(settings: Settings, operations: Operations) -> FastAPI:
         open_tasks=_open_tasks(engine, limits_config),
     )
     key = card_key(settings)
-    base_url = settings.base_url or NOWHERE
-    # A function's environment cannot name the API that names the function: AWS's event does.
+    base_url = settings.base_url or DEFAULT_BASE_URL
+    # On Lambda the base URL comes from the event: a function and its API cannot both refer to each other in a template.
     follows_entrypoint = settings.on_lambda and not settings.base_url
-    securities = who_may_call(engine.configs, settings)
+    policies = build_auth_policies(engine.configs, settings)
     default = default_agent(engine.configs)
     served = {}
     for agent_id, config in engine.configs.items():
-        security, at_root = securities.get(agent_id), agent_id == default
+        policy, at_root = policies.get(agent_id), agent_id == default
         delivers = engine.stores.push is not None and engine.stores.push.opens
-        card = public_card(agent_id, config, base_url, at_root=at_root, delivers=delivers, security=security)
-        served[agent_id] = ServedAgent(engine.agents[agent_id], card, extended_card(card, config, security))
+        card = public_card(agent_id, config, base_url, at_root=at_root, delivers=delivers, policy=policy)
+        served[agent_id] = ServedAgent(engine.agents[agent_id], card, extended_card(card, config, policy))
     tasks = engine.stores.tasks, engine.stores.task_list
     lister, conversations = TaskLister(*tasks), Conversations(*tasks)
     app = build_web_app(
@@ -58,26 +58,26 @@ def build_app(settings: Settings, operations: Operations) -> FastAPI:
         publisher=CardPublisher(base_url, follows_entrypoint=follows_entrypoint, sign=card_signer(key)),
         keys=[key.public_jwk()] if key else [],
         registry=_push_registry(settings, engine),
-        guards=build_guards(securities, settings, engine.stores.api_keys, engine.clock) if securities else None,
+        authenticators=build_authenticators(policies, settings, engine.stores.api_keys, engine.clock),
         loopback_only=not settings.auth,
         limits=limits_config,
         background_task=engine.background.run if engine.background else None,
-        metrics=operations.metrics,
-        traces=operations.traces,
+        metrics=telemetry.metrics,
+        traces=telemetry.traces,
     )
-    # For a server that ends turns before it ends.
+    # For a server that hands off its turns before it ends.
     app.state.background = engine.background
     return app
 
 
 def _open_tasks(engine: Engine, limits: CallerLimits | None) -> OpenTasks | None:
-    """Return what counts each caller's open tasks, where they are limited."""
+    """Return the counter of each caller's open tasks; None without a limit."""
     most = limits.limits.open_tasks_per_owner if limits else None
     return OpenTasks(limits.counters, engine.stores.tasks, engine.clock, most=most) if limits and most else None
 
 
 def _push_registry(settings: Settings, engine: Engine) -> PushRegistry | None:
-    """Return what keeps push configs, where they can be delivered."""
+    """Return the registry of push configs; None without push notifications."""
     stores = engine.stores
     if stores.push is None or not stores.push.opens:
         return None

@@ -1,30 +1,96 @@
-"""The agents, their runner, and the worker that runs turns for wake-up messages, in whichever function."""
+"""Composition of the parts that run turns: stores, agents, runner, worker, and local queues."""
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Protocol, TypeVar, cast
 from uuid import uuid4
 
 from aion_core import log
 from aion_core.agents.config import AgentConfig, read_deployment_config
 from aion_core.agents.frameworks import AgentDependencies
 from aion_core.agents.loader import LazyAgent
-from aion_core.bootstrap.background import Background, LocalQueue
-from aion_core.bootstrap.environment import agent_environment
-from aion_core.bootstrap.operations import Operations
+from aion_core.bootstrap.agent_environment import agent_environment
 from aion_core.bootstrap.stores import Stores, build_stores
+from aion_core.bootstrap.telemetry import Telemetry
 from aion_core.clock import SystemClock
 from aion_core.ports import Agent, Clock, Limits, PushWakeUp, WakeUp
 from aion_core.settings import Settings
+from aion_core.tasks.call import Deadline
 from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.runner import TaskRunner, Worker
 from aion_core.tasks.sweep import Sweep
 
+logger = logging.getLogger(__name__)
+
+B_co = TypeVar("B_co", covariant=True)
+
+SWEEP_SECONDS = 60.0
+"""Seconds between two sweeps, as in the template's schedule."""
+
+
+class QueueConsumer(Protocol):
+    """Task that receives the messages of a queue and calls a function with each."""
+
+    async def run(self) -> None:
+        """Receive messages until `stop` or cancellation."""
+        ...
+
+    def stop(self) -> None:
+        """Stop receiving messages."""
+        ...
+
+    async def join(self) -> None:
+        """Wait until all received messages are handled."""
+        ...
+
+
+class LocalQueue(Protocol[B_co]):
+    """Queue with messages handled in this process."""
+
+    def handled_by(self, handle: Callable[[B_co], Awaitable[None]]) -> Sequence[QueueConsumer]:
+        """Register the handler of messages; return the consumers to run for it, if any."""
+        ...
+
+
+class Background:
+    """Turns, push deliveries and sweeps beside a server."""
+
+    def __init__(self, sweep: Callable[[], Awaitable[object]], clock: Clock) -> None:
+        self._sweep, self._clock = sweep, clock
+        self.consumers: Sequence[QueueConsumer] = ()
+        """Consumers of the queues; empty if messages are handled as they are sent."""
+        self.deadline = Deadline()
+        """Deadline of running turns. A stoppable server sets its own before it serves."""
+
+    async def run(self) -> None:
+        """Consume the queues and sweep once a minute, until cancelled."""
+        await asyncio.gather(self._sweep_each_minute(), *(consumer.run() for consumer in self.consumers))
+
+    def stop(self) -> None:
+        """Start no further turn."""
+        for consumer in self.consumers:
+            consumer.stop()
+
+    async def join(self) -> None:
+        """Wait until all turns and deliveries from queues have ended."""
+        await asyncio.gather(*(consumer.join() for consumer in self.consumers))
+
+    async def _sweep_each_minute(self) -> None:
+        while True:
+            # The first sweep runs at once: timers may have expired while no server was running.
+            try:
+                await self._sweep()
+            except Exception:  # the next sweep tries again
+                logger.exception("A sweep has failed.")
+            await self._clock.sleep(SWEEP_SECONDS)
+
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """The parts that run turns."""
+    """Services for running turns."""
 
     clock: Clock
     configs: Mapping[str, AgentConfig]
@@ -33,15 +99,18 @@ class Engine:
     agents: Mapping[str, Agent]
     worker: Worker
     background: Background | None = None
-    """The queues and sweeps of a process that is a whole deployment; None on AWS."""
+    """Local queues and sweeps of a single-process deployment; None on AWS."""
 
 
-def build_engine(settings: Settings, operations: Operations) -> Engine:
-    """Return the parts that run turns; raises ConfigurationError that names the setting or the line of aion.yaml."""
+def build_engine(settings: Settings, telemetry: Telemetry) -> Engine:
+    """Return the services for running turns.
+
+    Raises ConfigurationError with the name of the setting or the line of aion.yaml.
+    """
     declared = read_deployment_config(settings.config)
     configs = declared.agents
     clock = SystemClock()
-    # First: agents' code reads its keys when it is imported.
+    # First: an agent's code may read its keys from the environment at import.
     environment = agent_environment(declared, settings, clock)
     environment.apply()
     stores = build_stores(settings, clock)
@@ -62,35 +131,35 @@ def build_engine(settings: Settings, operations: Operations) -> Engine:
         conversations=Conversations(stores.tasks, stores.task_list),
         replies={agent_id: config.reply for agent_id, config in configs.items()},
         answers={agent_id: config.answer for agent_id, config in configs.items()},
-        metrics=operations.metrics,
-        traces=operations.traces,
+        metrics=telemetry.metrics,
+        traces=telemetry.traces,
     )
     worker = Worker(stores.tasks, runner, stores.work_queue, clock)
     background = None
     if settings.store != "dynamodb":
-        background = _background(settings, stores, worker, clock, operations)
+        background = _background(settings, stores, worker, clock, telemetry)
     return Engine(clock, configs, declared.limits, stores, agents, worker, background)
 
 
-def _background(settings: Settings, stores: Stores, worker: Worker, clock: Clock, operations: Operations) -> Background:
-    """Return what consumes the queues of this process, and sweeps in it."""
+def _background(settings: Settings, stores: Stores, worker: Worker, clock: Clock, telemetry: Telemetry) -> Background:
+    """Return the consumers of the local queues, with the sweep."""
     from aion_core.bootstrap.push import push_delivery
 
-    assert stores.push is not None  # noqa: S101  # its resources have a queue and a cipher
-    delivery = push_delivery(settings, stores.tasks, stores.push, clock, operations)
-    sweep = Sweep(stores.tasks, stores.work_queue, stores.push.configs, stores.push.queue, metrics=operations.metrics)
+    assert stores.push is not None  # noqa: S101  # local resources always have a push queue and a cipher
+    delivery = push_delivery(settings, stores.tasks, stores.push, clock, telemetry)
+    sweep = Sweep(stores.tasks, stores.work_queue, stores.push.configs, stores.push.queue, metrics=telemetry.metrics)
     background = Background(sweep.once, clock)
 
     async def run_turn(wake_up: WakeUp) -> None:
-        # For the line about a failure, too, which is written outside of the block.
+        # Set before the block, so that the line about a failure, logged outside of the block, has the labels too.
         log.note(context_id=wake_up.context.context_id, agent=wake_up.context.agent)
         with log.request(str(uuid4())):
-            await operations.flushed(worker.handle(wake_up, deadline=background.deadline))
+            await telemetry.flushed(worker.handle(wake_up, deadline=background.deadline))
 
     async def deliver(wake_up: PushWakeUp) -> None:
         log.note(task_id=wake_up.task.task_id)
         with log.request(str(uuid4())):
-            await operations.flushed(delivery.deliver(wake_up))
+            await telemetry.flushed(delivery.deliver(wake_up))
 
     turns, deliveries = (
         cast("LocalQueue[WakeUp]", stores.work_queue),
@@ -106,5 +175,5 @@ def build_agents(
     dependencies: AgentDependencies,
     roots: Sequence[Path] = (),
 ) -> dict[str, LazyAgent]:
-    """Return the agents by their ids; their code is imported when it is needed."""
+    """Return the agents by id. Each agent's code is imported on first use."""
     return {agent_id: LazyAgent(agent_id, config, folder, dependencies, roots) for agent_id, config in configs.items()}

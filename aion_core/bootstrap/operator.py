@@ -1,4 +1,4 @@
-"""The services of an operator's commands: tasks, push notifications, dead letters, API keys, deletion."""
+"""Composition of the operator's commands: tasks, push notifications, dead letters, API keys, deletion."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -26,33 +26,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """The services that look at a deployment's tasks, and end them."""
+    """Services for inspecting and cancelling a deployment's tasks."""
 
     clock: Clock
     tasks: TaskStore
     task_list: TaskList
     service: TaskService
     push_configs: PushConfigs | None
-    """None if the deployment delivers no push notifications."""
+    """None without push notifications."""
     inspection: Inspection
 
 
 @dataclass(frozen=True, slots=True)
 class PushOperator:
-    """The services that look at a deployment's push notifications; they open no secret."""
+    """Services for inspecting a deployment's push notifications. They decrypt no secrets."""
 
     clock: Clock
     configs: PushConfigs
     queue: PushQueue | None
-    """None if no queue is named: the sweep finds the work."""
+    """None without a queue in the settings: the sweep then finds the work."""
     task_list: TaskList
     inspection: Inspection
 
 
 def stack_environment(stack: str) -> dict[str, str]:
-    """Return the environment of the functions of a stack, by its name.
+    """Return the functions' environment of the stack with this name.
 
-    Raises ConfigurationError where there is no such stack, StoreError where CloudFormation does not say.
+    Raises ConfigurationError for an unknown stack, StoreError if CloudFormation fails.
     """
     from aion_core.aws.client import AwsClient
     from aion_core.aws.stacks import read_stack
@@ -61,7 +61,7 @@ def stack_environment(stack: str) -> dict[str, str]:
 
 
 def build_operator(settings: Settings) -> Operator:
-    """Return the services that look at the tasks of the deployment that the settings name."""
+    """Return the task services of the deployment named by the settings."""
     clock = SystemClock()
     stores = build_stores(settings, clock)
     worker = Worker(
@@ -74,7 +74,7 @@ def build_operator(settings: Settings) -> Operator:
 
 
 def build_push_operator(settings: Settings) -> PushOperator:
-    """Return the services that look at the push notifications of a deployment; the settings may name its table only."""
+    """Return the push services of a deployment. Its table is the only required setting."""
     clock = SystemClock()
     resources = build_resources(settings, clock)
     table, retention = resources.table, timedelta(days=settings.retention_days)
@@ -83,7 +83,7 @@ def build_push_operator(settings: Settings) -> PushOperator:
 
 
 def build_dead_letters(settings: Settings, queue: str) -> DeadLetters:
-    """Return the messages of the queue, `task` or `push`, that could not be handled."""
+    """Return the dead letters of the queue, `task` or `push`."""
     if settings.store == "sqlite":
         from aion_core.sqlite.queues import SQLiteQueue, open_queues
 
@@ -96,13 +96,13 @@ def build_dead_letters(settings: Settings, queue: str) -> DeadLetters:
 
 
 def build_keys(settings: Settings) -> ApiKeys:
-    """Return the API keys of the deployment; the settings may name its table only."""
+    """Return the API keys of the deployment. Its table is the only required setting."""
     clock = SystemClock()
     return TableApiKeys(build_resources(settings, clock).table, clock)
 
 
 def build_erasure(settings: Settings) -> "Erasure":
-    """Return what deletes owners from a deployment; the settings may name its table and bucket only."""
+    """Return the deletion of an owner's data. Table and bucket are the only required settings."""
     from aion_core.stores.erasure import Erasure
 
     clock, retention = SystemClock(), timedelta(days=settings.retention_days)
@@ -126,7 +126,7 @@ def build_erasure(settings: Settings) -> "Erasure":
 
 
 def owner_of_key(principal: str, tenant: str) -> str:
-    """Return the owner of what is done with an API key of this principal and tenant."""
+    """Return the owner id for an API key of this principal and tenant."""
     from aion_core.auth.principal import API_KEY_ISSUER, Principal
     from aion_core.web.request_context import owner_in
 
@@ -134,5 +134,5 @@ def owner_of_key(principal: str, tenant: str) -> str:
 
 
 def _no_agent(agent_id: str) -> Agent:
-    """Load no agent: whoever looks at a task does not run it."""
-    raise ConfigurationError(f"The agent {agent_id!r} is not run here.")
+    """Refuse to load an agent: inspecting a task does not run it."""
+    raise ConfigurationError(f"This process does not run the agent {agent_id!r}.")

@@ -1,7 +1,7 @@
-"""PushFunction's parts: what delivers, and where to it may."""
+"""Composition of PushFunction: delivery of push notifications, and the allowed webhook addresses."""
 
-from aion_core.bootstrap.operations import Operations
-from aion_core.bootstrap.stores import Push, build_stores
+from aion_core.bootstrap.stores import PushResources, build_stores
+from aion_core.bootstrap.telemetry import Telemetry
 from aion_core.clock import SystemClock
 from aion_core.errors import ConfigurationError
 from aion_core.ports import Clock, TaskStore
@@ -9,23 +9,23 @@ from aion_core.push.client import PinnedWebhookClient
 from aion_core.push.delivery import PushDelivery
 from aion_core.push.payload import render
 from aion_core.push.ssrf import WebhookPolicy
-from aion_core.settings import NOWHERE, Settings
+from aion_core.settings import DEFAULT_BASE_URL, Settings
 
 
-def build_push(settings: Settings, operations: Operations) -> PushDelivery:
-    """Return what delivers push notifications; raises ConfigurationError that names the setting."""
+def build_push(settings: Settings, telemetry: Telemetry) -> PushDelivery:
+    """Return the delivery of push notifications. Raises ConfigurationError with the name of the setting."""
     clock = SystemClock()
     stores = build_stores(settings, clock)
     if stores.push is None or not stores.push.opens:
         missing = "AION_KMS_KEY" if settings.push_queue_url else "AION_PUSH_QUEUE_URL"
-        raise ConfigurationError(f"The environment variable {missing} is missing, which push notifications need.")
-    return push_delivery(settings, stores.tasks, stores.push, clock, operations)
+        raise ConfigurationError(f"Push notifications need the environment variable {missing}, but it is missing.")
+    return push_delivery(settings, stores.tasks, stores.push, clock, telemetry)
 
 
 def push_delivery(
-    settings: Settings, tasks: TaskStore, push: Push, clock: Clock, operations: Operations
+    settings: Settings, tasks: TaskStore, push: PushResources, clock: Clock, telemetry: Telemetry
 ) -> PushDelivery:
-    """Return what delivers from these stores."""
+    """Return the delivery from these stores."""
     webhooks = PinnedWebhookClient(allowed(settings), clock)
     return PushDelivery(
         tasks,
@@ -34,15 +34,15 @@ def push_delivery(
         webhooks,
         render,
         clock,
-        metrics=operations.metrics,
-        traces=operations.traces,
+        metrics=telemetry.metrics,
+        traces=telemetry.traces,
     )
 
 
 def allowed(settings: Settings) -> WebhookPolicy:
-    """Return which addresses a webhook may have."""
+    """Return the allowed webhook addresses."""
     return WebhookPolicy.for_service(
-        settings.base_url or NOWHERE,
+        settings.base_url or DEFAULT_BASE_URL,
         http=settings.push_http,
         ports=settings.push_ports,
         hosts=settings.push_hosts,

@@ -1,4 +1,4 @@
-"""What must not lie in the environment: read from Secrets Manager or SSM, or, in development, from a file."""
+"""Secrets of the server, from Secrets Manager, SSM or, in development, a file."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def secret_or_file(secret: str, file: str, variable: str) -> tuple[str, str]:
-    """Return the text of the secret, or of the file where there is none, and what to call it.
+    """Return the text of the secret or, without one, of the file, and a name for error messages.
 
     Raises ConfigurationError.
     """
@@ -26,14 +26,14 @@ def secret_or_file(secret: str, file: str, variable: str) -> tuple[str, str]:
     try:
         return Path(file).read_text(encoding="utf-8"), f"{file} ({variable})"
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{file} ({variable}) cannot be read: {error}.") from error
+        raise ConfigurationError(f"Cannot read {file} ({variable}): {error}.") from error
 
 
 def card_key(settings: Settings) -> "CardKey | None":
-    """Return the key that signs the cards, where there is one; raises ConfigurationError that names where it lies.
+    """Return the signing key of agent cards, or None. Raises ConfigurationError with the key's source.
 
-    It is read once: a process whose cards are signed with one key must not show another, which is in force when all
-    processes have begun anew, by a deployment.
+    Call it once per process: cards must not be signed by one key while the key set shows another. A new key takes
+    effect with the next deployment, in all processes.
     """
     if not settings.card_key_file and not settings.card_key_secret:
         return None
@@ -45,13 +45,13 @@ def card_key(settings: Settings) -> "CardKey | None":
 
 
 def card_signer(key: "CardKey | None") -> Sign:
-    """Return what signs the cards with the key, or does not where there is none."""
+    """Return a function that signs cards with the key, or leaves them unsigned without a key."""
     if key is None:
         return unsigned
     from aion_core.protocol.signing import sign_card
 
     def sign(card: AgentCard, base_url: str) -> AgentCard:
-        # Where nobody has put the public key elsewhere, this server shows it.
+        # Without a configured URL, this server publishes the public key itself.
         return sign_card(card, key if key.url else replace(key, url=f"{base_url}{KEYS_PATH}"))
 
     return sign

@@ -1,4 +1,4 @@
-"""The stores of a deployment over its table, and the queues that wake its functions: on AWS, in a file, in memory."""
+"""Composition of the stores and queues of a deployment: on AWS, in SQLite files, or in memory."""
 
 import contextlib
 import os
@@ -31,58 +31,58 @@ from aion_core.stores.task_store import TableTaskStore
 from aion_core.tasks.notifications import CommitNotifier
 
 TABLE_FILE, BLOBS_FILE, QUEUES_FILE, KEY_FILE = "table.db", "blobs.db", "queues.db", "key"
-"""The files of a store on one machine; the key encrypts ADK's sessions and push configs."""
+"""Files of the `sqlite` store. The key encrypts ADK's sessions and push configs."""
 KEY_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Push:
-    """Push configs, and the queue that wakes their delivery."""
+class PushResources:
+    """Push configs and the queue of their delivery."""
 
     configs: PushConfigs
     queue: PushQueue
     opens: bool
-    """True if this function has the key of encrypted configs; one that only enqueues has not."""
+    """True if this function can decrypt configs; a function that only enqueues cannot."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """The resources of a deployment, on AWS or here."""
+    """Resources of a deployment, on AWS or local."""
 
     table: Table
     blobs: Blobs
     work_queue: WorkQueue
     push_queue: PushQueue | None
-    """None if push notifications cannot be delivered."""
+    """None without push notifications."""
     cipher: Cipher | None
-    """None if no key is named."""
+    """None without a key in the settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """The stores of a deployment, over its resources."""
+    """Stores of a deployment."""
 
     resources: Resources
     tasks: TaskStore
     work_queue: WorkQueue
     task_list: TaskList
     agents: AgentDependencies
-    """Stores and services for agents; their state is in the same table."""
+    """Stores and services for agents, with their state in the same table."""
     api_keys: Callable[[], ApiKeys]
     rate_limits: Callable[[], RateLimits]
-    """These are made, and imported, when they are needed."""
-    push: Push | None
+    """Created and imported on first use, like `api_keys`."""
+    push: PushResources | None
 
 
 def build_stores(settings: Settings, clock: Clock) -> Stores:
-    """Return the stores that the settings name."""
+    """Return the stores named by the settings."""
     resources = build_resources(settings, clock)
     table, blobs, cipher, push_queue = resources.table, resources.blobs, resources.cipher, resources.push_queue
     lease_seconds, retention = settings.lease_seconds, timedelta(days=settings.retention_days)
     push = None
     if push_queue is not None:
         configs = TablePushConfigs(table, cipher, clock, lease_seconds=lease_seconds, retention=retention)
-        push = Push(configs, push_queue, opens=cipher is not None)
+        push = PushResources(configs, push_queue, opens=cipher is not None)
     tasks = TableTaskStore(
         table,
         blobs,
@@ -109,7 +109,7 @@ def build_stores(settings: Settings, clock: Clock) -> Stores:
 
 
 def build_resources(settings: Settings, clock: Clock) -> Resources:
-    """Return the resources that the settings name."""
+    """Return the resources named by the settings."""
     return {"dynamodb": _on_aws, "sqlite": _in_files, "memory": _in_memory}[settings.store](settings, clock)
 
 
@@ -153,7 +153,7 @@ def _in_files(settings: Settings, clock: Clock) -> Resources:
 
 
 def local_key(file: Path) -> bytes:
-    """Return the key in this file; it is made with a new one, for this user only, if it is not there.
+    """Return the key in this file. Create the file with a new key if it is missing, readable by this user only.
 
     Raises ConfigurationError.
     """
@@ -163,15 +163,15 @@ def local_key(file: Path) -> bytes:
             descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "wb") as made:
                 made.write(os.urandom(KEY_BYTES))
-            # Whole or not at all: another process may be doing the same.
+            # Atomic: another process may create the file at the same time.
             with contextlib.suppress(FileExistsError):
                 os.link(new, file)
             new.unlink()
         key = file.read_bytes()
     except OSError as error:
-        raise ConfigurationError(f"{file} cannot be read or made ({error.strerror}).") from error
+        raise ConfigurationError(f"Cannot read or create {file}: {error.strerror}.") from error
     if len(key) != KEY_BYTES:
-        raise ConfigurationError(f"{file} is no key of aion's. Start with --fresh, or put the file back.")
+        raise ConfigurationError(f"{file} is not a key of aion. Start with --fresh, or restore the file.")
     return key
 
 

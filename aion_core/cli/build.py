@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from aion_core.agents.discovery import project_above
-from aion_core.dev.place import FOLDER, make_ignored
+from aion_core.dev.data_folder import FOLDER, make_ignored
 from aion_core.errors import ConfigurationError
 
 
@@ -56,9 +56,8 @@ def build(
     dependencies, and aion's code. Nothing is compiled, so any machine can build for each processor.
     """
     from aion_core.packaging.packages import package
+    from aion_core.packaging.programs import BuildError, UvMissing
     from aion_core.packaging.requirements import FUNCTION_EXTRAS, wanted
-    from aion_core.packaging.run import BuildError
-    from aion_core.packaging.uv import UvMissing
     from aion_core.template.reader import TemplateError
 
     if target is not None and len(functions) != 1:

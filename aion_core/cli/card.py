@@ -40,20 +40,20 @@ def show(agent: str | None, config: Path, base_url: str, *, extended: bool) -> N
     """Print the card of AGENT in aion.yaml, by default of the agent at the root."""
     from aion_core.agents.cards import extended_card, public_card
     from aion_core.agents.config import default_agent, read_agent_configs
-    from aion_core.agents.security import declared_securities
+    from aion_core.agents.security import read_auth_policies
 
     agents = read_agent_configs(options.found_config(config))
     at_root = default_agent(agents)
     agent = agent or at_root
     if agent not in agents:
         raise ConfigurationError(f"{config} has no agent {agent!r}. It declares {', '.join(agents)}.")
-    security = declared_securities(agents).get(agent)
+    policy = read_auth_policies(agents).get(agent)
     # Each deployment delivers push notifications: the template has their queue.
     found = public_card(
-        agent, agents[agent], base_url.rstrip("/"), at_root=agent == at_root, delivers=True, security=security
+        agent, agents[agent], base_url.rstrip("/"), at_root=agent == at_root, delivers=True, policy=policy
     )
     if extended:
-        more = extended_card(found, agents[agent], security)
+        more = extended_card(found, agents[agent], policy)
         if more is None:
             raise ConfigurationError(
                 f"{agent} has no extended card. Set `capabilities.extended_agent_card: true` and `extended_card` for it "

@@ -52,7 +52,7 @@ def create(
     To replace a key, create another one for the same principal, and revoke the first after its last use.
     """
     from aion_core.agents.config import read_agent_configs
-    from aion_core.auth.api_keys import make_key
+    from aion_core.auth.schemes.api_key import make_key
 
     _check_name("The principal", principal)
     if tenant:
@@ -129,7 +129,7 @@ Examples:
 @click.argument("name")
 def hash_user(name: str) -> None:
     """Ask for NAME's password, and print its JSON member for the users' secret."""
-    from aion_core.auth.basic import hash_password
+    from aion_core.auth.schemes.basic import hash_password
 
     if not name or ":" in name or not name.isprintable():
         raise ConfigurationError("A name for HTTP Basic has printable characters and no ':' (RFC 7617).")

@@ -299,13 +299,13 @@ class DeclaredIssuers:
 def declared_in(config: Path) -> DeclaredIssuers:
     """Return the file's agents and issuers, empty if the default file is missing; raises ConfigurationError."""
     from aion_core.agents.config import read_agent_configs
-    from aion_core.agents.config_sections import BearerJwtConfig, OidcConfig
+    from aion_core.auth.schemes.bearer import JwtScheme
 
     if config == options.DEFAULT_CONFIG and not config.is_file():
         return DeclaredIssuers()
     agents = read_agent_configs(config)
     schemes = [scheme for agent in agents.values() if agent.security for scheme in agent.security.schemes.values()]
-    issuers = [scheme.issuer for scheme in schemes if isinstance(scheme, BearerJwtConfig | OidcConfig)]
+    issuers = [scheme.issuer for scheme in schemes if isinstance(scheme, JwtScheme)]
     return DeclaredIssuers(frozenset(agents), tuple(dict.fromkeys(issuers)))
 
 

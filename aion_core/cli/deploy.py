@@ -125,9 +125,9 @@ def _run_doctor(project: Path) -> "DeploymentConfig":
 
 def _schemes(declared: "DeploymentConfig") -> list[str]:
     """Return the authentication schemes of aion.yaml."""
-    from aion_core.agents.security import declared_securities
+    from aion_core.agents.security import read_auth_policies
 
-    return sorted({name for security in declared_securities(declared.agents).values() for name in security.needed})
+    return sorted({name for policy in read_auth_policies(declared.agents).values() for name in policy.required_schemes})
 
 
 def _check_names(given: Mapping[str, str]) -> None:

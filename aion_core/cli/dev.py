@@ -21,7 +21,7 @@ from aion_core.shipped import shipped
 
 if TYPE_CHECKING:
     from aion_core.dev.backends import Backend
-    from aion_core.dev.messages import Loaded
+    from aion_core.dev.messages import AgentsLoaded
 
 LOOPBACK = "127.0.0.1"
 
@@ -118,12 +118,12 @@ def dev(
         click.echo(f"Not used: the aion.yaml in {above}. `aion dev {os.path.relpath(above)}` serves it.", err=True)
     _check_installed(store)
     # Import the server's modules only after checking the arguments.
-    from aion_core.dev.frameworks import frameworks_used
-    from aion_core.dev.place import DataFolder
+    from aion_core.dev.data_folder import DataFolder
     from aion_core.dev.supervisor import DevServer, Supervisor
+    from aion_core.packaging.imports import frameworks_used
 
     folder = DataFolder(data_dir.expanduser().absolute())
-    with _listen(port) as listener, folder.taken():
+    with _listen(port) as listener, folder.locked():
         base_url = f"http://{LOOPBACK}:{listener.getsockname()[1]}"
         template = find_template(found.folder) if store == "dynamodb" else None
 
@@ -156,7 +156,7 @@ def dev(
 def _backend(store: str, folder: Path, template: Path | None, *, fresh: bool) -> "Backend":
     """Return the server's store, and print a note about an unused store of an earlier version."""
     from aion_core.dev.backends import Backend, EmulatedAWS, Files
-    from aion_core.dev.place import SNAPSHOT, STORE
+    from aion_core.dev.data_folder import SNAPSHOT, STORE
 
     if template is not None:
         return EmulatedAWS(template, folder, fresh=fresh)
@@ -173,7 +173,7 @@ def _backend(store: str, folder: Path, template: Path | None, *, fresh: bool) ->
 
 def _environment(store: str, folder: Path, base_url: str, chosen: Mapping[str, str]) -> dict[str, str]:
     """Return the worker's variables that override the template's."""
-    from aion_core.dev.place import STORE
+    from aion_core.dev.data_folder import STORE
 
     environment = {
         **{name: chosen[name] for name in CHOSEN if name in chosen},
@@ -198,12 +198,12 @@ def _environment(store: str, folder: Path, base_url: str, chosen: Mapping[str, s
 
 def _greeter(
     config: Path, base_url: str, store: str, folder: Path, template: Path | None, *, opens_browser: bool
-) -> "Callable[[Loaded, str], str]":
+) -> "Callable[[AgentsLoaded, str], str]":
     """Return the function for the greeting."""
+    from aion_core.dev.data_folder import STORE
     from aion_core.dev.greeting import greeting
-    from aion_core.dev.place import STORE
 
-    def greet(loaded: "Loaded", endpoint: str) -> str:
+    def greet(loaded: "AgentsLoaded", endpoint: str) -> str:
         if opens_browser:
             click.launch(base_url)
         storage = "State is stored in memory, until the next reload."

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aion_core.dev.place import Local, find_local
+from aion_core.dev.data_folder import LocalServer, find_local_server
 from aion_core.errors import ConfigurationError
 from aion_core.settings import WEB_ADDRESS, Settings
 
@@ -106,11 +106,11 @@ class Deployment:
         return self._local is not None
 
     @functools.cached_property
-    def _local(self) -> Local | None:
+    def _local(self) -> LocalServer | None:
         """This folder's development server, None for a named deployment; read once, before the environment changes."""
         names = (*PLACES, "AION_PUSH_QUEUE_URL", _SQLITE, EMULATED)
         is_named = self.stack or self.given or any(os.environ.get(name) for name in names)
-        return None if is_named else find_local()
+        return None if is_named else find_local_server()
 
     @functools.cached_property
     def named_environ(self) -> dict[str, str]:
@@ -167,7 +167,7 @@ def deployment(command: Command) -> Command:
     return with_deployment
 
 
-def _use_local(local: Local) -> dict[str, str]:
+def _use_local(local: LocalServer) -> dict[str, str]:
     """Return the environment of the local development server, set it for the AWS SDK, and print the server's name."""
     click.echo(f"Using {local.name}", err=True)
     of_aws = {name: value for name, value in local.environment.items() if name.startswith("AWS_")}

@@ -177,11 +177,11 @@ def _show_next(project: "Project", first: list[str], last: str) -> None:
 
 def _uv() -> str:
     """Return the command for uv: as a dependency of this program it need not be on PATH."""
-    from aion_core.packaging import uv
+    from aion_core.packaging.programs import UvMissing, find_uv
 
     try:
-        return "uv" if shutil.which("uv") else shlex.quote(uv.find())
-    except uv.UvMissing:
+        return "uv" if shutil.which("uv") else shlex.quote(find_uv())
+    except UvMissing:
         return "uv"
 
 

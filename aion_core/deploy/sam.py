@@ -15,8 +15,8 @@ import platformdirs
 from aion_core.deploy.errors import DeployError, remedy
 from aion_core.deploy.samconfig import SamConfig, word
 from aion_core.errors import AionError
-from aion_core.packaging import uv
-from aion_core.packaging.file_lock import file_lock
+from aion_core.packaging.cache import file_lock
+from aion_core.packaging.programs import UvMissing, find_uv
 
 CAPABILITIES = ("CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND")
 SHOWN = 15
@@ -153,8 +153,8 @@ def installed() -> Path:
     with file_lock(HOME):
         if not stamp.is_file() or stamp.read_text() != wanted:
             try:
-                program = uv.find()
-            except uv.UvMissing as error:
+                program = find_uv()
+            except UvMissing as error:
                 raise SamMissing(f"SAM CLI is missing and cannot be installed: {error}") from error
             _run([program, "venv", "--quiet", "--clear", "--python", sys.executable, str(HOME)])
             python = str(programs / "python")

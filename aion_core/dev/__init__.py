@@ -1,1 +1,1 @@
-"""Development server: an emulator and a worker in processes of their own, under a supervisor that reloads the worker."""
+"""Development server: a supervisor process, a worker process for the agents, and a process for the emulated AWS."""

@@ -1,4 +1,4 @@
-"""The store of a development server as its supervisor has it: nothing, files, or the process of an emulated AWS."""
+"""Storage backends of the development server: memory, SQLite files, or an emulated AWS in its own process."""
 
 import contextlib
 import multiprocessing
@@ -8,39 +8,38 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from aion_core.dev import processes
 from aion_core.dev.messages import EmulatorFailed, EmulatorReady, EmulatorTask, ReleaseMessages
-from aion_core.dev.worker_process import WorkerProcess
+from aion_core.dev.processes import WorkerProcess, run_emulator
 from aion_core.errors import ConfigurationError, StoreError
 from aion_core.template.names import Place
 
 EMULATOR_END_SECONDS = 15.0
-"""Seconds that the emulator gets to write its snapshot, before a kill."""
+"""Seconds for the emulator to write its snapshot; the supervisor then kills it."""
 
 
 class Backend:
-    """A store in the worker's memory: nothing is to be started."""
+    """Backend in the worker's memory. It needs no process and no file."""
 
     preloaded: tuple[str, ...] = ()
-    """Modules that a worker imports for it."""
+    """Modules to import before a worker is forked."""
     connection: Connection | None = None
-    """Where its process sends messages, if it has one."""
+    """Connection to the backend's process, if there is one."""
     place: Place | None = None
-    """The place of the emulated resources."""
+    """Account, region and endpoint of the emulated resources."""
     is_ready = True
-    """True if a worker may load the agents."""
+    """True once a worker may load the agents."""
 
     def start(self) -> None:
-        """Start what workers need."""
+        """Start the backend."""
 
     def receive(self) -> None:
-        """Receive a message of its process; raises ConfigurationError if that cannot serve."""
+        """Receive a message from the backend's process. Raises ConfigurationError if the process cannot serve."""
 
     def release(self, worker: WorkerProcess) -> None:
-        """Let others receive the messages that the worker had; it has ended."""
+        """Make the queue messages of an ended worker visible again."""
 
     def end(self) -> None:
-        """End what was started."""
+        """Stop the backend."""
 
     @property
     def endpoint(self) -> str:
@@ -49,7 +48,7 @@ class Backend:
 
 
 class Files(Backend):
-    """SQLite files in a folder, which workers open by themselves."""
+    """SQLite files in a folder. Workers open them directly."""
 
     preloaded = (
         "aion_core.memory.services",
@@ -63,18 +62,18 @@ class Files(Backend):
         self._folder, self._fresh = folder, fresh
 
     def start(self) -> None:
-        """Let the messages of workers that a crash has ended be received at once."""
+        """Delete the folder if asked to; make the messages of crashed workers visible again."""
         if self._fresh:
             try:
                 shutil.rmtree(self._folder)
             except FileNotFoundError:
                 pass
             except OSError as error:
-                raise ConfigurationError(f"{self._folder} cannot be deleted ({error.strerror}).") from error
+                raise ConfigurationError(f"Cannot delete {self._folder}: {error.strerror}.") from error
         self._release("")
 
     def release(self, worker: WorkerProcess) -> None:
-        """See `Backend.release`; a file that cannot be written leaves that to the messages' timeouts."""
+        """See `Backend.release`. If the file cannot be written, the messages return after their visibility timeout."""
         if worker.process is not None:
             worker.process.join(1)
             with contextlib.suppress(StoreError, ConfigurationError):
@@ -88,7 +87,7 @@ class Files(Backend):
 
 
 class EmulatedAWS(Backend):
-    """The resources of a template in an emulator, whose process writes snapshots to a folder."""
+    """The template's resources in an emulator process. It writes snapshots to a folder."""
 
     preloaded = ("aws_lambda_powertools.utilities.batch", "aion_core.aws.client", "aion_core.local.stack")
     is_ready = False
@@ -99,16 +98,16 @@ class EmulatedAWS(Backend):
         self._process: Any = None
 
     def start(self) -> None:
-        """Start the process; it is ready some time later."""
+        """Start the process without waiting until it is ready."""
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
-        self._process = context.Process(target=processes.emulator, args=(theirs, self._task), name="emulator")
+        self._process = context.Process(target=run_emulator, args=(theirs, self._task), name="emulator")
         self._process.start()
         theirs.close()
 
     def receive(self) -> None:
         """See `Backend.receive`."""
-        assert self.connection is not None  # noqa: S101  # it has sent something
+        assert self.connection is not None  # noqa: S101  # the caller has seen a message on it
         try:
             match self.connection.recv():
                 case EmulatorReady(place, notes):
@@ -118,7 +117,7 @@ class EmulatedAWS(Backend):
                 case EmulatorFailed(reason):
                     raise ConfigurationError(f"The emulated AWS cannot start: {reason}.")
         except (EOFError, OSError) as error:
-            raise ConfigurationError("The emulated AWS has ended: its process was killed.") from error
+            raise ConfigurationError("The emulated AWS has stopped: its process was killed.") from error
 
     def release(self, worker: WorkerProcess) -> None:
         """See `Backend.release`."""
@@ -127,7 +126,7 @@ class EmulatedAWS(Backend):
                 self.connection.send(ReleaseMessages(worker.name))
 
     def end(self) -> None:
-        """Let the process write its snapshot, and end."""
+        """Close the connection: the process then writes its snapshot and exits."""
         if self._process is not None and self.connection is not None:
             self.connection.close()
             self._process.join(EMULATOR_END_SECONDS)

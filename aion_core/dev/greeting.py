@@ -1,11 +1,11 @@
-"""Greeting of the development server, printed once it answers."""
+"""Start message of the development server: URLs of the agents and an example request."""
 
 import json
 from collections.abc import Collection, Mapping
 
 from aion_core.agents.config import AgentConfig, default_agent
 
-STOPS = "Ctrl-C stops it."
+STOPS = "Press Ctrl-C to stop."
 
 
 def greeting(
@@ -17,9 +17,9 @@ def greeting(
     failed: Mapping[str, str] | None = None,
     per_turn: Collection[str] = (),
 ) -> str:
-    """Return where each agent answers, and what to say to the one at the root; `failed` ones do not answer.
+    """Return the start message: each agent's URLs, and a curl command for the default agent.
 
-    `per_turn` are the agents whose factory is called for each turn.
+    `failed` maps agents that could not be loaded to the reason. `per_turn` are agents created by a factory in each turn.
     """
     failed, lines = failed or {}, []
     at_root = default_agent(agents)
@@ -27,18 +27,18 @@ def greeting(
     for agent_id, agent in agents.items():
         name = agent.name or agent_id
         if agent_id in failed:
-            lines.append(f"{name} does not answer, since it cannot be loaded: see above.")
+            lines.append(f"{name} is not available: it could not be loaded (see above).")
             continue
         places = [f"{base_url}/agents/{agent_id}/"]
         if agent_id == at_root:
             places.insert(0, f"{base_url}/")
-        lines.append(f"{name} answers at {' and '.join(places)}")
+        lines.append(f"{name} is available at {' and '.join(places)}")
         if agent_id in per_turn:
-            lines.append(f"{name}: its factory is called for each turn, and has not been called yet")
+            lines.append(f"{name} is created by its factory in each turn; the factory has not been called yet")
     if not answering:
-        waits = f"The server at {base_url}/ waits for an edit; until then its tasks fail."
+        waits = f"The server at {base_url}/ is waiting for an edit. Until then, tasks fail."
         return "\n".join([*lines, waits, where, "", STOPS])
-    asked = base_url if at_root in answering else f"{base_url}/agents/{answering[0]}"
+    target = base_url if at_root in answering else f"{base_url}/agents/{answering[0]}"
     request = {
         "jsonrpc": "2.0",
         "id": 1,
@@ -48,12 +48,12 @@ def greeting(
     return "\n".join(
         [
             *lines,
-            f"Card: {asked}/.well-known/agent-card.json",
+            f"Agent card: {target}/.well-known/agent-card.json",
             where,
             "",
-            "Say something:",
+            "Send a message:",
             "",
-            f"  curl -sN {asked}/ -H 'Content-Type: application/json' \\",
+            f"  curl -sN {target}/ -H 'Content-Type: application/json' \\",
             *([f"    -H '{credentials}' \\"] if credentials else []),
             f"    -d '{json.dumps(request)}'",
             "",

@@ -1,4 +1,4 @@
-"""Messages between the supervisor and its processes: plain values that cross by pickle."""
+"""Messages between the supervisor and its processes, sent as pickles."""
 
 import signal
 from collections.abc import Mapping
@@ -8,46 +8,46 @@ from pathlib import Path
 from aion_core.template.names import Place
 
 ENDING = tuple(number for name in ("SIGINT", "SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)))
-"""Signals that end a server. A terminal sends them to each process: the supervisor hears them, the others ignore them."""
+"""Signals to end the server. A terminal sends them to every process; only the supervisor handles them."""
 
 
 @dataclass(frozen=True)
 class EmulatorTask:
-    """Template and state folder for the emulator process."""
+    """Options of the emulator process."""
 
     template: Path
     folder: Path
     """Folder of the snapshot."""
     fresh: bool
-    """True to delete it first."""
+    """True to delete the snapshot first."""
 
 
 @dataclass(frozen=True)
 class EmulatorReady:
-    """The emulator serves."""
+    """Sent by the emulator once it serves."""
 
     place: Place
     notes: tuple[str, ...]
-    """Sentences for the developer."""
+    """Messages for the developer."""
 
 
 @dataclass(frozen=True)
 class EmulatorFailed:
-    """The emulator cannot serve."""
+    """Sent by the emulator if it cannot serve."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class ReleaseMessages:
-    """Ask the emulator to show messages again that a worker received which has ended."""
+    """Command to the emulator: make the messages received by an ended worker visible again."""
 
     receiver: str
 
 
 @dataclass(frozen=True)
 class Load:
-    """Ask a worker to load the agents."""
+    """Command to a worker: load the agents."""
 
     config: Path
     project: Path
@@ -56,57 +56,57 @@ class Load:
     place: Place | None
     base_url: str
     variables: Mapping[str, str]
-    """Variables that the project sets for its agents; those of the template win."""
+    """Variables of the project for its agents. Those of the template take precedence."""
     environment: Mapping[str, str]
-    """Variables that win over those of the template."""
+    """Variables with precedence over those of the template."""
     colour: bool
     receiver: str
-    """The worker's name in what it receives from queues."""
+    """The worker's name in its ReceiveMessage requests."""
     with_key: bool
-    """True to create an API key for the developer, if callers need one."""
+    """True to create an API key for the developer, if an agent accepts API keys."""
 
 
 @dataclass(frozen=True)
-class Loaded:
-    """Agents that a worker has loaded and can serve."""
+class AgentsLoaded:
+    """Sent by a worker once it has loaded its agents."""
 
     agents: tuple[str, ...]
-    """By their ids, in the order of the configuration."""
+    """Ids of all agents, in the order of the configuration."""
     failures: Mapping[str, str]
-    """The agents that cannot be loaded, and why."""
+    """Reasons why agents could not be loaded, by agent id."""
     per_turn: tuple[str, ...] = ()
-    """The agents whose factory is called for each turn, and has not been called yet."""
+    """Ids of agents created by a factory in each turn."""
     header: str = ""
-    """A header with the developer's key."""
+    """HTTP header with the developer's API key."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """The environment of the functions."""
 
 
 @dataclass(frozen=True)
 class LoadFailed:
-    """The worker can serve nothing, whatever its agents are."""
+    """Sent by a worker if it cannot serve any agent."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Serve:
-    """Ask a worker to accept requests, and messages of the queues."""
+    """Command to a worker: accept requests and queue messages."""
 
 
 @dataclass(frozen=True)
 class Serving:
-    """The worker does."""
+    """Sent by a worker once it accepts requests and queue messages."""
 
 
 @dataclass(frozen=True)
 class Stop:
-    """Ask a worker to accept no more, to hand its turns on, to end its streams, and to exit."""
+    """Command to a worker: accept no more work, hand off its turns, end its streams, and exit."""
 
     has_successor: bool
-    """True if another worker resumes its turns: streams then get a little longer to end by themselves."""
+    """True if another worker resumes its turns. Streams then get a little longer to end by themselves."""
 
 
 @dataclass(frozen=True)
-class Ending:
-    """The worker has begun to stop: its event loop is not blocked."""
+class Stopping:
+    """Sent by a worker once it begins to stop. It proves that the event loop is not blocked."""

@@ -1,26 +1,135 @@
-"""Entry points of the processes: what each needs is imported in it, and not by the supervisor."""
+"""Processes of the development server: entry points, and the supervisor's handle of a worker.
 
+An entry point imports its code itself, to keep the supervisor small.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import signal
 import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from multiprocessing import util
 from multiprocessing.connection import Connection
+from typing import Any
+from uuid import uuid4
 
-from aion_core.dev.messages import EmulatorTask
+from aion_core.dev.messages import AgentsLoaded, EmulatorTask
+
+LONGEST_TEMPORARY = 60
+"""Longest path of a temporary folder. A socket in it must stay below 104 characters on macOS, 108 on Linux."""
 
 
-def emulator(connection: Connection, task: EmulatorTask) -> None:
-    """Be the emulator's process."""
-    from aion_core.dev.uncollected import collect_again
+def run_emulator(connection: Connection, task: EmulatorTask) -> None:
+    """Run the emulator process."""
+    from aion_core.dev.preload import collect_again
 
-    from aion_core.dev.emulated import main  # isort: skip
+    from aion_core.dev.emulator_process import main  # isort: skip
 
     collect_again()
     main(connection, task)
 
 
-def worker(listener: socket.socket, connection: Connection) -> None:
-    """Be a worker's process."""
-    from aion_core.dev.uncollected import collect_again
+def run_worker(listener: socket.socket, connection: Connection) -> None:
+    """Run a worker process."""
+    from aion_core.dev.preload import collect_again
 
     from aion_core.dev.worker import main  # isort: skip
 
     collect_again()
     main(listener, connection)
+
+
+@dataclass(eq=False)
+class WorkerProcess:
+    """Handle of one worker process."""
+
+    connection: Connection
+    why: str
+    """Names of the edited files that caused its start, or ""."""
+    name: str = field(default_factory=lambda: uuid4().hex)
+    """Its name in ReceiveMessage requests to the emulator."""
+    began: float = field(default_factory=time.monotonic)
+    process: Any = None
+    started: threading.Event = field(default_factory=threading.Event)
+    loaded: AgentsLoaded | None = None
+    reported_slow: bool = False
+    kill_at: float = float("inf")
+
+    @classmethod
+    def start(cls, context: Any, listener: socket.socket, why: str) -> "WorkerProcess":
+        """Start a worker in a thread: the first one has to wait for the import of the frameworks."""
+        ours, theirs = context.Pipe()
+        started = cls(ours, why)
+
+        def start() -> None:
+            try:
+                process = context.Process(target=run_worker, args=(listener, theirs), name="worker")
+                process.start()
+                started.process = process
+            except Exception as error:
+                print(f"Cannot start a worker: {error}", file=sys.stderr)
+            finally:
+                theirs.close()
+                started.started.set()
+
+        threading.Thread(target=start, name="start", daemon=True).start()
+        return started
+
+    @property
+    def answers(self) -> set[str]:
+        """Ids of the loaded agents."""
+        return set(self.loaded.agents) - set(self.loaded.failures) if self.loaded else set()
+
+    def send(self, message: object) -> None:
+        """Send a message; ignore a worker that has ended."""
+        with contextlib.suppress(OSError):
+            self.connection.send(message)
+
+    def kill(self) -> None:
+        """Kill the process and its children. A process that has not started yet ends at the closed connection."""
+        if self.started.is_set() and self.process is not None:
+            if hasattr(os, "killpg"):
+                # Its children may outlive it. In its first moment it has no group yet.
+                with contextlib.suppress(OSError):
+                    os.killpg(self.process.pid, signal.SIGKILL)
+            with contextlib.suppress(OSError, AttributeError):
+                if self.process.is_alive():
+                    self.process.kill()
+        self.connection.close()
+
+    def exit_code(self) -> str:
+        """Return the exit code or signal as text."""
+        self.started.wait(1)
+        if self.process is None:
+            return "not started"
+        self.process.join(2)
+        code = self.process.exitcode
+        return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+
+
+def workers_context(preloaded: Sequence[str]) -> Any:
+    """Return the multiprocessing context of workers: a fork server with these modules imported, or spawn."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(preloaded))
+    return context
+
+
+def run_forkserver() -> None:
+    """Start the fork server of the workers. Its socket is in a temporary folder."""
+    from multiprocessing.forkserver import ensure_running
+
+    if len(tempfile.gettempdir()) > LONGEST_TEMPORARY and os.path.isdir("/tmp"):  # noqa: S108  # a new folder in it
+        before, tempfile.tempdir = tempfile.tempdir, "/tmp"  # noqa: S108
+        try:
+            util.get_temp_dir()  # multiprocessing caches the result
+        finally:
+            tempfile.tempdir = before
+    ensure_running()

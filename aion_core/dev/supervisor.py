@@ -1,4 +1,4 @@
-"""Supervisor of a development server: starts its processes, replaces the worker on edits, and ends them all."""
+"""Supervisor of the development server: starts its processes, replaces the worker on edits, and ends all of them."""
 
 import contextlib
 import multiprocessing
@@ -16,24 +16,34 @@ from typing import Any
 
 from aion_core.agents.frameworks import FRAMEWORKS
 from aion_core.dev.backends import Backend
-from aion_core.dev.messages import ENDING, Ending, Load, Loaded, LoadFailed, Serve, Serving, Stop
-from aion_core.dev.place import DataFolder, Running
-from aion_core.dev.worker_process import WorkerProcess, run_forkserver, workers_context
+from aion_core.dev.data_folder import DataFolder, RunningServer
+from aion_core.dev.messages import ENDING, AgentsLoaded, Load, LoadFailed, Serve, Serving, Stop, Stopping
+from aion_core.dev.processes import WorkerProcess, run_forkserver, workers_context
 from aion_core.errors import ConfigurationError
 
-PRELOADED = ("aion_core.dev.uncollected", "aion_core.dev.worker", "aion_core.dev.preloaded")
+PRELOADED = (
+    "aion_core.dev.preload",
+    "aion_core.dev.worker",
+    "fastapi",
+    "uvicorn",
+    "mangum",
+    "aion_core.bootstrap.app",
+    "aion_core.bootstrap.push",
+    "aion_core.dev.request_log",
+)
+"""Imports of every worker, made once by the fork server."""
 _SIGHUP = getattr(signal, "SIGHUP", None)
 
 NOTICE_SECONDS = 1.0
-"""After so long a start says what it does."""
+"""Seconds until a slow start prints its progress."""
 END_SECONDS = 8.0
-"""Seconds that a worker gets to end, before a kill."""
+"""Seconds for a worker to end; the supervisor then kills it."""
 RETIRE_SECONDS = 30.0
-"""Seconds for a worker with a successor to hand its turns on, once it has begun to."""
+"""Seconds for a worker with a successor to hand off its turns, counted from its `Stopping`."""
 RESTART_SECONDS, LONGEST_RESTART_SECONDS = 1.0, 30.0
-"""Seconds between a worker's death and the start of the next one: at first, and at most, since each failure doubles them."""
+"""First and longest delay before a crashed worker is replaced. Each failure doubles the delay."""
 SLOW_SECONDS = 10.0
-"""After so long the loading of edited code is reported."""
+"""Seconds until slow loading of edited code is reported."""
 
 
 @dataclass(frozen=True)
@@ -42,31 +52,31 @@ class DevServer:
 
     config: Path
     project: Path
-    """The folder that holds `handlers`."""
+    """The folder with `handlers`."""
     backend: Backend
     template: Path | None
     """None without an emulated AWS."""
     base_url: str
     environment: Mapping[str, str]
-    """Variables that win over those of the template."""
+    """Variables with precedence over those of the template."""
     variables: Callable[[], tuple[Mapping[str, str], Sequence[str]]]
-    """Returns what the project sets for its agents, and sentences on what is missing; .env may change between workers."""
+    """Returns the project's variables for its agents, and warnings. Called for each worker, since .env may change."""
     folder: DataFolder
     frameworks: Sequence[str]
     watched: Sequence[Path]
-    """The folders whose edits reload the agents; empty without reload."""
+    """Folders to watch for edits; empty to disable reloading."""
     with_key: bool
-    greet: Callable[[Loaded, str], str]
-    """Returns what is printed when the server answers; it is given the endpoint of the emulator, or ""."""
+    greet: Callable[[AgentsLoaded, str], str]
+    """Returns the start message from the loaded agents and the emulator's endpoint ("" without an emulator)."""
 
     @property
     def reloads(self) -> bool:
-        """True if edits are watched."""
+        """True if edits reload the agents."""
         return bool(self.watched)
 
 
 class Supervisor:
-    """Runs one development server, until it is told to stop."""
+    """Process that runs one development server."""
 
     def __init__(self, server: DevServer, listener: socket.socket) -> None:
         self._server, self._listener = server, listener
@@ -78,8 +88,8 @@ class Supervisor:
         self._retiring: list[WorkerProcess] = []
         self._edited: set[str] = set()
         self._edits = threading.Lock()
-        self._woken, self._wake = os.pipe()
-        os.set_blocking(self._wake, False)
+        self._wake_reader, self._wake_writer = os.pipe()
+        os.set_blocking(self._wake_writer, False)
         self._stops = 0
         self._code: int | None = None
         self._began = time.monotonic()
@@ -91,12 +101,12 @@ class Supervisor:
         self._warned: set[str] = set()
 
     def run(self) -> int:
-        """Serve until Ctrl-C or SIGTERM, or until nothing can be served; return the exit code."""
+        """Serve until Ctrl-C or SIGTERM, or until serving is impossible. Return the exit code."""
         with self._signals():
             try:
                 self._start()
                 while self._code is None:
-                    self._turn()
+                    self._handle_events()
                 return self._code
             finally:
                 self._end()
@@ -104,7 +114,7 @@ class Supervisor:
     # --- Start ---
 
     def _start(self) -> None:
-        # multiprocessing imports the command's script again in each process, unless it does not know of it.
+        # Without its `__file__`, multiprocessing does not import the command's script again in each process.
         vars(sys.modules["__main__"]).pop("__file__", None)
         with _interrupts_ignored():
             self._backend.start()
@@ -112,13 +122,13 @@ class Supervisor:
                 run_forkserver()
         self._begin("")
         if self._server.reloads:
-            from aion_core.dev.watching import Watcher
+            from aion_core.dev.watcher import Watcher
 
-            self._watcher = Watcher(self._server.watched, self._note_edits, self._cannot_watch)
+            self._watcher = Watcher(self._server.watched, self._note_edits, self._warn_unwatched)
             self._watcher.start()
 
     def _begin(self, why: str) -> None:
-        """Start a worker; it loads the agents as soon as the store is ready."""
+        """Start a worker. It loads the agents once the backend is ready."""
         if self._candidate is not None:
             self._kill(self._candidate)
         self._candidate = started = WorkerProcess.start(self._workers_context, self._listener, why)
@@ -137,7 +147,7 @@ class Supervisor:
             if warning not in self._warned:
                 self._warned.add(warning)
                 print(f"aion: {warning}", file=sys.stderr)
-        candidate.say(
+        candidate.send(
             Load(
                 self._server.config,
                 self._server.project,
@@ -154,20 +164,20 @@ class Supervisor:
 
     # --- The loop ---
 
-    def _turn(self) -> None:
-        """Wait for something to happen, and see to it."""
-        waiting: list[Any] = [self._woken, *(each.connection for each in self._workers())]
+    def _handle_events(self) -> None:
+        """Wait for messages, edits, signals or timeouts, and handle them."""
+        waiting: list[Any] = [self._wake_reader, *(each.connection for each in self._workers())]
         if self._backend.connection is not None:
             waiting.append(self._backend.connection)
-        ready = multiprocessing.connection.wait(waiting, self._seconds())
-        if self._woken in ready:
-            os.read(self._woken, 4096)
+        ready = multiprocessing.connection.wait(waiting, self._timeout())
+        if self._wake_reader in ready:
+            os.read(self._wake_reader, 4096)
         if self._stops:
             self._code = 0
             return
         for each in self._workers():
             if each.connection in ready:
-                self._hear(each)
+                self._receive(each)
         if self._backend.connection in ready:
             self._backend.receive()
             if self._candidate is not None:
@@ -178,8 +188,8 @@ class Supervisor:
                 self._retiring.remove(each)
                 self._kill(each)
                 print(
-                    f"{_now()}  The process of the old code did not end, and was killed: an agent blocks it. Its turns "
-                    "go on in the new code when their leases end.",
+                    f"{_now()}  Killed the process with the old code: an agent blocks it. Its turns resume in the new "
+                    "code when their leases expire.",
                     file=sys.stderr,
                     flush=True,
                 )
@@ -191,29 +201,29 @@ class Supervisor:
         elif now > self._restart_at:
             self._restart_at = float("inf")
             self._begin("")
-        self._say_what_takes_long(now)
+        self._report_progress(now)
 
     def _workers(self) -> list[WorkerProcess]:
         return [each for each in (self._current, self._candidate, *self._retiring) if each is not None]
 
-    def _seconds(self) -> float | None:
-        """Return how long nothing needs to be seen to."""
+    def _timeout(self) -> float | None:
+        """Return the seconds until the next timeout; None without one."""
         times = [self._restart_at, *(each.kill_at for each in self._retiring)]
         if not self._greeted:
             times.append(time.monotonic() + 0.5)
-        elif self._candidate is not None and not self._candidate.told_slow:
+        elif self._candidate is not None and not self._candidate.reported_slow:
             times.append(self._candidate.began + SLOW_SECONDS)
         first = min(times)
         return None if first == float("inf") else max(0.0, first - time.monotonic())
 
-    def _hear(self, each: WorkerProcess) -> None:
+    def _receive(self, each: WorkerProcess) -> None:
         try:
             message = each.connection.recv()
         except (EOFError, OSError):
             self._ended(each)
             return
         match message:
-            case Loaded():
+            case AgentsLoaded():
                 each.loaded = message
                 self._loaded(each, message)
             case LoadFailed(reason):
@@ -222,11 +232,11 @@ class Supervisor:
                 self._refuse(each, [reason])
             case Serving():
                 self._serves(each)
-            case Ending():
+            case Stopping():
                 if each in self._retiring:
                     each.kill_at = time.monotonic() + RETIRE_SECONDS
 
-    def _loaded(self, each: WorkerProcess, loaded: Loaded) -> None:
+    def _loaded(self, each: WorkerProcess, loaded: AgentsLoaded) -> None:
         lost = sorted(set(loaded.failures) & self._current.answers) if self._current is not None else []
         if lost:
             self._refuse(each, [loaded.failures[agent_id] for agent_id in lost])
@@ -234,41 +244,43 @@ class Supervisor:
         for failure in loaded.failures.values():
             print(f"{failure}\n", file=sys.stderr)
         if self._current is None and not each.answers and not self._server.reloads:
-            print("No agent can be loaded.", file=sys.stderr)
+            print("No agent could be loaded.", file=sys.stderr)
             self._code = 1
             return
-        each.say(Serve())
+        each.send(Serve())
 
     def _refuse(self, each: WorkerProcess, reasons: Iterable[str]) -> None:
-        """Go on with the code as it was."""
+        """Print the reasons, kill the candidate, and continue with the current worker."""
         for reason in reasons:
             print(f"{reason}\n", file=sys.stderr)
         after = f" after an edit of {each.why}" if each.why else ""
         self._candidate = None
         self._kill(each)
-        print(f"{_now()}  Not reloaded{after}. {self._what_follows()}", file=sys.stderr, flush=True)
+        print(f"{_now()}  Not reloaded{after}. {self._plan_retry()}", file=sys.stderr, flush=True)
 
     def _serves(self, each: WorkerProcess) -> None:
         old, self._current, self._candidate = self._current, each, None
         if old is not None:
-            old.say(Stop(has_successor=True))
+            old.send(Stop(has_successor=True))
             old.kill_at = time.monotonic() + END_SECONDS
             self._retiring.append(old)
-        assert each.loaded is not None  # noqa: S101  # it serves what it has loaded
+        assert each.loaded is not None  # noqa: S101  # a worker loads before it serves
         self._restart_seconds = RESTART_SECONDS
-        self._announce(Running(os.getpid(), self._server.base_url, self._backend.endpoint, each.loaded.environment))
+        self._announce(
+            RunningServer(os.getpid(), self._server.base_url, self._backend.endpoint, each.loaded.environment)
+        )
         if not self._greeted:
             self._greeted = True
             print(self._server.greet(each.loaded, self._backend.endpoint), flush=True)
             if self._server.reloads and not each.answers:
-                print("No agent can be loaded: waiting for an edit.", file=sys.stderr)
+                print("No agent could be loaded. Waiting for an edit.", file=sys.stderr)
         else:
             after = f" after an edit of {each.why}" if each.why else ""
             took = time.monotonic() - each.began
             print(f"{_now()}  Reloaded{after} ({took:.1f} s).", file=sys.stderr, flush=True)
 
     def _ended(self, each: WorkerProcess) -> None:
-        """See to the end of a worker's process."""
+        """Handle the end of a worker's process."""
         if each in self._retiring:
             self._retiring.remove(each)
             self._kill(each)
@@ -278,48 +290,48 @@ class Supervisor:
         if each is self._candidate:
             self._candidate = None
             if self._current is None and not self._greeted:
-                raise ConfigurationError(f"The agents cannot be served: their process has ended ({code}).")
+                raise ConfigurationError(f"The agents' process has exited ({code}).")
             print(
-                f"{_now()}  Not reloaded: the new code has ended its process ({code}). {self._what_follows()}",
+                f"{_now()}  Not reloaded: the process with the new code has exited ({code}). {self._plan_retry()}",
                 file=sys.stderr,
                 flush=True,
             )
             return
         self._current = None
-        print(f"{_now()}  The agents' process has ended ({code}). It is started again.", file=sys.stderr, flush=True)
+        print(f"{_now()}  The agents' process has exited ({code}). Restarting it.", file=sys.stderr, flush=True)
         if self._candidate is None:
             self._restart_at = time.monotonic() + self._restart_seconds
 
-    def _what_follows(self) -> str:
-        """Return what the server does after a candidate failed; without a worker, another one is started later."""
+    def _plan_retry(self) -> str:
+        """Schedule another start if no worker serves; return a sentence for the developer."""
         if self._current is not None:
-            return "The server goes on with the code as it was."
+            return "The server continues with the old code."
         seconds, self._restart_seconds = self._restart_seconds, min(2 * self._restart_seconds, LONGEST_RESTART_SECONDS)
         self._restart_at = time.monotonic() + seconds
-        return f"Nothing answers now: it is tried again in {seconds:.0f} s, and after an edit."
+        return f"No agent is available: the server tries again in {seconds:.0f} s and after each edit."
 
     def _kill(self, each: WorkerProcess) -> None:
-        """End the worker, if it has not ended, and let others receive the messages that it had."""
+        """Kill the worker and make its queue messages visible again."""
         each.kill()
         self._backend.release(each)
 
-    def _announce(self, running: Running) -> None:
-        """Write where the server is reached; it serves without that as well."""
+    def _announce(self, running: RunningServer) -> None:
+        """Write the server's address to the data folder; warn if that fails."""
         try:
             self._server.folder.announce(running)
         except OSError as error:
             print(
-                f"{self._server.folder.path} cannot be written ({error.strerror}): other commands do not find this server.",
+                f"Cannot write to {self._server.folder.path} ({error.strerror}): other commands cannot find this server.",
                 file=sys.stderr,
             )
 
-    # --- What is told ---
+    # --- Output ---
 
-    def _say_what_takes_long(self, now: float) -> None:
+    def _report_progress(self, now: float) -> None:
         slow = self._candidate
-        if self._greeted and slow is not None and not slow.told_slow and now >= slow.began + SLOW_SECONDS:
-            slow.told_slow = True
-            serves = "the old code serves" if self._current is not None else "nothing answers until then"
+        if self._greeted and slow is not None and not slow.reported_slow and now >= slow.began + SLOW_SECONDS:
+            slow.reported_slow = True
+            serves = "the old code serves" if self._current is not None else "no agent is available until then"
             what = f"{slow.why} is" if slow.why else "The agents are"
             print(f"{_now()}  {what} still being loaded ({SLOW_SECONDS:.0f} s); {serves}.", file=sys.stderr, flush=True)
         if self._greeted or self._code is not None or now - self._began < NOTICE_SECONDS:
@@ -341,8 +353,8 @@ class Supervisor:
             self._edited.update(paths)
         self._wake_up()
 
-    def _cannot_watch(self, error: Exception) -> None:
-        print(f"Edits are not noticed: {error}. Start the server again after an edit.", file=sys.stderr)
+    def _warn_unwatched(self, error: Exception) -> None:
+        print(f"Cannot watch for edits: {error}. Restart the server after an edit.", file=sys.stderr)
 
     # --- End ---
 
@@ -352,9 +364,9 @@ class Supervisor:
             self._stops += 1
             self._wake_up()
 
-        # nohup has SIGHUP ignored, and that stays.
-        heard = [number for number in ENDING if number != _SIGHUP or signal.getsignal(number) is not signal.SIG_IGN]
-        before = {number: signal.signal(number, stop) for number in heard}
+        # nohup ignores SIGHUP: leave it ignored.
+        handled = [number for number in ENDING if number != _SIGHUP or signal.getsignal(number) is not signal.SIG_IGN]
+        before = {number: signal.signal(number, stop) for number in handled}
         try:
             yield
         finally:
@@ -362,28 +374,28 @@ class Supervisor:
                 signal.signal(number, handler)
 
     def _wake_up(self) -> None:
-        # A full pipe wakes as well.
+        # A full pipe wakes the loop as well.
         with contextlib.suppress(OSError):
-            os.write(self._wake, b".")
+            os.write(self._wake_writer, b".")
 
     def _end(self) -> None:
-        """End every process: the worker hands its turns on, an emulator writes its snapshot."""
+        """End every process: the worker hands off its turns, the emulator writes its snapshot."""
         if self._watcher is not None:
             self._watcher.stop()
         if self._candidate is not None:
             self._kill(self._candidate)
             self._candidate = None
         if self._current is not None:
-            self._current.say(Stop(has_successor=False))
+            self._current.send(Stop(has_successor=False))
             self._retiring.append(self._current)
             self._current = None
-        deadline, asked = time.monotonic() + END_SECONDS, self._stops
-        while self._retiring and time.monotonic() < deadline and self._stops <= max(asked, 1):
+        deadline, stops = time.monotonic() + END_SECONDS, self._stops
+        while self._retiring and time.monotonic() < deadline and self._stops <= max(stops, 1):
             ready = multiprocessing.connection.wait(
-                [self._woken, *(each.connection for each in self._retiring)], deadline - time.monotonic()
+                [self._wake_reader, *(each.connection for each in self._retiring)], deadline - time.monotonic()
             )
-            if self._woken in ready:
-                os.read(self._woken, 4096)
+            if self._wake_reader in ready:
+                os.read(self._wake_reader, 4096)
             for each in list(self._retiring):
                 if each.connection in ready:
                     with contextlib.suppress(EOFError, OSError):
@@ -397,13 +409,13 @@ class Supervisor:
 
 
 def coloured() -> bool:
-    """Tell whether what is printed is coloured: on a terminal, unless NO_COLOR is set (no-color.org)."""
+    """Return True if the output is a terminal and NO_COLOR is not set (no-color.org)."""
     return sys.stderr.isatty() and not os.environ.get("NO_COLOR")
 
 
 @contextlib.contextmanager
 def _interrupts_ignored() -> Iterator[None]:
-    """Let processes that start now ignore Ctrl-C, which reaches them too, from their first moment."""
+    """Let processes started in this block ignore Ctrl-C from their first moment: a terminal sends it to them too."""
     before = {number: signal.signal(number, signal.SIG_IGN) for number in ENDING}
     try:
         yield
@@ -413,11 +425,11 @@ def _interrupts_ignored() -> Iterator[None]:
 
 
 def _shown(paths: Iterable[str]) -> str:
-    """Return the names of edited files, relative to here."""
+    """Return the names of edited files, relative to the current folder."""
     try:
         names = sorted({os.path.relpath(path) for path in paths}, key=len)
     except OSError:
-        # The folder from which the server was started is gone.
+        # The current folder was deleted.
         names = sorted(set(paths), key=len)
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 

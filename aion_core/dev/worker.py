@@ -1,4 +1,4 @@
-"""A worker's process: loads the agents, and then serves them and the queues' messages until it is told to stop."""
+"""Worker process: loads the agents, then serves HTTP requests and queue messages."""
 
 import asyncio
 import contextlib
@@ -15,30 +15,31 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
-from aion_core.dev import lines
-from aion_core.dev.messages import ENDING, Ending, Load, Loaded, LoadFailed, Serve, Serving, Stop
-from aion_core.dev.place import SQLITE
+from aion_core.dev import console_log
+from aion_core.dev.data_folder import SQLITE
+from aion_core.dev.messages import ENDING, AgentsLoaded, Load, LoadFailed, Serve, Serving, Stop, Stopping
 from aion_core.errors import AionError, ConfigurationError
 
 logger = logging.getLogger(__name__)
 
 TURN_GRACE, STREAM_GRACE = 0.5, 1.5
-"""Seconds for a turn to reach a step boundary, and for a stream to receive the end of its turn from a successor."""
+"""Seconds for a turn to reach a step boundary, and for a stream to get the end of its turn from a successor."""
 
 LEAVE_SECONDS = 1.0
-"""Seconds for a stream to end by itself after that; then it is ended where it is."""
+"""Further seconds for a stream to end by itself; the worker then ends it."""
 
 HANDOFF_SECONDS, HANDOFF_SECONDS_BESIDE_SUCCESSOR = 3.0, 10.0
-"""Seconds for turns to be handed off. Beside a successor nobody waits for this process, and it may have many."""
+"""Seconds for handing off turns. With a successor there is more time: the developer does not wait for this process."""
 
 CUT_SECONDS, CUT_SECONDS_BESIDE_SUCCESSOR = 5, 15
-"""Seconds from the stop request until a worker cancels whatever still runs."""
+"""Seconds from the stop request until the worker cancels all requests."""
 
 
 def main(listener: socket.socket, connection: Connection) -> None:
-    """Serve on the listener what the supervisor says; exits with the process."""
+    """Follow the supervisor's commands, then exit the process."""
     for number in ENDING:
         signal.signal(number, signal.SIG_IGN)
     _own_group()
@@ -46,7 +47,7 @@ def main(listener: socket.socket, connection: Connection) -> None:
     try:
         _Worker(listener, connection).run()
     except KeyboardInterrupt:
-        # An agent has set the signal's default handler.
+        # An agent has restored the signal's default handler.
         os._exit(130)
     except BaseException:
         logging.getLogger(__name__).critical("The development server has failed.", exc_info=True)
@@ -54,20 +55,20 @@ def main(listener: socket.socket, connection: Connection) -> None:
         os._exit(1)
     sys.stdout.flush()
     sys.stderr.flush()
-    # A thread of an agent's, or a synchronous node, is not waited for.
+    # Exit at once: threads of agents and synchronous nodes may still be running.
     os._exit(0)
 
 
 def _own_group() -> None:
-    """Make this process the leader of a group, which its own children join: the supervisor kills all of them."""
+    """Make this process the leader of a process group. The supervisor kills the group, with the worker's children."""
     if hasattr(os, "setpgid"):
         os.setpgid(0, 0)
-        # A terminal may stop whoever writes to it from such a group.
+        # A terminal may stop a background group that writes to it.
         signal.signal(signal.SIGTTOU, signal.SIG_IGN)
 
 
 def _keep_from_children(*held: socket.socket | Connection) -> None:
-    """Close these in each child that an agent forks, which would hold the port and hide this process's end."""
+    """Close these in each child forked by an agent: it would keep the port open and hide the end of this process."""
     if not hasattr(os, "register_at_fork"):
         return
 
@@ -80,8 +81,8 @@ def _keep_from_children(*held: socket.socket | Connection) -> None:
 
 
 @dataclass
-class _Orders:
-    """Reader thread for the supervisor's messages; the process ends if the supervisor is gone."""
+class _CommandReader:
+    """Reader of the supervisor's commands. It kills the process and its children if the supervisor has ended."""
 
     connection: Connection
     stop: "Future[Stop]" = field(default_factory=Future)
@@ -98,7 +99,7 @@ class _Orders:
                         self.stop.set_result(stop)
         except (EOFError, OSError):
             if hasattr(os, "killpg"):
-                # With the children of agents, for which nobody else cares now.
+                # With the children of agents: no other process would end them.
                 os.killpg(0, signal.SIGKILL)
             os._exit(1)
 
@@ -106,7 +107,7 @@ class _Orders:
 class _Worker:
     def __init__(self, listener: socket.socket, connection: Connection) -> None:
         self._listener, self._connection = listener, connection
-        self._orders = _Orders(connection)
+        self._commands = _CommandReader(connection)
         self._stack: Any = None
         self._pollers: list[Any] = []
         self._background: Any = None
@@ -115,34 +116,34 @@ class _Worker:
         try:
             task: Load = self._connection.recv()
         except (EOFError, OSError):
-            # The supervisor has ended, or has already started another one.
+            # The supervisor has ended, or has already started another worker.
             return
-        threading.Thread(target=self._orders.read, name="supervisor", daemon=True).start()
+        threading.Thread(target=self._commands.read, name="supervisor", daemon=True).start()
         try:
             app = self._load(task)
         except AionError as error:
             self._connection.send(LoadFailed(str(error)))
             return
-        self._orders.serve.wait()
-        if not self._orders.stop.done():
-            # Not by asyncio.run, which waits for threads that agents have left behind.
+        self._commands.serve.wait()
+        if not self._commands.stop.done():
+            # Not asyncio.run: it waits for threads that agents have left running.
             loop = asyncio.new_event_loop()
             asyncio.set_event_loop(loop)
             loop.run_until_complete(self._serve(app))
 
     def _load(self, task: Load) -> Any:
-        lines.install(colour=task.colour)
+        console_log.install(colour=task.colour)
         os.environ.update({**task.variables, **task.environment})
         sys.path[:0] = [str(task.project)]
         if task.template is not None and task.place is not None:
             from aion_core.local.stack import LocalStack
 
             self._stack = LocalStack.at(task.template, task.place, receiver=task.receiver)
-            # It may name a profile that is not on this machine, which boto3 would not forgive.
+            # boto3 fails if the profile does not exist on this machine.
             os.environ.pop("AWS_PROFILE", None)
             os.environ.update(self._stack.environment("ApiFunction"))
             os.environ.update(task.environment)
-        # The handlers read their settings when they are imported, as they do on Lambda.
+        # As on Lambda, the handlers read their settings at import.
         from handlers.api import app
 
         failures, agents = {}, app.state.agents
@@ -155,19 +156,12 @@ class _Worker:
         self._background = app.state.background
         names = {name: value for name, value in task.environment.items() if name in (SQLITE, "AION_RETENTION_DAYS")}
         has_keys = task.with_key and os.environ.get("AION_STORE") != "memory"
-        header = self._key(task) if has_keys else ""
+        header = _developer_header(task.config) if has_keys else ""
         if self._stack is not None:
             names = self._stack.environment("ApiFunction")
             self._pollers = self._stack.pollers({"TaskFunction": self._task_function}, environ=task.environment)
-        self._connection.send(Loaded(tuple(agents), failures, per_turn, header, names))
+        self._connection.send(AgentsLoaded(tuple(agents), failures, per_turn, header, names))
         return app
-
-    def _key(self, task: Load) -> str:
-        from aion_core.agents.config import read_agent_configs
-        from aion_core.dev.key import development_header
-        from aion_core.settings import Settings
-
-        return development_header(read_agent_configs(task.config), Settings.from_environ())
 
     def _task_function(self, event: Any, context: Any) -> Any:
         return self._answer_turns(event, context)
@@ -175,7 +169,7 @@ class _Worker:
     async def _serve(self, app: Any) -> None:
         import uvicorn
 
-        from aion_core.dev.requests import RequestLines
+        from aion_core.dev.request_log import RequestLogMiddleware
         from aion_core.tasks.call import Deadline
         from aion_core.web.middleware import LoopbackOnlyMiddleware
         from aion_core.web.request_context import DEADLINE
@@ -198,10 +192,10 @@ class _Worker:
 
         worker = self
 
-        class Server(uvicorn.Server):
+        class WorkerServer(uvicorn.Server):
             @contextlib.contextmanager
             def capture_signals(self) -> Iterator[None]:
-                # The supervisor is the one that hears them.
+                # The supervisor handles signals.
                 yield
 
             async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -210,29 +204,29 @@ class _Worker:
                     poller.start()
                 worker._connection.send(Serving())
 
-        server = Server(
+        server = WorkerServer(
             uvicorn.Config(
-                RequestLines(with_end),
+                RequestLogMiddleware(with_end),
                 log_config=None,
                 access_log=False,
                 timeout_graceful_shutdown=CUT_SECONDS,
             )
         )
         serving = asyncio.ensure_future(server.serve([self._listener]))
-        stopped = asyncio.wrap_future(self._orders.stop)
+        stopped = asyncio.wrap_future(self._commands.stop)
         either: set[asyncio.Future[Any]] = {serving, stopped}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not serving.done():
-            self._begin_to_end(server, ends, streams_end, has_successor=stopped.result().has_successor)
+            self._stop_serving(server, ends, streams_end, has_successor=stopped.result().has_successor)
         await serving
         await self._turns_ended(beside=stopped.done() and stopped.result().has_successor)
 
-    def _begin_to_end(self, server: Any, ends: Any, streams_end: asyncio.Event, *, has_successor: bool) -> None:
-        """Begin no turn, hand off those that run, then end the streams."""
-        # uvicorn's errors about cancelled streams are expected here.
+    def _stop_serving(self, server: Any, ends: Any, streams_end: asyncio.Event, *, has_successor: bool) -> None:
+        """Start no more turns, hand off the running ones, then end the streams."""
+        # uvicorn logs an error for each cancelled stream: expected here.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
-        # The supervisor kills a worker that does not say this: its event loop is blocked.
-        self._connection.send(Ending())
+        # The supervisor kills a worker that does not send this: its event loop is blocked.
+        self._connection.send(Stopping())
         for each in (*self._pollers, *([self._background] if self._background else [])):
             each.stop()
         server.config.timeout_graceful_shutdown = CUT_SECONDS_BESIDE_SUCCESSOR if has_successor else CUT_SECONDS
@@ -243,11 +237,11 @@ class _Worker:
         loop.call_later(leave + LEAVE_SECONDS, streams_end.set)
 
     async def _turns_ended(self, *, beside: bool) -> None:
-        """Wait until the turns from queues are handed off, or for as long as that may take."""
+        """Wait until turns from queues are handed off, up to a limit."""
         seconds = HANDOFF_SECONDS_BESIDE_SUCCESSOR if beside else HANDOFF_SECONDS
         deadline = time.monotonic() + seconds
         for poller in self._pollers:
-            # Its turns end on this loop.
+            # In a thread: the poller's turns end on this event loop.
             await asyncio.to_thread(poller.join, deadline, polls=False)
         if self._background is not None:
             with contextlib.suppress(TimeoutError):
@@ -255,9 +249,9 @@ class _Worker:
 
 
 def _leaving(receive: Callable[[], Awaitable[Any]], leaving: asyncio.Event) -> Callable[[], Awaitable[Any]]:
-    """Return a `receive` that reports a disconnect once `leaving` is set: a stream then ends, and is not cut.
+    """Return a `receive` that reports a disconnect once `leaving` is set: a stream then ends cleanly.
 
-    The request itself is received as it comes.
+    The body of the request is not affected.
     """
     whole = False
 
@@ -278,23 +272,48 @@ def _leaving(receive: Callable[[], Awaitable[Any]], leaving: asyncio.Event) -> C
     return receive_or_leave
 
 
+def _developer_header(config: Path) -> str:
+    """Create an API key with access to every agent and return its HTTP header; "" if no agent accepts API keys."""
+    from aion_core.agents.config import read_agent_configs
+    from aion_core.agents.security import read_auth_policies
+    from aion_core.auth.schemes.api_key import ApiKeyScheme, make_key
+    from aion_core.bootstrap.operator import build_keys
+    from aion_core.clock import SystemClock
+    from aion_core.settings import Settings
+
+    agents = read_agent_configs(config)
+    required = [
+        (scheme.header, requirement[name])
+        for policy in read_auth_policies(agents).values()
+        for requirement in policy.require
+        for name in requirement
+        if isinstance(scheme := policy.schemes[name], ApiKeyScheme)
+    ]
+    if not required:
+        return ""
+    scopes = frozenset(scope for _, scopes in required for scope in scopes)
+    made = make_key("developer", now=SystemClock().now(), scopes=scopes)
+    asyncio.run(build_keys(Settings.from_environ()).add(made.record))
+    return f"{required[0][0]}: {made.text}"
+
+
 def _load_agent(agent: Any) -> str | None:
-    """Load the agent; return why that cannot be, None where it could."""
+    """Load the agent; return the reason if it cannot be loaded, else None."""
     try:
         agent.load()
     except ConfigurationError as error:
         screen = getattr(error, "screen", None)
         return str(screen()) if callable(screen) else str(error)
     except Exception as error:  # the author's code may raise anything
-        return "\n".join(lines.story_of(error))
+        return "\n".join(console_log.traceback_lines(error))
     return None
 
 
 def task_function_on(loop: asyncio.AbstractEventLoop, ends: Any) -> Callable[[Any, Any], Any]:
-    """Return TaskFunction's handler, with its turns on this event loop, handed on when this process ends.
+    """Return TaskFunction's handler for this process: turns run on this event loop and are handed off at its end.
 
-    What runs in this process shares the agents' modules, and a client in one of them (httpx', say) belongs to the event
-    loop that has used it first. On Lambda each function has a process, and keeps its event loop.
+    Here HTTP requests and queue messages share the agents' modules. A client in such a module, for example of httpx,
+    works on one event loop only. On Lambda each function has its own process and event loop.
     """
     from aion_core import log
     from aion_core.bootstrap import wake_up_of
@@ -314,7 +333,7 @@ def task_function_on(loop: asyncio.AbstractEventLoop, ends: Any) -> Callable[[An
         try:
             await asyncio.wrap_future(turn)
         except asyncio.CancelledError:
-            # The server has ended, and the process with this thread is about to: nothing is left to be said.
+            # The server has ended, and so will the process with this thread: never return.
             await asyncio.get_running_loop().create_future()
 
     return partial(run_task.handler, answer=answer)
@@ -322,4 +341,4 @@ def task_function_on(loop: asyncio.AbstractEventLoop, ends: Any) -> Callable[[An
 
 def _log_unhandled(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     error = context.get("exception")
-    logger.error(context.get("message", "An error was not handled."), exc_info=error)
+    logger.error(context.get("message", "Unhandled error."), exc_info=error)

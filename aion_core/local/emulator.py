@@ -1,4 +1,4 @@
-"""AWS on one local port: moto's server in this process, made safe for concurrent callers."""
+"""AWS emulator on a local port: moto's server in this process, made safe for concurrent requests."""
 
 import io
 import ipaddress
@@ -20,11 +20,8 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoReque
 from werkzeug.serving import ThreadedWSGIServer
 from werkzeug.test import run_wsgi_app
 
-from aion_core.local.message_moves import support_message_moves
-from aion_core.local.region import RECEIVER
-from aion_core.local.region import REGION as REGION
-from aion_core.local.region import EmulatorError as EmulatorError
-from aion_core.local.transactions import keep_only_what_is_touched
+from aion_core.local import RECEIVER, REGION, EmulatorError
+from aion_core.local.moto_patches import speed_up_dynamodb, support_message_moves
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -32,7 +29,7 @@ if TYPE_CHECKING:
 SERVICES = ("dynamodb", "sqs", "s3", "kms")
 
 _OUR_NAMES = frozenset({"localhost", "host.docker.internal"})
-"""By which this machine, or a container on it, may call the emulator, beside addresses."""
+"""Host names of this machine, for programs on it and containers; IP addresses are accepted as well."""
 
 _READS = (
     "BatchGet",
@@ -48,28 +45,28 @@ _READS = (
 )
 """Name prefixes of read-only operations."""
 
-# moto keeps its state in module globals, by account: an account of its own keeps each emulator's state apart.
+# moto stores its state in module globals, by account. An account for each emulator separates their states.
 _accounts = (f"{number:012d}" for number in itertools.count(1))
 
 
-Watch = TypeVar("Watch", bound="WSGIApplication")
+Wrapper = TypeVar("Wrapper", bound="WSGIApplication")
 
 
 class Emulator:
-    """DynamoDB, SQS, S3 and KMS behind one address, from `start` to `stop`; a context manager."""
+    """DynamoDB, SQS, S3 and KMS at one address. A context manager."""
 
     def __init__(self, listener: socket.socket, host: str) -> None:
         self.account = next(_accounts)
         support_message_moves()
         with _no_profile():
-            keep_only_what_is_touched(get_backend("dynamodb")[self.account][REGION])
-        self._gate = _Gate(DomainDispatcherApplication(create_backend_app), self.account)
-        self._server = _Server(host, listener.getsockname()[1], self._gate, _QuietHandler, fd=listener.fileno())
+            speed_up_dynamodb(get_backend("dynamodb")[self.account][REGION])
+        self._requests = _RequestSerializer(DomainDispatcherApplication(create_backend_app), self.account)
+        self._server = _Server(host, listener.getsockname()[1], self._requests, _QuietHandler, fd=listener.fileno())
         self._thread = Thread(target=self._server.serve_forever, args=(0.05,), name="aws-emulator", daemon=True)
 
     @classmethod
     def start(cls, host: str = "127.0.0.1", port: int = 0) -> Self:
-        """Serve on this address; port 0 takes a free one."""
+        """Serve on this address; port 0 selects a free port."""
         try:
             with socket.create_server((host, port), backlog=512) as listener:
                 emulator = cls(listener, host)
@@ -80,56 +77,56 @@ class Emulator:
 
     @property
     def port(self) -> int:
-        """The port it serves on."""
+        """Port of the server."""
         return self._server.port
 
-    def watched_by(self, watch: Callable[["WSGIApplication"], Watch]) -> Watch:
-        """Let what `watch` returns answer from now on, and return it; it is given what answers otherwise."""
-        watching = watch(self._gate)
-        self._server.app = watching
-        return watching
+    def wrap(self, wrapper: Callable[["WSGIApplication"], Wrapper]) -> Wrapper:
+        """Wrap the WSGI application that handles all requests; return the new application."""
+        wrapped = wrapper(self._requests)
+        self._server.app = wrapped
+        return wrapped
 
     @property
     def writes(self) -> int:
-        """Number of requests so far that may have changed something."""
-        return self._gate.writes
+        """Number of possibly changing requests so far."""
+        return self._requests.writes
 
     @property
     def polls_waiting(self) -> int:
-        """Number of long polls that are waiting for a message."""
-        return self._gate.waiting
+        """Number of long polls waiting for a message."""
+        return self._requests.waiting
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Answer no request while this lasts: what the services hold stays as it is."""
-        with self._gate.locked():
+    def paused(self) -> Iterator[None]:
+        """Handle no request in this block, so that the services' state does not change."""
+        with self._requests.locked():
             yield
 
     def release_messages(self, receiver: str | None = None) -> None:
-        """Make the messages visible again that were received and not deleted: those who received them are gone.
+        """Make received messages visible again, since their receivers have ended.
 
-        With `receiver` only those of that one (see `stack.client_of`), who receives nothing from now on.
+        With a `receiver` (see `stack.client_of`), release its messages only and refuse its later requests.
         """
-        with self.held():
-            theirs = None if receiver is None else self._gate.dismiss(receiver)
+        with self.paused():
+            theirs = None if receiver is None else self._requests.dismiss(receiver)
             for queues in get_backend("sqs")[self.account].values():
                 for queue in queues.queues.values():
                     for message in queue.pending_messages:
                         if theirs is None or message.receipt_handle in theirs:
                             message.visible_at = 0.0
-        self._gate.wake_polls()
+        self._requests.wake_polls()
 
     @contextmanager
     def no_long_polls(self) -> Iterator[None]:
-        """Let every long poll return now; while this lasts, none waits."""
-        self._gate.may_wait(False)
+        """Let every long poll return at once in this block."""
+        self._requests.allow_waiting(False)
         try:
             yield
         finally:
-            self._gate.may_wait(True)
+            self._requests.allow_waiting(True)
 
     def stop(self) -> None:
-        """Answer nobody any more and forget everything; safe to repeat."""
+        """Stop the server and delete its state; safe to repeat."""
         with self.no_long_polls():
             self._server.shutdown()
             self._thread.join()
@@ -148,15 +145,15 @@ class Emulator:
         self.stop()
 
 
-class _Gate:
-    """Lets one request in at a time, and makes long polls that nobody has to wait behind.
+class _RequestSerializer:
+    """WSGI middleware that handles one request at a time, with long polls that do not block other requests.
 
-    moto is not made for threads: it answers a failed transaction by putting back what it copied when the transaction
-    began, and what another thread wrote in between is lost; queues and versions of objects suffer likewise. A lock around
-    its own long poll would stop every sender, though, so moto only ever sees polls that do not wait.
+    moto is not safe for threads. After a failed transaction, for example, it restores its earlier copy of the tables and
+    loses the writes of other threads. A lock around moto's own long poll would block every sender, so moto receives only
+    polls that do not wait.
     """
 
-    # How late a message may be seen whose delay or visibility timeout has run out: nothing announces that.
+    # Seconds between two checks for messages with an expired delay or visibility timeout: moto reports no expiry.
     TICK = 0.2
     LONGEST_POLL = 20
 
@@ -172,10 +169,10 @@ class _Gate:
         self.waiting = 0
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-        if _is_a_pages(environ):
+        if _is_from_web_page(environ):
             start_response("403 Forbidden", [("Content-Type", "text/plain")])
-            return [b"The emulator answers programs on this machine, and no web page.\n"]
-        # Read first: whoever holds a lock must not wait for a client.
+            return [b"The emulator accepts requests from programs on this machine, not from web pages.\n"]
+        # Read the body first: a request must not wait for its client while it holds a lock.
         body = _body(environ)
         environ["wsgi.input"] = io.BytesIO(body)
         environ["HTTP_X_MOTO_ACCOUNT_ID"] = self._account
@@ -183,7 +180,7 @@ class _Gate:
         if target == "AmazonSQS.ReceiveMessage":
             return self._receive(environ, body, start_response)
         if not _only_reads(environ, target):
-            # Not exact, since requests count at once, and need not be: it tells whether something was written.
+            # Not exact with concurrent requests: only a change of the number matters.
             self.writes += 1
         if target.startswith("AmazonSQS"):
             with self._sqs:
@@ -197,12 +194,12 @@ class _Gate:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Let no request in while this lasts."""
+        """Handle no request in this block."""
         with self._others, self._sqs:
             yield
 
     def dismiss(self, receiver: str) -> set[str]:
-        """Give this receiver no more messages, and return the receipt handles of what it has; call it while locked."""
+        """Refuse this receiver's later requests; return the receipt handles of its messages. Call it while locked."""
         self._dismissed.add(receiver)
         handles = {handle for handle, name in self._receivers.items() if name == receiver}
         for handle in handles:
@@ -210,21 +207,21 @@ class _Gate:
         return handles
 
     def wake_polls(self) -> None:
-        """Let polls that wait look for messages again."""
+        """Let waiting polls look for messages again."""
         with self._sqs:
             self._sqs.notify_all()
 
-    def may_wait(self, allowed: bool) -> None:
-        """Say whether a poll may wait for messages; one that waits when it may not returns."""
+    def allow_waiting(self, allowed: bool) -> None:
+        """Allow or forbid that polls wait for messages; if forbidden, waiting polls return."""
         with self._sqs:
             self._polls_wait = allowed
             self._sqs.notify_all()
 
-    def _receive(self, environ: "WSGIEnvironment", asked: bytes, start_response: "StartResponse") -> Iterable[bytes]:
-        request = json.loads(asked)
+    def _receive(self, environ: "WSGIEnvironment", content: bytes, start_response: "StartResponse") -> Iterable[bytes]:
+        request = json.loads(content)
         wait = int(request.get("WaitTimeSeconds") or 0)
         if not 0 <= wait <= self.LONGEST_POLL:
-            return self._app(environ, start_response)  # which refuses it
+            return self._app(environ, start_response)  # moto returns the error
         body = json.dumps({**request, "WaitTimeSeconds": 0}).encode()
         environ["CONTENT_LENGTH"] = str(len(body))
         end = time.monotonic() + wait
@@ -232,15 +229,15 @@ class _Gate:
         receiver = named[1] if named else ""
         with self._sqs:
             while True:
-                if _hung_up(environ) or receiver in self._dismissed:
-                    # Its process has died: a message that it got would be hidden from others until its timeout.
+                if _is_disconnected(environ) or receiver in self._dismissed:
+                    # Its process has ended: a message sent to it would stay invisible until its timeout.
                     start_response("400 Bad Request", [("Content-Type", "text/plain")])
                     return [b""]
                 attempt = {**environ, "wsgi.input": io.BytesIO(body)}
                 chunks, status, headers = run_wsgi_app(self._app, attempt, buffered=True)
-                answer = b"".join(chunks)
-                # An error is an answer too, which waiting will not change.
-                messages = json.loads(answer).get("Messages") or [] if status.startswith("200") else []
+                response = b"".join(chunks)
+                # Return an error at once: waiting would not change it.
+                messages = json.loads(response).get("Messages") or [] if status.startswith("200") else []
                 is_empty = status.startswith("200") and not messages
                 if receiver:
                     self._receivers.update((message["ReceiptHandle"], receiver) for message in messages)
@@ -254,41 +251,41 @@ class _Gate:
                 finally:
                     self.waiting -= 1
         start_response(status, list(headers))
-        return [answer]
+        return [response]
 
 
 def _only_reads(environ: "WSGIEnvironment", target: str) -> bool:
-    """Tell whether the request changes nothing: by its target, or, of S3, by its method."""
+    """Return True if the request changes nothing, judged by its target or, for S3, by its method."""
     if not target:
         return environ.get("REQUEST_METHOD") in ("GET", "HEAD")
     return target.rpartition(".")[2].startswith(_READS)
 
 
 def _receipt(body: bytes) -> str:
-    """Return the receipt handle of a request; "" where it has none."""
+    """Return the receipt handle of a request, or ""."""
     try:
         return str(json.loads(body)["ReceiptHandle"])
     except (ValueError, KeyError, TypeError):
         return ""
 
 
-def _hung_up(environ: "WSGIEnvironment") -> bool:
-    """Tell whether the client has closed its connection."""
+def _is_disconnected(environ: "WSGIEnvironment") -> bool:
+    """Return True if the client has closed its connection."""
     connection = environ.get("werkzeug.socket")
     if connection is None or not select.select([connection], [], [], 0)[0]:
         return False
     try:
-        # A client that has asked waits for its answer: what can be read is the end.
+        # A client sends nothing while it waits for a response: the socket is readable only at its end.
         return not connection.recv(1, socket.MSG_PEEK)
     except OSError:
         return True
 
 
-def _is_a_pages(environ: "WSGIEnvironment") -> bool:
-    """Tell whether a web page asks, which a browser says in Origin, or somebody by a name that is not this machine's.
+def _is_from_web_page(environ: "WSGIEnvironment") -> bool:
+    """Return True if a web page may have sent the request: it has an Origin, or its Host is not this machine.
 
-    moto lets pages of any site read its answers, and a name may be pointed at 127.0.0.1 by whoever owns it. No SDK of
-    AWS sends Origin, and all of ours call the emulator by its address.
+    moto allows pages of any site to read its responses, and the owner of a domain can point it at 127.0.0.1 (DNS
+    rebinding). AWS SDKs send no Origin, and aion's clients use the emulator's IP address.
     """
     if "HTTP_ORIGIN" in environ:
         return True
@@ -303,49 +300,49 @@ def _is_a_pages(environ: "WSGIEnvironment") -> bool:
 
 
 class _QuietHandler(MotoRequestHandler):
-    """moto's handler without a line for every request."""
+    """moto's request handler without a log line for each request."""
 
-    # Its answers are several small writes, of which each would wait for the client to acknowledge the one before.
+    # A response is several small writes. With Nagle's algorithm each waits for the client's acknowledgement.
     disable_nagle_algorithm = True
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 class _Server(ThreadedWSGIServer):
-    """A thread for each connection, none of which outlives the server."""
+    """Server with a thread for each connection. No thread outlives it."""
 
-    PATIENCE = 1
+    DISCONNECT_SECONDS = 1
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._open: dict[Thread, socket.socket] = {}
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a new thread."""
-        thread = Thread(target=self._answer, args=(request, client_address), name="aws-emulator-request", daemon=True)
+        """Handle the connection in a new thread."""
+        thread = Thread(target=self._respond, args=(request, client_address), name="aws-emulator-request", daemon=True)
         self._open[thread] = request
         thread.start()
 
-    def _answer(self, request: Any, client_address: Any) -> None:
+    def _respond(self, request: Any, client_address: Any) -> None:
         try:
             self.process_request_thread(request, client_address)
         finally:
             self._open.pop(current_thread(), None)
 
     def disconnect(self) -> None:
-        """Hang up on every client that is still there; call it when no new one can come."""
-        # Nobody may ask any more; whoever has asked gets an answer, if he takes it.
-        for how, patience in ((socket.SHUT_RD, self.PATIENCE), (socket.SHUT_RDWR, None)):
+        """Close every open connection. Call it after the server stops accepting connections."""
+        # First refuse new requests and send outstanding responses, then close.
+        for direction, seconds in ((socket.SHUT_RD, self.DISCONNECT_SECONDS), (socket.SHUT_RDWR, None)):
             for thread, connection in list(self._open.items()):
                 with suppress(OSError):
-                    connection.shutdown(how)
-                thread.join(patience)
+                    connection.shutdown(direction)
+                thread.join(seconds)
 
 
 @contextmanager
 def _no_profile() -> Iterator[None]:
-    """Hide AWS_PROFILE from moto's first use of boto3: a profile that is not on this machine would be an error."""
+    """Hide AWS_PROFILE from moto's first use of boto3: boto3 fails if the profile does not exist on this machine."""
     profile = os.environ.pop("AWS_PROFILE", None)
     try:
         yield
@@ -355,7 +352,7 @@ def _no_profile() -> Iterator[None]:
 
 
 def _body(environ: "WSGIEnvironment") -> bytes:
-    # A body that is sent in chunks ends by itself.
+    # A chunked body marks its own end.
     length = -1 if environ.get("wsgi.input_terminated") else int(environ.get("CONTENT_LENGTH") or 0)
     body: bytes = environ["wsgi.input"].read(length)
     return body

@@ -1,4 +1,4 @@
-"""What Lambda hands to a function: the events of queues and schedules, and the context."""
+"""Lambda events of queues and schedules, and the Lambda context."""
 
 import base64
 import json
@@ -13,7 +13,7 @@ from aion_core.template.reader import Place
 
 
 def sqs_event(messages: Sequence[Mapping[str, Any]], queue_arn: str) -> dict[str, Any]:
-    """Return the event for messages as ReceiveMessage returned them."""
+    """Return the event for messages from a ReceiveMessage response."""
     return {"Records": [_sqs_record(message, queue_arn) for message in messages]}
 
 
@@ -60,14 +60,14 @@ def schedule_event(kind: str, name: str, properties: Mapping[str, Any], place: P
         "time": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "region": place.region,
         "resources": [f"arn:aws:{source}:{place.region}:{place.account}:{resource}"],
-        # The scheduler sends its detail as text.
+        # EventBridge Scheduler sends its detail as text.
         "detail": {} if is_rule else "{}",
     }
 
 
 @dataclass(frozen=True)
 class LambdaContext:
-    """What a handler is told about its invocation; the names are Lambda's."""
+    """Context of an invocation, with Lambda's attribute names."""
 
     function_name: str
     invoked_function_arn: str
@@ -83,9 +83,9 @@ class LambdaContext:
 
     @property
     def log_group_name(self) -> str:
-        """The name Lambda gives to a function's logs."""
+        """Lambda's name for the function's log group."""
         return f"/aws/lambda/{self.function_name}"
 
     def get_remaining_time_in_millis(self) -> int:
-        """Return what is left of the function's timeout; nobody stops it here when nothing is."""
+        """Return the remaining time until the function's timeout. The local poller does not enforce it."""
         return max(0, round((self._started + self.timeout - time.monotonic()) * 1000))

@@ -1,4 +1,4 @@
-"""Calls the functions of a template when their queues or schedules say so, as Lambda would."""
+"""Pollers that invoke the template's functions for queue messages and schedules, as Lambda does."""
 
 import json
 import logging
@@ -20,7 +20,7 @@ Handler = Callable[[Any, Any], Any]
 
 logger = logging.getLogger(__name__)
 
-# Without a MaximumConcurrency of its own a queue gets this many invocations at once.
+# Concurrent invocations for a queue without MaximumConcurrency.
 CONCURRENCY = 10
 LONG_POLL = 20
 _UNITS = {"minute": 60, "hour": 3600, "day": 86400}
@@ -29,7 +29,7 @@ _RATE = re.compile(r"rate\((\d+) (minute|hour|day)s?\)")
 
 @dataclass(frozen=True)
 class Function:
-    """A function of the template with the code that stands behind it."""
+    """A function of the template and its handler."""
 
     name: str
     arn: str
@@ -38,30 +38,30 @@ class Function:
     handler: Handler
 
     def invoke(self, event: Any) -> Any:
-        """Return what the function answers, as JSON carries it; whatever its handler raises, rises."""
+        """Return the handler's result after a JSON round trip. Exceptions of the handler propagate."""
         context = LambdaContext(self.name, self.arn, self.memory, self.timeout)
         return json.loads(json.dumps(self.handler(event, context)))
 
 
 class Poller(Protocol):
-    """A thread that calls one function."""
+    """A thread that invokes one function."""
 
     def start(self) -> None:
-        """Begin to call it."""
+        """Start polling."""
 
     def stop(self) -> None:
-        """Begin no further call."""
+        """Start no further invocation."""
 
     def join(self, deadline: float, *, polls: bool = True) -> list[str]:
-        """Wait for calls that run until this monotonic time; name the functions that still do.
+        """Wait for running invocations until this monotonic time; return the functions still running.
 
-        Without `polls` a poll that waits for messages is left to itself: it gives back what it gets.
+        With `polls=False`, do not wait for a long poll: it makes its messages visible again.
         """
 
 
 @dataclass(frozen=True)
 class QueueSource:
-    """One SQS event of a function: which queue, and how it is read."""
+    """SQS event source of a function."""
 
     queue_url: str
     queue_arn: str
@@ -73,7 +73,7 @@ class QueueSource:
     def of(cls, properties: Mapping[str, Any], place: Place) -> "QueueSource":
         """Read the properties of an SQS event."""
         if "FilterCriteria" in properties:
-            raise TemplateError("an SQS event with FilterCriteria cannot be polled here")
+            raise TemplateError("the local stack does not support FilterCriteria of an SQS event")
         arn = properties["Queue"]
         return cls(
             queue_url=f"{place.endpoint}/{place.account}/{arn.rsplit(':', 1)[1]}",
@@ -85,10 +85,10 @@ class QueueSource:
 
 
 class QueuePoller:
-    """Hands a queue's messages to a function, batch by batch, each batch in a thread of its own.
+    """Invokes a function with a queue's messages, each batch in its own thread.
 
-    A message that failed is tried again after `retry_after` seconds; without, when the queue's visibility timeout ends,
-    as on AWS.
+    A failed message returns after `retry_after` seconds or, if that is None, after the queue's visibility timeout as on
+    AWS.
     """
 
     def __init__(self, function: Function, source: QueueSource, sqs: "SQSClient", retry_after: int | None) -> None:
@@ -102,16 +102,16 @@ class QueuePoller:
         self._thread = Thread(target=self._poll, name=f"poll-{function.name}", daemon=True)
 
     def start(self) -> None:
-        """Begin to poll."""
+        """Start polling."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Begin no further call."""
+        """Start no further invocation."""
         self._stopping.set()
-        self._slots.release()  # one more than there are: whoever waits for one sees the end
+        self._slots.release()  # an extra slot, so that a waiting poll notices the end
 
     def join(self, deadline: float, *, polls: bool = True) -> list[str]:
-        """Wait for the batches that are being worked on."""
+        """Wait for the running batches."""
         if polls:
             self._thread.join(_until(deadline))
         return [self._function.name for thread in list(self._invocations) if not _ended(thread, deadline)]
@@ -126,7 +126,7 @@ class QueuePoller:
                 self._slots.release()
                 continue
             if self._stopping.is_set():
-                self._give_back(messages)
+                self._release(messages)
                 return
             thread = Thread(target=self._work, args=(messages,), name=f"{self._function.name}-batch", daemon=True)
             self._invocations.add(thread)
@@ -134,60 +134,60 @@ class QueuePoller:
 
     def _receive(self) -> Sequence[Mapping[str, Any]]:
         try:
-            answer = self._sqs.receive_message(
+            response = self._sqs.receive_message(
                 QueueUrl=self._source.queue_url,
-                # Lambda takes more than ten at a time by several calls; a smaller batch is as good here.
+                # For a batch above ten Lambda combines several calls; a smaller batch is sufficient here.
                 MaxNumberOfMessages=min(self._source.batch_size, 10),
                 WaitTimeSeconds=LONG_POLL,
                 MessageSystemAttributeNames=["All"],
                 MessageAttributeNames=["All"],
             )
         except Exception:
-            self._complain("cannot poll its queue")
+            self._log_failure("cannot poll its queue")
             self._stopping.wait(1)
             return []
-        return answer.get("Messages", [])
+        return response.get("Messages", [])
 
-    def _give_back(self, messages: Sequence[Mapping[str, Any]]) -> None:
-        """Let others receive at once what came when no call may begin any more."""
+    def _release(self, messages: Sequence[Mapping[str, Any]]) -> None:
+        """Make messages visible again that arrived after the stop."""
         try:
             for message in messages:
                 self._sqs.change_message_visibility(
                     QueueUrl=self._source.queue_url, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=0
                 )
         except Exception:
-            self._complain("cannot give back its messages, which will come again")
+            self._log_failure("cannot release its messages; they return after their visibility timeout")
 
     def _work(self, messages: Sequence[Mapping[str, Any]]) -> None:
         try:
-            self._settle(messages, self._failures(messages))
+            self._finish(messages, self._failures(messages))
         except Exception:
-            self._complain("cannot settle its batch, which will come again")
+            self._log_failure("cannot delete its batch; its messages return after their visibility timeout")
         finally:
             self._slots.release()
             self._invocations.discard(current_thread())
 
-    def _complain(self, what: str) -> None:
-        # Once it is told to stop, the queue may go away under it.
+    def _log_failure(self, problem: str) -> None:
+        # After the stop, the queue may already be deleted.
         if not self._stopping.is_set():
-            logger.exception("%s: %s", self._function.name, what)
+            logger.exception("%s: %s", self._function.name, problem)
 
     def _failures(self, messages: Sequence[Mapping[str, Any]]) -> set[str]:
-        """Return the ids of the messages that failed."""
+        """Invoke the function; return the ids of failed messages."""
         everything = {message["MessageId"] for message in messages}
         try:
-            answer = self._function.invoke(sqs_event(messages, self._source.queue_arn))
+            response = self._function.invoke(sqs_event(messages, self._source.queue_arn))
         except (Exception, SystemExit):
             logger.exception("%s failed with %d message(s)", self._function.name, len(messages))
             return everything
         if not self._source.reports_failures:
             return set()
-        failed = reported_failures(answer, everything)
+        failed = reported_failures(response, everything)
         if failed:
             logger.warning("%s: %d of %d message(s) failed", self._function.name, len(failed), len(messages))
         return failed
 
-    def _settle(self, messages: Sequence[Mapping[str, Any]], failed: set[str]) -> None:
+    def _finish(self, messages: Sequence[Mapping[str, Any]], failed: set[str]) -> None:
         handles = {message["MessageId"]: message["ReceiptHandle"] for message in messages}
         for message_id, handle in handles.items():
             if message_id not in failed:
@@ -198,16 +198,16 @@ class QueuePoller:
                 )
 
 
-def reported_failures(answer: Any, everything: set[str]) -> set[str]:
-    """Return the ids that a partial batch response names; one that Lambda cannot read fails the whole batch.
+def reported_failures(response: Any, everything: set[str]) -> set[str]:
+    """Return the failed ids of a partial batch response. A response in a wrong format fails the whole batch.
 
     https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-errorhandling.html#services-sqs-batchfailurereporting
     """
-    if answer is None or answer == {}:
+    if response is None or response == {}:
         return set()
-    if not isinstance(answer, dict):
+    if not isinstance(response, dict):
         return everything
-    failures = answer.get("batchItemFailures")
+    failures = response.get("batchItemFailures")
     if failures is None:
         return set()
     if not isinstance(failures, list):
@@ -222,7 +222,7 @@ def reported_failures(answer: Any, everything: set[str]) -> set[str]:
 
 
 class SchedulePoller:
-    """Calls a function at the rate of its event, a Schedule or a ScheduleV2."""
+    """Invokes a function at the rate of its Schedule or ScheduleV2 event."""
 
     def __init__(self, function: Function, kind: str, name: str, properties: Mapping[str, Any], place: Place) -> None:
         self.function = function
@@ -232,19 +232,19 @@ class SchedulePoller:
         self._thread = Thread(target=self._run, name=f"schedule-{function.name}", daemon=True)
 
     def start(self) -> None:
-        """Begin to call it, first when its interval has passed once."""
+        """Start the schedule; the first invocation follows after one interval."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Begin no further call."""
+        """Start no further invocation."""
         self._stopping.set()
 
     def join(self, deadline: float, *, polls: bool = True) -> list[str]:
-        """Wait for the call that runs."""
+        """Wait for the running invocation."""
         return [] if _ended(self._thread, deadline) else [self.function.name]
 
     def call(self) -> Any:
-        """Call it now, in this thread."""
+        """Invoke the function now, in this thread."""
         return self.function.invoke(self._event())
 
     def _run(self) -> None:
@@ -259,7 +259,7 @@ def interval(expression: str) -> int:
     """Return the seconds of a schedule expression such as rate(5 minutes)."""
     match = _RATE.fullmatch(expression)
     if match is None:
-        raise TemplateError(f"only rate(...) schedules run here, not {expression!r}")
+        raise TemplateError(f"the local stack supports rate(...) schedules only, not {expression!r}")
     return int(match[1]) * _UNITS[match[2]]
 
 

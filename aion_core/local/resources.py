@@ -1,4 +1,4 @@
-"""Makes a template's tables, queues, buckets and keys in the emulator."""
+"""Creation of a template's tables, queues, buckets and keys in the emulator."""
 
 import json
 from collections.abc import Callable
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_sqs import SQSClient
 
-# Properties the emulator is told about; those it need not know; any other is an error, lest it is lost in silence.
-_TABLE_SAID = {
+# For each kind: properties set in the emulator, and properties ignored. Any other is an error, not lost silently.
+_TABLE_SUPPORTED = {
     "AttributeDefinitions",
     "BillingMode",
     "GlobalSecondaryIndexes",
@@ -23,7 +23,7 @@ _TABLE_SAID = {
     "StreamSpecification",
     "TimeToLiveSpecification",
 }
-_TABLE_UNSAID = {
+_TABLE_IGNORED = {
     "ContributorInsightsSpecification",
     "DeletionProtectionEnabled",
     "OnDemandThroughput",
@@ -35,7 +35,7 @@ _TABLE_UNSAID = {
     "Tags",
     "WarmThroughput",
 }
-_QUEUE_SAID = {
+_QUEUE_SUPPORTED = {
     "ContentBasedDeduplication",
     "DelaySeconds",
     "FifoQueue",
@@ -45,7 +45,7 @@ _QUEUE_SAID = {
     "RedrivePolicy",
     "VisibilityTimeout",
 }
-_QUEUE_UNSAID = {
+_QUEUE_IGNORED = {
     "KmsDataKeyReusePeriodSeconds",
     "KmsMasterKeyId",
     "QueueName",
@@ -53,8 +53,8 @@ _QUEUE_UNSAID = {
     "SqsManagedSseEnabled",
     "Tags",
 }
-_BUCKET_SAID = {"VersioningConfiguration"}
-_BUCKET_UNSAID = {
+_BUCKET_SUPPORTED = {"VersioningConfiguration"}
+_BUCKET_IGNORED = {
     "BucketEncryption",
     "BucketName",
     "LifecycleConfiguration",
@@ -63,26 +63,26 @@ _BUCKET_UNSAID = {
     "PublicAccessBlockConfiguration",
     "Tags",
 }
-_KEY_SAID = {"Description"}
-_KEY_UNSAID = {"EnableKeyRotation", "KeyPolicy", "PendingWindowInDays", "RotationPeriodInDays", "Tags"}
+_KEY_SUPPORTED = {"Description"}
+_KEY_IGNORED = {"EnableKeyRotation", "KeyPolicy", "PendingWindowInDays", "RotationPeriodInDays", "Tags"}
 
 
-def make(template: Template, client: Callable[[str], Any]) -> None:
-    """Make everything the functions keep things in; `client` gives the client of a service."""
+def create_resources(template: Template, client: Callable[[str], Any]) -> None:
+    """Create the template's storage resources. `client` returns the client of a service."""
     if tables := template.resources(TABLE):
-        make_tables(template, tables, client("dynamodb"))
+        create_tables(template, tables, client("dynamodb"))
     if queues := template.resources(QUEUE):
-        _make_queues(template, queues, client("sqs"))
+        _create_queues(template, queues, client("sqs"))
     if buckets := template.resources(BUCKET):
-        _make_buckets(template, buckets, client("s3"))
-    if known := template.resources(KEY):
-        _make_keys(template, known, client("kms"))
+        _create_buckets(template, buckets, client("s3"))
+    if keys := template.resources(KEY):
+        _create_keys(template, keys, client("kms"))
 
 
-def make_tables(template: Template, tables: list[str], dynamodb: "DynamoDBClient") -> None:
-    """Make these tables, with their indexes."""
+def create_tables(template: Template, tables: list[str], dynamodb: "DynamoDBClient") -> None:
+    """Create these tables with their indexes."""
     for table in tables:
-        properties = _said(template, table, _TABLE_SAID, _TABLE_UNSAID)
+        properties = _supported(template, table, _TABLE_SUPPORTED, _TABLE_IGNORED)
         expiry = properties.pop("TimeToLiveSpecification", None)
         name = template.attribute(table, None, table)
         dynamodb.create_table(TableName=name, **properties)
@@ -90,28 +90,28 @@ def make_tables(template: Template, tables: list[str], dynamodb: "DynamoDBClient
             dynamodb.update_time_to_live(TableName=name, TimeToLiveSpecification=expiry)
 
 
-def _make_queues(template: Template, queues: list[str], sqs: "SQSClient") -> None:
+def _create_queues(template: Template, queues: list[str], sqs: "SQSClient") -> None:
     redrive: dict[str, Any] = {}
     for queue in queues:
-        properties = _said(template, queue, _QUEUE_SAID, _QUEUE_UNSAID)
+        properties = _supported(template, queue, _QUEUE_SUPPORTED, _QUEUE_IGNORED)
         redrive[queue] = properties.pop("RedrivePolicy", None)
         sqs.create_queue(
             QueueName=template.attribute(queue, "QueueName", queue),
             Attributes={key: json.dumps(value).strip('"') for key, value in properties.items()},  # type: ignore[misc]
         )
-    # Afterwards, when every dead letter queue is there.
+    # Last, since a redrive policy needs an existing dead letter queue.
     for queue, policy in redrive.items():
         if policy:
             url = template.attribute(queue, None, queue)
             sqs.set_queue_attributes(QueueUrl=url, Attributes={"RedrivePolicy": json.dumps(policy)})
 
 
-def _make_buckets(template: Template, buckets: list[str], s3: "S3Client") -> None:
+def _create_buckets(template: Template, buckets: list[str], s3: "S3Client") -> None:
     for bucket in buckets:
-        properties = _said(template, bucket, _BUCKET_SAID, _BUCKET_UNSAID)
+        properties = _supported(template, bucket, _BUCKET_SUPPORTED, _BUCKET_IGNORED)
         name = template.attribute(bucket, None, bucket)
         region = template.place.region
-        # us-east-1 is the one region that may not be named here.
+        # S3 rejects us-east-1 as a location constraint.
         s3.create_bucket(
             Bucket=name,
             **({} if region == "us-east-1" else {"CreateBucketConfiguration": {"LocationConstraint": region}}),  # type: ignore[arg-type]
@@ -120,15 +120,15 @@ def _make_buckets(template: Template, buckets: list[str], s3: "S3Client") -> Non
             s3.put_bucket_versioning(Bucket=name, VersioningConfiguration=versioning)
 
 
-def _make_keys(template: Template, known: list[str], kms: "KMSClient") -> None:
-    for key in known:
-        made = kms.create_key(**_said(template, key, _KEY_SAID, _KEY_UNSAID))
-        kms.create_alias(AliasName=template.attribute(key, None, key), TargetKeyId=made["KeyMetadata"]["KeyId"])
+def _create_keys(template: Template, keys: list[str], kms: "KMSClient") -> None:
+    for key in keys:
+        created = kms.create_key(**_supported(template, key, _KEY_SUPPORTED, _KEY_IGNORED))
+        kms.create_alias(AliasName=template.attribute(key, None, key), TargetKeyId=created["KeyMetadata"]["KeyId"])
 
 
-def _said(template: Template, logical_id: str, said: set[str], unsaid: set[str]) -> dict[str, Any]:
-    """Return the resource's properties that the emulator is told about."""
-    unknown = sorted(set(template.properties(logical_id)) - said - unsaid)
+def _supported(template: Template, logical_id: str, supported: set[str], ignored: set[str]) -> dict[str, Any]:
+    """Return the resource's supported properties; raises TemplateError for an unknown one."""
+    unknown = sorted(set(template.properties(logical_id)) - supported - ignored)
     if unknown:
         raise TemplateError(f"{logical_id}: the local stack does not know the property {', '.join(unknown)}")
-    return template.resolved(logical_id, *(name for name in template.properties(logical_id) if name in said))
+    return template.resolved(logical_id, *(name for name in template.properties(logical_id) if name in supported))

@@ -1,4 +1,4 @@
-"""Snapshot file of an emulator: what its tables, queues, buckets and keys hold, from one start to the next."""
+"""Snapshot file with an emulator's tables, queues, buckets and keys."""
 
 import hashlib
 import io
@@ -26,13 +26,13 @@ _PEM = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serializat
 
 
 class Unusable(Exception):
-    """The file cannot be restored; the text says why."""
+    """The snapshot cannot be restored. The text is the reason."""
 
 
 class SnapshotFile:
-    """The snapshot of one emulator in one file, replaced as a whole.
+    """Snapshot of one emulator in one file, replaced atomically.
 
-    It is a pickle: whoever can write to it can run code, as with the agents' own files beside it.
+    It is a pickle: write access to it allows running code, as write access to the agents' files does.
     """
 
     def __init__(self, path: Path, template: Template) -> None:
@@ -45,44 +45,44 @@ class SnapshotFile:
         }
 
     def restore(self, emulator: Emulator) -> bool:
-        """Put what the file holds into the emulator; return False where there is no file.
+        """Restore the emulator's state from the file; return False if there is no file.
 
-        Raises Unusable where another version, or a template with other resources, has written the file, or it is broken.
+        Raises Unusable if the file is damaged or comes from another version or from a template with other resources.
         """
         try:
             content = self._path.read_bytes()
         except FileNotFoundError:
             return False
         except OSError as error:
-            raise Unusable(f"it cannot be read ({error.strerror})") from error
+            raise Unusable(f"cannot read it ({error.strerror})") from error
         magic, header, digest, body = _split(content)
         if magic != _MAGIC.strip() or hashlib.sha256(body).hexdigest().encode() != digest:
-            raise Unusable("it is broken")
+            raise Unusable("it is damaged")
         try:
             written = json.loads(header)
         except ValueError as error:
-            raise Unusable("it is broken") from error
+            raise Unusable("it is damaged") from error
         if not isinstance(written, dict):
-            raise Unusable("it is broken")
+            raise Unusable("it is damaged")
         if written != self._header:
             raise Unusable(_difference(written, self._header))
         try:
-            state = pickle.loads(body)  # noqa: S301  # our own file, see above
+            state = pickle.loads(body)  # noqa: S301  # our own file, see the class
         except Exception as error:  # a pickle may raise anything
-            raise Unusable(f"it is broken ({type(error).__name__})") from error
-        with emulator.held():
-            _put_back(state, emulator.account)
+            raise Unusable(f"it is damaged ({type(error).__name__})") from error
+        with emulator.paused():
+            _restore(state, emulator.account)
         emulator.release_messages()
         return True
 
     def write(self, emulator: Emulator) -> None:
-        """Replace the file by what the emulator holds now; no request is answered while that is read."""
-        with emulator.held():
+        """Replace the file by the emulator's current state. The emulator pauses while its state is copied."""
+        with emulator.paused():
             body = _dumped(emulator.account)
         digest = hashlib.sha256(body).hexdigest().encode()
         content = b"\n".join([_MAGIC.strip(), json.dumps(self._header).encode(), digest, body])
         temporary = self._path.with_name(f"{self._path.name}.new")
-        # Somebody may have removed the folder since.
+        # The folder may have been deleted.
         self._path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
@@ -90,36 +90,36 @@ class SnapshotFile:
         temporary.replace(self._path)
 
     def set_aside(self) -> Path:
-        """Move the file out of the way, and return where it is now."""
+        """Rename the file; return its new path."""
         aside = self._path.with_name(f"{self._path.name}.unusable")
         with suppress(FileNotFoundError):
             self._path.replace(aside)
         return aside
 
-    def forget(self) -> None:
+    def delete(self) -> None:
         """Delete the file."""
         self._path.unlink(missing_ok=True)
 
 
 class Saver:
-    """A thread that writes the snapshot every few seconds in which something was written."""
+    """Thread that writes the snapshot regularly after changes."""
 
     def __init__(
         self, file: SnapshotFile, emulator: Emulator, *, seconds: float, failed: Callable[[OSError], None]
     ) -> None:
-        """`failed` is told, once, that the file cannot be written."""
+        """Call `failed` once if the file cannot be written."""
         self._file, self._emulator, self._seconds, self._failed = file, emulator, seconds, failed
         self._stopping = threading.Event()
         self._saved = -1
-        self._complained = False
+        self._has_reported = False
         self._thread = threading.Thread(target=self._run, name="snapshot", daemon=True)
 
     def start(self) -> None:
-        """Begin to write."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Write a last time, and no more."""
+        """Stop the thread and write a last snapshot."""
         self._stopping.set()
         self._thread.join()
         self._save()
@@ -135,16 +135,16 @@ class Saver:
         try:
             self._file.write(self._emulator)
         except OSError as error:
-            if not self._complained:
+            if not self._has_reported:
                 self._failed(error)
-            self._complained = True
+            self._has_reported = True
         else:
             self._saved = writes
 
 
 def fingerprint(template: Template) -> str:
-    """Return what tells the template's tables, queues, buckets and keys from those of another one."""
-    said = {
+    """Return a hash of the template's tables, queues, buckets and keys."""
+    resources = {
         name: [
             kind,
             template.attribute(name, None, name).replace(template.place.endpoint, ""),
@@ -153,11 +153,11 @@ def fingerprint(template: Template) -> str:
         for kind in (TABLE, QUEUE, BUCKET, KEY)
         for name in template.resources(kind)
     }
-    return hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(resources, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
 class _Pickler(pickle.Pickler):
-    """A pickler that knows what moto's objects hold beside plain values: locks, and private keys."""
+    """Pickler with support for the locks and private keys in moto's objects."""
 
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, _LOCKS):
@@ -193,7 +193,7 @@ def _dumped(account: str) -> bytes:
     return out.getvalue()
 
 
-def _put_back(state: dict[str, Any], account: str) -> None:
+def _restore(state: dict[str, Any], account: str) -> None:
     for service, regions in state.items():
         for region, attributes in regions.items():
             backend = get_backend(service)[account][region]  # type: ignore[call-overload]
@@ -204,14 +204,14 @@ def _put_back(state: dict[str, Any], account: str) -> None:
 def _split(content: bytes) -> list[bytes]:
     parts = content.split(b"\n", 3)
     if len(parts) != 4:
-        raise Unusable("it is broken")
+        raise Unusable("it is damaged")
     return parts
 
 
 def _difference(written: dict[str, Any], ours: dict[str, Any]) -> str:
     for name in ("aion", "moto"):
         if written.get(name) != ours[name]:
-            return f"{name} {written.get(name)} has written it, and this is {name} {ours[name]}"
+            return f"it was written by {name} {written.get(name)}, and this is {name} {ours[name]}"
     if written.get("resources") != ours["resources"]:
-        return "its tables or queues are those of another template"
-    return "it has another format"
+        return "it was written for a template with other resources"
+    return "it has an unknown format"

@@ -1,7 +1,7 @@
-"""The stack of template.yaml in this process: an emulator with its tables, queues and buckets, and pollers.
+"""Local stack of template.yaml in this process: emulated resources, and pollers for the functions.
 
-As a process of its own, `python -m aion_core.local.stack` prints one line of JSON (the endpoint, and each function's
-environment) when it is ready, and serves until it is told to stop.
+`python -m aion_core.local.stack` runs it as its own process: it prints one line of JSON (the endpoint and each function's
+environment) and serves until SIGTERM or SIGINT.
 """
 
 import argparse
@@ -23,9 +23,9 @@ from urllib.parse import urlsplit
 import botocore.session
 from botocore.config import Config
 
-from aion_core.local import resources
+from aion_core.local import RECEIVER_PREFIX, REGION, EmulatorError
 from aion_core.local.pollers import Function, Handler, Poller, QueuePoller, QueueSource, SchedulePoller
-from aion_core.local.region import RECEIVER_PREFIX, REGION, EmulatorError
+from aion_core.local.resources import create_resources
 from aion_core.template.reader import FUNCTION, Place, Template, TemplateError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# The emulator takes any credentials; without some, boto3 would look for them on the network.
+# The emulator accepts any credentials. Without credentials, boto3 would look for them on the network.
 SETTINGS = {
     "AWS_REGION": REGION,
     "AWS_DEFAULT_REGION": REGION,
@@ -42,15 +42,15 @@ SETTINGS = {
 }
 RETRY_AFTER = 1
 
-# Without the variable AWS_PROFILE, which may name a profile that is not there.
+# Without AWS_PROFILE: the profile may not exist.
 _session = botocore.session.Session({"profile": (None, None, None, None)})
 _creating_a_client = Lock()
 
 
 def client_of(service: str, endpoint: str, *, receiver: str = "") -> Any:
-    """Return a client of what answers there as AWS would, whatever this machine's AWS settings say.
+    """Return an AWS client for this endpoint, independent of the machine's AWS settings.
 
-    `receiver` is the name by which the emulator can release the messages that the client has received.
+    The emulator can release the messages received by this client by its `receiver` name.
     """
     with _creating_a_client:
         return _session.create_client(
@@ -69,10 +69,10 @@ def client_of(service: str, endpoint: str, *, receiver: str = "") -> Any:
 
 
 class LocalStack:
-    """A template's resources in an emulator, from `start` to `stop`; a context manager."""
+    """A template's resources in an emulator. A context manager."""
 
     def __init__(self, emulator: "Emulator | None", template: Template, *, receiver: str = "") -> None:
-        """Without an `emulator`, that of the template's place is in another process."""
+        """Pass `emulator=None` if it runs in another process."""
         self._emulator, self._receiver = emulator, receiver
         self._pollers: list[Poller] = []
         self.template = template
@@ -88,11 +88,11 @@ class LocalStack:
         stack_name: str = "local",
         prepare: "Callable[[LocalStack], bool] | None" = None,
     ) -> Self:
-        """Serve the template's resources on this address (port 0 takes a free one), without calling any function.
+        """Serve the template's resources on this address (port 0 selects a free port), without invoking functions.
 
-        `prepare` may put into the emulator what the resources held before; where it returns True, none is made.
+        `prepare` may restore earlier resources; it returns True if it has done so. Otherwise they are created.
         """
-        # A worker of a development server attaches to the stack of another process: moto takes a second to import.
+        # Imported here: a worker attached to another process's stack does not need moto, a second of import time.
         from aion_core.local.emulator import Emulator
 
         emulator = Emulator.start(host, port)
@@ -100,7 +100,7 @@ class LocalStack:
             place = Place(emulator.account, REGION, f"http://{host}:{emulator.port}", stack_name)
             stack = cls(emulator, Template(Path(template).resolve(), place, parameters))
             if prepare is None or not prepare(stack):
-                resources.make(stack.template, stack.client)
+                create_resources(stack.template, stack.client)
         except BaseException:
             emulator.stop()
             raise
@@ -108,40 +108,40 @@ class LocalStack:
 
     @classmethod
     def at(cls, template: str | Path, place: Place, *, receiver: str = "") -> Self:
-        """Return the stack whose resources another process has made at this place.
+        """Return the stack of another process at this place.
 
-        `receiver` names this process in what it receives from queues, for `Emulator.release_messages`.
+        `receiver` is this process's name in ReceiveMessage requests, for `Emulator.release_messages`.
         """
         return cls(None, Template(Path(template).resolve(), place), receiver=receiver)
 
     @property
     def endpoint(self) -> str:
-        """Where this machine reaches the emulator."""
+        """URL of the emulator on this machine."""
         return self.template.place.endpoint
 
     def environment(self, function: str, *, reached_at: str | None = None) -> dict[str, str]:
-        """Return the environment that the template gives the function, with what it needs to reach this stack.
+        """Return the function's environment from the template, with the emulator's URL, region and credentials.
 
-        `reached_at` is the host by which the function reaches it, where that is not the one it is bound to.
+        `reached_at` is the emulator's host as seen by the function, if it differs from the bound host.
         """
         there = f"http://{reached_at}:{urlsplit(self.endpoint).port}" if reached_at else self.endpoint
-        # A queue's URL holds the address of its service.
+        # A queue's URL contains the endpoint.
         given = {name: text.replace(self.endpoint, there) for name, text in self.template.environment(function).items()}
         return {**given, **SETTINGS, "AWS_ENDPOINT_URL": there}
 
     @property
     def emulator(self) -> "Emulator":
-        """The emulator, in this process."""
+        """The emulator in this process."""
         if self._emulator is None:
-            raise EmulatorError("the emulator is in another process")
+            raise EmulatorError("the emulator runs in another process")
         return self._emulator
 
     def physical_id(self, logical_id: str) -> str:
-        """Return the name of a table or bucket, the URL of a queue."""
+        """Return the name of a table or bucket, or the URL of a queue."""
         return self.template.attribute(logical_id, None, logical_id)
 
     def client(self, service: str) -> Any:
-        """Return a client of this stack's DynamoDB, SQS or S3."""
+        """Return a client of this stack for a service."""
         return client_of(service, self.endpoint, receiver=self._receiver)
 
     def poll(
@@ -151,12 +151,11 @@ class LocalStack:
         environ: Mapping[str, str] | None = None,
         retry_after: int | None = RETRY_AFTER,
     ) -> None:
-        """Begin to call the functions that have a queue or a schedule, from threads of this process.
+        """Start threads that invoke the functions with a queue or a schedule.
 
-        A function without an entry in `handlers` is imported by the name in the template, and while it is imported the
-        process has that function's environment, with `environ` over it; what it reads of the environment when it is
-        called has to be set before. A failed message is tried again after `retry_after` seconds; None leaves it to the
-        queue, as on AWS.
+        A function without an entry in `handlers` is imported by its name in the template. During the import the process
+        has that function's environment, overridden by `environ`; afterwards it does not. A failed message returns after
+        `retry_after` seconds or, with None, after the queue's visibility timeout as on AWS.
         """
         pollers = self.pollers(handlers, environ=environ, retry_after=retry_after)
         for poller in pollers:
@@ -170,7 +169,7 @@ class LocalStack:
         environ: Mapping[str, str] | None = None,
         retry_after: int | None = RETRY_AFTER,
     ) -> list[Poller]:
-        """Return what `poll` starts, with their functions imported."""
+        """Return the pollers for `poll`, with their functions imported."""
         handlers = handlers or {}
         functions = self.template.resources(FUNCTION)
         if unknown := sorted(set(handlers) - set(functions)):
@@ -182,27 +181,27 @@ class LocalStack:
         return pollers
 
     def call_schedules(self, function: str) -> None:
-        """Call a polled function's schedules now, in this thread."""
+        """Run a polled function's schedules now, in this thread."""
         schedules = [poller for poller in self._pollers if isinstance(poller, SchedulePoller)]
         own = [poller for poller in schedules if poller.function.name == function]
         if not own:
-            raise TemplateError(f"{function} has no schedule that is polled")
+            raise TemplateError(f"{function} has no polled schedule")
         for poller in own:
             poller.call()
 
     def stop_polling(self, grace: float = 10) -> None:
-        """Call no more functions, and wait up to `grace` seconds for those that run."""
+        """Stop the pollers; wait up to `grace` seconds for running invocations."""
         for poller in self._pollers:
             poller.stop()
         deadline = time.monotonic() + grace
         is_ours = self._emulator is not None
         with self._emulator.no_long_polls() if self._emulator else contextlib.nullcontext():
             for name in [name for poller in self._pollers for name in poller.join(deadline, polls=is_ours)]:
-                logger.warning("%s still runs and is left to itself", name)
+                logger.warning("%s is still running", name)
         self._pollers = []
 
     def stop(self, grace: float = 10) -> None:
-        """Stop polling, then take the resources away."""
+        """Stop polling, then stop the emulator."""
         try:
             self.stop_polling(grace)
         finally:
@@ -249,7 +248,7 @@ def _is_on(event: Mapping[str, Any]) -> bool:
 
 @contextlib.contextmanager
 def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Give this process these variables, for as long as one of several functions in it reads its settings."""
+    """Set these variables in this block, while one of the functions reads its settings."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -263,7 +262,7 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def _imported(name: str, code: Path) -> Handler:
-    """Import a Handler; its code's folder is on the path, as it is on Lambda."""
+    """Import a handler. As on Lambda, its code folder is on the path."""
     folder = str(code.resolve())
     if folder not in sys.path:
         sys.path.insert(0, folder)
@@ -271,17 +270,17 @@ def _imported(name: str, code: Path) -> Handler:
     try:
         handler: Handler = getattr(importlib.import_module(module.replace("/", ".")), attribute)
     except (ImportError, AttributeError) as error:
-        raise TemplateError(f"the handler {name} cannot be imported from {folder}: {error}") from error
+        raise TemplateError(f"cannot import the handler {name} from {folder}: {error}") from error
     return handler
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Serve the stack as a process of its own."""
+    """Run the stack as its own process."""
     parser = argparse.ArgumentParser(prog="python -m aion_core.local.stack", description=__doc__)
-    parser.add_argument("--template", default="template.yaml", help="the SAM template (%(default)s)")
-    parser.add_argument("--host", default="127.0.0.1", help="the address to bind (%(default)s)")
-    parser.add_argument("--port", type=int, default=0, help="the port to bind; 0 takes a free one")
-    parser.add_argument("--poll", action="store_true", help="call the template's functions for their queues, here")
+    parser.add_argument("--template", default="template.yaml", help="SAM template (%(default)s)")
+    parser.add_argument("--host", default="127.0.0.1", help="address to bind (%(default)s)")
+    parser.add_argument("--port", type=int, default=0, help="port to bind; 0 selects a free port")
+    parser.add_argument("--poll", action="store_true", help="invoke the functions for their queues and schedules")
     given = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
 

@@ -1,1 +1,1 @@
-"""Lambda packages: selection of a project's code and locked dependencies, and their reproducible build."""
+"""Lambda packages: a project's code and locked dependencies, built reproducibly."""

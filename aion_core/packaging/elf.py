@@ -1,14 +1,14 @@
-"""Strips shared libraries for Linux, of any processor and on any machine: what the loader never reads is cut off.
+"""Stripping of shared libraries for Linux, for any processor and on any machine.
 
-`strip` knows its own machine's processor alone, and no other system than Linux has one for these files.
+The program `strip` supports only its own machine's processor, and macOS and Windows have no `strip` for these files.
 """
 
 import struct
 from dataclasses import dataclass
 
-# ELF, of 64 bits, little-endian: both of Lambda's processors.
+# 64-bit little-endian ELF, the format of both Lambda processors.
 _MAGIC = b"\x7fELF\x02\x01"
-# The names are those of elf(5).
+# Field order as in elf(5).
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SEGMENT = struct.Struct("<IIQQQQQQ")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
@@ -18,7 +18,7 @@ _WITHOUT_BYTES = 8
 
 @dataclass(frozen=True)
 class _Layout:
-    """Where a file has its tables."""
+    """Offsets and sizes of a file's tables."""
 
     segments: int
     segment_count: int
@@ -27,10 +27,10 @@ class _Layout:
 
 
 def stripped(library: bytes) -> bytes:
-    """Return the library without debug symbols and section headers; what is no such library is returned as it is.
+    """Return the library without debug symbols and section headers, or any other file unchanged.
 
-    The loader, and the unwinder of exceptions, read segments alone; sections that are in none of them lie behind. Where a
-    file has another layout it stays whole.
+    The loader and the exception unwinder read only segments. Sections outside of all segments follow at the end of the
+    file and are cut off. A file with another layout stays unchanged.
     """
     layout = _layout(library)
     if layout is None:

@@ -1,6 +1,6 @@
-"""What becomes of a package's files once all are there: the needless go, the rest is made ready to load, and fixed.
+"""Preparation of a package's files: remove needless files, compile Python files, and make the bytes reproducible.
 
-Fixed: the same files give the same bytes, names, modes and times, whenever and wherever they are made.
+The same inputs give the same bytes, names, modes and times on every machine.
 """
 
 import os
@@ -12,26 +12,26 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from aion_core.packaging.elf import stripped
-from aion_core.packaging.interpreters import interpreter
+from aion_core.packaging.programs import interpreter
 
 TASK_ROOT = "/var/task"
-# The first moment that a zip can tell.
+# The earliest time of the zip format.
 EPOCH = 315532800
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 
-# Of what tells of an installed distribution libraries read the metadata and the entry points, and pip the rest.
+# Libraries read these files of a distribution's metadata; only pip reads the others.
 _KEPT_OF_DIST_INFO = frozenset({"METADATA", "entry_points.txt", "top_level.txt", "licenses"})
-# Who passes a distribution on passes these on with it.
+# Licences require these files in every copy of a distribution.
 _LEGAL = ("LICEN", "NOTICE", "COPYING", "AUTHORS")
-# What a distribution was built from, or is tested with.
+# Tests, compiled files and build sources of distributions.
 _FOLDERS = frozenset({"tests", "__pycache__"})
 _SUFFIXES = frozenset({".pyc", ".pyo", ".a", ".c", ".h", ".hpp", ".cpp", ".pyx", ".pxd", ".pxi"})
-# Written by programs, for nobody: the service models' notes for the web pages, and bills of materials.
+# Examples for botocore's documentation.
 _BOTOCORE_NEEDLESS = ("examples-1.json", "examples-1.json.gz")
 
 
 def tidy(target: Path) -> None:
-    """Take away what never runs on Lambda from what the distributions brought."""
+    """Delete files of distributions that never run on Lambda."""
     shutil.rmtree(target / "bin", ignore_errors=True)
     (target / ".lock").unlink(missing_ok=True)
     for entry in sorted(target.iterdir()):
@@ -56,7 +56,7 @@ def _remove(path: Path) -> None:
 
 
 def strip_libraries(target: Path) -> None:
-    """Cut the debug symbols off the shared libraries."""
+    """Remove the debug symbols of shared libraries."""
     for library in target.rglob("*.so*"):
         if library.is_file():
             before = library.read_bytes()
@@ -69,10 +69,10 @@ def strip_libraries(target: Path) -> None:
 
 
 def keep_services(target: Path, kept: Collection[str]) -> None:
-    """Take the models of AWS's services away, where boto3 is shipped, but for those that are named.
+    """Delete botocore's models of unused AWS services.
 
-    A service is named by `kept`, or in quotes by a package or a folder of the project's that imports boto3 or botocore:
-    so an agent has what it asks for.
+    A service is used if `kept` names it, or if a package or project folder imports boto3 or botocore and contains the
+    service's name in quotes.
     """
     data = target / "botocore" / "data"
     if not data.is_dir():
@@ -109,28 +109,28 @@ def _named_services(target: Path, services: Collection[str]) -> set[str]:
 
 
 def compile_all(target: Path, python: str, within: Sequence[Path]) -> None:
-    """Compile every file within, as if it lay where Lambda puts it, where that Python is here to do it.
+    """Compile the files in `within` for Lambda's folder, if this machine has that Python.
 
-    The file system of a function is read-only: without them every cold start compiles what it imports. They are never
-    checked against their sources, so it is of no account which times the zip or its unpacking gives those.
+    A function's file system is read-only: without .pyc files each cold start compiles its imports again. Python does not
+    check these .pyc files against the times of their sources, which differ after unpacking.
     """
     program = interpreter(python)
     if program is None:
         return
-    # No order of a set's members but one: each process would have its own.
+    # A fixed hash seed: the order of a set's members must not differ between processes.
     environ = {"PYTHONHASHSEED": "0", "PATH": os.environ.get("PATH", "")}
     command = [program, "-s", "-P", "-m", "compileall", "-q", "-j", "0", "--invalidation-mode", "unchecked-hash"]
-    # What it cannot compile is left: some distributions bring templates, which are no Python yet and nobody imports.
-    subprocess.run(  # noqa: S603 - our own words
+    # Ignore errors: some distributions contain templates that are not valid Python.
+    subprocess.run(  # noqa: S603 - fixed arguments
         [*command, "-s", str(target), "-p", TASK_ROOT, *map(str, within)], capture_output=True, env=environ
     )
     made = [file for each in within for file in (each.rglob("*.pyc") if each.is_dir() else [compiled(each, python)])]
-    write_again(program, [file for file in made if file.is_file()])
+    normalize(program, [file for file in made if file.is_file()])
 
 
-# What is written tells of each object whether anything else held it, be it garbage of the file that was compiled before:
-# which files one process compiles, and when it collects, is chance. Read back, an object is held by its own code alone.
-_WRITES_AGAIN = """
+# marshal marks each object that has other references, for example from the file compiled before. That depends on chance.
+# After reading the file back, an object has references from its own code only.
+_NORMALIZE = """
 import marshal, sys
 for name in sys.stdin.read().split("\\n"):
     with open(name, "rb") as file:
@@ -140,28 +140,28 @@ for name in sys.stdin.read().split("\\n"):
 """
 
 
-def write_again(program: str, compiled_files: Sequence[Path]) -> None:
-    """Write compiled files as this Python writes what it has just read: the same code gives the same bytes."""
+def normalize(program: str, compiled_files: Sequence[Path]) -> None:
+    """Read compiled files and write them again, so that the same code gives the same bytes."""
     if compiled_files:
         names = "\n".join(map(str, compiled_files))
-        subprocess.run([program, "-I", "-c", _WRITES_AGAIN], input=names, text=True, check=True)  # noqa: S603 - our own
+        subprocess.run([program, "-I", "-c", _NORMALIZE], input=names, text=True, check=True)  # noqa: S603 - fixed code
 
 
 def no_compiler(python: str) -> str:
-    """Return why nothing can be compiled on this machine."""
-    return f"no Python {python} is on this machine (`uv python install {python}` brings one)"
+    """Return the reason why this machine cannot compile."""
+    return f"this machine has no Python {python} (install it with `uv python install {python}`)"
 
 
 def compiled(source: Path, python: str) -> Path:
-    """Return where the compiled file of a source is, if it could be compiled."""
+    """Return the path of a source's compiled file."""
     return source.parent / "__pycache__" / f"{source.stem}.cpython-{python.replace('.', '')}.pyc"
 
 
-# --- The same bytes, always ---
+# --- Reproducible bytes ---
 
 
-def fix(target: Path) -> None:
-    """Give every file and folder a fixed time and mode."""
+def fix_times_and_modes(target: Path) -> None:
+    """Set a fixed time and mode for every file and folder."""
     for path in sorted(target.rglob("*"), reverse=True):
         is_program = path.is_dir() or path.suffix == ".sh" or ".so" in path.suffixes
         path.chmod(0o755 if is_program else 0o644)
@@ -171,21 +171,21 @@ def fix(target: Path) -> None:
 
 
 def files_of(target: Path) -> Iterator[Path]:
-    """Yield every file, in one order for all machines."""
+    """Yield every file in an order independent of the machine."""
     yield from sorted((path for path in target.rglob("*") if path.is_file()), key=lambda path: path.as_posix())
 
 
 def size_of(target: Path) -> int:
-    """Return how many bytes Lambda unpacks."""
+    """Return the unpacked size in bytes."""
     return sum(file.stat().st_size for file in files_of(target))
 
 
 def write_zip(target: Path, archive: Path) -> None:
-    """Write the folder's files into an archive of fixed order and times."""
+    """Write the folder's files into a zip with fixed order and times."""
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as written:
         for file in files_of(target):
             info = zipfile.ZipInfo(file.relative_to(target).as_posix(), _ZIP_EPOCH)
-            info.create_system = 3  # Unix, whose modes follow
+            info.create_system = 3  # Unix: the attributes are modes
             info.external_attr = (0o100000 | (file.stat().st_mode & 0o777)) << 16
             info.compress_type = zipfile.ZIP_DEFLATED
             written.writestr(info, file.read_bytes())

@@ -1,4 +1,4 @@
-"""What an agent's code imports, of the project's own files and of others; it is read, and none of it is run."""
+"""Imports and frameworks of an agent's code, found by parsing without running it."""
 
 import ast
 import sys
@@ -6,26 +6,28 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from aion_core.agents.frameworks import FRAMEWORKS, extras, framework_of_file
+
 _OURS = ("aion", "aion_core")
-"""What serves agents of any kind: what it imports tells nothing of one."""
+"""aion's packages serve agents of every framework: their imports say nothing about an agent."""
 
 
 @dataclass(frozen=True)
 class Import:
-    """A name that a file imports, and the project's files that it may be found in."""
+    """An imported name, and the project's files with this name."""
 
     file: Path
     name: str
-    """With dots; empty where it is told by dots alone, from the file's own folder on."""
+    """Dotted name; empty for a relative import."""
     is_certain: bool
-    """It is imported whenever the agent is, not by a function, or where something else would do."""
+    """True if importing the agent always runs this import: it is at the top level of its module."""
     found: tuple[Path, ...]
 
 
 def imports(file: Path, roots: Sequence[Path]) -> Iterator[Import]:
-    """Yield what the file imports, and the files of the project that it imports, in turn.
+    """Yield the imports of the file and, recursively, of the project's files that it imports.
 
-    `roots` are the folders in which Python looks for the project's own files.
+    `roots` are the folders with the project's modules.
     """
     roots = [root.resolve() for root in roots]
     waiting, seen = [(file.resolve(), True)], set()
@@ -43,7 +45,7 @@ def imports(file: Path, roots: Sequence[Path]) -> Iterator[Import]:
 
 
 def missing(agents: Iterable[Path], roots: Sequence[Path], places: Sequence[Path]) -> Iterator[Import]:
-    """Yield what the agents are certain to import and find in none of these places, where packages lie."""
+    """Yield certain imports of the agents that neither the project nor these folders of packages provide."""
     for agent in agents:
         for each in imports(agent, [*roots, agent.parent]):
             if each.is_certain and each.name and not each.found and not _is_there(each.name, places):
@@ -51,8 +53,8 @@ def missing(agents: Iterable[Path], roots: Sequence[Path], places: Sequence[Path
 
 
 def _found(file: Path, level: int, name: str, roots: Sequence[Path]) -> Iterator[Path]:
-    """Yield the files that a name, and those above it, may stand for."""
-    # One dot is the file's own folder, each further one the folder above.
+    """Yield the project's files for a name and its parent packages."""
+    # One dot is the file's own folder; each further dot goes up one folder.
     bases = [file.parents[level - 1]] if level else roots
     steps = name.split(".") if name else []
     for length in range(0 if level else 1, len(steps) + 1):
@@ -62,9 +64,9 @@ def _found(file: Path, level: int, name: str, roots: Sequence[Path]) -> Iterator
 
 
 def _statements(file: Path) -> Iterator[tuple[int, str, bool]]:
-    """Yield what a file's import statements name: how many dots, the name, and whether each import of the file runs it.
+    """Yield each import statement's number of dots, its name, and True if it is at the top level of the module.
 
-    What is no Python names nothing.
+    A file with a syntax error yields nothing.
     """
     try:
         tree = ast.parse(file.read_bytes())
@@ -81,7 +83,7 @@ def _statements(file: Path) -> Iterator[tuple[int, str, bool]]:
 
 
 def _is_there(name: str, places: Sequence[Path]) -> bool:
-    """Say whether Python has the module, or one of these folders; of a package with code of its own the first step tells."""
+    """Return True if the standard library or one of these folders has the module. A regular package counts as a whole."""
     first, *steps = name.split(".")
     if first in sys.stdlib_module_names or first in sys.builtin_module_names:
         return True
@@ -93,9 +95,44 @@ def _is_there(name: str, places: Sequence[Path]) -> bool:
             folder /= step
             if not folder.is_dir():
                 break
-            # A namespace has nothing of its own: the next step has to be there too.
+            # A namespace package has no code of its own: look for the next part of the name.
             if (folder / "__init__.py").is_file():
                 return True
         else:
             return True
     return False
+
+
+def frameworks_of(file: Path, roots: Sequence[Path]) -> set[str]:
+    """Return the frameworks imported by the agent's file, directly or through files in these folders.
+
+    An agent without a known import comes from a third-party package: return every framework with an extra.
+    """
+    if (declared := framework_of_file(file.name)) is not None:
+        return {declared}
+    names = {each.name for each in imports(file, [*roots, file.parent])}
+    found = {
+        name
+        for name, framework in FRAMEWORKS.items()
+        for start in framework.imports
+        if any(f"{each}.".startswith(f"{start}.") for each in names)
+    }
+    return found & extras() if found else set(extras())
+
+
+def frameworks_used(paths: Iterable[str], roots: Sequence[Path]) -> list[str]:
+    """Return the frameworks of the agents at these paths. An agent without a recognised import is skipped.
+
+    Paths and imports are resolved in each folder of `roots` and in its `src`.
+    """
+    used: set[str] = set()
+    folders = [folder for root in roots for folder in (root, root / "src")]
+    for path in paths:
+        place = path.partition(":")[0]
+        # A file, a module, a package, or an ADK agent's folder.
+        parts = place if place.endswith(".py") else place.replace(".", "/")
+        names = [place] if place.endswith(".py") else [f"{parts}.py", f"{parts}/__init__.py", f"{parts}/agent.py"]
+        for file in (folder / name for folder in folders for name in names):
+            found = frameworks_of(file, folders) if file.is_file() else extras()
+            used |= found if found != extras() else set()
+    return sorted(used)

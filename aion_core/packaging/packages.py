@@ -1,6 +1,6 @@
-"""Builds the package of a function; a second build of the same plan takes it from the cache.
+"""Build of a function's package. A second build of the same plan comes from the cache.
 
-Nothing but wheels goes in, so every machine builds for each of Lambda's processors, without docker.
+Dependencies are wheels only, so every machine can build for both of Lambda's processors, without docker.
 """
 
 import os
@@ -8,18 +8,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from aion_core.packaging import uv
-from aion_core.packaging.cache import cache
-from aion_core.packaging.file_lock import file_lock
+from aion_core.packaging.cache import cache, file_lock, filled_once
 from aion_core.packaging.files import (
     compile_all,
-    fix,
+    fix_times_and_modes,
     keep_services,
     no_compiler,
     size_of,
@@ -28,31 +24,28 @@ from aion_core.packaging.files import (
     write_zip,
 )
 from aion_core.packaging.imports import missing
-from aion_core.packaging.interpreters import interpreter
-from aion_core.packaging.plan import Plan, plan
+from aion_core.packaging.plan import PackagePlan, plan
+from aion_core.packaging.programs import BuildError, find_uv, interpreter, run
 from aion_core.packaging.requirements import PLATFORMS
-from aion_core.packaging.run import BuildError, run
 
 LAMBDA_LIMIT = 250 * 1024 * 1024
 SERVICES = frozenset({"dynamodb", "kms", "s3", "secretsmanager", "sqs", "ssm", "sts"})
-"""What the project's own code asks of AWS, and what boto3 may ask to sign in."""
-# A package that nobody has asked for since then is taken away.
-_FORGOTTEN_AFTER = 86400
+"""AWS services used by aion and by boto3's sign-in."""
 
 
 @dataclass(frozen=True)
 class Package:
-    """What was built: a folder as it lies in /var/task, to be read and not to be changed."""
+    """A built package: a folder with the content of /var/task. Do not change it: the cache shares it."""
 
-    plan: Plan
+    plan: PackagePlan
     code: Path
     size: int
-    """The bytes that Lambda unpacks."""
+    """Unpacked size in bytes."""
     warning: str | None
-    """What could not be done on this machine."""
+    """Limitation of the build on this machine, if any."""
 
     def zip(self) -> Path:
-        """Return the folder's zip, made at the first call."""
+        """Return the folder's zip; the first call creates it."""
         archive = self.code.with_name("package.zip")
         with file_lock(archive):
             if not archive.is_file():
@@ -75,101 +68,103 @@ def package(
     python: str | None = None,
     configs: Sequence[Path] | None = None,
 ) -> Package:
-    """Return the function's package, built if it is not there yet; processes that ask at once share one build.
+    """Return the function's package, from the cache or newly built. Concurrent processes share one build.
 
-    The arguments are those of `package_plan.plan`, and so are the errors.
+    Arguments and errors are those of `plan`.
     """
     planned = plan(function, folder=folder, architecture=architecture, python=python, configs=configs)
     place = cache() / f"{function}-{planned.architecture}-{planned.python}-{planned.digest}"
-    with _once(place) as is_new:
+    with filled_once(place) as is_new:
         if is_new:
             _check_agents(planned)
             made = dependencies(planned)
-            # Links, not copies: neither is changed any more.
+            # Hard links instead of copies: the files do not change any more.
             shutil.copytree(made, place / "code", copy_function=os.link, dirs_exist_ok=True)
             _add_files(planned, place / "code")
     reason = None if interpreter(planned.python) else no_compiler(planned.python)
-    warning = f"no .pyc files, so that each cold start compiles what it imports: {reason}" if reason else None
+    warning = f"the package has no .pyc files, which makes cold starts slower: {reason}" if reason else None
     return Package(planned, place / "code", size_of(place / "code"), warning)
 
 
-def build(planned: Plan, target: Path) -> None:
-    """Fill an empty folder with all that the function needs, from nothing; raises BuildError or UvMissing."""
+def build(planned: PackagePlan, target: Path) -> None:
+    """Build the package into an empty folder without the cache. Raises BuildError or UvMissing."""
     _check_agents(planned)
     install_dependencies(planned, target)
     _add_files(planned, target)
 
 
-def dependencies(planned: Plan) -> Path:
-    """Return the folder that holds what the plan requires: the same for every state of the project's own code."""
+def dependencies(planned: PackagePlan) -> Path:
+    """Return the cached folder with the plan's dependencies. It does not depend on the project's own code."""
     folder = cache() / f"dependencies-{planned.architecture}-{planned.python}-{planned.dependencies_digest}"
-    with _once(folder) as is_new:
+    with filled_once(folder) as is_new:
         if is_new:
             install_dependencies(planned, folder / "code")
     return folder / "code"
 
 
-def install_dependencies(planned: Plan, target: Path) -> None:
-    """Fill an empty folder with the distributions that the plan requires; raises BuildError or UvMissing."""
+def install_dependencies(planned: PackagePlan, target: Path) -> None:
+    """Install the plan's dependencies into an empty folder. Raises BuildError or UvMissing."""
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         requirements = Path(folder, "requirements.txt")
         requirements.write_text(planned.requirements)
-        command = [uv.find(), "pip", "install", "--quiet", "--target", str(target), "--requirements", str(requirements)]
+        command = [find_uv(), "pip", "install", "--quiet", "--target", str(target), "--requirements", str(requirements)]
         command += ["--no-deps", "--require-hashes", "--only-binary", ":all:", "--link-mode", "copy"]
         command += ["--python-platform", PLATFORMS[planned.architecture], "--python-version", planned.python]
         try:
             run([*command, "--python", sys.executable])
         except BuildError as error:
             raise BuildError(
-                f"what {planned.function} needs could not be installed for {planned.architecture}, Python {planned.python}; "
-                f"nothing is compiled here, so each dependency has to have a wheel for it.\n{error}"
+                f"cannot install the dependencies of {planned.function} for {planned.architecture}, "
+                f"Python {planned.python}. Each dependency needs a wheel for it, since the build compiles "
+                f"nothing.\n{error}"
             ) from error
     tidy(target)
     strip_libraries(target)
     compile_all(target, planned.python, [target])
-    fix(target)
+    fix_times_and_modes(target)
 
 
-def _check_agents(planned: Plan) -> None:
-    """Refuse an agent that is no Python before anything is installed for it, where Lambda's Python is here to ask."""
+def _check_agents(planned: PackagePlan) -> None:
+    """Raise BuildError for an agent with a syntax error, if this machine has Lambda's Python to check it."""
     program = interpreter(planned.python)
     for agent in [agent for agent in planned.agents if program and agent.file.suffix == ".py"]:
-        asks = "import sys; compile(open(sys.argv[1], 'rb').read(), sys.argv[1], 'exec')"
-        command = [str(program), "-I", "-c", asks, str(agent.file)]
-        ran = subprocess.run(command, capture_output=True, text=True)  # noqa: S603 - our own words
+        code = "import sys; compile(open(sys.argv[1], 'rb').read(), sys.argv[1], 'exec')"
+        command = [str(program), "-I", "-c", code, str(agent.file)]
+        ran = subprocess.run(command, capture_output=True, text=True)  # noqa: S603 - fixed code
         if ran.returncode:
-            raise BuildError(f"{planned.place(agent.file)} is not valid Python {planned.python}:\n{_told(ran.stderr)}")
+            text = _syntax_error(ran.stderr)
+            raise BuildError(f"{planned.place(agent.file)} is not valid Python {planned.python}:\n{text}")
 
 
-def _told(traceback: str) -> str:
-    """Return what the compiler says of the agent's file, without our own lines above it."""
+def _syntax_error(traceback: str) -> str:
+    """Return the part of the traceback about the agent's file."""
     return traceback[max(traceback.rfind("  File "), 0) :].rstrip()
 
 
-def _add_files(planned: Plan, target: Path) -> None:
-    """Add aion's own files and the project's to the dependencies; raises BuildError where something does not fit."""
+def _add_files(planned: PackagePlan, target: Path) -> None:
+    """Add the files of aion and of the project to the dependencies. Raises BuildError."""
     for place, file in planned.files:
         if (target / place).is_dir():
-            raise BuildError(f"{place} is a file, and a dependency has a folder of this name: rename it")
+            raise BuildError(f"rename the file {place}: a dependency has a folder with this name")
         _put(file, target / place)
     places = [target, *(target / planned.place(root) for root in planned.roots)]
     for lost in missing([agent.file for agent in planned.agents], planned.roots, places):
         raise BuildError(
-            f"{planned.place(lost.file)} imports {lost.name}, which is not in the package: "
-            f"`aion add` brings a dependency into pyproject.toml or requirements.txt"
+            f"{planned.place(lost.file)} imports {lost.name}, but the package does not contain it: "
+            f"add the dependency with `aion add`"
         )
     keep_services(target, SERVICES)
     tops = {place.split("/")[0] for place, _ in planned.files}
     compile_all(target, planned.python, [target / top for top in sorted(tops) if _is_python(target / top)])
-    fix(target)
+    fix_times_and_modes(target)
     size = size_of(target)
     if size > LAMBDA_LIMIT:
         largest = sorted(planned.files, key=lambda file: file[1].stat().st_size, reverse=True)[:3]
-        told = ", ".join(f"{place} ({file.stat().st_size / 1e6:.0f} MB)" for place, file in largest)
+        names = ", ".join(f"{place} ({file.stat().st_size / 1e6:.0f} MB)" for place, file in largest)
         raise BuildError(
-            f"{planned.function} has {size / 1024**2:.0f} MB, and Lambda takes 250: use fewer dependencies, or leave files "
-            f"out by .aionignore; the largest of the project are {told}"
+            f"{planned.function} has {size / 1024**2:.0f} MB; Lambda's limit is 250 MB. Remove dependencies, or exclude "
+            f"files with .aionignore. The project's largest files are {names}"
         )
 
 
@@ -178,27 +173,7 @@ def _is_python(path: Path) -> bool:
 
 
 def _put(source: Path, target: Path) -> None:
-    """Copy a file; the link that a dependency has there under the same name stays whole for packages that share it."""
+    """Copy a file. Replace a hard link of that name instead of writing to it: other packages share the linked file."""
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
     shutil.copy(source, target)
-
-
-@contextmanager
-def _once(folder: Path) -> Iterator[bool]:
-    """Yield whether the folder is still to be filled; whoever asks meanwhile waits until it is."""
-    is_there = folder / "built"
-    with file_lock(folder):
-        is_new = not is_there.is_file()
-        if is_new:
-            _forget_old()
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(mode=0o700)
-        yield is_new
-        is_there.touch()
-
-
-def _forget_old() -> None:
-    for is_there in cache().glob("*/built"):
-        if time.time() - is_there.stat().st_mtime > _FORGOTTEN_AFTER:
-            shutil.rmtree(is_there.parent, ignore_errors=True)

@@ -1,6 +1,6 @@
-"""Plan of a function's package: its requirements, its processor, the project's files and the agents among them.
+"""Plan of a function's package: requirements, processor, files and agents.
 
-Whatever can be wrong with it is reported here, before anything is installed.
+Planning reports problems before the build installs anything.
 """
 
 import hashlib
@@ -18,58 +18,57 @@ from aion_core.agents.frameworks import FRAMEWORKS
 from aion_core.agents.importing import agent_files, import_roots
 from aion_core.errors import ConfigurationError
 from aion_core.packaging.cache import cache
-from aion_core.packaging.frameworks import frameworks_of
-from aion_core.packaging.interpreters import interpreter
+from aion_core.packaging.imports import frameworks_of
+from aion_core.packaging.programs import BuildError, interpreter, run
 from aion_core.packaging.requirements import FUNCTION_EXTRAS, PLATFORMS, UNUSED, Wanted, resolved, wanted
-from aion_core.packaging.run import BuildError, run
 from aion_core.packaging.selection import Selection, select
 from aion_core.shipped import shipped
 from aion_core.template.reader import Place, Template
 
-# Names follow from where a stack is; what is built does not.
-NOWHERE = Place(account="000000000000", region="us-east-1", endpoint="", stack_name="build")
-# The code that makes a package of a plan: a change of it may change the package.
+# Account and region determine names in a template. A package does not depend on them.
+BUILD_PLACE = Place(account="000000000000", region="us-east-1", endpoint="", stack_name="build")
+# Modules of the build: a change of their code may change the package.
 BUILDERS = ("elf.py", "files.py", "packages.py")
 NOT_ON_LAMBDA = frozenset(
     {"_shipped", "cli", "deploy", "dev", "local", "packaging", "project", "smoke", "template", "testing"}
 )
-"""Parts of aion_core that serve, build and deploy a project on a person's machine."""
+"""Parts of aion_core for the developer's machine."""
 RESERVED = ("aion", "aion_core", "handlers")
-"""Names at a package's top that are aion-lambda's own."""
+"""Names in a package's top folder reserved for aion-lambda."""
 
 
 @dataclass(frozen=True)
 class PackagedAgent:
-    """An agent that a function runs."""
+    """An agent in a package."""
 
     id: str
     path: str
-    """As aion.yaml names it."""
+    """Its path in aion.yaml."""
     file: Path
 
 
 @dataclass(frozen=True)
-class Plan:
-    """All that a package is made from; the same plan gives the same bytes."""
+class PackagePlan:
+    """Inputs of a package. The same plan gives the same bytes."""
 
     function: str
     architecture: str
     python: str
     requirements: str
-    """Exact versions with their hashes, as pip reads them."""
+    """Exact versions with hashes, in the format of requirements.txt."""
     files: tuple[tuple[str, Path], ...]
-    """Each file's place in the package, and the file."""
+    """Paths in the package, and their files."""
     agents: tuple[PackagedAgent, ...] = ()
     folder: Path | None = None
-    """The project's folder, whose files have the same places in the package."""
+    """Folder of the project. Its files have the same relative paths in the package."""
     roots: tuple[Path, ...] = ()
-    """The project's folders in which its modules are found."""
+    """Folders with the project's modules."""
     selection: Selection | None = None
-    """The project's files, where the function runs agents."""
+    """The project's files, if the function runs agents."""
 
     @property
     def dependencies_digest(self) -> str:
-        """A hash of all that the dependencies' part follows from: the plan, and the code and the Python that make it."""
+        """Hash of the inputs of the dependencies: requirements, processor, Python, and the code of the build."""
         compiler = _version_of(interpreter(self.python))
         digest = hashlib.sha256(repr((self.architecture, self.python, self.requirements, compiler)).encode())
         builders = [(name, Path(__file__).with_name(name)) for name in BUILDERS]
@@ -77,13 +76,13 @@ class Plan:
 
     @property
     def digest(self) -> str:
-        """A hash of all that the package follows from."""
+        """Hash of all inputs of the package."""
         digest = hashlib.sha256(repr((self.function, self.dependencies_digest)).encode())
         return _digest_of(self.files, digest)
 
     def place(self, path: Path) -> Path:
-        """Return where a file or folder of the project's lies in the package, relative to its top."""
-        assert self.folder is not None  # noqa: S101  # a plan with files of a project has its folder
+        """Return the relative path in the package for a file or folder of the project."""
+        assert self.folder is not None  # noqa: S101  # set in every plan with project files
         return path.relative_to(self.folder)
 
 
@@ -94,24 +93,24 @@ def plan(
     architecture: str | None = None,
     python: str | None = None,
     configs: Sequence[Path] | None = None,
-) -> Plan:
-    """Return what the package of a function is made from, in the project of this folder (the current one).
+) -> PackagePlan:
+    """Return the package plan of a function, for the project in this folder (default: the current folder).
 
-    The processor and the Python are those of its template.yaml, or of aion-lambda's own where it has none, and the agents
-    those of the template's AION_CONFIG, unless others are given. Raises BuildError, TemplateError or UvMissing.
+    Processor, Python and AION_CONFIG come from the project's template.yaml or, without one, from aion-lambda's, unless
+    given. Raises BuildError, TemplateError or UvMissing.
     """
     folder = (folder or Path.cwd()).resolve()
-    template = Template(template_of(folder), NOWHERE, {"Architecture": architecture} if architecture else None)
+    template = Template(template_of(folder), BUILD_PLACE, {"Architecture": architecture} if architecture else None)
     properties = template.resolved(function, "Runtime", "Architectures")
     (architecture,) = properties.get("Architectures") or ["x86_64"]
     if architecture not in PLATFORMS:
-        raise BuildError(f"Lambda has no processor {architecture!r}: AION_ARCHITECTURE may be {' or '.join(PLATFORMS)}")
+        raise BuildError(f"Lambda has no processor {architecture!r}: set AION_ARCHITECTURE to {' or '.join(PLATFORMS)}")
     python = python or properties["Runtime"].removeprefix("python")
     if not re.fullmatch(r"3\.\d+", python):
-        raise BuildError(f"{python!r} is no Python that could be built for: AION_PYTHON is like 3.13")
+        raise BuildError(f"{python!r} is not a Python version: set AION_PYTHON to, for example, 3.13")
     if function not in FUNCTION_EXTRAS:
         raise BuildError(
-            f"{function} is not one of aion's functions ({', '.join(FUNCTION_EXTRAS)}): it has no package here"
+            f"{function} is not a function of aion, so it has no package; the functions are {', '.join(FUNCTION_EXTRAS)}"
         )
 
     named = template.environment(function).get("AION_CONFIG")
@@ -125,7 +124,7 @@ def plan(
             python=python,
             folder=folder,
         )
-        return Plan(function, architecture, python, requirements, tuple(own_files()))
+        return PackagePlan(function, architecture, python, requirements, tuple(own_files()))
 
     found = agents_of(folder, [folder / named] if configs is None else configs)
     project = wanted(folder, found.requirements)
@@ -141,34 +140,34 @@ def plan(
     selection = select(folder)
     if selection.private_keys:
         raise BuildError(
-            f"{', '.join(selection.private_keys)} looks like a private key, which does not belong into a package: move it "
-            "out of the folder, or name it in .aionignore; agents read keys from aion.yaml's `secrets`"
+            f"{', '.join(selection.private_keys)} looks like a private key. Do not put keys into a package: move it out "
+            "of the folder or add it to .aionignore. Agents get keys from `secrets` in aion.yaml"
         )
     needed = [*found.configs, *(agent.file for agent in found.agents)]
     files = [*own_files(), *_project_files(selection, folder, needed, is_aion=project.is_aion)]
     files += [(named, generated) for generated in found.generated]
-    return Plan(
+    return PackagePlan(
         function, architecture, python, requirements, tuple(files), found.agents, folder, found.roots, selection
     )
 
 
 @dataclass(frozen=True)
 class ProjectAgents:
-    """The agents of a project, and what a package needs to know of them."""
+    """Agents of a project, with their configuration files and requirements."""
 
     agents: tuple[PackagedAgent, ...]
     roots: tuple[Path, ...]
-    """The folders in which their modules are found, as when they are served."""
+    """Folders with their modules, the same as in the server."""
     configs: tuple[Path, ...] = ()
-    """The project's own files that declare them."""
+    """The project's configuration files."""
     generated: tuple[Path, ...] = ()
-    """The aion.yaml that is put into the package of a project that has none."""
+    """Generated aion.yaml for a project without one."""
     requirements: tuple[str, ...] = ()
-    """Pip requirements that langgraph.json names."""
+    """Requirements in langgraph.json."""
 
 
 def agents_of(folder: Path, configs: Sequence[Path]) -> ProjectAgents:
-    """Return the agents that the configs declare; where the only one is not there, those that the folder is found to have.
+    """Return the agents declared by the configs or, if the only config does not exist, the agents found in the folder.
 
     Raises BuildError.
     """
@@ -192,7 +191,7 @@ def agents_of(folder: Path, configs: Sequence[Path]) -> ProjectAgents:
 def _discovered(folder: Path, config: Path) -> ProjectAgents:
     found = discover(folder)
     if found.folder != folder:
-        raise BuildError(f"{folder.name} is a Python package: build in the folder above it, {found.folder}")
+        raise BuildError(f"{folder.name} is a Python package: build in its parent folder, {found.folder}")
     paths = {name: agent.path for name, agent in found.agents.items()}
     agents, roots = _located(folder, paths, import_roots(found.folder, found.roots))
     text = as_yaml(found)
@@ -203,16 +202,16 @@ def _discovered(folder: Path, config: Path) -> ProjectAgents:
 
 
 def _located(folder: Path, paths: Mapping[str, str], roots: Sequence[Path]) -> tuple[list[PackagedAgent], list[Path]]:
-    """Return the agents with their files, and the folders in which their modules are found; raises BuildError."""
+    """Return the agents with their files, and the folders with their modules. Raises BuildError."""
     agents = []
     for agent_id, path in paths.items():
         files = [file for file in agent_files(path.partition(":")[0], roots) if file.is_file()]
         if not files or folder not in files[0].parents:
-            raise BuildError(f"the agent {path!r} is not in the project's folder, {folder}")
+            raise BuildError(f"the agent {path!r} is outside of the project's folder, {folder}")
         agents.append(PackagedAgent(agent_id, path, files[0]))
     starts = [root.resolve() for root in roots]
     if outside := [root for root in starts if root != folder and folder not in root.parents]:
-        raise BuildError(f"aion.python_path names {outside[0]}, which is not in the project's folder, {folder}")
+        raise BuildError(f"aion.python_path has {outside[0]}, outside of the project's folder, {folder}")
     for agent in agents:
         starts.append(agent.file.parent)
         packages = list(takewhile(lambda parent: (parent / "__init__.py").is_file(), agent.file.parents))
@@ -222,13 +221,13 @@ def _located(folder: Path, paths: Mapping[str, str], roots: Sequence[Path]) -> t
 
 
 def template_of(folder: Path) -> Path:
-    """Return the project's template.yaml, or aion-lambda's own where it has none."""
+    """Return the project's template.yaml or, without one, aion-lambda's."""
     own = folder / "template.yaml"
     return own if own.is_file() else shipped() / "template.yaml"
 
 
 def own_files() -> Iterator[tuple[str, Path]]:
-    """Yield the files of aion-lambda that run on Lambda, from the installation that builds."""
+    """Yield the installed files of aion-lambda needed on Lambda."""
     code = Path(aion_core.__file__).resolve().parent
     yield from _code(code, "aion_core", NOT_ON_LAMBDA)
     for name in (*(name for name, framework in FRAMEWORKS.items() if framework.library), "shared"):
@@ -237,18 +236,18 @@ def own_files() -> Iterator[tuple[str, Path]]:
 
 
 def _check_config_is_built(config: Path) -> None:
-    """Refuse to build another config than the one that AION_CONFIG names: its agents are the ones that were tried."""
+    """Raise BuildError if AION_CONFIG names another config: the developer has tested the agents of that one."""
     given = os.environ.get("AION_CONFIG")
     if given and Path(given).expanduser().resolve() != config.resolve():
         raise BuildError(
-            f"AION_CONFIG names {given}, and this builds {config}: build in the folder of that file, or unset AION_CONFIG"
+            f"AION_CONFIG is {given}, but this build uses {config}: build in the folder of AION_CONFIG, or unset it"
         )
 
 
 def _project_files(
     selection: Selection, folder: Path, needed: Sequence[Path], *, is_aion: bool
 ) -> Iterator[tuple[str, Path]]:
-    """Yield the project's files; raises BuildError where one would replace aion's own, or a needed one is left out."""
+    """Yield the project's files. Raises BuildError if one would replace a file of aion, or a needed file is excluded."""
     chosen = set(selection.files)
     for file in needed:
         if file.resolve() not in chosen:
@@ -256,7 +255,7 @@ def _project_files(
                 each for each in selection.left_out if f"{file.resolve().relative_to(folder)}/".startswith(each.path)
             ]
             reason = f": {left[0].reason}" if left else ""
-            raise BuildError(f"{file.relative_to(folder)} is left out of the package{reason}")
+            raise BuildError(f"{file.relative_to(folder)} is excluded from the package{reason}")
     for file in selection.files:
         place = file.relative_to(folder).as_posix()
         first = place.split("/")[0].removesuffix(".py")
@@ -264,8 +263,7 @@ def _project_files(
             yield place, file
         elif not is_aion:
             raise BuildError(
-                f"{place}: a package has aion's own code in {first}, so that yours needs another name: rename it, "
-                "or name it in .aionignore"
+                f"rename {place}, or add it to .aionignore: the name {first} is reserved for aion's own code in a package"
             )
 
 

@@ -1,4 +1,4 @@
-"""Requirements of a function's package: aion's own extras and the project's dependencies, at locked versions, with hashes."""
+"""Requirements of a function's package: aion's extras and the project's dependencies, with exact versions and hashes."""
 
 import hashlib
 import os
@@ -17,9 +17,8 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from aion_core.agents.frameworks import extras
-from aion_core.packaging import uv
 from aion_core.packaging.cache import cache
-from aion_core.packaging.run import BuildError, run
+from aion_core.packaging.programs import BuildError, find_uv, run, uv_version
 
 DISTRIBUTION = "aion-lambda"
 PLATFORMS = {"arm64": "aarch64-manylinux_2_28", "x86_64": "x86_64-manylinux_2_28"}
@@ -29,56 +28,55 @@ FUNCTION_EXTRAS = {
     "PushFunction": ("push", "queue"),
     "SweepFunction": ("aws",),
 }
-"""The extras of aion-lambda that each function of the template needs."""
-# Distributions that a dependency requires and the code of these functions never imports; what only they need goes as
-# well. boto3 is the runtime's there, which is older than ours and knows all that they call (docs/decisions/0016).
+"""Extras of aion-lambda for each function of the template."""
+# Transitive dependencies never imported by these functions, left out with their own dependencies. These functions use
+# the Lambda runtime's boto3: it is older and sufficient for their calls (docs/decisions/0016).
 UNUSED = {
     "PushFunction": ("boto3", "click", "google-api-core", "pyyaml"),
     "SweepFunction": ("boto3", "click", "google-api-core", "pydantic"),
 }
 TESTED = Path(__file__).with_name("tested.txt")
-"""The versions that aion-lambda is tested with; they hold for what a project's own lock does not name."""
-# Words of uv where it gets no answer.
+"""Versions tested with aion-lambda, used for distributions missing in the project's lock."""
+# Parts of uv's messages for an unreachable index.
 _UNREACHABLE = ("disabled", "offline", "error sending request", "Failed to fetch", "dns error", "timed out")
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """Requirements of a project besides aion-lambda itself."""
+    """Requirements of a project, besides aion-lambda itself."""
 
     sources: tuple[Path, ...] = ()
-    """Files with requirements, as uv reads them: a pyproject.toml, or a requirements.txt."""
+    """Files with requirements: a pyproject.toml or a requirements.txt."""
     lines: tuple[str, ...] = ()
-    """Requirements one by one."""
+    """Further requirements."""
     extras: frozenset[str] = frozenset()
-    """Extras of aion-lambda that it names, such as otel."""
+    """Required extras of aion-lambda, such as otel."""
     lock: Path | None = None
     """Its uv.lock."""
     is_aion: bool = False
-    """True for aion-lambda's own repository, which packages the agents of its examples."""
+    """True for aion-lambda's own repository: it packages its example agents."""
 
     @property
     def described(self) -> str:
-        """The files that say it, for people."""
+        """Description of the files for the developer."""
         names = [source.name for source in self.sources] + ([self.lock.name] if self.lock else [])
         if not names and not self.lines:
-            return "none of the project's own"
-        lock = "" if self.lock else " (no uv.lock: where no version is pinned, the newest of today)"
+            return "no files of the project"
+        lock = "" if self.lock else " (no uv.lock: unpinned dependencies get their newest version)"
         return f"{', '.join(names) or 'langgraph.json'}{lock}"
 
 
 def wanted(folder: Path, also: Sequence[str] = ()) -> Wanted:
-    """Read what the project in the folder requires: its pyproject.toml with uv.lock, else its requirements.txt.
+    """Read the requirements of the project: its pyproject.toml with uv.lock, or else its requirements.txt.
 
-    `also` are requirements that another file of it names, such as langgraph.json. Raises BuildError where they cannot
-    be read.
+    `also` are requirements from another file such as langgraph.json. Raises BuildError for an unreadable file.
     """
     lock = folder / "uv.lock"
     project = _pyproject(folder)
     lines = [*also, *_group(project, "agents")]
     table = project.get("project")
     if isinstance(table, dict) and canonicalize_name(str(table.get("name", ""))) == DISTRIBUTION:
-        # aion-lambda's own checkout: what it requires is not what its agents require.
+        # aion-lambda's own checkout: its dependencies are not those of the example agents.
         return Wanted((), tuple(lines), _extras(lines), lock if lock.is_file() else None, is_aion=True)
     if isinstance(table, dict):
         declared = [str(line) for line in table.get("dependencies", [])]
@@ -90,16 +88,16 @@ def wanted(folder: Path, also: Sequence[str] = ()) -> Wanted:
         return Wanted((requirements,), tuple(lines), _extras([*declared, *lines]))
     if "poetry" in project.get("tool", {}):
         raise BuildError(
-            "pyproject.toml has its dependencies in [tool.poetry], which uv does not read: "
-            "`poetry export --output requirements.txt`, or move them to [project]"
+            "pyproject.toml has its dependencies in [tool.poetry], and uv does not read that table: "
+            "run `poetry export --output requirements.txt`, or move them to [project]"
         )
     return Wanted((), tuple(lines))
 
 
 def check(folder: Path, also: Sequence[str] = ()) -> None:
-    """Raise what a build of the project would raise of its files of requirements: BuildError, or UvMissing.
+    """Check the project's requirement files as a build does. Raises BuildError or UvMissing.
 
-    No index is asked: versions that do not go together are found by the build.
+    Works offline. Only the build finds conflicting versions.
     """
     project = wanted(folder, also)
     if project.lock:
@@ -115,10 +113,10 @@ def resolved(
     python: str,
     folder: Path,
 ) -> str:
-    """Return the exact versions, with their hashes, that these extras of aion-lambda and the project need together.
+    """Return exact versions with hashes for these extras of aion-lambda and the project together.
 
-    Versions are those of the project's lock; where it says nothing, those that aion-lambda is tested with. `without`
-    are distributions that are left out. Raises BuildError, or UvMissing.
+    Versions come from the project's lock or, for distributions missing there, from `TESTED`. Distributions in `without`
+    are left out. Raises BuildError or UvMissing.
     """
     own = sorted({line for extra in extras for line in required_by(extra)} | set(required_by("")))
     locked = _locked(project.lock) if project and project.lock else ""
@@ -130,26 +128,26 @@ def resolved(
     if project and project.lock:
         _check_lock(project, known)
 
-    told = [inputs, pins, *without, architecture, python, *(_text(source) for source in sources)]
-    key = hashlib.sha256("\0".join([uv.version(), *told]).encode()).hexdigest()[:20]
-    kept = cache() / f"requirements-{key}.txt"
-    # Without a lock the newest version of something may be another one tomorrow.
-    is_certain = not project or project.lock is not None or not (project.sources or project.lines)
-    if is_certain and kept.is_file():
-        text = kept.read_text(encoding="utf-8")
+    content = [inputs, pins, *without, architecture, python, *(_text(source) for source in sources)]
+    key = hashlib.sha256("\0".join([uv_version(), *content]).encode()).hexdigest()[:20]
+    cached = cache() / f"requirements-{key}.txt"
+    # Without a lock the result changes with each release of a dependency.
+    is_cacheable = not project or project.lock is not None or not (project.sources or project.lines)
+    if is_cacheable and cached.is_file():
+        text = cached.read_text(encoding="utf-8")
     else:
         text = _compiled(inputs, sources, pins, without, architecture, python, folder)
-        if is_certain:
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            part = kept.with_suffix(f".{os.getpid()}.part")
+        if is_cacheable:
+            cached.parent.mkdir(parents=True, exist_ok=True)
+            part = cached.with_suffix(f".{os.getpid()}.part")
             part.write_text(text, encoding="utf-8")
-            part.replace(kept)
-    # Not cached: the code of a folder may change without the lock.
+            part.replace(cached)
+    # Not cached: the code of a local dependency may change without the lock.
     return "\n".join(_with_local(text, folder))
 
 
 def required_by(extra: str) -> list[str]:
-    """Return what aion-lambda requires for an extra of its own, or at all ("")."""
+    """Return aion-lambda's requirements for one of its extras; "" means those without an extra."""
     found: list[str] = []
     for line in requires(DISTRIBUTION) or ():
         requirement = Requirement(line)
@@ -177,24 +175,22 @@ def _compiled(
         own, constraints, overrides = (Path(scratch, name) for name in ("aion.in", "locked.txt", "without.txt"))
         own.write_text(inputs, encoding="utf-8")
         constraints.write_text(pins, encoding="utf-8")
-        # aion-lambda itself is copied from the installation that builds. A marker that never holds leaves one out.
+        # A marker that is never true leaves a distribution out. aion-lambda itself is copied from this installation.
         never = [f"{name} ; python_version < '0'" for name in (DISTRIBUTION, *without)]
         overrides.write_text("\n".join(never), encoding="utf-8")
-        command = [uv.find(), "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--generate-hashes"]
+        command = [find_uv(), "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--generate-hashes"]
         command += ["--python-platform", PLATFORMS[architecture], "--python-version", python]
         command += ["--python", sys.executable]
         command += ["--constraint", str(constraints), "--override", str(overrides), str(own), *map(str, sources)]
         try:
-            # In its folder, whose pyproject.toml may name other indexes.
+            # In the project's folder, since its pyproject.toml may configure other indexes.
             return run(command, cwd=folder)
         except BuildError as error:
-            raise BuildError(
-                f"the project's dependencies do not go together with those of aion-lambda.\n{error}"
-            ) from error
+            raise BuildError(f"the project's dependencies conflict with those of aion-lambda.\n{error}") from error
 
 
 def _with_local(text: str, folder: Path) -> Iterator[str]:
-    """Yield the compiled lines; a folder or a wheel of the project's own becomes a wheel with its hash."""
+    """Yield the compiled lines, with local folders and wheels replaced by wheels with hashes."""
     for line in text.splitlines():
         if not line.strip() or line.startswith((" ", "#", "--")) or "==" in line:
             yield line
@@ -202,7 +198,7 @@ def _with_local(text: str, folder: Path) -> Iterator[str]:
         name, at, place = line.removesuffix(" \\").removeprefix("-e ").partition(" @ ")
         place = place if at else name
         if place.startswith(("git+", "http:", "https:", "ssh:")):
-            raise BuildError(f"{line!r} is no wheel of an index: build its wheel (`uv build`), and name that file")
+            raise BuildError(f"{line!r} is not from an index: build its wheel with `uv build`, and require that file")
         path = (folder / place.removeprefix("file://")).resolve()
         wheel = path if path.suffix == ".whl" else _wheel_of(path)
         digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
@@ -210,12 +206,12 @@ def _with_local(text: str, folder: Path) -> Iterator[str]:
 
 
 def _wheel_of(folder: Path) -> Path:
-    """Build the wheel of a folder that the project depends on; raises BuildError for one that is not pure Python."""
+    """Build the wheel of a local dependency. Raises BuildError if it is not pure Python."""
     with tempfile.TemporaryDirectory() as scratch:
-        run([uv.find(), "build", "--quiet", "--wheel", "--out-dir", scratch, str(folder)])
+        run([find_uv(), "build", "--quiet", "--wheel", "--out-dir", scratch, str(folder)])
         (built,) = Path(scratch).glob("*.whl")
         if not built.name.endswith("-any.whl"):
-            raise BuildError(f"{folder} is compiled for this machine ({built.name}); Lambda needs a wheel of its own")
+            raise BuildError(f"{folder} builds a wheel for this machine only ({built.name}); Lambda needs another one")
         kept = cache() / "wheels" / hashlib.sha256(built.read_bytes()).hexdigest()[:20] / built.name
         kept.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(built, kept)
@@ -224,25 +220,25 @@ def _wheel_of(folder: Path) -> Path:
 
 def _locked(lock: Path) -> str:
     """Return all that a uv.lock holds, of every group and extra, as pip reads it."""
-    command = [uv.find(), "export", "--quiet", "--frozen", "--no-header", "--no-annotate", "--no-hashes"]
+    command = [find_uv(), "export", "--quiet", "--frozen", "--no-header", "--no-annotate", "--no-hashes"]
     return run([*command, "--all-groups", "--all-extras", "--no-emit-project", "--project", str(lock.parent)])
 
 
 def _check_lock(project: Wanted, known: set[str]) -> None:
-    """Refuse a lock that does not have what pyproject.toml asks for: other versions than tested would be shipped."""
+    """Raise BuildError if the lock lacks a dependency of pyproject.toml: the package would get an untested version."""
     declared = [*project.lines]
     for source in project.sources:
         if source.name == "pyproject.toml":
             declared += [str(each) for each in _pyproject(source.parent)["project"].get("dependencies", [])]
-    # A folder or a wheel of the project's own stands in the export by its path.
+    # Local folders and wheels appear in the export by their path.
     pyproject = _pyproject(project.lock.parent) if project.lock else {}
     own = {canonicalize_name(name) for name in pyproject.get("tool", {}).get("uv", {}).get("sources", {})}
     if lost := sorted({_name(line) for line in declared} - known - own - {DISTRIBUTION, ""}):
-        raise BuildError(f"uv.lock does not have {', '.join(lost)}, which pyproject.toml names: run `uv lock`")
+        raise BuildError(f"uv.lock lacks {', '.join(lost)} of pyproject.toml: run `uv lock`")
 
 
 def _pins(lines: Sequence[str]) -> Iterator[str]:
-    """Yield the lines that hold a version; a folder's or a wheel's own version is the one that it has."""
+    """Yield the lines with a version; local folders and wheels have no version in their lines."""
     yield from (line for line in lines if re.match(r"[A-Za-z0-9][\w.-]*(\[[^]]*\])?==", line))
 
 
@@ -251,7 +247,7 @@ def _names(text: str) -> set[str]:
 
 
 def _name(line: str) -> str:
-    """Return the canonical name of the distribution that a requirement names; nothing for an option or a path."""
+    """Return the canonical name of a requirement's distribution; "" for an option or a path."""
     try:
         return canonicalize_name(_requirement(line).name)
     except InvalidRequirement:
@@ -259,7 +255,7 @@ def _name(line: str) -> str:
 
 
 def _requirement(line: str) -> Requirement:
-    """Return the requirement of a line, less its comment, its hashes and the sign that the next line continues it."""
+    """Parse a line without its comment, hashes and continuation mark."""
     return Requirement(re.split(r"\s#|\\|\s--hash", line)[0].strip())
 
 
@@ -268,9 +264,9 @@ def _name_of_wheel(wheel: Path) -> str:
 
 
 def _extras(declared: Sequence[str]) -> frozenset[str]:
-    """Return the extras of aion-lambda that a package may hold, of those that the requirements name."""
+    """Return the extras of aion-lambda in these requirements, limited to those for a package."""
     named = {extra for line in declared if _name(line) == DISTRIBUTION for extra in _requirement(line).extras}
-    # `local` is for development only, and a framework is packaged for the agents that import it.
+    # `local` is for development. Extras of frameworks follow from the agents' imports.
     return frozenset(named) - {"local"} - extras()
 
 
@@ -282,14 +278,14 @@ def _text(file: Path) -> str:
 
 
 def _pyproject(folder: Path) -> dict[str, Any]:
-    """Return the folder's pyproject.toml, empty without one; raises BuildError for one that no tool could read."""
+    """Return the folder's pyproject.toml, or an empty dict without one. Raises BuildError if it is invalid."""
     file = folder / "pyproject.toml"
     if not file.is_file():
         return {}
     try:
         content = tomllib.loads(_text(file))
     except tomllib.TOMLDecodeError as error:
-        raise BuildError(f"{file} is not TOML: {error}") from error
+        raise BuildError(f"{file} is not valid TOML: {error}") from error
     project, groups = content.get("project", {}), content.get("dependency-groups", {})
     tables = {"project": project, "dependency-groups": groups, "tool": content.get("tool", {})}
     if wrong := [name for name, table in tables.items() if not isinstance(table, dict)]:

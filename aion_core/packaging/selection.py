@@ -1,4 +1,4 @@
-"""Selection of the project's files that go into a package, by .gitignore, .aionignore and rules of our own."""
+"""Selection of the project's files for a package, by .gitignore, .aionignore and built-in rules."""
 
 import os
 import re
@@ -11,23 +11,23 @@ from pathspec import GitIgnoreSpec
 
 from aion_core.agents.discovery import NAME, read_langgraph_json
 from aion_core.errors import ConfigurationError
-from aion_core.packaging.run import BuildError
+from aion_core.packaging.programs import BuildError
 
 IGNORE_FILES = (".aionignore", ".gitignore")
-"""Files with patterns as git reads them, in any folder; an .aionignore may take back, by "!", what a .gitignore names."""
+"""Files with patterns in git's syntax, in any folder. An .aionignore can include files of .gitignore again with "!"."""
 
-# Folders and files that tools make, and that no agent reads.
-_MADE = frozenset({"node_modules"})
+# Folders created by tools and not read by agents.
+_GENERATED = frozenset({"node_modules"})
 _NEEDLESS = frozenset(
     {"template.yaml", "samconfig.toml", "Makefile", "uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock"}
 )
-"""Files in the project's folder that build and deploy it."""
+"""Files for building and deploying the project."""
 _STACKS = frozenset(
     {"state.yaml", "roles.yaml", "operations.yaml", "dashboard.yaml", "entrypoints.yaml", "functions.mk"}
 )
 _PRIVATE_KEY = re.compile(
     rb"-{4,5} ?BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)? ?-{4,5}"
-    # Between the header and the key: line breaks, as they are or escaped, quotes and other marks of code, PEM's own headers.
+    # Between header and key: plain or escaped line breaks, quotes and other punctuation of code, PEM headers.
     rb"(?:\\[nr]|\\u000[ad]|[\s\"'>+,()\\]|[A-Za-z-]+: [^\n]*\n)*"
     rb"[A-Za-z0-9+/=]{24}"
 )
@@ -38,7 +38,7 @@ _KEY_STORES = frozenset(
     {".bks", ".jceks", ".jks", ".kdbx", ".keystore", ".p12", ".p8", ".pfx", ".pkcs12", ".pkcs8", ".ppk"}
 )
 _KEY_NAMES = re.compile(r"id_(?:rsa|dsa|ecdsa|ed25519)(?:_\w+)?")
-# Larger files are data: nobody keeps a key in them.
+# A larger file is data, not a key.
 _LARGEST_KEY = 16 * 1024 * 1024
 _CREDENTIALS = frozenset(
     {
@@ -52,47 +52,47 @@ _CREDENTIALS = frozenset(
         "token.pickle",
     }
 )
-"""Names of files that often hold credentials, and sometimes do not: they go into a package with a warning."""
+"""Names of files with possible credentials. They go into a package with a warning."""
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A file or folder that stays out of a package, and the reason."""
+    """A file or folder excluded from a package, and the reason."""
 
     path: str
-    """Relative to the project's folder; a folder ends in a slash."""
+    """Path relative to the project's folder; a folder ends with a slash."""
     reason: str
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The project's files, by kind of treatment."""
+    """Result of the selection."""
 
     files: tuple[Path, ...]
-    """Files for the package, in one order for all machines."""
+    """Files for the package, in an order independent of the machine."""
     left_out: tuple[LeftOut, ...]
     private_keys: tuple[str, ...]
-    """Files among `files` that look like a private key, relative to the folder; no package is built with one."""
+    """Relative paths of likely private keys among `files`. A build with such a file fails."""
     credentials: tuple[str, ...] = ()
-    """Files among `files` whose names are those of credentials."""
+    """Relative paths of files with possible credentials among `files`."""
 
     @property
     def summary(self) -> str:
-        """One line for people: what was left out, secrets first."""
+        """One line about excluded files, secrets first."""
         if not self.left_out:
-            return "nothing left out"
+            return "no files excluded"
         secrets = [each.path for each in self.left_out if each.reason == "may hold secrets"]
         others = Counter(each.reason for each in self.left_out if each.reason != "may hold secrets")
         named = {reason: [each.path for each in self.left_out if each.reason == reason] for reason in others}
-        told = [f"{', '.join(paths[:8])}{f' and {len(paths) - 8} more' if len(paths) > 8 else ''} ({reason})"
-                for reason, paths in named.items()]  # fmt: skip
-        return "left out: " + "; ".join([*secrets, *told])
+        listed = [f"{', '.join(paths[:8])}{f' and {len(paths) - 8} more' if len(paths) > 8 else ''} ({reason})"
+                  for reason, paths in named.items()]  # fmt: skip
+        return "excluded: " + "; ".join([*secrets, *listed])
 
 
 def select(folder: Path) -> Selection:
-    """Return which files of the project's folder a package holds, and which it does not.
+    """Select the files of the project's folder for a package.
 
-    Raises BuildError for a file name that no package can hold, and for a file that cannot be read.
+    Raises BuildError for an unprintable file name or an unreadable file.
     """
     files: list[Path] = []
     left_out: list[LeftOut] = []
@@ -105,14 +105,12 @@ def select(folder: Path) -> Selection:
     files.sort(key=lambda file: file.as_posix())
     names = [file.relative_to(folder).as_posix() for file in files]
     if bad := [name for name in names if not name.isprintable()]:
-        raise BuildError(
-            f"the file name {bad[0]!r} has characters that are not printable: rename it, or name it in .aionignore"
-        )
+        raise BuildError(f"the file name {bad[0]!r} has unprintable characters: rename it, or add it to .aionignore")
     try:
         keys = [name for file, name in zip(files, names, strict=True) if looks_like_private_key(file)]
     except OSError as error:
         raise BuildError(
-            f"{error.filename} cannot be read: {error.strerror}. Name it in .aionignore, if no agent needs it"
+            f"cannot read {error.filename}: {error.strerror}. If no agent needs it, add it to .aionignore"
         ) from error
     credentials = [
         name for file, name in zip(files, names, strict=True) if file.name in _CREDENTIALS and name not in keys
@@ -121,7 +119,7 @@ def select(folder: Path) -> Selection:
 
 
 def looks_like_private_key(file: Path) -> bool:
-    """Tell whether the file is, or holds, a private key: by its name, by a PEM block, or by a line of AWS credentials."""
+    """Return True if the file's name or content looks like a private key or an AWS secret access key."""
     if file.suffix.lower() in _KEY_STORES or _KEY_NAMES.fullmatch(file.name):
         return True
     if file.stat().st_size > _LARGEST_KEY:
@@ -143,7 +141,7 @@ class _Project:
 
 
 def _env_files(folder: Path) -> frozenset[Path]:
-    """Return the file that a langgraph.json names under `env`: it holds variables, whatever it is called."""
+    """Return the file named under `env` in langgraph.json: it holds variables and may have any name."""
     file = folder / NAME
     try:
         named = read_langgraph_json(file).env_file if file.is_file() else None
@@ -153,16 +151,16 @@ def _env_files(folder: Path) -> frozenset[Path]:
 
 
 def _walk(project: _Project, folder: Path, above: Rules) -> Iterator[tuple[Path, str | None]]:
-    """Yield each file with the reason to leave it out, or None; of a folder that is left out the folder alone."""
+    """Yield each file with the reason to exclude it, or None. Yield an excluded folder without its files."""
     rules = [*above, *_rules(folder)]
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         path = Path(entry.path)
         if path.name == "__pycache__" or path.suffix in (".pyc", ".pyo"):
-            continue  # not worth a word
+            continue  # not reported as excluded
         if reason := _reason(path, project, rules):
             yield path, reason
         elif entry.is_dir():
-            # A link to a folder above would be walked for ever.
+            # A link to a parent folder would never end.
             if not (entry.is_symlink() and path.resolve() in (path, *path.parents)):
                 yield from _walk(project, path, rules)
         elif entry.is_file():
@@ -170,7 +168,7 @@ def _walk(project: _Project, folder: Path, above: Rules) -> Iterator[tuple[Path,
 
 
 def _rules_above(folder: Path) -> Iterator[tuple[Path, GitIgnoreSpec, str]]:
-    """Yield the rules of the folders above, up to the top of the git repository that the project is in."""
+    """Yield the rules of parent folders up to the root of the git repository."""
     above = list(folder.parents)
     top = next((number for number, parent in enumerate(above) if (parent / ".git").exists()), None)
     if top is not None and not (folder / ".git").exists():
@@ -179,7 +177,7 @@ def _rules_above(folder: Path) -> Iterator[tuple[Path, GitIgnoreSpec, str]]:
 
 
 def _rules(folder: Path) -> Iterator[tuple[Path, GitIgnoreSpec, str]]:
-    # The last that matches wins: .aionignore says more of packages than .gitignore.
+    # The last match wins, so .aionignore overrides .gitignore.
     for name in reversed(IGNORE_FILES):
         file = folder / name
         if file.is_file():
@@ -188,7 +186,7 @@ def _rules(folder: Path) -> Iterator[tuple[Path, GitIgnoreSpec, str]]:
 
 
 def _is_pattern(line: str) -> bool:
-    """Tell whether the line can be read as a pattern; git matches nothing by one that cannot, such as `[z-a]`."""
+    """Return True for a valid pattern. Git ignores invalid ones such as `[z-a]`."""
     try:
         GitIgnoreSpec.from_lines([line])
     except (re.error, ValueError):
@@ -203,18 +201,18 @@ def _reason(path: Path, project: _Project, rules: Rules) -> str | None:
     if path.name.startswith("."):
         return "hidden"
     if path.is_symlink() and project.folder not in path.resolve().parents:
-        return "links out of the folder"
-    if is_folder and path.name in _MADE:
-        return "made by tools"
+        return "link out of the folder"
+    if is_folder and path.name in _GENERATED:
+        return "generated"
     if is_folder and ((path / "pyvenv.cfg").is_file() or (path / "conda-meta").is_dir()):
         return "virtual environment"
     if is_folder and path.name.endswith(".egg-info"):
-        return "made by tools"
+        return "generated"
     for base, spec, name in reversed(rules):
-        asked = f"{path.relative_to(base).as_posix()}{'/' if is_folder else ''}"
-        ignored = spec.check_file(asked).include
+        relative = f"{path.relative_to(base).as_posix()}{'/' if is_folder else ''}"
+        ignored = spec.check_file(relative).include
         if ignored is not None:
-            return f"named by {name}" if ignored else None
+            return f"matched by {name}" if ignored else None
     if path.parent == project.folder and path.name in _NEEDLESS:
         return "not needed on AWS"
     if path.parent == project.folder / "infra" and path.name in _STACKS:

@@ -5,7 +5,7 @@ import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from aion_core.packaging import uv
+from aion_core.packaging.programs import UvMissing
 from aion_core.project import ProjectError, base
 from aion_core.project.files import (
     AGENT_FILES,
@@ -102,7 +102,7 @@ def lock(folder: Path) -> str:
     try:
         # This Python is recent enough for the project.
         return uv_run(folder, ["lock", "--quiet", "--python", sys.executable])
-    except uv.UvMissing as error:
+    except UvMissing as error:
         return str(error)
 
 

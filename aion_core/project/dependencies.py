@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
-from aion_core.packaging import uv
+from aion_core.packaging.programs import UvMissing
 from aion_core.project import ProjectError
 from aion_core.project.names import normal
 from aion_core.project.tools import BY_FILE, uv_run
@@ -88,7 +88,7 @@ def _is_for_one_run(environment: Path) -> bool:
 def _run(folder: Path, arguments: Sequence[str], failed: str) -> None:
     try:
         reason = uv_run(folder, arguments)
-    except uv.UvMissing as error:
+    except UvMissing as error:
         raise ProjectError(f"{failed}: {error}") from error
     if reason:
         raise ProjectError(f"{failed}:\n{reason}")

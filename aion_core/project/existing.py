@@ -8,7 +8,7 @@ from pathlib import Path
 from aion_core.agents.discovery import AION_YAML, NAME, Discovered, as_yaml, discover
 from aion_core.agents.frameworks import extras
 from aion_core.agents.importing import YAML_AGENT, agent_files, import_roots
-from aion_core.packaging.frameworks import frameworks_of
+from aion_core.packaging.imports import frameworks_of
 from aion_core.project import ProjectError
 
 _HEAD = "# The agents of this project, as found by `aion init`. Paths are relative to this file.\n"

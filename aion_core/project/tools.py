@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aion_core.packaging import uv
+from aion_core.packaging.programs import find_uv
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,6 @@ _OF_OUR_OWN_RUN = ("VIRTUAL_ENV", "UV_RUN_RECURSION_DEPTH")
 def uv_run(folder: Path, arguments: Sequence[str]) -> str:
     """Run uv in the folder; return "" on success, else its output. Raises UvMissing."""
     environment = {name: value for name, value in os.environ.items() if name not in _OF_OUR_OWN_RUN}
-    command = [uv.find(), *arguments]
+    command = [find_uv(), *arguments]
     ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)  # noqa: S603 - no shell
     return "" if ran.returncode == 0 else (ran.stderr.strip() or ran.stdout.strip() or f"uv exits {ran.returncode}")

@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Route
 
-from aion_core.auth.guard import Guard
+from aion_core.auth.authenticator import Authenticator
 from aion_core.errors import ConfigurationError
 from aion_core.ports import Agent, Clock, Limits, Metrics, NoopTraces, NullMetrics, RateLimits, Traces
 from aion_core.protocol.types import AgentCard
@@ -75,7 +75,7 @@ def build_app(
     publisher: CardPublisher | None = None,
     keys: Sequence[Mapping[str, str]] = (),
     registry: PushRegistry | None = None,
-    guards: Mapping[str, Guard] | None = None,
+    authenticators: Mapping[str, Authenticator] | None = None,
     loopback_only: bool = False,
     limits: CallerLimits | None = None,
     background_task: BackgroundTask | None = None,
@@ -86,7 +86,7 @@ def build_app(
     """Return the app; the `default` agent, or else the first one, also answers at the root.
 
     `publisher` adapts the cards to the base URL of a request; `keys` is the JWK set of their signatures. Without a
-    `registry` no agent sends push notifications, whatever its card declares. `guards` authenticate the callers of each
+    `registry` no agent sends push notifications, whatever its card declares. `authenticators` authenticate the callers of each
     agent: without them every caller is admitted, or with `loopback_only` the callers on this machine. `metrics` and
     `traces` are flushed at the end of a request's app call.
     """
@@ -122,8 +122,8 @@ def build_app(
         app.add_middleware(
             RateLimitMiddleware, counters=limits.counters, per_minute=per_minute, public=public, refuse=refuse
         )
-    if guards is not None:
-        app.add_middleware(AuthenticationMiddleware, guards=guards, at_root=at_root, public=public)
+    if authenticators is not None:
+        app.add_middleware(AuthenticationMiddleware, authenticators=authenticators, at_root=at_root, public=public)
     if loopback_only:
         app.add_middleware(LoopbackOnlyMiddleware)
     app.add_middleware(ObservabilityMiddleware, metrics=metrics or NullMetrics(), traces=traces or NoopTraces())

@@ -12,10 +12,9 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from aion_core import log
-from aion_core.auth.challenges import challenges
-from aion_core.auth.decision import Allowed, Refused
-from aion_core.auth.guard import Guard
-from aion_core.auth.presented import Presented
+from aion_core.auth.authenticator import Authenticator, www_authenticate
+from aion_core.auth.credentials import RequestCredentials
+from aion_core.auth.policy import AccessDenied, AccessGranted
 from aion_core.errors import StoreUnavailable
 from aion_core.ports import Metrics, NoopTraces, SpanKind, Traces
 from aion_core.protocol.errors import RETRY_AFTER
@@ -151,9 +150,11 @@ class AuthenticationMiddleware:
     The public paths are an exact list. Every other path requires credentials, in any spelling, even without a route.
     """
 
-    def __init__(self, app: ASGIApp, guards: Mapping[str, Guard], *, at_root: str, public: Iterable[str]) -> None:
-        """`guards` has one guard for each agent; the guard of the agent `at_root` covers all paths without an agent."""
-        self._app, self._guards, self._at_root, self._public = app, guards, at_root, frozenset(public)
+    def __init__(
+        self, app: ASGIApp, authenticators: Mapping[str, Authenticator], *, at_root: str, public: Iterable[str]
+    ) -> None:
+        """Take an authenticator for each agent; the one of the agent `at_root` covers all paths without an agent."""
+        self._app, self._authenticators, self._at_root, self._public = app, authenticators, at_root, frozenset(public)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the request, or refuse it."""
@@ -168,26 +169,28 @@ class AuthenticationMiddleware:
             await self._app(scope, receive, send)
             return
         agent_id = self._agent_at(path)
-        guard = self._guards[agent_id]
+        authenticator = self._authenticators[agent_id]
         try:
-            decided = await guard.admit(Presented.of(scope["headers"], scope.get("aws.event")))
+            credentials = RequestCredentials.from_request(scope["headers"], scope.get("aws.event"))
+            decision = await authenticator.authenticate(credentials)
         except StoreUnavailable as error:
             logger.warning("Credentials cannot be checked: %s", error, exc_info=error)
-            decided = Refused(503)
+            decision = AccessDenied(503)
         except Exception:
             logger.exception("Credentials were not checked: unexpected error.")
-            decided = Refused(500)
-        if isinstance(decided, Allowed):
-            caller = Caller(agent_id, decided.principal, decided.skills if guard.security.skills else None)
+            decision = AccessDenied(500)
+        if isinstance(decision, AccessGranted):
+            skills = decision.skills if authenticator.policy.skills else None
+            caller = Caller(agent_id, decision.principal, skills)
             await self._app({**scope, CALLER: caller}, receive, send)
         else:
-            await refusal(decided, guard)(scope, receive, send)
+            await refusal(decision, authenticator)(scope, receive, send)
 
     def _agent_at(self, path: str) -> str:
         """Return the agent of the path, in the exact spelling of its routes."""
         _, _, rest = path.partition("/agents/")
         agent_id = rest.partition("/")[0] if path.startswith("/agents/") else ""
-        return agent_id if agent_id in self._guards else self._at_root
+        return agent_id if agent_id in self._authenticators else self._at_root
 
 
 def route_path(scope: Scope) -> str:
@@ -197,12 +200,12 @@ def route_path(scope: Scope) -> str:
     return path.removeprefix(root) if path.startswith(f"{root}/") else path
 
 
-def refusal(refused: Refused, guard: Guard) -> Response:
+def refusal(denied: AccessDenied, authenticator: Authenticator) -> Response:
     """Return the response: the same bytes for every refusal with this status."""
-    status, reason, message = _REFUSALS[refused.status]
+    status, reason, message = _REFUSALS[denied.status]
     body = {
         "error": {
-            "code": refused.status,
+            "code": denied.status,
             "status": status,
             "message": message,
             "details": [
@@ -210,17 +213,17 @@ def refusal(refused: Refused, guard: Guard) -> Response:
                     "@type": "type.googleapis.com/google.rpc.ErrorInfo",
                     "reason": reason,
                     "domain": "a2a-protocol.org",
-                    "metadata": {RETRY_AFTER: str(RETRY_AFTER_SECONDS)} if refused.status == 429 else {},
+                    "metadata": {RETRY_AFTER: str(RETRY_AFTER_SECONDS)} if denied.status == 429 else {},
                 }
             ],
         }
     }
     headers = {"Cache-Control": "no-store"}
-    if refused.status in (401, 403):
-        headers["WWW-Authenticate"] = challenges(guard.security, refused)
-    if refused.status in (429, 503):
+    if denied.status in (401, 403):
+        headers["WWW-Authenticate"] = www_authenticate(authenticator.policy, denied)
+    if denied.status in (429, 503):
         headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
-    return JSONResponse(body, refused.status, headers)
+    return JSONResponse(body, denied.status, headers)
 
 
 # ── Background turns ──────────────────────────────────────────────────────────────────────────────────────────────────

@@ -14,7 +14,7 @@ from a2a.utils.errors import ExtensionSupportRequiredError, VersionNotSupportedE
 from starlette.requests import Request
 from starlette.types import Scope
 
-from aion_core.auth.event import text_in
+from aion_core.auth.credentials import event_text
 from aion_core.auth.principal import Principal
 from aion_core.errors import TaskNotFound
 from aion_core.ports import ANONYMOUS, PushVersion
@@ -154,8 +154,8 @@ def entrypoint_url_of(scope: Scope) -> str:
     event = scope.get("aws.event")
     if event is None:
         return ""
-    domain = text_in(event, "requestContext", "domainName").lower()
-    prefix = "" if text_in(event, "version") == "2.0" else _prefix(event)
+    domain = event_text(event, "requestContext", "domainName").lower()
+    prefix = "" if event_text(event, "version") == "2.0" else _prefix(event)
     if _THIS_MACHINE.fullmatch(domain):
         # `sam local`: the domain has a port, and requestContext.path is the route's, without a prefix.
         return f"http://{domain}{prefix or ''}"
@@ -165,7 +165,7 @@ def entrypoint_url_of(scope: Scope) -> str:
 def _prefix(event: Any) -> str | None:
     """Return the path prefix of a REST API, its stage, or `None` for an invalid path."""
     # A client may omit the slash after the stage.
-    whole, path = (unquote(text_in(event, *names)).rstrip("/") for names in (("requestContext", "path"), ("path",)))
+    whole, path = (unquote(event_text(event, *names)).rstrip("/") for names in (("requestContext", "path"), ("path",)))
     prefix = whole.removesuffix(path)
     return prefix if whole.endswith(path) and _PREFIX.fullmatch(prefix) else None
 

@@ -1,4 +1,4 @@
-"""An ADK agent with a model that needs no key and no network: it looks at what you send, and counts its words with a tool."""
+"""ADK agent that counts the words of a message with a tool. Its scripted model needs no key and no network."""
 
 import re
 from collections.abc import AsyncGenerator
@@ -16,7 +16,7 @@ def count_words(text: str) -> dict[str, int]:
 
 
 class CountingModel(BaseLlm):
-    """A model that calls `count_words` on the last message, and then says what came of it, a word at a time."""
+    """Scripted model: calls `count_words` with the last message, then streams the result word by word."""
 
     model: str = "counting"
 

@@ -1,4 +1,4 @@
-"""A LangGraph graph with a scripted chat model that says the message back, a word at a time. No key, no network."""
+"""LangGraph graph with a scripted chat model that repeats the message word by word. No key, no network."""
 
 import re
 from collections.abc import AsyncIterator, Iterator
@@ -11,7 +11,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 
 
 class EchoModel(BaseChatModel):
-    """A chat model that streams the last message back, word by word."""
+    """Scripted chat model: streams the last message back word by word."""
 
     @property
     def _llm_type(self) -> str:
@@ -35,7 +35,7 @@ model = EchoModel()
 
 
 async def answer(state: MessagesState) -> dict[str, Any]:
-    """Let the model answer; a message without text (a file, say) leaves it nothing to say back."""
+    """Call the model; ask for text if the message has none, for example only a file."""
     if not state["messages"]:
         return {"messages": [AIMessage("Send me some text, and I say it back.")]}
     return {"messages": [await model.ainvoke(state["messages"])]}

@@ -1,4 +1,4 @@
-"""An a2a-sdk AgentExecutor that sums up a table: send CSV as text or as a file. No key, no network, no import of ours."""
+"""AgentExecutor of the a2a-sdk that summarises a CSV table, sent as text or file. No key, no network, no import of aion."""
 
 import asyncio
 import csv
@@ -13,11 +13,11 @@ ASK = "Send me a table as CSV, as text or as a file: a line of names, then a lin
 
 
 class TableExecutor(AgentExecutor):
-    """Sums up each column; asks for a table where the message holds none."""
+    """Executor that summarises each column, or asks for a table."""
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
-        """Answer with one artifact, a line for each column, written as it is found."""
-        assert context.task_id  # noqa: S101  # the server gives every request both
+        """Stream one artifact with a line for each column."""
+        assert context.task_id  # noqa: S101  # the server sets both for every request
         assert context.context_id  # noqa: S101
         updater = TaskUpdater(event_queue, context.task_id, context.context_id)
         rows = list(csv.reader(table_of(context).splitlines()))
@@ -27,7 +27,7 @@ class TableExecutor(AgentExecutor):
         names, *lines = rows
         await updater.start_work(updater.new_agent_message([Part(text=f"Reading {len(lines)} rows.")]))
         for place, name in enumerate(names):
-            # Off the event loop: a long column holds nobody up.
+            # In a thread: a long column must not block the event loop.
             summary = await asyncio.to_thread(summed_up, [line[place] for line in lines if place < len(line)])
             await updater.add_artifact(
                 [Part(text=f"{name}: {summary}\n")],
@@ -39,7 +39,7 @@ class TableExecutor(AgentExecutor):
         await updater.complete()
 
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
-        """Nothing is held elsewhere that would have to be let go."""
+        """Do nothing: the agent holds no external resources."""
 
 
 def table_of(context: RequestContext) -> str:
@@ -50,7 +50,7 @@ def table_of(context: RequestContext) -> str:
 
 
 def summed_up(column: list[str]) -> str:
-    """Return a few words on a column: its numbers' range and mean, else how many different values it has."""
+    """Return a short summary of a column: range and mean of its numbers, or else the number of distinct values."""
     try:
         numbers = [float(cell) for cell in column]
     except ValueError:

@@ -1,7 +1,7 @@
-"""What the LangGraph adapter adds to each streamed chunk: CPU time beside bare `graph.astream()`, in one process.
+"""CPU time added to each streamed chunk by the LangGraph adapter, compared with bare `graph.astream()`.
 
-`python -m tests.bench.chunks` prints a line for each pair of runs and the median; the two are run in turn, so that
-a machine whose speed drifts does not favour either.
+`python -m tests.bench.chunks` prints a line for each pair of runs and the median. The two alternate in one process, so
+that a change of the machine's speed favours neither.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ agent = LangGraphAgent(graph)
 
 
 def asked() -> TurnRequest:
-    """A turn, as a runner hands it on."""
+    """Return a turn request, as from a runner."""
     context = ContextKey("owner", "bench", "context")
     message = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text="talk")])
     new = admission.new_task(
@@ -34,7 +34,7 @@ def asked() -> TurnRequest:
 
 
 async def bare() -> int:
-    """The graph alone, with the modes that the seeds ask for."""
+    """Run the graph alone, with the stream modes of the seeds."""
     given = {"messages": [HumanMessage("talk", id="m-1")]}
     events = 0
     async for _ in graph.astream(given, stream_mode=["values", "messages", "custom", "updates"]):
@@ -43,7 +43,7 @@ async def bare() -> int:
 
 
 async def adapted() -> int:
-    """The same, through the adapter."""
+    """Run the same graph through the adapter."""
     emissions = 0
     async for _ in agent.run(asked()):
         emissions += 1
@@ -51,7 +51,7 @@ async def adapted() -> int:
 
 
 def cost(run: object) -> float:
-    """CPU seconds of one run."""
+    """Return the CPU seconds of one run."""
     before = time.process_time()
     asyncio.run(run())  # type: ignore[operator]
     return time.process_time() - before

@@ -1,6 +1,6 @@
-"""Times of the development loop: start with an empty state, start again, and from an edit to the edited answer.
+"""Times of the development loop: first start with an empty state, second start, and edit to edited answer.
 
-`python -m tests.bench.dev_loop [--framework adk] [--edits 5]`; nothing of it is asserted, since it is the machine's too.
+`python -m tests.bench.dev_loop [--framework adk] [--edits 5]` asserts nothing, since the times depend on the machine.
 """
 
 import argparse
@@ -72,7 +72,7 @@ def main() -> None:
 
 
 def started(folder: Path, what: str) -> None:
-    """Start the command, print how long it took to its greeting and to its first answer, and stop it."""
+    """Start the command, print the time to its greeting and to its first answer, and stop it."""
     began = time.monotonic()
     with serving(aion_dev("--config", str(folder / "aion.yaml")), AION_DATA_DIR=str(folder / ".aion")) as server:
         greeted = time.monotonic() - began
@@ -83,7 +83,7 @@ def started(folder: Path, what: str) -> None:
 
 
 def asked(http: httpx.Client, url: str) -> str:
-    """Return what the agent answers."""
+    """Return the agent's answer."""
     try:
         task = http.post(url, json=send("hello")).json()["result"]["task"]
     except httpx.TransportError:

@@ -1,7 +1,7 @@
-"""Time from nothing to the first streamed word: install the wheel, serve a folder with an agent, ask.
+"""Time to the first streamed word: install the wheel, serve a folder with an agent, send a message.
 
-`python -m tests.bench.first_word`: first with an empty package cache and home, then with what that left. Nothing of it is
-asserted, since the times are the machine's and the network's too.
+`python -m tests.bench.first_word` runs first with an empty package cache and home, then with the filled ones. It
+asserts nothing, since the times depend on the machine and the network.
 """
 
 import json
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import httpx
 
-from aion_core.packaging import uv
+from aion_core.packaging.programs import find_uv
 from tests.support.installed import wheel
 
 AGENT = """
@@ -55,7 +55,7 @@ def main() -> None:
             "UV_CACHE_DIR": str(base / "cache"),
         }
         command = [
-            uv.find(),
+            find_uv(),
             "tool",
             "run",
             "--quiet",

@@ -1,8 +1,8 @@
-"""Files of the product that one streamed message passes through, in the order in which they are entered.
+"""Files of the product on the path of one streamed message, in their order.
 
-`python -m tests.bench.message_path [--store dynamodb]` sends "Hello there" to the echo agent in this process (v1, JSON-RPC,
-SendStreamingMessage, no authentication, limits or webhook) on the memory store, or on DynamoDB's emulator, and prints the
-list. A file is entered when one of its functions is called; imports and what happens once for each process do not count.
+`python -m tests.bench.message_path [--store dynamodb]` sends "Hello there" to the echo agent in this process (v1,
+JSON-RPC, SendStreamingMessage, no authentication, limits or webhook) on the memory store, or on DynamoDB's emulator,
+and prints the list. A call of one of its functions counts a file; imports and work done once for each process do not count.
 """
 
 import argparse
@@ -32,18 +32,18 @@ MAX_BEFORE_WRITE, MAX_STREAMED_TURN = 20, 45
 """Limits of the number of files: until the first write of the table, and in the whole streamed turn."""
 
 WRITES = {"MemoryTable.write", "MemoryTable.transact", "MemoryTable.write_blocking"}
-"""Functions that write into the memory store."""
+"""Write functions of the memory store."""
 AWS_WRITES = {"PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems", "BatchWriteItem"}
-"""DynamoDB's operations that write."""
+"""DynamoDB's write operations."""
 
 
 @dataclass
 class MessagePath:
-    """Files that a message enters, each once, in order."""
+    """Distinct files on a message's path, in order."""
 
     files: list[str] = field(default_factory=list)
     before_write: int | None = None
-    """Number of files that were entered before the first write; None without a write."""
+    """Number of files before the first write; None without a write."""
 
     def enter(self, frame: FrameType) -> None:
         """Note the file of a called function."""
@@ -77,7 +77,7 @@ async def message_path(environ: Mapping[str, str]) -> MessagePath:
             path.enter(frame)
 
     main_thread = threading.current_thread()
-    # Before any other thread starts: one that runs already is not traced.
+    # Before the start of any other thread: a running one is not traced.
     threading.setprofile(profile)
     try:
         app = build_app(Settings.from_environ(environ))

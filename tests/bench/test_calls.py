@@ -1,6 +1,6 @@
-"""What the adapter adds to each streamed chunk, in calls rather than in time, so that a busy machine changes nothing.
+"""Function calls added to each streamed chunk by the LangGraph adapter; unlike time, they are deterministic.
 
-`make bench` has the microseconds; a call is a tenth of one, more or less.
+`make bench` measures the microseconds; a call takes about a tenth of one.
 """
 
 import asyncio
@@ -17,14 +17,14 @@ from tests.support.agents.counting import talking
 
 FEW, MANY = 200, 700
 BUDGET = 0.35 if sys.version_info < (3, 12) else 0.45
-"""How much the adapter may add to the calls that LangGraph itself makes for a chunk.
+"""Maximum ratio of the adapter's calls for a chunk to LangGraph's own.
 
-LangChain asks at each chunk whether our callback is a coroutine function; from 3.12 on `inspect` makes 13 calls more of that.
+LangChain checks for a coroutine function in our callback at each chunk; from 3.12 on `inspect` makes 13 calls more.
 """
 
 
 def calls(run: Callable[[], Coroutine[Any, Any, None]]) -> int:
-    """How many functions, of Python or of C, the run calls in this thread."""
+    """Return the number of Python and C functions called by the run in this thread."""
     count = 0
 
     def profile(frame: FrameType, event: str, arg: Any) -> None:
@@ -43,8 +43,8 @@ def calls(run: Callable[[], Coroutine[Any, Any, None]]) -> int:
 
 
 def a_chunk(run: Callable[[int], Coroutine[Any, Any, None]]) -> float:
-    """How many calls a chunk makes: those of many chunks less those of a few."""
-    calls(lambda: run(FEW))  # what is imported and cached on the way is no chunk's
+    """Return the calls of one chunk: those of many chunks minus those of a few."""
+    calls(lambda: run(FEW))  # imports and caches belong to no chunk
     return (calls(lambda: run(MANY)) - calls(lambda: run(FEW))) / (MANY - FEW)
 
 
@@ -59,8 +59,8 @@ async def adapted(chunks: int) -> None:
         pass
 
 
-def test_the_adapter_adds_a_fraction_of_the_calls_that_a_chunk_makes() -> None:
+def test_adapter_adds_few_calls_per_chunk() -> None:
     alone, through = a_chunk(bare), a_chunk(adapted)
     print(f"a chunk: {alone:.1f} calls bare, {through - alone:.1f} more through the adapter")
-    assert alone > 20  # or nothing was streamed
+    assert alone > 20  # otherwise nothing was streamed
     assert through - alone <= BUDGET * alone

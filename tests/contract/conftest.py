@@ -11,7 +11,7 @@ from aion_core.ports.table import Key, Table
 from aion_core.sqlite.table import SQLiteTable
 from tests.support import engines
 from tests.support.clock import ManualClock
-from tests.support.conversation import Conversation
+from tests.support.conversation import StoreConversation
 from tests.support.engines import Stack
 from tests.support.stores import dynamodb_table, store_of, table_of
 from tests.support.tables import skip_deviation
@@ -122,9 +122,9 @@ def endpoint(moto: LocalStack) -> Iterator[Stack]:
 
 
 @pytest.fixture
-def chat(adapter: Stack | None, clock: ManualClock) -> Conversation:
+def chat(adapter: Stack | None, clock: ManualClock) -> StoreConversation:
     """Return a context in a store: in memory, and on each engine."""
-    return Conversation(store_of(table_of(adapter, clock), adapter, clock), clock)
+    return StoreConversation(store_of(table_of(adapter, clock), adapter, clock), clock)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from aion_core.auth.api_keys import make_key
+from aion_core.auth.schemes.api_key import make_key
 from aion_core.errors import StoreError
 from aion_core.ports import ApiKeys, KeyRecord
 from aion_core.stores.api_keys import TableApiKeys

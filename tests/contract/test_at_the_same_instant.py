@@ -21,13 +21,13 @@ from aion_core.ports import (
     WhenBusy,
 )
 from tests.support.clock import ManualClock
-from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, Conversation
+from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, StoreConversation
 from tests.support.engines import Stack
 from tests.support.stores import LEASE_SECONDS, MemoryTaskStore, dynamodb_store
 
 ROUNDS, ROUNDS_IN_MEMORY = (5, 40) if os.environ.get("SIMULATION_DEEP") else (2, 10)
 
-Act = Callable[[Conversation, TurnStarted], Awaitable[Any]]
+Act = Callable[[StoreConversation, TurnStarted], Awaitable[Any]]
 
 
 @dataclass(frozen=True)
@@ -37,39 +37,39 @@ class Expected:
     error: AionError
 
 
-async def finish(chat: Conversation, turn: TurnStarted) -> TurnFinished:
+async def finish(chat: StoreConversation, turn: TurnStarted) -> TurnFinished:
     try:
         return await chat.ends(turn, run_next=bool(random.getrandbits(1)))
     except PendingInput:
         return await chat.ends(turn, WORKING, run_next=bool(random.getrandbits(1)))
 
 
-async def ask(chat: Conversation, turn: TurnStarted) -> TurnFinished:
+async def ask(chat: StoreConversation, turn: TurnStarted) -> TurnFinished:
     return await chat.ends(turn, INPUT_REQUIRED)
 
 
-async def say(chat: Conversation, turn: TurnStarted) -> Any:
+async def say(chat: StoreConversation, turn: TurnStarted) -> Any:
     return await chat.store.append(turn.lease, turn.head, chat.says(turn.head))
 
 
-async def pause(chat: Conversation, turn: TurnStarted) -> None:
+async def pause(chat: StoreConversation, turn: TurnStarted) -> None:
     await chat.store.pause(turn.lease, made_progress=True)
 
 
-async def cancel(chat: Conversation, turn: TurnStarted) -> TurnFinished:
+async def cancel(chat: StoreConversation, turn: TurnStarted) -> TurnFinished:
     return await chat.cancels("t-m-1")
 
 
-async def cancel_what_waits(chat: Conversation, turn: TurnStarted) -> TurnFinished:
+async def cancel_what_waits(chat: StoreConversation, turn: TurnStarted) -> TurnFinished:
     return await chat.cancels("t-m-2")
 
 
-async def begin(chat: Conversation, turn: TurnStarted) -> Any:
+async def begin(chat: StoreConversation, turn: TurnStarted) -> Any:
     return await chat.store.begin(chat.context, holder=f"holder-{random.getrandbits(64)}")
 
 
 def enqueue(holder: str | None, when_busy: WhenBusy = WhenBusy.ENQUEUE) -> Act:
-    async def enqueue(chat: Conversation, turn: TurnStarted) -> Any:
+    async def enqueue(chat: StoreConversation, turn: TurnStarted) -> Any:
         number = random.getrandbits(64)
         outcome = await chat.store.create(chat.message(f"n-{number}"), holder=holder, when_busy=when_busy)
         if isinstance(outcome, TurnStarted | TurnQueued):
@@ -81,7 +81,7 @@ def enqueue(holder: str | None, when_busy: WhenBusy = WhenBusy.ENQUEUE) -> Act:
 
 
 def follow_up(holder: str | None, when_busy: WhenBusy = WhenBusy.ENQUEUE, task_id: str = "t-m-1") -> Act:
-    async def follow_up(chat: Conversation, turn: TurnStarted) -> Any:
+    async def follow_up(chat: StoreConversation, turn: TurnStarted) -> Any:
         message_id = f"f-{random.getrandbits(64)}"
         more = await chat.more(await chat.head(task_id), message_id)
         outcome = await chat.store.follow_up(more, holder=holder, when_busy=when_busy)
@@ -93,49 +93,49 @@ def follow_up(holder: str | None, when_busy: WhenBusy = WhenBusy.ENQUEUE, task_i
     return follow_up
 
 
-async def renew(chat: Conversation, turn: TurnStarted) -> Any:
+async def renew(chat: StoreConversation, turn: TurnStarted) -> Any:
     return await asyncio.to_thread(chat.store.renew, turn.lease)
 
 
-async def claim(chat: Conversation, turn: TurnStarted) -> Any:
+async def claim(chat: StoreConversation, turn: TurnStarted) -> Any:
     return await chat.store.claim(ExpiredTimer(chat.context, chat.clock.now()))
 
 
 # The state before the acts.
 
 
-async def running(chat: Conversation) -> TurnStarted:
+async def running(chat: StoreConversation) -> TurnStarted:
     return await chat.starts("m-1")
 
 
-async def running_before_others(chat: Conversation) -> TurnStarted:
+async def running_before_others(chat: StoreConversation) -> TurnStarted:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     await chat.waits("m-3")
     return turn
 
 
-async def asking(chat: Conversation) -> TurnStarted:
+async def asking(chat: StoreConversation) -> TurnStarted:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     return TurnStarted(turn.lease, (await chat.ends(turn, INPUT_REQUIRED)).head)
 
 
-async def waiting(chat: Conversation) -> TurnStarted:
+async def waiting(chat: StoreConversation) -> TurnStarted:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     await chat.queues("t-m-1", "q-1")
     return TurnStarted(turn.lease, (await chat.ends(turn, WORKING)).head)
 
 
-async def forsaken(chat: Conversation) -> TurnStarted:
+async def forsaken(chat: StoreConversation) -> TurnStarted:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     chat.clock.move(LEASE_SECONDS + 1)
     return turn
 
 
-RACES: list[tuple[Callable[[Conversation], Awaitable[TurnStarted]], list[Act]]] = [
+RACES: list[tuple[Callable[[StoreConversation], Awaitable[TurnStarted]], list[Act]]] = [
     (running, [finish, cancel]),
     (running_before_others, [finish, cancel, cancel_what_waits]),
     (running, [finish, enqueue("holder-2")]),
@@ -171,14 +171,17 @@ def named(race: Any) -> str:
 @pytest.mark.long
 @pytest.mark.parametrize(("before", "acts"), RACES, ids=named)
 async def test_concurrent_acts_lose_and_repeat_nothing(
-    adapter: Stack | None, clock: ManualClock, before: Callable[[Conversation], Awaitable[TurnStarted]], acts: list[Act]
+    adapter: Stack | None,
+    clock: ManualClock,
+    before: Callable[[StoreConversation], Awaitable[TurnStarted]],
+    acts: list[Act],
 ) -> None:
     store = MemoryTaskStore(clock, lease_seconds=LEASE_SECONDS) if adapter is None else dynamodb_store(adapter, clock)
     for _ in range(ROUNDS_IN_MEMORY if adapter is None else ROUNDS):
-        chat = Conversation(store, clock)
+        chat = StoreConversation(store, clock)
         turn = await before(chat)
 
-        async def act(act: Act, chat: Conversation = chat, turn: TurnStarted = turn) -> Any:
+        async def act(act: Act, chat: StoreConversation = chat, turn: TurnStarted = turn) -> Any:
             await asyncio.sleep(random.uniform(0, 0.01))
             try:
                 return await act(chat, turn)
@@ -205,7 +208,7 @@ async def test_concurrent_acts_lose_and_repeat_nothing(
                 assert message_id in await chat.said(task_id), "what was accepted was answered"
 
 
-async def test_finish_and_cancel_leave_one_end(chat: Conversation) -> None:
+async def test_finish_and_cancel_leave_one_end(chat: StoreConversation) -> None:
     for number in range(ROUNDS):
         turn = await chat.starts(f"m-{number}")
         head = turn.head

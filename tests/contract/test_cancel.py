@@ -9,10 +9,10 @@ from aion_core.errors import InvalidTransition, LeaseLost
 from aion_core.ports import Interrupted, Numbered, TurnFinished, TurnStarted
 from aion_core.protocol.types import TaskState
 from aion_core.tasks import lifecycle
-from tests.support.conversation import CANCELED, COMPLETED, INPUT_REQUIRED, WORKING, Conversation
+from tests.support.conversation import CANCELED, COMPLETED, INPUT_REQUIRED, WORKING, StoreConversation
 
 
-async def test_cancel_of_running_task_ends_its_turn(chat: Conversation) -> None:
+async def test_cancel_of_running_task_ends_its_turn(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     event = chat.canceled(turn.head)
     ended = await chat.store.cancel(turn.head, event)
@@ -37,7 +37,7 @@ async def test_cancel_of_running_task_ends_its_turn(chat: Conversation) -> None:
     await chat.comes_to_rest()
 
 
-async def test_cancel_of_running_task_starts_next_turn(chat: Conversation) -> None:
+async def test_cancel_of_running_task_starts_next_turn(chat: StoreConversation) -> None:
     await chat.starts("m-1")
     await chat.waits("m-2")
     assert (await chat.cancels("t-m-1")).waiting
@@ -47,7 +47,7 @@ async def test_cancel_of_running_task_starts_next_turn(chat: Conversation) -> No
 
 
 @pytest.mark.parametrize("canceled", ["m-2", "m-3", "m-4"])
-async def test_cancel_of_queued_task_keeps_other_turns(chat: Conversation, canceled: str) -> None:
+async def test_cancel_of_queued_task_keeps_other_turns(chat: StoreConversation, canceled: str) -> None:
     running = await chat.starts("m-1")
     waiting = {message_id: await chat.waits(message_id) for message_id in ("m-2", "m-3", "m-4")}
     ended = await chat.cancels(f"t-{canceled}")
@@ -68,7 +68,7 @@ async def test_cancel_of_queued_task_keeps_other_turns(chat: Conversation, cance
 
 
 @pytest.mark.parametrize("canceled", ["m-1", "m-2"])
-async def test_cancel_in_idle_context_sets_timer(chat: Conversation, canceled: str) -> None:
+async def test_cancel_in_idle_context_sets_timer(chat: StoreConversation, canceled: str) -> None:
     await chat.waits("m-1")
     await chat.waits("m-2")
     assert (await chat.cancels(f"t-{canceled}")).waiting
@@ -77,14 +77,14 @@ async def test_cancel_in_idle_context_sets_timer(chat: Conversation, canceled: s
     await chat.comes_to_rest()
 
 
-async def test_cancel_of_only_queued_task_empties_context(chat: Conversation) -> None:
+async def test_cancel_of_only_queued_task_empties_context(chat: StoreConversation) -> None:
     await chat.waits("m-1")
     assert not (await chat.cancels("t-m-1")).waiting
     assert await chat.store.begin(chat.context, holder="holder-2") is None
     await chat.comes_to_rest()
 
 
-async def test_cancel_of_interrupted_task_frees_context(chat: Conversation) -> None:
+async def test_cancel_of_interrupted_task_frees_context(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     await chat.ends(turn, INPUT_REQUIRED)
@@ -94,7 +94,7 @@ async def test_cancel_of_interrupted_task_frees_context(chat: Conversation) -> N
     await chat.comes_to_rest()
 
 
-async def test_cancel_behind_interrupted_task_keeps_interrupt(chat: Conversation) -> None:
+async def test_cancel_behind_interrupted_task_keeps_interrupt(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     await chat.waits("m-3")
@@ -110,7 +110,7 @@ async def test_cancel_behind_interrupted_task_keeps_interrupt(chat: Conversation
 
 
 @pytest.mark.parametrize("where", ["running", "waiting", "interrupted"])
-async def test_cancel_removes_queued_messages_of_task(chat: Conversation, where: str) -> None:
+async def test_cancel_removes_queued_messages_of_task(chat: StoreConversation, where: str) -> None:
     if where == "waiting":
         other = await chat.starts("m-0")
         await chat.waits("m-1")
@@ -132,7 +132,7 @@ async def test_cancel_removes_queued_messages_of_task(chat: Conversation, where:
     await chat.comes_to_rest()
 
 
-async def test_cancel_of_suspended_task(chat: Conversation) -> None:
+async def test_cancel_of_suspended_task(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     await chat.store.pause(turn.lease, made_progress=True)
@@ -140,7 +140,7 @@ async def test_cancel_of_suspended_task(chat: Conversation) -> None:
     assert (await chat.begins()).lease.turn.id == "turn-m-2"
 
 
-async def test_cancel_with_outdated_head_is_refused(chat: Conversation) -> None:
+async def test_cancel_with_outdated_head_is_refused(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     head = await chat.store.append(turn.lease, turn.head, chat.says(turn.head))
     with pytest.raises(LeaseLost):
@@ -154,7 +154,7 @@ async def test_cancel_with_outdated_head_is_refused(chat: Conversation) -> None:
 
 
 @pytest.mark.parametrize("state", [COMPLETED, INPUT_REQUIRED], ids=lifecycle.state_name)
-async def test_cancel_after_interrupt_is_refused(chat: Conversation, state: TaskState) -> None:
+async def test_cancel_after_interrupt_is_refused(chat: StoreConversation, state: TaskState) -> None:
     turn = await chat.starts("m-1")
     ended = await chat.store.finish(turn.lease, turn.head, chat.says(turn.head, state))
     with pytest.raises(LeaseLost):
@@ -162,7 +162,7 @@ async def test_cancel_after_interrupt_is_refused(chat: Conversation, state: Task
     assert await chat.head("t-m-1") == ended.head
 
 
-async def test_cancel_of_ended_task_is_refused(chat: Conversation) -> None:
+async def test_cancel_of_ended_task_is_refused(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     ended = await chat.ends(turn)
     with pytest.raises(InvalidTransition):
@@ -170,7 +170,7 @@ async def test_cancel_of_ended_task_is_refused(chat: Conversation) -> None:
 
 
 @pytest.mark.parametrize("where", ["running", "waiting", "interrupted"])
-async def test_one_of_concurrent_cancels_wins(chat: Conversation, where: str) -> None:
+async def test_one_of_concurrent_cancels_wins(chat: StoreConversation, where: str) -> None:
     if where == "waiting":
         await chat.waits("m-1")
     elif where == "interrupted":
@@ -190,7 +190,7 @@ async def test_one_of_concurrent_cancels_wins(chat: Conversation, where: str) ->
     await chat.comes_to_rest()
 
 
-async def test_queued_tasks_are_canceled_concurrently(chat: Conversation) -> None:
+async def test_queued_tasks_are_canceled_concurrently(chat: StoreConversation) -> None:
     running = await chat.starts("m-0")
     for number in range(6):
         await chat.waits(f"m-{number + 1}")

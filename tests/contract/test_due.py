@@ -16,87 +16,87 @@ from aion_core.stores import timers
 from aion_core.tasks.sweep import Sweep
 from tests.support import pushes
 from tests.support.clock import ManualClock
-from tests.support.conversation import INPUT_REQUIRED, MANY, WORKING, Conversation, of
+from tests.support.conversation import INPUT_REQUIRED, MANY, WORKING, StoreConversation, of
 from tests.support.engines import Stack
 from tests.support.faults import UPDATE, Faults
 from tests.support.pushes import a_config
 from tests.support.stores import LEASE_SECONDS, store_of, table_of
 
-Steps = Callable[[Conversation], Awaitable[object]]
+Steps = Callable[[StoreConversation], Awaitable[object]]
 
 
-async def waits(chat: Conversation) -> None:
+async def waits(chat: StoreConversation) -> None:
     await chat.waits("m-1")
 
 
-async def runs(chat: Conversation) -> None:
+async def runs(chat: StoreConversation) -> None:
     await chat.starts("m-1")
 
 
-async def runs_before_others(chat: Conversation) -> None:
+async def runs_before_others(chat: StoreConversation) -> None:
     await chat.starts("m-1")
     await chat.waits("m-2", holder="holder-2")
 
 
-async def was_taken_over(chat: Conversation) -> None:
+async def was_taken_over(chat: StoreConversation) -> None:
     await chat.starts("m-1")
     chat.clock.move(LEASE_SECONDS + 1)
     await chat.begins()
 
 
-async def is_paused(chat: Conversation) -> None:
+async def is_paused(chat: StoreConversation) -> None:
     await chat.store.pause((await chat.starts("m-1")).lease, made_progress=True)
 
 
-async def is_left_behind_by_the_turn_before_it(chat: Conversation) -> None:
+async def is_left_behind_by_the_turn_before_it(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     await chat.ends(turn)
 
 
-async def was_passed_on(chat: Conversation) -> None:
+async def was_passed_on(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     await chat.ends(turn, run_next=True)
 
 
-async def goes_on_with_the_same_task(chat: Conversation) -> None:
+async def goes_on_with_the_same_task(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.queues("t-m-1", "m-2")
     await chat.ends(turn, WORKING, run_next=True)
 
 
-async def has_its_answer(chat: Conversation) -> None:
+async def has_its_answer(chat: StoreConversation) -> None:
     await chat.store.follow_up(await chat.more(await chat.asks("m-1"), "m-2"), holder="holder-2")
 
 
-async def has_its_answer_and_nobody_to_run_it(chat: Conversation) -> None:
+async def has_its_answer_and_nobody_to_run_it(chat: StoreConversation) -> None:
     await chat.store.follow_up(await chat.more(await chat.asks("m-1"), "m-2"), holder=None)
 
 
-async def is_interrupted_by_its_client(chat: Conversation) -> None:
+async def is_interrupted_by_its_client(chat: StoreConversation) -> None:
     more = await chat.more((await chat.starts("m-1")).head, "m-2")
     await chat.store.follow_up(more, holder="holder-2", when_busy=WhenBusy.INTERRUPT)
 
 
-async def is_interrupted_by_its_client_and_nobody_runs_it(chat: Conversation) -> None:
+async def is_interrupted_by_its_client_and_nobody_runs_it(chat: StoreConversation) -> None:
     more = await chat.more((await chat.starts("m-1")).head, "m-2")
     await chat.store.follow_up(more, holder=None, when_busy=WhenBusy.INTERRUPT)
 
 
-async def waits_behind_what_was_canceled(chat: Conversation) -> None:
+async def waits_behind_what_was_canceled(chat: StoreConversation) -> None:
     await chat.starts("m-1")
     await chat.waits("m-2")
     await chat.cancels("t-m-1")
 
 
-async def runs_before_what_was_canceled(chat: Conversation) -> None:
+async def runs_before_what_was_canceled(chat: StoreConversation) -> None:
     await chat.starts("m-1")
     await chat.waits("m-2")
     await chat.cancels("t-m-2")
 
 
-async def waits_behind_a_question_that_was_canceled(chat: Conversation) -> None:
+async def waits_behind_a_question_that_was_canceled(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     await chat.ends(turn, INPUT_REQUIRED)
@@ -122,46 +122,46 @@ PROMISED: list[Steps] = [
 ]
 
 
-async def is_done(chat: Conversation) -> None:
+async def is_done(chat: StoreConversation) -> None:
     await chat.ends(await chat.starts("m-1"))
 
 
-async def asks(chat: Conversation) -> None:
+async def asks(chat: StoreConversation) -> None:
     await chat.asks("m-1")
 
 
-async def asks_before_others(chat: Conversation) -> None:
+async def asks_before_others(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     await chat.ends(turn, INPUT_REQUIRED)
 
 
-async def asks_before_one_that_was_canceled(chat: Conversation) -> None:
+async def asks_before_one_that_was_canceled(chat: StoreConversation) -> None:
     await asks_before_others(chat)
     await chat.cancels("t-m-2")
 
 
-async def was_canceled_as_it_ran(chat: Conversation) -> None:
+async def was_canceled_as_it_ran(chat: StoreConversation) -> None:
     await chat.starts("m-1")
     await chat.cancels("t-m-1")
 
 
-async def was_canceled_as_it_waited(chat: Conversation) -> None:
+async def was_canceled_as_it_waited(chat: StoreConversation) -> None:
     await chat.waits("m-1")
     await chat.cancels("t-m-1")
 
 
-async def was_canceled_as_it_asked(chat: Conversation) -> None:
+async def was_canceled_as_it_asked(chat: StoreConversation) -> None:
     await chat.asks("m-1")
     await chat.cancels("t-m-1")
 
 
-async def was_canceled_as_it_was_paused(chat: Conversation) -> None:
+async def was_canceled_as_it_was_paused(chat: StoreConversation) -> None:
     await is_paused(chat)
     await chat.cancels("t-m-1")
 
 
-async def was_refused(chat: Conversation) -> None:
+async def was_refused(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.store.create(chat.message("m-2"), holder=None, when_busy=WhenBusy.REJECT)
     await chat.ends(turn)
@@ -185,7 +185,7 @@ def name(steps: Steps) -> str:
 
 
 @pytest.mark.parametrize("steps", PROMISED, ids=name)
-async def test_timer_expires_without_activity(chat: Conversation, steps: Steps) -> None:
+async def test_timer_expires_without_activity(chat: StoreConversation, steps: Steps) -> None:
     await steps(chat)
     assert not await chat.is_expired(), "a bell was rung for it, or its holder lives"
     chat.clock.move(LEASE_SECONDS + 1)
@@ -196,7 +196,7 @@ async def test_timer_expires_without_activity(chat: Conversation, steps: Steps) 
 
 
 @pytest.mark.parametrize("steps", SETTLED, ids=name)
-async def test_finished_context_has_no_timer(chat: Conversation, steps: Steps) -> None:
+async def test_finished_context_has_no_timer(chat: StoreConversation, steps: Steps) -> None:
     await steps(chat)
     chat.clock.move(24 * 3600)
     assert not await chat.is_expired()
@@ -205,7 +205,7 @@ async def test_finished_context_has_no_timer(chat: Conversation, steps: Steps) -
     await chat.comes_to_rest()
 
 
-async def test_renewed_lease_moves_timer(chat: Conversation) -> None:
+async def test_renewed_lease_moves_timer(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     for _ in range(3):
         chat.clock.move(LEASE_SECONDS - 1)
@@ -217,7 +217,7 @@ async def test_renewed_lease_moves_timer(chat: Conversation) -> None:
     assert await chat.is_expired()
 
 
-async def test_queued_turn_keeps_lease_timer(chat: Conversation) -> None:
+async def test_queued_turn_keeps_lease_timer(chat: StoreConversation) -> None:
     await chat.starts("m-1")
     chat.clock.move(LEASE_SECONDS - 1)
     await chat.waits("m-2", holder="holder-2")
@@ -226,7 +226,7 @@ async def test_queued_turn_keeps_lease_timer(chat: Conversation) -> None:
     assert await chat.is_expired()
 
 
-async def test_new_turns_keep_timer_of_queue(chat: Conversation) -> None:
+async def test_new_turns_keep_timer_of_queue(chat: StoreConversation) -> None:
     await chat.waits("m-1")
     chat.clock.move(LEASE_SECONDS - 1)
     await chat.waits("m-2")
@@ -234,7 +234,7 @@ async def test_new_turns_keep_timer_of_queue(chat: Conversation) -> None:
     assert await chat.is_expired()
 
 
-async def test_one_claim_wins_and_sets_timer(chat: Conversation) -> None:
+async def test_one_claim_wins_and_sets_timer(chat: StoreConversation) -> None:
     await chat.waits("m-1")
     chat.clock.move(LEASE_SECONDS + 1)
     (found,) = [each for each in await chat.store.expired_timers(limit=MANY) if each.context == chat.context]
@@ -249,7 +249,7 @@ async def test_one_claim_wins_and_sets_timer(chat: Conversation) -> None:
     await chat.comes_to_rest()
 
 
-async def test_claim_uses_current_state(chat: Conversation) -> None:
+async def test_claim_uses_current_state(chat: StoreConversation) -> None:
     await chat.waits("m-1")
     chat.clock.move(LEASE_SECONDS + 1)
     (found,) = [each for each in await chat.store.expired_timers(limit=MANY) if each.context == chat.context]
@@ -260,7 +260,7 @@ async def test_claim_uses_current_state(chat: Conversation) -> None:
     assert not await chat.store.claim(found), "and has ended"
 
 
-async def test_timers_are_sorted_and_limited(chat: Conversation) -> None:
+async def test_timers_are_sorted_and_limited(chat: StoreConversation) -> None:
     others = [of(chat, context_id=f"c-{number}") for number in range(12)]
     for other in others:
         await other.waits("m-1")
@@ -278,7 +278,7 @@ async def test_timers_are_sorted_and_limited(chat: Conversation) -> None:
     assert (chat.clock.now() - since[0]).total_seconds() == pytest.approx(12, abs=0.1)
 
 
-async def test_message_behind_interrupt_sets_no_timer(chat: Conversation) -> None:
+async def test_message_behind_interrupt_sets_no_timer(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     ended = await chat.ends(turn, INPUT_REQUIRED)
@@ -292,7 +292,7 @@ async def test_message_behind_interrupt_sets_no_timer(chat: Conversation) -> Non
     await chat.comes_to_rest()
 
 
-async def test_expired_context_leaves_timer_index(chat: Conversation) -> None:
+async def test_expired_context_leaves_timer_index(chat: StoreConversation) -> None:
     """DynamoDB deletes it days later; until then it would be the first one in each sweep."""
     await chat.waits("m-1")
     chat.clock.move(31 * 86_400)
@@ -303,8 +303,8 @@ async def test_expired_context_leaves_timer_index(chat: Conversation) -> None:
 
 async def test_message_to_expired_context_keeps_its_timer(stack: Stack, clock: ManualClock) -> None:
     """It arrives between the sweep's read and its write."""
-    chat = Conversation(store_of(table_of(stack, clock), stack, clock), clock)
-    there = Conversation(store_of(table_of(stack, clock), stack, clock), clock, chat.context)
+    chat = StoreConversation(store_of(table_of(stack, clock), stack, clock), clock)
+    there = StoreConversation(store_of(table_of(stack, clock), stack, clock), clock, chat.context)
     await chat.waits("m-1")
     clock.move(31 * 86_400)
     (found,) = [each for each in await chat.store.expired_timers(limit=MANY) if each.context == chat.context]

@@ -11,27 +11,27 @@ from aion_core.errors import LeaseLost, StoreCorrupt, StoreError, StoreUnavailab
 from aion_core.ports import Duplicate, ExpiredTimer, Head, Interrupted, TurnFinished, TurnQueued, TurnStarted, WhenBusy
 from aion_core.stores.task_store import TableTaskStore
 from tests.support.clock import ManualClock
-from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, Conversation
+from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, StoreConversation
 from tests.support.engines import Stack
 from tests.support.faults import TRANSACT, UPDATE, Faults
 from tests.support.stores import LEASE_SECONDS, dynamodb_store
 
 
 @pytest.fixture
-def chat(stack: Stack, clock: ManualClock) -> Conversation:
-    return Conversation(dynamodb_store(stack, clock), clock)
+def chat(stack: Stack, clock: ManualClock) -> StoreConversation:
+    return StoreConversation(dynamodb_store(stack, clock), clock)
 
 
 @pytest.fixture
-def there(stack: Stack, clock: ManualClock, chat: Conversation) -> Conversation:
+def there(stack: Stack, clock: ManualClock, chat: StoreConversation) -> StoreConversation:
     """Return the same context in another process."""
-    there = Conversation(dynamodb_store(stack, clock), clock, chat.context)
+    there = StoreConversation(dynamodb_store(stack, clock), clock, chat.context)
     there.tasks = chat.tasks
     return there
 
 
 @pytest.fixture
-def faults(chat: Conversation) -> Faults:
+def faults(chat: StoreConversation) -> Faults:
     assert isinstance(chat.store, TableTaskStore)
     return Faults(chat.store)
 
@@ -40,27 +40,27 @@ def faults(chat: Conversation) -> Faults:
 class Deed:
     """Operation of a store, with the state before and the check after it."""
 
-    before: Callable[[Conversation], Awaitable[Any]]
+    before: Callable[[StoreConversation], Awaitable[Any]]
     """Returns the call's arguments: the same, should it be made again."""
-    call: Callable[[Conversation, Any], Awaitable[Any]]
-    done: Callable[[Conversation, Any], Awaitable[None]]
+    call: Callable[[StoreConversation, Any], Awaitable[Any]]
+    done: Callable[[StoreConversation, Any], Awaitable[None]]
     operation: str = TRANSACT
 
 
 DEEDS: dict[str, Deed] = {}
 
 
-def deed(call: Callable[[Conversation, Any], Awaitable[Any]], operation: str = TRANSACT) -> Callable[[Any], Any]:
+def deed(call: Callable[[StoreConversation, Any], Awaitable[Any]], operation: str = TRANSACT) -> Callable[[Any], Any]:
     """Make a deed of a generator: it yields the call's argument and receives its result."""
 
     def of(steps: Any) -> Any:
-        running: dict[Conversation, Any] = {}
+        running: dict[StoreConversation, Any] = {}
 
-        async def before(chat: Conversation) -> Any:
+        async def before(chat: StoreConversation) -> Any:
             running[chat] = steps(chat)
             return await anext(running[chat])
 
-        async def done(chat: Conversation, outcome: Any) -> None:
+        async def done(chat: StoreConversation, outcome: Any) -> None:
             with pytest.raises(StopAsyncIteration):
                 await running.pop(chat).asend(outcome)
 
@@ -70,52 +70,52 @@ def deed(call: Callable[[Conversation, Any], Awaitable[Any]], operation: str = T
     return of
 
 
-async def _create(chat: Conversation, given: tuple[Any, str | None, WhenBusy]) -> Any:
+async def _create(chat: StoreConversation, given: tuple[Any, str | None, WhenBusy]) -> Any:
     new, holder, when_busy = given
     return await chat.store.create(new, holder=holder, when_busy=when_busy)
 
 
-async def _follow_up(chat: Conversation, given: tuple[Any, str | None, WhenBusy]) -> Any:
+async def _follow_up(chat: StoreConversation, given: tuple[Any, str | None, WhenBusy]) -> Any:
     more, holder, when_busy = given
     return await chat.store.follow_up(more, holder=holder, when_busy=when_busy)
 
 
-async def _append(chat: Conversation, given: tuple[TurnStarted, Any]) -> Head:
+async def _append(chat: StoreConversation, given: tuple[TurnStarted, Any]) -> Head:
     turn, event = given
     return await chat.store.append(turn.lease, turn.head, event, key="k")
 
 
-async def _finish(chat: Conversation, given: tuple[TurnStarted, Any, bool]) -> TurnFinished:
+async def _finish(chat: StoreConversation, given: tuple[TurnStarted, Any, bool]) -> TurnFinished:
     turn, event, run_next = given
     return await chat.store.finish(turn.lease, turn.head, event, run_next=run_next)
 
 
-async def _pause(chat: Conversation, turn: TurnStarted) -> None:
+async def _pause(chat: StoreConversation, turn: TurnStarted) -> None:
     await chat.store.pause(turn.lease, made_progress=True)
 
 
-async def _cancel(chat: Conversation, given: tuple[Head, Any]) -> TurnFinished:
+async def _cancel(chat: StoreConversation, given: tuple[Head, Any]) -> TurnFinished:
     return await chat.store.cancel(*given)
 
 
-async def _begin(chat: Conversation, holder: str) -> Any:
+async def _begin(chat: StoreConversation, holder: str) -> Any:
     return await chat.store.begin(chat.context, holder=holder)
 
 
-async def _claim(chat: Conversation, expired_timers: ExpiredTimer) -> bool:
+async def _claim(chat: StoreConversation, expired_timers: ExpiredTimer) -> bool:
     return await chat.store.claim(expired_timers)
 
 
 for policy in WhenBusy:
 
-    async def creates(chat: Conversation, policy: WhenBusy = policy) -> Any:
+    async def creates(chat: StoreConversation, policy: WhenBusy = policy) -> Any:
         outcome = yield chat.message("m-1", idempotency_key="key"), "holder-1", policy
         assert isinstance(outcome, TurnStarted), "it is this call's own task, not a repeat of it"
         assert (outcome.lease.fence, outcome.lease.turn.tries) == (1, 1)
         assert outcome.head == await chat.head("t-m-1")
         await chat.ends(outcome)
 
-    async def creates_for_later(chat: Conversation, policy: WhenBusy = policy) -> Any:
+    async def creates_for_later(chat: StoreConversation, policy: WhenBusy = policy) -> Any:
         outcome = yield chat.message("m-1"), None, policy
         assert isinstance(outcome, TurnQueued)
         turn = await chat.begins()
@@ -128,7 +128,7 @@ for policy in WhenBusy:
 
 
 @deed(_create)
-async def creates_behind_another(chat: Conversation) -> Any:
+async def creates_behind_another(chat: StoreConversation) -> Any:
     first = await chat.starts("m-0")
     outcome = yield chat.message("m-1"), "holder-2", WhenBusy.ENQUEUE
     assert isinstance(outcome, TurnQueued)
@@ -138,7 +138,7 @@ async def creates_behind_another(chat: Conversation) -> Any:
 
 
 @deed(_follow_up)
-async def answers(chat: Conversation) -> Any:
+async def answers(chat: StoreConversation) -> Any:
     outcome = yield await chat.more(await chat.asks("m-1"), "m-2"), "holder-2", WhenBusy.ENQUEUE
     assert isinstance(outcome, TurnStarted)
     assert (outcome.lease.fence, outcome.lease.turn.tries, outcome.head.generation) == (2, 1, 4)
@@ -147,7 +147,7 @@ async def answers(chat: Conversation) -> Any:
 
 
 @deed(_follow_up)
-async def answers_for_later(chat: Conversation) -> Any:
+async def answers_for_later(chat: StoreConversation) -> Any:
     outcome = yield await chat.more(await chat.asks("m-1"), "m-2"), None, WhenBusy.ENQUEUE
     assert isinstance(outcome, TurnQueued)
     await chat.ends(await chat.begins())
@@ -155,7 +155,7 @@ async def answers_for_later(chat: Conversation) -> Any:
 
 
 @deed(_follow_up)
-async def queues(chat: Conversation) -> Any:
+async def queues(chat: StoreConversation) -> Any:
     turn = await chat.starts("m-1")
     outcome = yield await chat.more(turn.head, "m-2"), "holder-2", WhenBusy.ENQUEUE
     assert isinstance(outcome, TurnQueued)
@@ -166,7 +166,7 @@ async def queues(chat: Conversation) -> Any:
 
 
 @deed(_follow_up)
-async def interrupts(chat: Conversation) -> Any:
+async def interrupts(chat: StoreConversation) -> Any:
     turn = await chat.starts("m-1")
     outcome = yield await chat.more(turn.head, "m-2"), "holder-2", WhenBusy.INTERRUPT
     assert isinstance(outcome, TurnStarted)
@@ -176,7 +176,7 @@ async def interrupts(chat: Conversation) -> Any:
 
 
 @deed(_follow_up)
-async def interrupts_for_later(chat: Conversation) -> Any:
+async def interrupts_for_later(chat: StoreConversation) -> Any:
     turn = await chat.starts("m-1")
     outcome = yield await chat.more(turn.head, "m-2"), None, WhenBusy.INTERRUPT
     assert isinstance(outcome, TurnQueued)
@@ -186,7 +186,7 @@ async def interrupts_for_later(chat: Conversation) -> Any:
 
 
 @deed(_append)
-async def appends(chat: Conversation) -> Any:
+async def appends(chat: StoreConversation) -> Any:
     turn = await chat.starts("m-1")
     outcome = yield turn, chat.says(turn.head)
     assert outcome == await chat.head("t-m-1")
@@ -195,7 +195,7 @@ async def appends(chat: Conversation) -> Any:
 
 
 @deed(_finish)
-async def finishes(chat: Conversation) -> Any:
+async def finishes(chat: StoreConversation) -> Any:
     turn = await chat.starts("m-1")
     outcome = yield turn, chat.says(turn.head, COMPLETED), False
     assert outcome == TurnFinished(await chat.head("t-m-1"))
@@ -203,7 +203,7 @@ async def finishes(chat: Conversation) -> Any:
 
 
 @deed(_finish)
-async def finishes_asking(chat: Conversation) -> Any:
+async def finishes_asking(chat: StoreConversation) -> Any:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     outcome = yield turn, chat.says(turn.head, INPUT_REQUIRED), True
@@ -212,7 +212,7 @@ async def finishes_asking(chat: Conversation) -> Any:
 
 
 @deed(_finish)
-async def finishes_before_another(chat: Conversation) -> Any:
+async def finishes_before_another(chat: StoreConversation) -> Any:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     outcome = yield turn, chat.says(turn.head, COMPLETED), False
@@ -221,7 +221,7 @@ async def finishes_before_another(chat: Conversation) -> Any:
 
 
 @deed(_finish)
-async def goes_on_with_another(chat: Conversation) -> Any:
+async def goes_on_with_another(chat: StoreConversation) -> Any:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     outcome = yield turn, chat.says(turn.head, COMPLETED), True
@@ -231,7 +231,7 @@ async def goes_on_with_another(chat: Conversation) -> Any:
 
 
 @deed(_finish)
-async def goes_on_with_the_same(chat: Conversation) -> Any:
+async def goes_on_with_the_same(chat: StoreConversation) -> Any:
     turn = await chat.starts("m-1")
     await chat.queues("t-m-1", "m-2")
     outcome = yield turn, chat.says(turn.head, WORKING), True
@@ -242,7 +242,7 @@ async def goes_on_with_the_same(chat: Conversation) -> Any:
 
 
 @deed(_pause, UPDATE)
-async def pauses(chat: Conversation) -> Any:
+async def pauses(chat: StoreConversation) -> Any:
     yield await chat.starts("m-1")
     turn = await chat.begins()
     assert (turn.lease.turn.tries, turn.lease.turn.handoffs) == (1, 1)
@@ -250,7 +250,7 @@ async def pauses(chat: Conversation) -> Any:
 
 
 @deed(_cancel)
-async def cancels(chat: Conversation) -> Any:
+async def cancels(chat: StoreConversation) -> Any:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     outcome = yield turn.head, chat.canceled(turn.head)
@@ -260,7 +260,7 @@ async def cancels(chat: Conversation) -> Any:
 
 
 @deed(_begin)
-async def begins(chat: Conversation) -> Any:
+async def begins(chat: StoreConversation) -> Any:
     await chat.waits("m-1")
     outcome = yield "holder-1"
     assert isinstance(outcome, TurnStarted)
@@ -270,7 +270,7 @@ async def begins(chat: Conversation) -> Any:
 
 
 @deed(_begin)
-async def begins_what_was_asked_of_a_task_at_work(chat: Conversation) -> Any:
+async def begins_what_was_asked_of_a_task_at_work(chat: StoreConversation) -> Any:
     turn = await chat.starts("m-1")
     await chat.queues("t-m-1", "m-2")
     await chat.ends(turn, WORKING)
@@ -281,7 +281,7 @@ async def begins_what_was_asked_of_a_task_at_work(chat: Conversation) -> Any:
 
 
 @deed(_begin)
-async def takes_over(chat: Conversation) -> Any:
+async def takes_over(chat: StoreConversation) -> Any:
     await chat.starts("m-1")
     chat.clock.move(LEASE_SECONDS + 1)
     outcome = yield "holder-2"
@@ -292,7 +292,9 @@ async def takes_over(chat: Conversation) -> Any:
 @pytest.mark.long
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("name", DEEDS)
-async def test_write_with_lost_answer_is_made_once(chat: Conversation, faults: Faults, name: str, times: int) -> None:
+async def test_write_with_lost_answer_is_made_once(
+    chat: StoreConversation, faults: Faults, name: str, times: int
+) -> None:
     deed = DEEDS[name]
     given = await deed.before(chat)
     faults.lose_answers(deed.operation, times=times)
@@ -301,7 +303,7 @@ async def test_write_with_lost_answer_is_made_once(chat: Conversation, faults: F
 
 
 @pytest.mark.parametrize("name", ["appends", "goes_on_with_another", "pauses"])
-async def test_repeated_call_finds_lost_write(chat: Conversation, faults: Faults, name: str) -> None:
+async def test_repeated_call_finds_lost_write(chat: StoreConversation, faults: Faults, name: str) -> None:
     deed = DEEDS[name]
     given = await deed.before(chat)
     unreachable = lambda: faults.refuse("GetItem", code="ThrottlingException", times=2)  # noqa: E731
@@ -314,7 +316,7 @@ async def test_repeated_call_finds_lost_write(chat: Conversation, faults: Faults
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", DEEDS)
-async def test_short_throttling_is_retried(chat: Conversation, faults: Faults, name: str) -> None:
+async def test_short_throttling_is_retried(chat: StoreConversation, faults: Faults, name: str) -> None:
     deed = DEEDS[name]
     given = await deed.before(chat)
     faults.refuse(deed.operation, code="ThrottlingException", times=2)
@@ -332,7 +334,7 @@ async def test_short_throttling_is_retried(chat: Conversation, faults: Faults, n
     ],
 )
 async def test_conflict_with_write_is_retried(
-    chat: Conversation, faults: Faults, name: str, code: str, reasons: list[str] | None
+    chat: StoreConversation, faults: Faults, name: str, code: str, reasons: list[str] | None
 ) -> None:
     deed = DEEDS[name]
     given = await deed.before(chat)
@@ -343,7 +345,7 @@ async def test_conflict_with_write_is_retried(
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", DEEDS)
-async def test_unavailable_store_leaves_nothing_partial(chat: Conversation, faults: Faults, name: str) -> None:
+async def test_unavailable_store_leaves_nothing_partial(chat: StoreConversation, faults: Faults, name: str) -> None:
     deed = DEEDS[name]
     given = await deed.before(chat)
     faults.refuse(deed.operation, code="ThrottlingException", times=3)
@@ -355,7 +357,7 @@ async def test_unavailable_store_leaves_nothing_partial(chat: Conversation, faul
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", DEEDS)
-async def test_permanent_aws_error_is_store_error(chat: Conversation, faults: Faults, name: str) -> None:
+async def test_permanent_aws_error_is_store_error(chat: StoreConversation, faults: Faults, name: str) -> None:
     deed = DEEDS[name]
     given = await deed.before(chat)
     faults.refuse(deed.operation, code="AccessDeniedException", times=1)
@@ -364,7 +366,7 @@ async def test_permanent_aws_error_is_store_error(chat: Conversation, faults: Fa
     assert not isinstance(raised.value, StoreUnavailable)
 
 
-async def test_claim_with_lost_answer_expires_again(chat: Conversation, faults: Faults) -> None:
+async def test_claim_with_lost_answer_expires_again(chat: StoreConversation, faults: Faults) -> None:
     await chat.waits("m-1")
     chat.clock.move(LEASE_SECONDS + 1)
     expired_timers = ExpiredTimer(chat.context, chat.clock.now())
@@ -375,7 +377,7 @@ async def test_claim_with_lost_answer_expires_again(chat: Conversation, faults: 
     await chat.comes_to_rest()
 
 
-async def test_throttled_claim_is_unavailable(chat: Conversation, faults: Faults) -> None:
+async def test_throttled_claim_is_unavailable(chat: StoreConversation, faults: Faults) -> None:
     await chat.waits("m-1")
     chat.clock.move(LEASE_SECONDS + 1)
     expired_timers = ExpiredTimer(chat.context, chat.clock.now())
@@ -385,7 +387,7 @@ async def test_throttled_claim_is_unavailable(chat: Conversation, faults: Faults
     assert await chat.store.claim(expired_timers)
 
 
-async def test_conflict_of_renewal_keeps_lease(chat: Conversation, faults: Faults) -> None:
+async def test_conflict_of_renewal_keeps_lease(chat: StoreConversation, faults: Faults) -> None:
     turn = await chat.starts("m-1")
     faults.refuse(UPDATE, code="TransactionConflictException", times=1)
     assert chat.store.renew(turn.lease)
@@ -397,7 +399,7 @@ async def test_conflict_of_renewal_keeps_lease(chat: Conversation, faults: Fault
 # ── Another writer was faster ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_canceled_task_takes_no_events(chat: Conversation, there: Conversation, faults: Faults) -> None:
+async def test_canceled_task_takes_no_events(chat: StoreConversation, there: StoreConversation, faults: Faults) -> None:
     for call in (_append, _finish, _cancel, _follow_up):
         chat.tasks.clear()
         turn = await chat.starts(f"m-{call.__name__}")
@@ -417,14 +419,16 @@ async def test_canceled_task_takes_no_events(chat: Conversation, there: Conversa
         await chat.comes_to_rest()
 
 
-async def test_same_message_of_two_processes_is_one(chat: Conversation, there: Conversation, faults: Faults) -> None:
+async def test_same_message_of_two_processes_is_one(
+    chat: StoreConversation, there: StoreConversation, faults: Faults
+) -> None:
     faults.meanwhile(lambda: there.starts("m-1", task_id="t-there"))
     assert await chat.store.create(chat.message("m-1"), holder="holder-1") == Duplicate("t-there")
     assert await chat.store.head(chat.key("t-m-1")) is None
     await chat.comes_to_rest()
 
 
-async def test_turn_taken_over_during_pause(chat: Conversation, there: Conversation, faults: Faults) -> None:
+async def test_turn_taken_over_during_pause(chat: StoreConversation, there: StoreConversation, faults: Faults) -> None:
     turn = await chat.starts("m-1")
     chat.clock.move(LEASE_SECONDS + 1)
     heirs = faults.meanwhile(lambda: there.begins("holder-2"), operation=UPDATE)
@@ -434,7 +438,9 @@ async def test_turn_taken_over_during_pause(chat: Conversation, there: Conversat
     await chat.comes_to_rest()
 
 
-async def test_next_turn_canceled_during_finish(chat: Conversation, there: Conversation, faults: Faults) -> None:
+async def test_next_turn_canceled_during_finish(
+    chat: StoreConversation, there: StoreConversation, faults: Faults
+) -> None:
     turn = await chat.starts("m-1")
     for message_id in ("m-2", "m-3"):
         await chat.waits(message_id)
@@ -448,7 +454,7 @@ async def test_next_turn_canceled_during_finish(chat: Conversation, there: Conve
 # ── Payloads ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_missing_payload_of_event_is_corrupt(chat: Conversation, stack: Stack) -> None:
+async def test_missing_payload_of_event_is_corrupt(chat: StoreConversation, stack: Stack) -> None:
     new = chat.message("m-1", "large " * 10_000)
     await chat.store.create(new, holder="holder-1")
     bucket, s3 = stack.environment("ApiFunction")["AION_BUCKET"], stack.client("s3")

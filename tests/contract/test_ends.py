@@ -6,13 +6,13 @@ import pytest
 
 from aion_core.errors import InvalidTransition, LeaseLost, PendingInput
 from aion_core.ports import LeaseHeld, Numbered, TurnStarted
-from tests.support.conversation import COMPLETED, FAILED, INPUT_REQUIRED, WORKING, Conversation
+from tests.support.conversation import COMPLETED, FAILED, INPUT_REQUIRED, WORKING, StoreConversation
 
 # ── Finished ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("run_next", [False, True])
-async def test_finish_without_queue_frees_context(chat: Conversation, run_next: bool) -> None:
+async def test_finish_without_queue_frees_context(chat: StoreConversation, run_next: bool) -> None:
     turn = await chat.starts("m-1")
     said = chat.says(turn.head, COMPLETED)
     ended = await chat.store.finish(turn.lease, turn.head, said, run_next=run_next)
@@ -25,7 +25,7 @@ async def test_finish_without_queue_frees_context(chat: Conversation, run_next: 
     await chat.starts("m-2")
 
 
-async def test_finish_leaves_queued_turn_to_message(chat: Conversation) -> None:
+async def test_finish_leaves_queued_turn_to_message(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     ended = await chat.ends(turn)
@@ -35,7 +35,7 @@ async def test_finish_leaves_queued_turn_to_message(chat: Conversation) -> None:
     assert (begun.lease.turn.id, begun.lease.fence) == ("turn-m-2", 2)
 
 
-async def test_finish_may_begin_next_turn(chat: Conversation) -> None:
+async def test_finish_may_begin_next_turn(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1", holder="holder-1")
     for message_id in ("m-2", "m-3"):
         await chat.waits(message_id)
@@ -58,7 +58,7 @@ async def test_finish_may_begin_next_turn(chat: Conversation) -> None:
     await chat.comes_to_rest()
 
 
-async def test_task_with_queued_message_does_not_end(chat: Conversation) -> None:
+async def test_task_with_queued_message_does_not_end(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     await chat.queues("t-m-1", "m-3")
@@ -72,7 +72,7 @@ async def test_task_with_queued_message_does_not_end(chat: Conversation) -> None
     assert (await chat.begins()).lease.turn.id == "turn-m-2", "in the order in which they came"
 
 
-async def test_task_continues_with_its_queued_message(chat: Conversation) -> None:
+async def test_task_continues_with_its_queued_message(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     follow_up = await chat.queues("t-m-1", "m-2")
     said = chat.says(turn.head, WORKING, "the first answer")
@@ -93,7 +93,7 @@ async def test_task_continues_with_its_queued_message(chat: Conversation) -> Non
     assert await chat.said("t-m-1") == ["m-1", "m-2"]
 
 
-async def test_snapshot_is_of_the_ended_turn(chat: Conversation) -> None:
+async def test_snapshot_is_of_the_ended_turn(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.queues("t-m-1", "m-2")
     said = chat.says(turn.head, WORKING, "the first answer")
@@ -110,7 +110,9 @@ async def test_snapshot_is_of_the_ended_turn(chat: Conversation) -> None:
 
 @pytest.mark.parametrize("run_next", [False, True])
 @pytest.mark.parametrize("other_waits", [False, True])
-async def test_running_task_without_queue_cannot_finish(chat: Conversation, run_next: bool, other_waits: bool) -> None:
+async def test_running_task_without_queue_cannot_finish(
+    chat: StoreConversation, run_next: bool, other_waits: bool
+) -> None:
     turn = await chat.starts("m-1")
     if other_waits:
         await chat.waits("m-2")
@@ -122,7 +124,7 @@ async def test_running_task_without_queue_cannot_finish(chat: Conversation, run_
 
 
 @pytest.mark.parametrize("run_next", [False, True])
-async def test_interrupted_context_begins_no_other_turn(chat: Conversation, run_next: bool) -> None:
+async def test_interrupted_context_begins_no_other_turn(chat: StoreConversation, run_next: bool) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     await chat.queues("t-m-1", "m-3")
@@ -139,7 +141,7 @@ async def test_interrupted_context_begins_no_other_turn(chat: Conversation, run_
 
 
 @pytest.mark.parametrize("run_next", [False, True])
-async def test_ended_turn_does_not_end_again(chat: Conversation, run_next: bool) -> None:
+async def test_ended_turn_does_not_end_again(chat: StoreConversation, run_next: bool) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     ended = await chat.ends(turn, INPUT_REQUIRED)
@@ -153,7 +155,7 @@ async def test_ended_turn_does_not_end_again(chat: Conversation, run_next: bool)
 
 
 @pytest.mark.parametrize("others_wait", [False, True])
-async def test_lost_lease_cannot_finish(chat: Conversation, others_wait: bool) -> None:
+async def test_lost_lease_cannot_finish(chat: StoreConversation, others_wait: bool) -> None:
     turn = await chat.starts("m-1")
     if others_wait:
         await chat.waits("m-2")
@@ -171,7 +173,7 @@ async def test_lost_lease_cannot_finish(chat: Conversation, others_wait: bool) -
 # ── Paused ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_suspension_with_progress_resets_tries(chat: Conversation) -> None:
+async def test_suspension_with_progress_resets_tries(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     chat.clock.move(31)
@@ -184,7 +186,7 @@ async def test_suspension_with_progress_resets_tries(chat: Conversation) -> None
     assert (await chat.ends(turn)).waiting
 
 
-async def test_suspension_without_progress_counts_try(chat: Conversation) -> None:
+async def test_suspension_without_progress_counts_try(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.store.pause(turn.lease, made_progress=False)
     again = await chat.begins("holder-2")
@@ -193,7 +195,7 @@ async def test_suspension_without_progress_counts_try(chat: Conversation) -> Non
     assert again.head.generation == turn.head.generation
 
 
-async def test_suspension_releases_lease(chat: Conversation) -> None:
+async def test_suspension_releases_lease(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.store.pause(turn.lease, made_progress=True)
     assert not chat.store.renew(turn.lease)
@@ -209,7 +211,7 @@ async def test_suspension_releases_lease(chat: Conversation) -> None:
     assert (await chat.ends(again)).head.generation == 3
 
 
-async def test_suspended_turn_precedes_queue(chat: Conversation) -> None:
+async def test_suspended_turn_precedes_queue(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     await chat.store.pause(turn.lease, made_progress=True)
@@ -219,7 +221,7 @@ async def test_suspended_turn_precedes_queue(chat: Conversation) -> None:
     await chat.comes_to_rest()
 
 
-async def test_other_holders_turn_is_not_suspended(chat: Conversation) -> None:
+async def test_other_holders_turn_is_not_suspended(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     for lease in (
         replace(turn.lease, holder="somebody else"),

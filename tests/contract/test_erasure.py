@@ -33,7 +33,7 @@ from aion_core.tasks.runner import TaskRunner, Worker
 from tests.contract.test_late_worker import frozen
 from tests.support import operating
 from tests.support.clock import ManualClock
-from tests.support.conversation import Conversation
+from tests.support.conversation import StoreConversation
 from tests.support.engines import Stack
 from tests.support.erased import (
     AGENTS,
@@ -195,7 +195,7 @@ async def test_killed_deletion_is_resumed(stack: Stack, erasure: Making) -> None
 async def test_late_workers_writes_are_deleted(stack: Stack, erasure: Making, clock: ManualClock) -> None:
     """Its writes under the old lease are refused; the next survey finds its earlier objects."""
     savers = DynamoDBSavers(stack, clock)
-    chat = Conversation(savers.tasks, clock)
+    chat = StoreConversation(savers.tasks, clock)
     running, go = asyncio.Event(), asyncio.Event()
 
     async def wait(state: MessagesState, writer: StreamWriter) -> dict[str, Any]:
@@ -266,7 +266,7 @@ async def test_leftovers_of_expired_are_deleted(stack: Stack, erasure: Making) -
 
 async def test_throttled_batch_is_finished(stack: Stack, erasure: Making, clock: ManualClock) -> None:
     client, table = stack.client("dynamodb"), stack.environment("ApiFunction")["AION_TABLE"]
-    chat = Conversation(dynamodb_store(stack, clock), clock)
+    chat = StoreConversation(dynamodb_store(stack, clock), clock)
     await chat.starts()
     asked: list[int] = []
 
@@ -298,11 +298,11 @@ async def test_unknown_partition_is_reported(stack: Stack, delete: Delete) -> No
         failed = await delete("--owner", "somebody", "--yes")
     finally:
         client.delete_item(TableName=table, Key=key)
-    assert "does not know (1 NOVEL#…)" in operating.refusal(failed)
+    assert "unknown to this version of aion (1 NOVEL#…)" in operating.refusal(failed)
 
 
 async def test_policy_in_runbook_suffices(stack: Stack, erasure: Making, clock: ManualClock) -> None:
-    chat = Conversation(dynamodb_store(stack, clock), clock)
+    chat = StoreConversation(dynamodb_store(stack, clock), clock)
     await chat.starts(text="x" * 40_000)
     client, s3 = stack.client("dynamodb"), stack.client("s3")
     await table_of(stack, clock).write(Put(keys.session_event_key(uuid4().hex, 1), {"v": 2}))

@@ -10,13 +10,13 @@ from aion_core.errors import ContextBusy, LeaseLost, MessageIdReused, PendingInp
 from aion_core.ports import MAX_WAITING, ContextInUse, Duplicate, LeaseHeld, Numbered, TurnQueued, TurnStarted, WhenBusy
 from aion_core.protocol.types import TaskState
 from aion_core.tasks import lifecycle
-from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, Conversation
+from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, StoreConversation
 
 # ── To a task that asks ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("when_busy", WhenBusy)
-async def test_answer_is_recorded_with_its_lease(chat: Conversation, when_busy: WhenBusy) -> None:
+async def test_answer_is_recorded_with_its_lease(chat: StoreConversation, when_busy: WhenBusy) -> None:
     head = await chat.asks("m-1")
     follow_up = await chat.more(head, "m-2")
     turn = await chat.store.follow_up(follow_up, holder="holder-2", when_busy=when_busy)
@@ -32,7 +32,7 @@ async def test_answer_is_recorded_with_its_lease(chat: Conversation, when_busy: 
     await chat.starts("m-3")
 
 
-async def test_answer_without_holder_is_first_in_queue(chat: Conversation) -> None:
+async def test_answer_without_holder_is_first_in_queue(chat: StoreConversation) -> None:
     first = await chat.starts("m-1")
     await chat.waits("m-2")
     head = (await chat.ends(first, INPUT_REQUIRED)).head
@@ -51,7 +51,7 @@ async def test_answer_without_holder_is_first_in_queue(chat: Conversation) -> No
     assert (await chat.begins()).head.key.task_id == "t-m-2"
 
 
-async def test_queue_waits_for_the_answer(chat: Conversation) -> None:
+async def test_queue_waits_for_the_answer(chat: StoreConversation) -> None:
     """Another turn would remove the interrupt from the graph."""
     turn = await chat.starts("m-1")
     await chat.waits("m-2", holder="holder-2")
@@ -64,7 +64,7 @@ async def test_queue_waits_for_the_answer(chat: Conversation) -> None:
     assert (await chat.begins()).head.key.task_id == "t-m-2"
 
 
-async def test_answer_is_accepted_with_full_queue(chat: Conversation) -> None:
+async def test_answer_is_accepted_with_full_queue(chat: StoreConversation) -> None:
     turn = await chat.starts("m-0")
     for number in range(MAX_WAITING):
         await chat.waits(f"m-{number + 1}")
@@ -74,7 +74,7 @@ async def test_answer_is_accepted_with_full_queue(chat: Conversation) -> None:
 
 
 @pytest.mark.parametrize("holder", ["holder", None])
-async def test_repeated_answer_is_taken_once(chat: Conversation, holder: str | None) -> None:
+async def test_repeated_answer_is_taken_once(chat: StoreConversation, holder: str | None) -> None:
     """Each request has a turn id of its own."""
     head = await chat.asks("m-1")
     follow_ups = [await chat.more(head, "m-2", turn_id=f"turn-{n}") for n in range(6)]
@@ -85,7 +85,7 @@ async def test_repeated_answer_is_taken_once(chat: Conversation, holder: str | N
     assert await chat.said("t-m-1") == ["m-1", "m-2"]
 
 
-async def test_message_id_with_other_content_is_refused(chat: Conversation) -> None:
+async def test_message_id_with_other_content_is_refused(chat: StoreConversation) -> None:
     async def refused(when_busy: WhenBusy) -> None:
         head = await chat.head("t-m-1")
         for message_id in ("m-1", "m-2"):
@@ -102,7 +102,7 @@ async def test_message_id_with_other_content_is_refused(chat: Conversation) -> N
     await refused(WhenBusy.ENQUEUE)
 
 
-async def test_second_answer_is_refused(chat: Conversation) -> None:
+async def test_second_answer_is_refused(chat: StoreConversation) -> None:
     head = await chat.asks("m-1")
     turn = await chat.store.follow_up(await chat.more(head, "m-2"), holder="holder-2")
     assert isinstance(turn, TurnStarted)
@@ -117,7 +117,7 @@ async def test_second_answer_is_refused(chat: Conversation) -> None:
     assert await chat.store.known(head.context, "m-3", late.content_hash) is None
 
 
-async def test_answer_to_repeated_interrupt_is_refused(chat: Conversation) -> None:
+async def test_answer_to_repeated_interrupt_is_refused(chat: StoreConversation) -> None:
     head = await chat.asks("m-1")
     late = await chat.more(head, "m-3")
     turn = await chat.store.follow_up(await chat.more(head, "m-2"), holder="holder-2")
@@ -128,7 +128,7 @@ async def test_answer_to_repeated_interrupt_is_refused(chat: Conversation) -> No
     assert isinstance(await chat.store.follow_up(replace(late, head=again), holder="holder-3"), TurnStarted)
 
 
-async def test_large_answer_is_stored_whole(chat: Conversation) -> None:
+async def test_large_answer_is_stored_whole(chat: StoreConversation) -> None:
     head = await chat.asks("m-1")
     follow_up = await chat.more(head, "m-2", "large " * 30_000)
     await chat.store.follow_up(follow_up, holder="holder-2")
@@ -141,7 +141,7 @@ async def test_large_answer_is_stored_whole(chat: Conversation) -> None:
 
 
 @pytest.mark.parametrize("holder", ["holder-2", None])
-async def test_queued_message_is_recorded_once(chat: Conversation, holder: str | None) -> None:
+async def test_queued_message_is_recorded_once(chat: StoreConversation, holder: str | None) -> None:
     turn = await chat.starts("m-1")
     follow_up = await chat.more(turn.head, "m-2", "large " * 10_000)
     waiting = await chat.store.follow_up(follow_up, holder=holder)
@@ -169,7 +169,7 @@ async def test_queued_message_is_recorded_once(chat: Conversation, holder: str |
     assert await chat.said("t-m-1") == ["m-1", "m-2"]
 
 
-async def test_message_to_queued_task_gets_own_turn(chat: Conversation) -> None:
+async def test_message_to_queued_task_gets_own_turn(chat: StoreConversation) -> None:
     first = await chat.starts("m-1")
     await chat.waits("m-2")
     await chat.queues("t-m-2", "m-3")
@@ -187,7 +187,7 @@ async def test_message_to_queued_task_gets_own_turn(chat: Conversation) -> None:
     assert (await chat.begins()).lease.turn.id == "turn-m-4"
 
 
-async def test_queued_task_takes_several_messages(chat: Conversation) -> None:
+async def test_queued_task_takes_several_messages(chat: StoreConversation) -> None:
     await chat.waits("m-1")
     for message_id in ("m-2", "m-3"):
         await chat.queues("t-m-1", message_id)
@@ -201,7 +201,7 @@ async def test_queued_task_takes_several_messages(chat: Conversation) -> None:
 
 
 async def test_message_with_outdated_head_is_queued(
-    chat: Conversation,
+    chat: StoreConversation,
 ) -> None:
     turn = await chat.starts("m-1")
     follow_up = await chat.more(turn.head, "m-2")
@@ -213,7 +213,7 @@ async def test_message_with_outdated_head_is_queued(
 @pytest.mark.parametrize("when_busy", WhenBusy)
 @pytest.mark.parametrize("holder", ["holder-2", None])
 async def test_message_after_interrupt_is_refused(
-    chat: Conversation, state: TaskState, when_busy: WhenBusy, holder: str | None
+    chat: StoreConversation, state: TaskState, when_busy: WhenBusy, holder: str | None
 ) -> None:
     turn = await chat.starts("m-1")
     follow_up = await chat.more(turn.head, "m-2")
@@ -225,7 +225,7 @@ async def test_message_after_interrupt_is_refused(
 
 
 @pytest.mark.parametrize("state", ["submitted", "running", "waiting"])
-async def test_rejected_message_leaves_nothing(chat: Conversation, state: str) -> None:
+async def test_rejected_message_leaves_nothing(chat: StoreConversation, state: str) -> None:
     if state == "waiting":
         await chat.starts("m-0")
         await chat.waits("m-1")
@@ -245,7 +245,7 @@ async def test_rejected_message_leaves_nothing(chat: Conversation, state: str) -
 
 
 @pytest.mark.parametrize("when_busy", WhenBusy)
-async def test_known_message_to_running_task_is_duplicate(chat: Conversation, when_busy: WhenBusy) -> None:
+async def test_known_message_to_running_task_is_duplicate(chat: StoreConversation, when_busy: WhenBusy) -> None:
     turn = await chat.starts("m-1")
     await chat.queues("t-m-1", "m-2")
     repeats: list[tuple[str, dict[str, Any]]] = [("m-2", {}), ("m-1", {"text": "hi"})]
@@ -265,7 +265,7 @@ async def test_known_message_to_running_task_is_duplicate(chat: Conversation, wh
     assert await chat.said("t-m-1") == ["m-1", "m-2"]
 
 
-async def test_message_to_full_queue_is_refused(chat: Conversation) -> None:
+async def test_message_to_full_queue_is_refused(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     for number in range(MAX_WAITING):
         await chat.queues("t-m-1", f"more-{number}")
@@ -277,7 +277,7 @@ async def test_message_to_full_queue_is_refused(chat: Conversation) -> None:
     assert outcome == Duplicate("t-m-1")
 
 
-async def test_message_behind_interrupt_waits_for_answer(chat: Conversation) -> None:
+async def test_message_behind_interrupt_waits_for_answer(chat: StoreConversation) -> None:
     first = await chat.starts("m-1")
     await chat.waits("m-2")
     head = (await chat.ends(first, INPUT_REQUIRED)).head
@@ -294,7 +294,7 @@ async def test_message_behind_interrupt_waits_for_answer(chat: Conversation) -> 
 # ── In the place of the turn that runs ────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_interrupting_message_replaces_running_turn(chat: Conversation) -> None:
+async def test_interrupting_message_replaces_running_turn(chat: StoreConversation) -> None:
     old = await chat.starts("m-1")
     await chat.waits("m-2")
     follow_up = await chat.more(old.head, "m-3")
@@ -328,7 +328,7 @@ async def test_interrupting_message_replaces_running_turn(chat: Conversation) ->
 
 
 async def test_interrupting_message_without_holder_is_first(
-    chat: Conversation,
+    chat: StoreConversation,
 ) -> None:
     old = await chat.starts("m-1")
     await chat.waits("m-2")
@@ -346,7 +346,7 @@ async def test_interrupting_message_without_holder_is_first(
     assert await chat.said("t-m-1") == ["m-1", "m-3"]
 
 
-async def test_interrupting_message_keeps_other_tasks_turn(chat: Conversation) -> None:
+async def test_interrupting_message_keeps_other_tasks_turn(chat: StoreConversation) -> None:
     running = await chat.starts("m-1")
     waiting = await chat.waits("m-2")
     outcome = await chat.store.follow_up(
@@ -358,7 +358,7 @@ async def test_interrupting_message_keeps_other_tasks_turn(chat: Conversation) -
     assert await chat.said("t-m-2") == ["m-2"]
 
 
-async def test_interrupting_message_replaces_suspended_turn(chat: Conversation) -> None:
+async def test_interrupting_message_replaces_suspended_turn(chat: StoreConversation) -> None:
     old = await chat.starts("m-1")
     await chat.store.pause(old.lease, made_progress=True)
     new = await chat.store.follow_up(await chat.more(old.head, "m-2"), holder="holder-2", when_busy=WhenBusy.INTERRUPT)
@@ -369,7 +369,7 @@ async def test_interrupting_message_replaces_suspended_turn(chat: Conversation) 
 
 
 async def test_interrupting_message_with_outdated_head_is_refused(
-    chat: Conversation,
+    chat: StoreConversation,
 ) -> None:
     turn = await chat.starts("m-1")
     follow_up = await chat.more(turn.head, "m-2")
@@ -380,7 +380,7 @@ async def test_interrupting_message_with_outdated_head_is_refused(
     assert await chat.head("t-m-1") == head
 
 
-async def test_interrupting_message_precedes_queued_messages(chat: Conversation) -> None:
+async def test_interrupting_message_precedes_queued_messages(chat: StoreConversation) -> None:
     old = await chat.starts("m-1")
     await chat.queues("t-m-1", "m-2")
     new = await chat.store.follow_up(await chat.more(old.head, "m-3"), holder="holder-2", when_busy=WhenBusy.INTERRUPT)

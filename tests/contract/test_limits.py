@@ -13,7 +13,7 @@ from aion_core.stores.limits import TableRateLimits
 from aion_core.tasks.limits import BEING_CREATED
 from aion_core.tasks.quotas import OpenTasks
 from tests.support.clock import ManualClock
-from tests.support.conversation import Conversation
+from tests.support.conversation import StoreConversation
 from tests.support.engines import Stack
 from tests.support.stores import store_of, table_of
 
@@ -143,7 +143,7 @@ async def test_task_being_created_counts_for_a_minute(clock: ManualClock) -> Non
     table = table_of(None, clock)
     store = store_of(table, None, clock)
     open_tasks = OpenTasks(TableRateLimits(table, clock), store, clock, most=1)
-    chat = Conversation(store, clock)
+    chat = StoreConversation(store, clock)
     await open_tasks.admit("ann", chat.message("m-1"))
     clock.move(BEING_CREATED.total_seconds() - 0.001)
     with pytest.raises(TooManyRequests):

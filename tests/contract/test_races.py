@@ -18,7 +18,7 @@ from aion_core.ports import (
 )
 from aion_core.stores import keys
 from tests.support.clock import ManualClock
-from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, Conversation
+from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, StoreConversation
 from tests.support.engines import Stack
 from tests.support.faults import UPDATE, Faults
 from tests.support.stores import LEASE_SECONDS, dynamodb_store
@@ -29,27 +29,29 @@ DAY = 24 * 3600
 
 
 @pytest.fixture
-def here(stack: Stack, clock: ManualClock) -> Conversation:
-    return Conversation(dynamodb_store(stack, clock), clock)
+def here(stack: Stack, clock: ManualClock) -> StoreConversation:
+    return StoreConversation(dynamodb_store(stack, clock), clock)
 
 
 @pytest.fixture
-def there(stack: Stack, clock: ManualClock, here: Conversation) -> Conversation:
+def there(stack: Stack, clock: ManualClock, here: StoreConversation) -> StoreConversation:
     """Return the same context in another process."""
-    there = Conversation(dynamodb_store(stack, clock), clock, here.context)
+    there = StoreConversation(dynamodb_store(stack, clock), clock, here.context)
     there.tasks = here.tasks
     return there
 
 
 @pytest.fixture
-def faults(here: Conversation) -> Faults:
+def faults(here: StoreConversation) -> Faults:
     return Faults(here.store)
 
 
 # ── A new message ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_turn_in_taken_context_is_queued(here: Conversation, there: Conversation, faults: Faults) -> None:
+async def test_turn_in_taken_context_is_queued(
+    here: StoreConversation, there: StoreConversation, faults: Faults
+) -> None:
     others = faults.meanwhile(lambda: there.starts("m-2"))
     outcome = await here.store.create(here.message("m-1"), holder="holder-1")
     assert isinstance(outcome, TurnQueued)
@@ -57,7 +59,9 @@ async def test_turn_in_taken_context_is_queued(here: Conversation, there: Conver
     assert here.store.holds(others[0].lease)
 
 
-async def test_turn_after_whole_concurrent_turn_begins(here: Conversation, there: Conversation, faults: Faults) -> None:
+async def test_turn_after_whole_concurrent_turn_begins(
+    here: StoreConversation, there: StoreConversation, faults: Faults
+) -> None:
     await here.ends(await here.starts("m-1"))
 
     async def runs_a_turn() -> None:
@@ -67,14 +71,18 @@ async def test_turn_after_whole_concurrent_turn_begins(here: Conversation, there
     assert (await here.starts("m-3")).lease.fence == 3, "no fence is given out twice"
 
 
-async def test_new_turn_does_not_overtake_queued_one(here: Conversation, there: Conversation, faults: Faults) -> None:
+async def test_new_turn_does_not_overtake_queued_one(
+    here: StoreConversation, there: StoreConversation, faults: Faults
+) -> None:
     await here.ends(await here.starts("m-1"))
     faults.meanwhile(lambda: there.waits("m-2"))
     await here.waits("m-3", holder="holder-3")
     assert (await here.begins()).head.key.task_id == "t-m-2"
 
 
-async def test_turn_begins_in_context_freed_meanwhile(here: Conversation, there: Conversation, faults: Faults) -> None:
+async def test_turn_begins_in_context_freed_meanwhile(
+    here: StoreConversation, there: StoreConversation, faults: Faults
+) -> None:
     turn = await here.starts("m-1")
     faults.meanwhile(lambda: there.ends(turn))
     await here.starts("m-2")
@@ -82,7 +90,7 @@ async def test_turn_begins_in_context_freed_meanwhile(here: Conversation, there:
 
 @pytest.mark.parametrize("holder", ["holder-3", None])
 async def test_new_task_in_interrupted_context_is_refused(
-    here: Conversation, there: Conversation, faults: Faults, holder: str | None
+    here: StoreConversation, there: StoreConversation, faults: Faults, holder: str | None
 ) -> None:
     turn = await here.starts("m-1")
     await here.waits("m-2")
@@ -94,7 +102,7 @@ async def test_new_task_in_interrupted_context_is_refused(
 
 @pytest.mark.parametrize("by", ["one that runs", "one that waits", "a question"])
 async def test_rejecting_message_in_taken_context_is_refused(
-    here: Conversation, there: Conversation, faults: Faults, by: str
+    here: StoreConversation, there: StoreConversation, faults: Faults, by: str
 ) -> None:
     await here.ends(await here.starts("m-1"))
 
@@ -112,7 +120,7 @@ async def test_rejecting_message_in_taken_context_is_refused(
     assert await here.store.head(here.key("t-m-3")) is None
 
 
-async def test_fence_of_expired_context_is_not_reused(here: Conversation, stack: Stack, faults: Faults) -> None:
+async def test_fence_of_expired_context_is_not_reused(here: StoreConversation, stack: Stack, faults: Faults) -> None:
     """The clocks of two processes differ."""
     behind = ManualClock()
     await here.starts("m-1")
@@ -124,10 +132,10 @@ async def test_fence_of_expired_context_is_not_reused(here: Conversation, stack:
 
 @pytest.mark.parametrize("holder", ["holder-3", None])
 async def test_queued_turn_in_expiring_context_is_kept(
-    here: Conversation, stack: Stack, faults: Faults, holder: str | None
+    here: StoreConversation, stack: Stack, faults: Faults, holder: str | None
 ) -> None:
     behind = ManualClock()
-    there = Conversation(dynamodb_store(stack, behind), behind, here.context)
+    there = StoreConversation(dynamodb_store(stack, behind), behind, here.context)
     await here.starts("m-1")
     behind.move(2 * DAY)
     here.clock.move(31 * DAY)
@@ -142,7 +150,7 @@ async def test_queued_turn_in_expiring_context_is_kept(
 
 @pytest.mark.parametrize("has_ended", [False, True])
 async def test_answer_in_renewed_context_is_refused(
-    here: Conversation, there: Conversation, faults: Faults, has_ended: bool
+    here: StoreConversation, there: StoreConversation, faults: Faults, has_ended: bool
 ) -> None:
     answer = await here.more(await here.asks("m-1"), "answer")
     here.clock.move(31 * DAY)
@@ -157,7 +165,9 @@ async def test_answer_in_renewed_context_is_refused(
         await here.store.follow_up(answer, holder="holder-1")
 
 
-async def test_answer_gets_fence_after_canceled_turn(here: Conversation, there: Conversation, faults: Faults) -> None:
+async def test_answer_gets_fence_after_canceled_turn(
+    here: StoreConversation, there: StoreConversation, faults: Faults
+) -> None:
     turn = await here.starts("m-1")
     await here.waits("m-2")
     answer = await here.more((await here.ends(turn, INPUT_REQUIRED)).head, "answer")
@@ -169,7 +179,7 @@ async def test_answer_gets_fence_after_canceled_turn(here: Conversation, there: 
 
 @pytest.mark.parametrize("holder", ["holder-3", None])
 async def test_new_holder_of_turn_is_interrupted(
-    here: Conversation, there: Conversation, faults: Faults, holder: str | None
+    here: StoreConversation, there: StoreConversation, faults: Faults, holder: str | None
 ) -> None:
     turn = await here.starts("m-1")
     more = await here.more(turn.head, "m-2")
@@ -181,7 +191,9 @@ async def test_new_holder_of_turn_is_interrupted(
         await there.store.append(heirs[0].lease, heirs[0].head, here.says(turn.head))
 
 
-async def test_message_meeting_interrupt_sets_no_timer(here: Conversation, there: Conversation, faults: Faults) -> None:
+async def test_message_meeting_interrupt_sets_no_timer(
+    here: StoreConversation, there: StoreConversation, faults: Faults
+) -> None:
     turn = await here.starts("m-1")
     await here.waits("m-2")
     faults.meanwhile(lambda: there.ends(turn, INPUT_REQUIRED))
@@ -190,7 +202,7 @@ async def test_message_meeting_interrupt_sets_no_timer(here: Conversation, there
     assert not await here.is_expired()
 
 
-async def test_message_to_full_interrupted_context_is_refused(here: Conversation) -> None:
+async def test_message_to_full_interrupted_context_is_refused(here: StoreConversation) -> None:
     turn = await here.starts("m-1")
     await here.waits("m-2")
     for number in range(MAX_WAITING - 1):
@@ -203,7 +215,9 @@ async def test_message_to_full_interrupted_context_is_refused(here: Conversation
 # ── A turn begins ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_turn_is_begun_once_by_two_processes(here: Conversation, there: Conversation, faults: Faults) -> None:
+async def test_turn_is_begun_once_by_two_processes(
+    here: StoreConversation, there: StoreConversation, faults: Faults
+) -> None:
     await here.waits("m-1")
     await here.waits("m-2")
     others = faults.meanwhile(lambda: there.begins("holder-2"))
@@ -212,7 +226,9 @@ async def test_turn_is_begun_once_by_two_processes(here: Conversation, there: Co
     await here.comes_to_rest()
 
 
-async def test_lease_renewed_meanwhile_is_not_taken(here: Conversation, there: Conversation, faults: Faults) -> None:
+async def test_lease_renewed_meanwhile_is_not_taken(
+    here: StoreConversation, there: StoreConversation, faults: Faults
+) -> None:
     turn = await here.starts("m-1")
     here.clock.move(LEASE_SECONDS + 1)
     renewed = faults.meanwhile(lambda: asyncio.to_thread(there.store.renew, turn.lease))
@@ -221,7 +237,7 @@ async def test_lease_renewed_meanwhile_is_not_taken(here: Conversation, there: C
     assert (await here.ends(turn)).head.generation == 3
 
 
-async def test_turn_of_deleted_task_is_not_begun(here: Conversation, stack: Stack, faults: Faults) -> None:
+async def test_turn_of_deleted_task_is_not_begun(here: StoreConversation, stack: Stack, faults: Faults) -> None:
     await here.waits("m-1")
     where = {
         "TableName": stack.environment("ApiFunction")["AION_TABLE"],
@@ -237,7 +253,9 @@ async def test_turn_of_deleted_task_is_not_begun(here: Conversation, stack: Stac
     await here.starts("m-2")
 
 
-async def test_begun_message_gets_next_event_number(here: Conversation, there: Conversation, faults: Faults) -> None:
+async def test_begun_message_gets_next_event_number(
+    here: StoreConversation, there: StoreConversation, faults: Faults
+) -> None:
     """A finished turn's fence is valid until the next turn begins."""
     turn = await here.starts("m-1")
     await here.queues("t-m-1", "m-2")
@@ -254,7 +272,7 @@ async def test_begun_message_gets_next_event_number(here: Conversation, there: C
 # ── A turn ends ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_message_during_finish_is_kept(here: Conversation, there: Conversation, faults: Faults) -> None:
+async def test_message_during_finish_is_kept(here: StoreConversation, there: StoreConversation, faults: Faults) -> None:
     turn = await here.starts("m-1")
     faults.meanwhile(lambda: there.waits("m-2"))
     assert (await here.ends(turn)).waiting
@@ -263,7 +281,7 @@ async def test_message_during_finish_is_kept(here: Conversation, there: Conversa
 
 @pytest.mark.parametrize("run_next", [False, True])
 async def test_message_during_finish_keeps_task_open(
-    here: Conversation, there: Conversation, faults: Faults, run_next: bool
+    here: StoreConversation, there: StoreConversation, faults: Faults, run_next: bool
 ) -> None:
     turn = await here.starts("m-1")
     await here.waits("m-2")
@@ -275,7 +293,7 @@ async def test_message_during_finish_keeps_task_open(
 
 
 @pytest.mark.parametrize("run_next", [False, True])
-async def test_finish_with_outdated_head_is_refused(here: Conversation, run_next: bool) -> None:
+async def test_finish_with_outdated_head_is_refused(here: StoreConversation, run_next: bool) -> None:
     turn = await here.starts("m-1")
     await here.queues("t-m-1", "m-2")
     head = await here.store.append(turn.lease, turn.head, here.says(turn.head))
@@ -288,7 +306,9 @@ async def test_finish_with_outdated_head_is_refused(here: Conversation, run_next
 # ── A task is canceled ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_message_during_cancel_stays_queued(here: Conversation, there: Conversation, faults: Faults) -> None:
+async def test_message_during_cancel_stays_queued(
+    here: StoreConversation, there: StoreConversation, faults: Faults
+) -> None:
     await here.starts("m-1")
     faults.meanwhile(lambda: there.waits("m-2"))
     assert (await here.cancels("t-m-1")).waiting
@@ -296,7 +316,7 @@ async def test_message_during_cancel_stays_queued(here: Conversation, there: Con
 
 
 async def test_queued_message_during_cancel_stays_queued(
-    here: Conversation, there: Conversation, faults: Faults
+    here: StoreConversation, there: StoreConversation, faults: Faults
 ) -> None:
     await here.starts("m-1")
     await here.waits("m-2")
@@ -306,7 +326,9 @@ async def test_queued_message_during_cancel_stays_queued(
     assert (await here.begins()).head.key.task_id == "t-m-3"
 
 
-async def test_lease_acquired_during_cancel_is_kept(here: Conversation, there: Conversation, faults: Faults) -> None:
+async def test_lease_acquired_during_cancel_is_kept(
+    here: StoreConversation, there: StoreConversation, faults: Faults
+) -> None:
     await here.starts("m-1")
     await here.waits("m-2")
     here.clock.move(LEASE_SECONDS + 1)
@@ -319,7 +341,7 @@ async def test_lease_acquired_during_cancel_is_kept(here: Conversation, there: C
 
 
 async def test_context_claimed_meanwhile_is_not_claimed(
-    here: Conversation, there: Conversation, faults: Faults
+    here: StoreConversation, there: StoreConversation, faults: Faults
 ) -> None:
     await here.waits("m-1")
     here.clock.move(LEASE_SECONDS + 1)

@@ -22,7 +22,7 @@ from aion_core.ports import (
 from aion_core.ports.table import Key
 from aion_core.stores import keys
 from tests.support.clock import ManualClock
-from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, Conversation
+from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, StoreConversation
 from tests.support.engines import Stack
 from tests.support.stores import dynamodb_store
 
@@ -37,7 +37,7 @@ class Rows:
     def __init__(self, stack: Stack) -> None:
         self._client, self._table = stack.client("dynamodb"), stack.environment("ApiFunction")["AION_TABLE"]
 
-    def of(self, chat: Conversation) -> list[dict[str, Any]]:
+    def of(self, chat: StoreConversation) -> list[dict[str, Any]]:
         found = self._client.get_paginator("scan").paginate(TableName=self._table)
         return [item for page in found for item in page["Items"] if chat.context.owner in item["pk"]["S"].split("#")]
 
@@ -48,7 +48,7 @@ class Rows:
     def delete(self, key: Key) -> None:
         self._client.delete_item(TableName=self._table, Key=encoded_key(key))
 
-    def delete_expired(self, chat: Conversation) -> None:
+    def delete_expired(self, chat: StoreConversation) -> None:
         """Delete the expired items, as DynamoDB does late."""
         for item in self.of(chat):
             if int(item["expires"]["N"]) <= chat.clock.now().timestamp():
@@ -61,11 +61,11 @@ def rows(stack: Stack) -> Rows:
 
 
 @pytest.fixture
-def chat(stack: Stack, clock: ManualClock) -> Conversation:
-    return Conversation(dynamodb_store(stack, clock), clock)
+def chat(stack: Stack, clock: ManualClock) -> StoreConversation:
+    return StoreConversation(dynamodb_store(stack, clock), clock)
 
 
-async def test_every_item_has_ttl_and_version(chat: Conversation, rows: Rows) -> None:
+async def test_every_item_has_ttl_and_version(chat: StoreConversation, rows: Rows) -> None:
     turn = await chat.starts("m-1", idempotency_key="key-1")
     await chat.waits("m-2")
     await chat.queues("t-m-1", "m-3")
@@ -80,7 +80,7 @@ async def test_every_item_has_ttl_and_version(chat: Conversation, rows: Rows) ->
     assert all("expires" in item and item["v"] == {"N": "2"} for item in found)
 
 
-async def test_expired_items_are_not_returned(chat: Conversation) -> None:
+async def test_expired_items_are_not_returned(chat: StoreConversation) -> None:
     new = chat.message("m-1", idempotency_key="key-1")
     begun = await chat.store.create(new, holder="holder-1")
     assert isinstance(begun, TurnStarted)
@@ -102,7 +102,7 @@ async def test_expired_items_are_not_returned(chat: Conversation) -> None:
 @pytest.mark.parametrize("left", ["running", "asking"])
 @pytest.mark.parametrize("is_deleted", [False, True])
 async def test_new_conversation_replaces_expired_one(
-    chat: Conversation, rows: Rows, holder: str | None, left: str, is_deleted: bool
+    chat: StoreConversation, rows: Rows, holder: str | None, left: str, is_deleted: bool
 ) -> None:
     first = await chat.starts("m-1")
     await chat.waits("m-2")
@@ -123,7 +123,7 @@ async def test_new_conversation_replaces_expired_one(
     await chat.comes_to_rest()
 
 
-async def test_expired_context_is_not_claimed(chat: Conversation) -> None:
+async def test_expired_context_is_not_claimed(chat: StoreConversation) -> None:
     await chat.waits("m-1")
     chat.clock.move(31 * DAY)
     for expired_timers in await chat.store.expired_timers(limit=1000):
@@ -131,7 +131,7 @@ async def test_expired_context_is_not_claimed(chat: Conversation) -> None:
             assert not await chat.store.claim(expired_timers)
 
 
-async def test_late_message_prolongs_task(chat: Conversation, rows: Rows) -> None:
+async def test_late_message_prolongs_task(chat: StoreConversation, rows: Rows) -> None:
     head = await chat.asks("m-1")
     before = await chat.task("t-m-1")
     first_message = keys.message_key(chat.context, "m-1")
@@ -161,7 +161,7 @@ async def test_late_message_prolongs_task(chat: Conversation, rows: Rows) -> Non
     assert await chat.store.log(head.key) is None
 
 
-async def test_early_message_writes_no_snapshot(chat: Conversation, rows: Rows) -> None:
+async def test_early_message_writes_no_snapshot(chat: StoreConversation, rows: Rows) -> None:
     head = await chat.asks("m-1")
     chat.clock.move(3600)
     await chat.store.follow_up(await chat.more(head, "m-2"), holder="holder-2")
@@ -169,7 +169,7 @@ async def test_early_message_writes_no_snapshot(chat: Conversation, rows: Rows) 
 
 
 async def test_short_retention_is_prolonged_too(stack: Stack, clock: ManualClock) -> None:
-    chat = Conversation(dynamodb_store(stack, clock, retention=timedelta(hours=2)), clock)
+    chat = StoreConversation(dynamodb_store(stack, clock, retention=timedelta(hours=2)), clock)
     head = await chat.asks("m-1")
     clock.move(1.5 * 3600)
     assert isinstance(await chat.store.follow_up(await chat.more(head, "m-2"), holder="holder-2"), TurnStarted)
@@ -177,7 +177,7 @@ async def test_short_retention_is_prolonged_too(stack: Stack, clock: ManualClock
     assert await chat.said("t-m-1") == ["m-1", "m-2"]
 
 
-async def test_queued_messages_live_as_long_as_task(chat: Conversation, rows: Rows) -> None:
+async def test_queued_messages_live_as_long_as_task(chat: StoreConversation, rows: Rows) -> None:
     turn = await chat.starts("m-1")
     await chat.queues("t-m-1", "m-2")
     head = (await chat.ends(turn, INPUT_REQUIRED)).head
@@ -194,7 +194,7 @@ async def test_queued_messages_live_as_long_as_task(chat: Conversation, rows: Ro
 @pytest.mark.parametrize("run_next", [False, True])
 @pytest.mark.parametrize("is_deleted", [False, True])
 async def test_expired_queued_task_does_not_block_others(
-    chat: Conversation, rows: Rows, run_next: bool, is_deleted: bool
+    chat: StoreConversation, rows: Rows, run_next: bool, is_deleted: bool
 ) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
@@ -214,7 +214,7 @@ async def test_expired_queued_task_does_not_block_others(
     await chat.comes_to_rest()
 
 
-async def test_log_with_gap_is_not_returned(chat: Conversation, rows: Rows) -> None:
+async def test_log_with_gap_is_not_returned(chat: StoreConversation, rows: Rows) -> None:
     turn = await chat.starts("m-1")
     await chat.ends(turn)
     rows.delete(keys.event_key(turn.head.key, 2))
@@ -227,7 +227,7 @@ async def test_log_with_gap_is_not_returned(chat: Conversation, rows: Rows) -> N
     assert await chat.store.log(turn.head.key, after=2) is None
 
 
-async def test_only_gap_after_snapshot_counts(chat: Conversation, rows: Rows) -> None:
+async def test_only_gap_after_snapshot_counts(chat: StoreConversation, rows: Rows) -> None:
     turn = await chat.starts("m-1")
     asked = chat.says(turn.head, INPUT_REQUIRED)
     head = (await chat.store.finish(turn.lease, turn.head, asked, snapshot=await chat.task("t-m-1"))).head
@@ -244,7 +244,7 @@ async def test_only_gap_after_snapshot_counts(chat: Conversation, rows: Rows) ->
     assert await chat.store.log(head.key) is None
 
 
-async def test_long_log_is_read_from_newest_snapshot(chat: Conversation) -> None:
+async def test_long_log_is_read_from_newest_snapshot(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     head = turn.head
     for _ in range(130):
@@ -258,7 +258,7 @@ async def test_long_log_is_read_from_newest_snapshot(chat: Conversation) -> None
     assert (log.head, [entry.generation for entry in log.events]) == (ended.head, [133])
 
 
-async def test_queued_message_survives_repeated_begin(chat: Conversation) -> None:
+async def test_queued_message_survives_repeated_begin(chat: StoreConversation) -> None:
     waiting = await chat.waits("m-1")
     assert isinstance(waiting, TurnQueued)
     chat.clock.move(29 * DAY)
@@ -268,7 +268,7 @@ async def test_queued_message_survives_repeated_begin(chat: Conversation) -> Non
 
 
 @pytest.mark.parametrize("state", [COMPLETED, INPUT_REQUIRED])
-async def test_holder_of_expired_context_frees_nothing(chat: Conversation, state: Any) -> None:
+async def test_holder_of_expired_context_frees_nothing(chat: StoreConversation, state: Any) -> None:
     """The turn was not renewed for longer than the retention."""
     old = await chat.starts("m-1")
     chat.clock.move(31 * DAY)
@@ -282,7 +282,7 @@ async def test_holder_of_expired_context_frees_nothing(chat: Conversation, state
     await chat.comes_to_rest()
 
 
-async def test_renewals_prolong_context(chat: Conversation) -> None:
+async def test_renewals_prolong_context(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     for _ in range(40):
         chat.clock.move(DAY)
@@ -295,7 +295,7 @@ async def test_renewals_prolong_context(chat: Conversation) -> None:
 @pytest.mark.parametrize("holder", ["holder-2", None])
 async def test_expired_interrupt_frees_its_context(stack: Stack, clock: ManualClock, holder: str | None) -> None:
     """An early answer prolongs the context but not the task."""
-    chat = Conversation(dynamodb_store(stack, clock, retention=timedelta(days=1)), clock)
+    chat = StoreConversation(dynamodb_store(stack, clock, retention=timedelta(days=1)), clock)
     asking = await chat.asks("m-1")
     clock.move(11 * 3600)
     answered = await chat.store.follow_up(await chat.more(asking, "m-2"), holder="holder-1")

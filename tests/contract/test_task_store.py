@@ -24,7 +24,7 @@ from aion_core.ports import (
 )
 from aion_core.protocol.types import Event, Task, TaskState
 from aion_core.tasks import projection
-from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, Conversation, of
+from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, StoreConversation, of
 from tests.support.stores import LEASE_SECONDS, new_owner
 
 pytestmark = pytest.mark.each_engine
@@ -35,7 +35,7 @@ NOT_QUEUED = [WhenBusy.REJECT, WhenBusy.INTERRUPT]
 # ── A new task ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_new_task_is_stored_with_its_lease(chat: Conversation) -> None:
+async def test_new_task_is_stored_with_its_lease(chat: StoreConversation) -> None:
     new = chat.message("m-1", request={"network": "n", "deep": {"er": [1, None]}})
     outcome = await chat.store.create(new, holder="holder-1")
     assert isinstance(outcome, TurnStarted)
@@ -53,13 +53,13 @@ async def test_new_task_is_stored_with_its_lease(chat: Conversation) -> None:
     assert (log.head.generation, log.head.state, log.head.fence) == (2, WORKING, 1)
 
 
-async def test_task_in_generated_context_begins(chat: Conversation) -> None:
+async def test_task_in_generated_context_begins(chat: StoreConversation) -> None:
     begun = await chat.starts(context_is_new=True)
     assert begun.lease.fence == 1
     assert await chat.head("t-m-1") == begun.head
 
 
-async def test_turn_without_holder_is_queued(chat: Conversation) -> None:
+async def test_turn_without_holder_is_queued(chat: StoreConversation) -> None:
     waiting = await chat.waits("m-1", holder=None)
     assert (waiting.head, waiting.until) == (await chat.head("t-m-1"), None)
     assert waiting.head.fence == 0
@@ -68,12 +68,12 @@ async def test_turn_without_holder_is_queued(chat: Conversation) -> None:
     assert begun.head == replace(waiting.head, fence=begun.lease.fence) == await chat.head("t-m-1")
 
 
-async def test_turn_without_holder_is_queued_in_new_context(chat: Conversation) -> None:
+async def test_turn_without_holder_is_queued_in_new_context(chat: StoreConversation) -> None:
     await chat.waits("m-1", holder=None, context_is_new=True)
     assert (await chat.begins()).head.key.task_id == "t-m-1"
 
 
-async def test_repeated_message_returns_first_task(chat: Conversation) -> None:
+async def test_repeated_message_returns_first_task(chat: StoreConversation) -> None:
     first = await chat.starts("m-1", task_id="t-1")
     again = chat.message("m-1", task_id="t-2")
     for holder in ("holder-2", None):
@@ -84,7 +84,7 @@ async def test_repeated_message_returns_first_task(chat: Conversation) -> None:
     assert await chat.store.begin(chat.context, holder="holder-2") is None
 
 
-async def test_message_id_with_other_content_is_refused(chat: Conversation) -> None:
+async def test_message_id_with_other_content_is_refused(chat: StoreConversation) -> None:
     await chat.starts("m-1", text="one")
     for holder in ("holder-2", None):
         with pytest.raises(MessageIdReused):
@@ -92,7 +92,7 @@ async def test_message_id_with_other_content_is_refused(chat: Conversation) -> N
     assert await chat.store.head(chat.key("t-2")) is None
 
 
-async def test_idempotency_key_identifies_repeat_in_other_context(chat: Conversation) -> None:
+async def test_idempotency_key_identifies_repeat_in_other_context(chat: StoreConversation) -> None:
     await chat.starts("m-1", idempotency_key="key-1", context_is_new=True)
     other = of(chat, context_id="c-2")
     again = other.message("m-1", task_id="t-2", idempotency_key="key-1", context_is_new=True)
@@ -102,7 +102,7 @@ async def test_idempotency_key_identifies_repeat_in_other_context(chat: Conversa
     assert isinstance(await chat.store.create(replace(again, idempotency_key="key-2"), holder="holder-2"), TurnStarted)
 
 
-async def test_idempotency_key_with_other_content_is_refused(chat: Conversation) -> None:
+async def test_idempotency_key_with_other_content_is_refused(chat: StoreConversation) -> None:
     await chat.starts("m-1", text="one", idempotency_key="key-1")
     with pytest.raises(MessageIdReused):
         await chat.store.create(
@@ -110,7 +110,7 @@ async def test_idempotency_key_with_other_content_is_refused(chat: Conversation)
         )
 
 
-async def test_idempotency_key_and_message_id_are_known(chat: Conversation) -> None:
+async def test_idempotency_key_and_message_id_are_known(chat: StoreConversation) -> None:
     await chat.starts("m-1", idempotency_key="key-1")
     repeats: list[dict[str, Any]] = [{}, {"idempotency_key": "key-1"}, {"idempotency_key": "key-2"}]
     for options in repeats:
@@ -122,19 +122,19 @@ async def test_idempotency_key_and_message_id_are_known(chat: Conversation) -> N
     assert await chat.store.known(chat.context, "m-2", b"") is None
 
 
-async def test_idempotency_key_is_scoped_to_owner_and_agent(chat: Conversation) -> None:
+async def test_idempotency_key_is_scoped_to_owner_and_agent(chat: StoreConversation) -> None:
     await chat.starts("m-1", idempotency_key="key-1")
     for other in (of(chat, owner=new_owner()), of(chat, agent="other")):
         await other.starts("m-1", idempotency_key="key-1")
 
 
-async def test_idempotency_key_is_not_a_message_id(chat: Conversation) -> None:
+async def test_idempotency_key_is_not_a_message_id(chat: StoreConversation) -> None:
     await chat.starts("m-1", idempotency_key="one")
     await of(chat, context_id="one").starts("one")
     await chat.waits("one")
 
 
-async def test_message_id_is_scoped_to_context(chat: Conversation) -> None:
+async def test_message_id_is_scoped_to_context(chat: StoreConversation) -> None:
     await chat.starts("m-1", task_id="t-1")
     others = (of(chat, owner=new_owner()), of(chat, agent="other"), of(chat, context_id="c-2"))
     for number, other in enumerate(others):
@@ -142,12 +142,12 @@ async def test_message_id_is_scoped_to_context(chat: Conversation) -> None:
 
 
 @pytest.mark.parametrize("context_id", ["a#b", "a", "a#b#c"])
-async def test_context_id_cannot_forge_other_context(chat: Conversation, context_id: str) -> None:
+async def test_context_id_cannot_forge_other_context(chat: StoreConversation, context_id: str) -> None:
     await of(chat, context_id="a#b#").starts("m#1", task_id="t-1")
     await of(chat, context_id=context_id).starts("m#1", task_id="t-2")
 
 
-async def test_one_of_concurrent_messages_creates_task(chat: Conversation) -> None:
+async def test_one_of_concurrent_messages_creates_task(chat: StoreConversation) -> None:
     outcomes = await asyncio.gather(
         *(chat.store.create(chat.message("m-1", task_id=f"t-{n}"), holder=f"holder-{n}") for n in range(16))
     )
@@ -156,7 +156,7 @@ async def test_one_of_concurrent_messages_creates_task(chat: Conversation) -> No
     assert outcomes.count(Duplicate(first[0].head.key.task_id)) == 15
 
 
-async def test_known_message_returns_its_task(chat: Conversation) -> None:
+async def test_known_message_returns_its_task(chat: StoreConversation) -> None:
     new = chat.message("m-1")
     await chat.starts("m-1", idempotency_key="k-2")
     assert await chat.store.known(new.context, "m-1", new.content_hash) == Duplicate("t-m-1")
@@ -172,7 +172,7 @@ async def test_known_message_returns_its_task(chat: Conversation) -> None:
 # ── In a context that is at work ──────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_queued_turn_returns_end_of_lease(chat: Conversation) -> None:
+async def test_queued_turn_returns_end_of_lease(chat: StoreConversation) -> None:
     await chat.starts("m-1")
     taken = chat.clock.now()
     chat.clock.move(5)
@@ -182,7 +182,7 @@ async def test_queued_turn_returns_end_of_lease(chat: Conversation) -> None:
     assert abs((waiting.until - taken).total_seconds() - LEASE_SECONDS) < 0.01
 
 
-async def test_turns_run_in_order_of_arrival(chat: Conversation) -> None:
+async def test_turns_run_in_order_of_arrival(chat: StoreConversation) -> None:
     first = await chat.starts("m-1")
     await chat.waits("m-2", holder="holder-2")
     await chat.waits("m-3", holder=None)
@@ -200,7 +200,7 @@ async def test_turns_run_in_order_of_arrival(chat: Conversation) -> None:
 @pytest.mark.parametrize("when_busy", NOT_QUEUED)
 @pytest.mark.parametrize("holder", ["holder-2", None])
 async def test_rejected_message_in_busy_context_stores_nothing(
-    chat: Conversation, when_busy: WhenBusy, holder: str | None
+    chat: StoreConversation, when_busy: WhenBusy, holder: str | None
 ) -> None:
     first = await chat.starts("m-1")
     new = chat.message("m-2", idempotency_key="key-2")
@@ -213,7 +213,7 @@ async def test_rejected_message_in_busy_context_stores_nothing(
 
 
 @pytest.mark.parametrize("when_busy", NOT_QUEUED)
-async def test_context_with_queued_turn_is_busy(chat: Conversation, when_busy: WhenBusy) -> None:
+async def test_context_with_queued_turn_is_busy(chat: StoreConversation, when_busy: WhenBusy) -> None:
     await chat.waits("m-1")
     await chat.waits("m-2")
     outcome = await chat.store.create(chat.message("m-3"), holder="holder-1", when_busy=when_busy)
@@ -222,7 +222,9 @@ async def test_context_with_queued_turn_is_busy(chat: Conversation, when_busy: W
 
 @pytest.mark.parametrize("when_busy", NOT_QUEUED)
 @pytest.mark.parametrize("holder", ["holder-2", None])
-async def test_duplicate_precedes_busy_context(chat: Conversation, when_busy: WhenBusy, holder: str | None) -> None:
+async def test_duplicate_precedes_busy_context(
+    chat: StoreConversation, when_busy: WhenBusy, holder: str | None
+) -> None:
     await chat.starts("m-1", idempotency_key="key-1")
     again = chat.message("m-1", task_id="again")
     assert await chat.store.create(again, holder=holder, when_busy=when_busy) == Duplicate("t-m-1")
@@ -233,7 +235,7 @@ async def test_duplicate_precedes_busy_context(chat: Conversation, when_busy: Wh
 
 
 @pytest.mark.parametrize("when_busy", WhenBusy)
-async def test_free_context_accepts_every_policy(chat: Conversation, when_busy: WhenBusy) -> None:
+async def test_free_context_accepts_every_policy(chat: StoreConversation, when_busy: WhenBusy) -> None:
     begun = await chat.store.create(chat.message("m-1"), holder="holder-1", when_busy=when_busy)
     assert isinstance(begun, TurnStarted)
     await chat.ends(begun)
@@ -244,7 +246,7 @@ async def test_free_context_accepts_every_policy(chat: Conversation, when_busy: 
 @pytest.mark.parametrize("when_busy", NOT_QUEUED)
 @pytest.mark.parametrize("holder", ["holder", None])
 async def test_one_of_concurrent_rejecting_messages_begins(
-    chat: Conversation, when_busy: WhenBusy, holder: str | None
+    chat: StoreConversation, when_busy: WhenBusy, holder: str | None
 ) -> None:
     outcomes = await asyncio.gather(
         *(chat.store.create(chat.message(f"m-{n}"), holder=holder, when_busy=when_busy) for n in range(8))
@@ -255,7 +257,7 @@ async def test_one_of_concurrent_rejecting_messages_begins(
 
 
 @pytest.mark.parametrize("holder", ["holder-1", None])
-async def test_turn_in_full_queue_is_refused(chat: Conversation, holder: str | None) -> None:
+async def test_turn_in_full_queue_is_refused(chat: StoreConversation, holder: str | None) -> None:
     first = await chat.starts("m-0")
     for number in range(MAX_WAITING):
         await chat.waits(f"m-{number + 1}", holder=holder)
@@ -271,7 +273,7 @@ async def test_turn_in_full_queue_is_refused(chat: Conversation, holder: str | N
 # ── A turn ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_only_one_of_many_begins_a_turn(chat: Conversation) -> None:
+async def test_only_one_of_many_begins_a_turn(chat: StoreConversation) -> None:
     await chat.waits("m-1")
     outcomes = await asyncio.gather(*(chat.store.begin(chat.context, holder=f"holder-{n}") for n in range(8)))
     begun = [outcome for outcome in outcomes if isinstance(outcome, TurnStarted)]
@@ -280,7 +282,7 @@ async def test_only_one_of_many_begins_a_turn(chat: Conversation) -> None:
     assert all(isinstance(outcome, TurnStarted | LeaseHeld) for outcome in outcomes)
 
 
-async def test_held_lease_returns_turn_and_end(chat: Conversation) -> None:
+async def test_held_lease_returns_turn_and_end(chat: StoreConversation) -> None:
     begun = await chat.starts("m-1")
     held = await chat.store.begin(chat.context, holder="holder-2")
     assert isinstance(held, LeaseHeld)
@@ -293,7 +295,7 @@ async def test_held_lease_returns_turn_and_end(chat: Conversation) -> None:
     assert abs((again.until - held.until).total_seconds() - 10) < 0.01
 
 
-async def test_expired_lease_is_taken_over(chat: Conversation) -> None:
+async def test_expired_lease_is_taken_over(chat: StoreConversation) -> None:
     dead = await chat.starts("m-1")
     await chat.waits("m-2")
     chat.clock.move(LEASE_SECONDS - 1)
@@ -323,7 +325,7 @@ async def test_expired_lease_is_taken_over(chat: Conversation) -> None:
     assert [entry.generation for entry in log.events] == [1, 2, 3]
 
 
-async def test_renewed_lease_is_not_taken_over(chat: Conversation) -> None:
+async def test_renewed_lease_is_not_taken_over(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     for _ in range(3):
         chat.clock.move(LEASE_SECONDS - 1)
@@ -333,7 +335,7 @@ async def test_renewed_lease_is_not_taken_over(chat: Conversation) -> None:
     assert not await asyncio.to_thread(chat.store.renew, replace(turn.lease, fence=0))
 
 
-async def test_released_lease_is_not_renewed(chat: Conversation) -> None:
+async def test_released_lease_is_not_renewed(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.ends(turn)
     assert not await asyncio.to_thread(chat.store.renew, turn.lease)
@@ -341,14 +343,14 @@ async def test_released_lease_is_not_renewed(chat: Conversation) -> None:
         await chat.store.pause(turn.lease, made_progress=False)
 
 
-async def test_context_is_free_after_its_turn(chat: Conversation) -> None:
+async def test_context_is_free_after_its_turn(chat: StoreConversation) -> None:
     for number in range(3):
         turn = await chat.starts(f"m-{number}")
         assert turn.lease.fence == number + 1
         await chat.ends(turn)
 
 
-async def test_unknown_task_returns_none(chat: Conversation) -> None:
+async def test_unknown_task_returns_none(chat: StoreConversation) -> None:
     key = TaskKey(chat.context.owner, "never")
     assert await chat.store.head(key) is None
     assert await chat.store.log(key) is None
@@ -357,7 +359,7 @@ async def test_unknown_task_returns_none(chat: Conversation) -> None:
     assert await chat.store.begin(chat.context, holder="holder-1") is None
 
 
-async def test_task_is_visible_to_owner_only(chat: Conversation) -> None:
+async def test_task_is_visible_to_owner_only(chat: StoreConversation) -> None:
     begun = await chat.starts("m-1")
     stranger = TaskKey(new_owner(), begun.head.key.task_id)
     assert await chat.store.head(stranger) is None
@@ -367,7 +369,7 @@ async def test_task_is_visible_to_owner_only(chat: Conversation) -> None:
 # ── The log ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_events_are_numbered_and_unchanged(chat: Conversation) -> None:
+async def test_events_are_numbered_and_unchanged(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     head = turn.head
     texts = ["one", "emoji \U0001f600 \u202bשלום\u202c NUL \0 end", "large " * 20_000]
@@ -387,7 +389,7 @@ async def test_events_are_numbered_and_unchanged(chat: Conversation) -> None:
     assert (past.head, past.events) == (head, ())
 
 
-async def test_event_keeps_its_key(chat: Conversation) -> None:
+async def test_event_keeps_its_key(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.store.append(turn.lease, turn.head, chat.says(turn.head), key="node:1/0")
     log = await chat.store.log(turn.head.key)
@@ -395,7 +397,7 @@ async def test_event_keeps_its_key(chat: Conversation) -> None:
     assert [entry.key for entry in log.events] == ["", "", "node:1/0"]
 
 
-async def test_invalid_transition_is_not_recorded(chat: Conversation) -> None:
+async def test_invalid_transition_is_not_recorded(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     submitted = chat.says(turn.head, TaskState.TASK_STATE_SUBMITTED)
     with pytest.raises(InvalidTransition):
@@ -405,7 +407,7 @@ async def test_invalid_transition_is_not_recorded(chat: Conversation) -> None:
     assert await chat.head("t-m-1") == turn.head
 
 
-async def test_append_with_outdated_head_is_refused(chat: Conversation) -> None:
+async def test_append_with_outdated_head_is_refused(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     said = chat.says(turn.head)
     head = await chat.store.append(turn.lease, turn.head, said)
@@ -419,7 +421,7 @@ async def test_append_with_outdated_head_is_refused(chat: Conversation) -> None:
     assert log.events[-1].event == said
 
 
-async def test_canceled_task_records_no_events(chat: Conversation) -> None:
+async def test_canceled_task_records_no_events(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.cancels("t-m-1")
     for refused in (
@@ -432,7 +434,7 @@ async def test_canceled_task_records_no_events(chat: Conversation) -> None:
     assert (await chat.head("t-m-1")).generation == 3
 
 
-async def test_deltas_are_sorted_from_cursor(chat: Conversation) -> None:
+async def test_deltas_are_sorted_from_cursor(chat: StoreConversation) -> None:
     key = (await chat.starts("m-1")).head.key
     batches = [
         DeltaBatch(2, 1, 0, (Delta("a", append=False), Delta("\U0001f600\0", append=True))),
@@ -455,7 +457,7 @@ async def test_deltas_are_sorted_from_cursor(chat: Conversation) -> None:
 # ── A snapshot ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_log_from_snapshot_gives_same_task(chat: Conversation) -> None:
+async def test_log_from_snapshot_gives_same_task(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     head = await chat.store.append(turn.lease, turn.head, chat.says(turn.head, WORKING, "first"))
     question = chat.says(head, INPUT_REQUIRED, "which?")
@@ -488,7 +490,7 @@ def _then(task: Task, generation: int, event: Event) -> Task:
     return projection.apply(task, Numbered(generation, event))
 
 
-async def test_message_to_interrupted_context_returns_its_task(chat: Conversation) -> None:
+async def test_message_to_interrupted_context_returns_its_task(chat: StoreConversation) -> None:
     await chat.asks("m-1")
     for when_busy in WhenBusy:
         for holder in ("holder-2", None):
@@ -500,7 +502,7 @@ async def test_message_to_interrupted_context_returns_its_task(chat: Conversatio
             assert await chat.store.create(again, holder=holder, when_busy=when_busy) == Duplicate("t-m-1")
 
 
-async def test_known_idempotency_key_precedes_interrupt(chat: Conversation) -> None:
+async def test_known_idempotency_key_precedes_interrupt(chat: StoreConversation) -> None:
     first = await chat.starts("m-1", idempotency_key="key-1")
     await chat.ends(first, INPUT_REQUIRED)
     by_key = chat.message("m-2", idempotency_key="key-1")

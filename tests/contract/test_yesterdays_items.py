@@ -27,7 +27,7 @@ from aion_core.ports import (
     WhenBusy,
 )
 from tests.support.clock import ManualClock
-from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, Conversation
+from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, StoreConversation
 from tests.support.engines import Stack
 from tests.support.stores import LEASE_SECONDS, dynamodb_store, new_owner
 
@@ -67,8 +67,8 @@ class Yesterday:
                 return {"B": base64.b64decode(packed)}
         return attribute
 
-    def chat(self, name: str) -> Conversation:
-        chat = Conversation(self._store, self._clock, ContextKey(self._owner, "echo", name))
+    def chat(self, name: str) -> StoreConversation:
+        chat = StoreConversation(self._store, self._clock, ContextKey(self._owner, "echo", name))
         chat.tasks = list(TASKS[name])
         return chat
 
@@ -78,7 +78,7 @@ def yesterday(stack: Stack, clock: ManualClock) -> Yesterday:
     return Yesterday(stack, clock)
 
 
-async def lease_of(chat: Conversation) -> TurnStarted:
+async def lease_of(chat: StoreConversation) -> TurnStarted:
     """Return a lease of the previous version."""
     task_id = chat.tasks[0]
     turn = Turn(task_id.replace("t-", "turn-"), task_id, message_generation=1, tries=1)

@@ -1,4 +1,4 @@
-"""A process that is killed in the middle of an ADK agent's turn loses nothing: another goes on from the stored events."""
+"""Killed processes in the middle of an ADK agent's turn: another process resumes it from the stored events."""
 
 import contextlib
 import json
@@ -26,17 +26,17 @@ PAID, TOLD = ("".join(words) for words in WORDS.values())
 
 @pytest.fixture
 def own_stack() -> Iterator[LocalStack]:
-    """A stack whose queue nobody else polls."""
+    """Start a stack with a queue for this test alone."""
     with LocalStack.start("template.yaml") as stack:
         yield stack
 
 
 class Streaming:
-    """A client that streams its task until the process that answers it is gone."""
+    """Client of a streamed task, until its server process dies."""
 
     def __init__(self, url: str) -> None:
         self._url, self._told, self._ids = url, threading.Event(), list[str]()
-        self._thread = threading.Thread(target=self._ask, daemon=True)
+        self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
     def task_id(self) -> str:
@@ -47,7 +47,7 @@ class Streaming:
         self._thread.join(60)
         assert not self._thread.is_alive(), "the stream outlived its process"
 
-    def _ask(self) -> None:
+    def _read(self) -> None:
         body = send("go", message_id="m-1", contextId="killed", method="SendStreamingMessage")
         with (
             contextlib.suppress(httpx.TransportError),
@@ -59,8 +59,8 @@ class Streaming:
                     self._told.set()
 
 
-def spoken(reading: Subscriber) -> list[str]:
-    """The texts that were spoken word by word, each as it was begun by append=false and went on."""
+def streamed_texts(reading: Subscriber) -> list[str]:
+    """Return the streamed texts; a chunk with append=false starts a new one."""
     begun: list[str] = []
     for _, result in list(reading.frames):
         update = result.get("artifactUpdate")
@@ -71,31 +71,31 @@ def spoken(reading: Subscriber) -> list[str]:
     return begun
 
 
-def wait_until_heard(reading: Subscriber, text: str) -> None:
+def wait_for_text(reading: Subscriber, text: str) -> None:
     for _ in range(1500):
-        if spoken(reading)[-1:] == [text]:
+        if streamed_texts(reading)[-1:] == [text]:
             return
         threading.Event().wait(0.02)
-    raise AssertionError(f"{text!r} was never heard, but {spoken(reading)}")
+    raise AssertionError(f"{text!r} was never streamed, but {streamed_texts(reading)}")
 
 
-def half(agent: str) -> str:
-    """What the agent has said when its process is killed."""
+def partial_text(agent: str) -> str:
+    """Return the agent's text at the moment of the kill."""
     return "".join(WORDS[agent][:2])
 
 
 def check_turn(task: dict[str, Any], reading: Subscriber) -> None:
-    """Each event came once, and nothing that was said is doubled."""
+    """Check for each event exactly once, and for no doubled text."""
     assert task["status"]["state"] == "TASK_STATE_COMPLETED"
     assert task["status"]["message"]["parts"] == [{"text": TOLD}]
     assert [message["parts"] for message in task["history"]] == [[{"text": "go"}], [{"text": PAID}]]
-    heard = [int(frame_id) for frame_id, _ in reading.frames if frame_id.isdecimal()]
-    assert heard == list(range(heard[0], heard[-1] + 1)), "every event once, in order"
+    streamed = [int(frame_id) for frame_id, _ in reading.frames if frame_id.isdecimal()]
+    assert streamed == list(range(streamed[0], streamed[-1] + 1)), "every event once, in order"
     assert reading.frames[-1][1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
 def check_next_turn(url: str) -> None:
-    """What the session kept of the turn is what both agents said and did, once."""
+    """Check the session's record of the turn: each agent's text and tool call once."""
     body = send(AGAIN, message_id="m-2", contextId="killed")
     task = httpx.post(url, json=body, timeout=60).json()["result"]["task"]
     assert task["status"]["state"] == "TASK_STATE_COMPLETED"
@@ -104,14 +104,13 @@ def check_next_turn(url: str) -> None:
     assert [shown.count(once) for once in ("receipt-7", PAID, TOLD)] == [1, 1, 1]
 
 
-# `make test` cuts ADK turns at each of their events (tests/unit/adk/test_going_on.py), lets another process go on with
-# a session (tests/contract/test_adk_turns.py), and kills the processes of LangGraph turns (tests/e2e/test_killed.py).
+# `make test` cuts ADK turns at each of their events (tests/unit/adk), resumes a session in another process
+# (tests/contract/test_adk_turns.py), and kills the processes of LangGraph turns (tests/e2e/test_killed.py).
 @pytest.mark.deep
-def test_an_adk_turn_whose_process_is_killed_twice_is_finished_by_another_and_a_third_hears_it_all(
-    own_stack: LocalStack, tmp_path: Path
-) -> None:
-    """R21, R60-R63, R113: the API process is killed after the tool's stored result, in the first agent's words,
-    and the worker that goes on is killed in the second agent's."""
+def test_adk_turn_survives_two_killed_processes(own_stack: LocalStack, tmp_path: Path) -> None:
+    """Kill the API process in the first agent's text, after the stored tool result; then kill the worker
+    in the second agent's text.
+    """
     notes = tmp_path / "notes"
     environ = {"NOTED_IN": str(notes), **SHORT_LEASE}
     with api_process(own_stack, CONFIG, **environ) as third:
@@ -122,10 +121,10 @@ def test_an_adk_turn_whose_process_is_killed_twice_is_finished_by_another_and_a_
             asking = Streaming(one.url)
             task_id = asking.task_id()
             reading = Subscriber(third.url, task_id)
-            wait_until_heard(reading, half("payer"))
+            wait_for_text(reading, partial_text("payer"))
             os.kill(one.process.pid, signal.SIGKILL)
             asking.join()
-            wait_until_heard(reading, half("teller"))
+            wait_for_text(reading, partial_text("teller"))
             os.kill(two.pid, signal.SIGKILL)
         with task_process(own_stack, CONFIG, sweeps=1.0, **environ):
             task = at_rest(third.url, task_id)
@@ -133,7 +132,9 @@ def test_an_adk_turn_whose_process_is_killed_twice_is_finished_by_another_and_a_
         ran = Counter(notes.read_text().split())
         check_next_turn(third.url)
     check_turn(task, reading)
-    assert spoken(reading) == [half("payer"), PAID, half("teller"), TOLD], "what was cut is begun anew"
+    assert streamed_texts(reading) == [partial_text("payer"), PAID, partial_text("teller"), TOLD], (
+        "what was cut is begun anew"
+    )
     assert ran == {"pay": 1, "payer": 2, "teller": 2}, (
         "neither a stored tool result nor an agent that ended is repeated"
     )

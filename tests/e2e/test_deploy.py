@@ -1,6 +1,6 @@
-"""`aion deploy`, `logs` and `destroy` with the real SAM CLI, on an emulated AWS whose CloudFormation makes the real template.
+"""`aion deploy`, `logs` and `destroy`: the real SAM CLI, the real template, an emulated CloudFormation.
 
-What the emulator lacks is named in tests/support/ministack_program.py and in docs/deploy.md.
+The emulator's gaps are listed in tests/support/ministack_program.py and in docs/deploy.md.
 """
 
 import json
@@ -27,7 +27,7 @@ from tests.support.sam_project import BUILDS, COPIES, SamProject
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="the runtime emulator is a program for Linux"),
-    # The first test waits for SAM, where it is not installed yet, and for four packages.
+    # The first test installs SAM, if necessary, and builds four packages.
     pytest.mark.timeout(900),
 ]
 
@@ -49,7 +49,7 @@ def project(tmp_path: Path, endpoint: str) -> SamProject:
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory, endpoint: str) -> SamProject:
-    """A project whose stack is `standing`, deployed by a flag for the processor that is not the default."""
+    """Deploy a project to the stack `standing`, with a flag for the other processor than the default."""
     project = SamProject.made(tmp_path_factory.mktemp("deployed") / "project", endpoint, agent=AGENT)
     done = project.run("deploy", "--yes", "--no-smoke", "--stack", "standing", "--parameter", "Architecture=x86_64")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -74,7 +74,7 @@ def outputs(project: SamProject, name: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Served:
-    """A project whose built functions run, and the options that deployed it."""
+    """Project with running functions, and the options of its deployment."""
 
     project: SamProject
     url: str
@@ -83,10 +83,10 @@ class Served:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory, endpoint: str) -> Iterator[Served]:
-    """A project that was deployed without a smoke test: its functions run from then on, as Lambda would run them.
+    """Deploy a project without a smoke test, and run its functions as Lambda would.
 
-    `make test-deep` builds their packages by `sam build`; `make test` runs those of this checkout, with the project's
-    agent. tests/e2e/test_sam.py compares the two, and tests/e2e/test_installed.py builds a project by its Makefile.
+    `make test-deep` builds the packages with `sam build`; `make test` runs the packages of this checkout with the
+    project's agent. tests/e2e/test_sam.py compares the two; test_installed.py builds a project by its Makefile.
     """
     folder = tmp_path_factory.mktemp("served")
     project = SamProject.made(folder / "project", endpoint, agent=AGENT, makefile=BUILDS if DEEP else COPIES)
@@ -149,7 +149,7 @@ def unpacked(project: SamProject, entrypoint_url: RestApi, folder: Path) -> Depl
 
 
 @pytest.mark.deep
-def test_answers_are_remembered_with_the_comments(project: SamProject) -> None:
+def test_answers_are_stored_with_comments(project: SamProject) -> None:
     config = project.folder / "samconfig.toml"
     config.write_text(config.read_text().replace('stack_name = "aion-dev"\n', ""))
     before = config.read_text()
@@ -157,20 +157,20 @@ def test_answers_are_remembered_with_the_comments(project: SamProject) -> None:
     assert code == 1, shown
     assert "to create" in shown
     assert "Deploy mine to account 000000000000, us-east-1?" in shown
-    # Nobody has agreed: no stack is left, and the answers are.
+    # Without consent there is no stack, but the answers are stored.
     assert stack_status(project, "mine") == ""
     comments = [line for line in before.splitlines() if line.startswith("#")]
     assert [line for line in config.read_text().splitlines() if line.startswith("#")] == comments
     saved = tomlkit.parse(config.read_text()).unwrap()["default"]["deploy"]["parameters"]
     assert saved["stack_name"] == "mine"
     assert saved["parameter_overrides"][-1] == "AlarmEmail=ops@example.com"
-    # What is answered is not asked again.
+    # Stored answers are not asked for again.
     code, shown = project.typed("deploy", "--no-smoke", answers=["n"])
     assert (code, "Stack name" in shown, "E-mail" in shown) == (1, False, False), shown
 
 
 @pytest.mark.deep
-def test_declared_callers_are_offered(project: SamProject) -> None:
+def test_deploy_offers_declared_callers(project: SamProject) -> None:
     declared = "  security: {schemes: {key: {type: api-key}}, require: [{key: []}]}\n"
     (project.folder / "aion.yaml").write_text(f"aion:\n{declared}  agents: {{counting: {{path: agent.py:graph}}}}\n")
     code, shown = project.typed("deploy", "--stack", "declared", answers=["1", "", "n"])
@@ -182,7 +182,7 @@ def test_declared_callers_are_offered(project: SamProject) -> None:
 
 
 @pytest.mark.deep
-def test_secrets_of_aion_yaml_become_rights(project: SamProject) -> None:
+def test_aion_yaml_secrets_become_permissions(project: SamProject) -> None:
     with (project.folder / "aion.yaml").open("a") as file:
         file.write("  secrets: {OPENAI_API_KEY: openai}\n")
     done = project.run("deploy", "--yes", "--no-smoke", "--stack", "secretive", OPENAI_API_KEY="sk-not-a-real-key")
@@ -238,7 +238,7 @@ def test_failed_build_shows_its_lines(project: SamProject) -> None:
     assert len(done.stderr.splitlines()) < 25
 
 
-def test_callers_that_nobody_declares_are_refused(project: SamProject) -> None:
+def test_undeclared_callers_are_refused(project: SamProject) -> None:
     done = project.run("deploy", "--yes", "--stack", "open", "--parameter", "ApiAuthorizer=NONE")
     assert done.returncode == 1
     assert "there are no callers in it: the function would not start" in done.stderr
@@ -272,14 +272,14 @@ def test_failure_in_nested_stack_shows_its_reason(project: SamProject) -> None:
 
 
 @pytest.mark.deep
-def test_value_of_a_flag_stays_until_another_is_named(deployed: SamProject) -> None:
-    """SAM sends the stack's own value for what nothing names; what samconfig.toml names goes before it."""
+def test_flag_value_persists_until_changed(deployed: SamProject) -> None:
+    """Use the stack's own value without a flag; samconfig.toml overrides it."""
     chosen = [f"--parameter={each}" for each in ("SlowSeconds=30", "RequestRate=9")]
     assert deployed.run("deploy", "--yes", "--no-smoke", "--stack", "standing", *chosen).returncode == 0
     again = deployed.run("deploy", "--yes", "--no-smoke", "--stack", "standing")
     assert again.returncode == 0, again.stdout + again.stderr
     assert "SlowSeconds=30 stays from an earlier deployment; it is not in samconfig.toml\n" in again.stdout
-    # What is built fits the processor that the stack keeps.
+    # The build is for the stack's processor.
     assert "ApiFunction for x86_64\n" in again.stdout
     (found,) = deployed.client("cloudformation").describe_stacks(StackName="standing")["Stacks"]
     values = {each["ParameterKey"]: each["ParameterValue"] for each in found["Parameters"]}
@@ -319,7 +319,7 @@ def test_logs_show_one_task_of_all_functions(deployed: SamProject) -> None:
 
 
 @pytest.mark.deep
-def test_logs_follow_what_comes(deployed: SamProject) -> None:
+def test_logs_follow_new_lines(deployed: SamProject) -> None:
     following = deployed.process("logs", "--stack", "standing", "-f", "--function", "push")
     try:
         log(deployed, "push", level="INFO", message="The first.")
@@ -374,7 +374,7 @@ def test_destroy_refuses_a_foreign_stack(project: SamProject) -> None:
     assert stack_status(project, "foreign") == "CREATE_COMPLETE"
 
 
-def test_destroy_keeps_data_until_it_is_asked_to(project: SamProject) -> None:
+def test_destroy_retains_data_by_default(project: SamProject) -> None:
     done = project.run("deploy", "--yes", "--no-smoke", "--stack", "kept")
     assert done.returncode == 0, done.stdout + done.stderr
     names = outputs(project, "kept")
@@ -390,7 +390,7 @@ def test_destroy_keeps_data_until_it_is_asked_to(project: SamProject) -> None:
         assert name in shown
     assert names["TableName"] in project.client("dynamodb").list_tables()["TableNames"]
 
-    # The stack is gone; what it has left is found by its events.
+    # The stack is deleted; its events list the retained resources.
     deleted = project.run("destroy", "--stack", "kept", "--data", "--yes")
     assert deleted.returncode == 0, deleted.stdout + deleted.stderr
     assert f"bucket {names['BucketName']}: emptied of 3 versions, and deleted" in deleted.stdout
@@ -402,7 +402,7 @@ def test_destroy_keeps_data_until_it_is_asked_to(project: SamProject) -> None:
 
 
 @pytest.mark.deep
-def test_destroy_goes_on_where_it_was_killed(project: SamProject) -> None:
+def test_destroy_resumes_after_kill(project: SamProject) -> None:
     done = project.run("deploy", "--yes", "--no-smoke", "--stack", "halfway")
     assert done.returncode == 0, done.stdout + done.stderr
     names = outputs(project, "halfway")
@@ -423,14 +423,14 @@ def test_destroy_goes_on_where_it_was_killed(project: SamProject) -> None:
 
 @pytest.mark.deep
 def test_packaged_template_creates_the_stack(deployed: SamProject) -> None:
-    """What Terraform's aws_cloudformation_stack and CDK's CfnInclude do with the file that `sam package` writes."""
+    """Create a stack of the `sam package` file, as Terraform's aws_cloudformation_stack and CDK's CfnInclude do."""
     command: list[str | Path] = [sam.command(), "package", "--resolve-s3", "--region", "us-east-1"]
     command += ["--template-file", ".aws-sam/build/template.yaml", "--output-template-file", "packaged.yaml"]
     packaged = subprocess.run(command, cwd=deployed.folder, env=deployed.environment(), capture_output=True, text=True)
     assert packaged.returncode == 0, packaged.stdout + packaged.stderr
     cloudformation = deployed.client("cloudformation")
     body = (deployed.folder / "packaged.yaml").read_text()
-    assert len(body) < 51_200  # as many bytes as CreateStack takes
+    assert len(body) < 51_200  # limit of CreateStack in bytes
     cloudformation.create_stack(
         StackName="elsewhere",
         TemplateBody=body,

@@ -1,6 +1,6 @@
-"""The packages of all four functions, under the runtime emulator, on the stack that CloudFormation makes of the template.
+"""Packages of all four functions under the runtime emulator, on a stack of the template.
 
-`make smoke` finds nothing wrong with it, and what is broken on purpose it finds.
+`make smoke` passes on this stack, and finds each deliberate fault.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ from tests.support.tasks import orphan
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="the runtime emulator is a program for Linux"),
-    # Where no package has been built yet, the first test waits for four.
+    # The first test builds four packages, if necessary.
     pytest.mark.timeout(900),
 ]
 
@@ -48,7 +48,7 @@ aion:
     slow: {path: slow.py:graph, name: Slow}
 """
 SLOW = (ROOT / "tests" / "support" / "agents" / "taking_its_time.py").read_text()
-# What stands in for a tunnel: the webhook's address is this machine's.
+# Instead of a tunnel: the webhook's address is on this machine.
 TIMEOUT = "60"
 
 
@@ -59,8 +59,8 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeployedStack]:
 
 
 @pytest.fixture
-def whole(stack: DeployedStack) -> Iterator[DeployedStack]:
-    """The stack, in which something may be broken until the test ends."""
+def breakable_stack(stack: DeployedStack) -> Iterator[DeployedStack]:
+    """Return the stack; the test may break a part of it for its own duration."""
     yield stack
     stack.entrypoint_url.faults.clear()
     stack.idle.clear()
@@ -71,7 +71,7 @@ Checked = Callable[..., dict[str, tuple[str, str]]]
 
 @pytest.fixture
 def checked(stack: DeployedStack, monkeypatch: pytest.MonkeyPatch) -> Checked:
-    """What `make smoke` says of each check, and its exit code as that of `exit`."""
+    """Return a function to run `make smoke`: the result of each check, and the exit code as `exit`."""
     for name, value in {**CALLER, "SIGN": REGION, "TIMEOUT": TIMEOUT}.items():
         monkeypatch.setenv(name, value)
 
@@ -90,7 +90,7 @@ def checked(stack: DeployedStack, monkeypatch: pytest.MonkeyPatch) -> Checked:
 
 
 def test_make_smoke_finds_nothing_wrong(stack: DeployedStack) -> None:
-    """R112, R113, R114: every check, a signature on each request, and a webhook that is told; the packages are the built ones."""
+    """Pass every check on the built packages, with a signature on each request and a notified webhook."""
     port = str(free_port())
     told = {"WEBHOOK": f"http://127.0.0.1:{port}/hook", "WEBHOOK_PORT": port, "AGENT": "slow", "TIMEOUT": TIMEOUT}
     command = ["make", "--silent", "smoke", f"URL={stack.entrypoint_url.url}/", f"VENV={sys.prefix}"]
@@ -106,8 +106,8 @@ def test_make_smoke_finds_nothing_wrong(stack: DeployedStack) -> None:
     assert not any(secret in done.stdout for secret in CALLER.values())
 
 
-async def test_an_agent_that_was_told_nothing_is_found_by_its_card_and_answers(stack: DeployedStack) -> None:
-    """R4, R107: one deployment without BaseUrl; the official client goes where the card leads, and nowhere else."""
+async def test_agent_without_base_url_is_reachable(stack: DeployedStack) -> None:
+    """Deploy without BaseUrl: the card's URL leads the official client to the agent."""
     assert stack.environment("ApiFunction")["AION_BASE_URL"] == ""
     signs = Signer(AwsCredentials(*CALLER.values()), "execute-api", REGION)
     async with httpx.AsyncClient(auth=SmokeCredentials(signer=signs), timeout=60) as http:
@@ -122,8 +122,8 @@ async def test_an_agent_that_was_told_nothing_is_found_by_its_card_and_answers(s
     assert answers[-1].task.status.message.parts[0].text == "who?"
 
 
-def test_of_the_example_agent_nothing_fails(checked: Checked) -> None:
-    """What answers at once may be too fast for some checks, and is told so."""
+def test_smoke_of_example_agent_has_no_failure(checked: Checked) -> None:
+    """Report some checks as inconclusive: the example agent may answer too fast for them."""
     said = checked(agent="")
     assert said["exit"][0] == "0"
     assert said["card"][0] == said["send"][0] == said["webhooks"][0] == "ok"
@@ -146,30 +146,30 @@ def test_of_the_example_agent_nothing_fails(checked: Checked) -> None:
         ("cancels nothing", "cancel", "the answer says working, and the task is completed"),
     ],
 )
-def test_what_is_broken_is_found(whole: DeployedStack, checked: Checked, fault: str, check: str, told: str) -> None:
-    """R114: the check is known to fail."""
-    whole.entrypoint_url.faults.add(fault)
+def test_smoke_finds_fault(breakable_stack: DeployedStack, checked: Checked, fault: str, check: str, told: str) -> None:
+    """Break one thing: its own check fails."""
+    breakable_stack.entrypoint_url.faults.add(fault)
     said = checked(ONLY=f"{check},send")
     assert (said[check][0], said["send"][0], said["exit"][0]) == ("FAILED", "ok", "1")
-    assert told.format(url=whole.entrypoint_url.url) in said[check][1]
+    assert told.format(url=breakable_stack.entrypoint_url.url) in said[check][1]
 
 
-def test_a_push_that_never_comes_is_found(whole: DeployedStack, checked: Checked) -> None:
-    whole.idle.add("PushFunction")
+def test_smoke_finds_missing_push(breakable_stack: DeployedStack, checked: Checked) -> None:
+    breakable_stack.idle.add("PushFunction")
     port = str(free_port())
     said = checked(WEBHOOK=f"http://127.0.0.1:{port}/hook", WEBHOOK_PORT=port, ONLY="push", TIMEOUT="12")
     assert (said["push"][0], said["exit"][0]) == ("FAILED", "1")
     assert "the webhook did not receive the task's end in time: 0 notifications arrived" in said["push"][1]
 
 
-def test_turns_that_nobody_runs_are_found(whole: DeployedStack, checked: Checked) -> None:
-    whole.idle.add("TaskFunction")
+def test_smoke_finds_turns_without_worker(breakable_stack: DeployedStack, checked: Checked) -> None:
+    breakable_stack.idle.add("TaskFunction")
     said = checked(ONLY="subscribe", TIMEOUT="4")
     assert said["subscribe"][0] == "FAILED"
     assert "no result within 4 s" in said["subscribe"][1]
 
 
-def test_whoever_may_not_call_is_told_so(checked: Checked) -> None:
+def test_smoke_reports_denied_caller(checked: Checked) -> None:
     said = checked(SIGN="off")
     assert (said["card"][0], said["exit"][0]) == ("FAILED", "2")
     assert 'returned 403: {"message":"Missing Authentication Token"}' in said["card"][1]
@@ -180,8 +180,8 @@ def test_whoever_may_not_call_is_told_so(checked: Checked) -> None:
 # --- Each function, with its recorded event ---
 
 
-def test_the_api_answers_buffered_where_nothing_can_stream(stack: DeployedStack) -> None:
-    """R111: `sam local` has the twin, of the same package."""
+def test_api_answers_buffered_without_streaming(stack: DeployedStack) -> None:
+    """Answer buffered, as under `sam local` with the same package."""
     event = recorded_event("rest_api_v1")
     with running_alone(stack, "ApiFunction", AWS_SAM_LOCAL="true") as url:
         unsigned = httpx.post(url, json=event, timeout=60).json()
@@ -206,19 +206,19 @@ def test_the_api_answers_buffered_where_nothing_can_stream(stack: DeployedStack)
         ("PushFunction", push_body_of(PushWakeUp(TaskKey("nobody", "t-0")))),
     ],
 )
-def test_a_worker_answers_for_each_message_by_itself(stack: DeployedStack, function: str, body: str) -> None:
-    """The recorded message is no bell of this version: it goes back, and the bell beside it does not."""
+def test_worker_reports_failures_per_message(stack: DeployedStack, function: str, body: str) -> None:
+    """Return the recorded message, of another version, to the queue; delete the valid message beside it."""
     event = recorded_event("sqs")
     strange = event["Records"][0]
     event["Records"].append({**strange, "messageId": "a bell in vain", "body": body})
     assert stack.invoke(function, event) == {"batchItemFailures": [{"itemIdentifier": strange["messageId"]}]}
 
 
-async def test_an_overdue_turn_is_found_by_the_sweep_and_run_by_the_task_function(stack: DeployedStack) -> None:
-    """R113: nobody has rung for it, and its worker is gone."""
+async def test_sweep_finds_expired_turn(stack: DeployedStack) -> None:
+    """Run a turn of a dead worker without a wake-up message."""
     head = await orphan(stack, "who is there?", agent="echo")
     swept = await asyncio.to_thread(stack.invoke, "SweepFunction", recorded_event("eventbridge_schedule"))
-    assert swept["found"] >= swept["rung"] >= 1
+    assert swept["found"] >= swept["enqueued"] >= 1
     store, end = dynamodb_store(stack, SystemClock()), time.monotonic() + 60
     while (log := await store.log(head.key)) is None or log.head.state != TaskState.TASK_STATE_COMPLETED:
         assert time.monotonic() < end
@@ -226,5 +226,5 @@ async def test_an_overdue_turn_is_found_by_the_sweep_and_run_by_the_task_functio
     assert projection.fold(log.events).status.message.parts[0].text == "who is there?"
 
 
-async def test_the_rule_that_the_template_makes_calls_the_sweep(stack: DeployedStack) -> None:
-    assert set(await asyncio.to_thread(stack.call_schedule, "SweepFunction")) == {"found", "rung"}
+async def test_template_rule_calls_sweep(stack: DeployedStack) -> None:
+    assert set(await asyncio.to_thread(stack.call_schedule, "SweepFunction")) == {"found", "enqueued"}

@@ -1,4 +1,4 @@
-"""`make dev`, driven by clients that we did not write."""
+"""`make dev`, used by the official client and by curl."""
 
 import json
 import os
@@ -28,7 +28,7 @@ from a2a.utils.errors import A2AError
 from google.protobuf.json_format import ParseDict
 
 from tests.support.clients import official_client
-from tests.support.server import ROOT, Server, aion_dev, serving
+from tests.support.server import ROOT, DevServer, aion_dev, serving
 
 VERSIONS = ["1.0", "0.3"]
 
@@ -44,7 +44,7 @@ def message(*parts: Part, context_id: str = "", message_id: str = "") -> SendMes
     )
 
 
-async def said(client: Client, request: SendMessageRequest) -> list[StreamResponse]:
+async def answers_of(client: Client, request: SendMessageRequest) -> list[StreamResponse]:
     return [response async for response in client.send_message(request)]
 
 
@@ -54,10 +54,10 @@ def text_of(message: Message) -> str:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("text", ["Hello, who is there?", LONG, ODD], ids=["short", "27 KB", "odd characters"])
-async def test_the_official_client_sees_the_answer_stream(server: Server, version: str, text: str) -> None:
-    """R11, R17, R22, R27, R28, R32-R35, R61, R103, D1, D2, D9-D11."""
+async def test_official_client_streams_answer(server: DevServer, version: str, text: str) -> None:
+    """Stream an answer: task, working, artifact chunks, final status (A2A 3.1.2)."""
     async with official_client(server.url, version=version) as client:
-        responses = await said(client, message(Part(text=text)))
+        responses = await answers_of(client, message(Part(text=text)))
 
     kinds = [response.WhichOneof("payload") for response in responses]
     assert kinds[0] == "task"
@@ -84,10 +84,10 @@ async def test_the_official_client_sees_the_answer_stream(server: Server, versio
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_the_official_client_gets_the_whole_task(server: Server, version: str) -> None:
-    """R10, R12, R20, R42, R47, R62."""
+async def test_official_client_gets_whole_task(server: DevServer, version: str) -> None:
+    """Answer a blocking send and a get with the whole task."""
     async with official_client(server.url, version=version, streaming=False) as client:
-        (response,) = await said(client, message(Part(text=ODD)))
+        (response,) = await answers_of(client, message(Part(text=ODD)))
         task = response.task
         assert task.status.state == TaskState.TASK_STATE_COMPLETED
         assert text_of(task.status.message) == ODD
@@ -97,54 +97,54 @@ async def test_the_official_client_gets_the_whole_task(server: Server, version: 
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_files_and_data_come_back_with_the_task(server: Server, version: str) -> None:
-    """R40."""
+async def test_files_and_data_return_with_task(server: DevServer, version: str) -> None:
+    """Return file and data parts with the task."""
     file = Part(raw=bytes(range(256)), filename="all.bin", media_type="application/octet-stream")
     data = ParseDict({"data": {"numbers": [1, 2.5], "none": None, "deep": {"er": ["x"]}}}, Part())
     async with official_client(server.url, version=version, streaming=False) as client:
-        (response,) = await said(client, message(Part(text="look"), file, data))
+        (response,) = await answers_of(client, message(Part(text="look"), file, data))
         stored = await client.get_task(GetTaskRequest(id=response.task.id))
     assert list(stored.history[0].parts) == [Part(text="look"), file, data]
     assert text_of(stored.status.message) == "look"
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_a_message_without_text_is_answered_too(server: Server, version: str) -> None:
+async def test_message_without_text_is_answered(server: DevServer, version: str) -> None:
     async with official_client(server.url, version=version, streaming=False) as client:
-        (response,) = await said(client, message(ParseDict({"data": {"only": "data"}}, Part())))
+        (response,) = await answers_of(client, message(ParseDict({"data": {"only": "data"}}, Part())))
     assert response.task.status.state == TaskState.TASK_STATE_COMPLETED
 
 
-async def test_a_message_larger_than_a_row_comes_back_whole(server: Server) -> None:
+async def test_message_larger_than_item_is_stored(server: DevServer) -> None:
     text = "0123456789abcdef" * 60_000
     async with official_client(server.url, streaming=False) as client:
-        (response,) = await said(client, message(Part(text=text)))
+        (response,) = await answers_of(client, message(Part(text=text)))
         stored = await client.get_task(GetTaskRequest(id=response.task.id))
     assert text_of(stored.history[0]) == text
     assert text_of(stored.status.message) == text
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_a_repeated_message_replays_its_task(server: Server, version: str) -> None:
-    """R52, D17."""
+async def test_repeated_message_returns_its_task(server: DevServer, version: str) -> None:
+    """Answer a repeated message with the existing task."""
     request = message(Part(text="only once"), context_id=str(uuid.uuid4()))
     async with official_client(server.url, version=version) as client:
-        first = await said(client, request)
-        again = await said(client, request)
+        first = await answers_of(client, request)
+        again = await answers_of(client, request)
     assert again == first
 
 
-async def test_there_is_nothing_to_subscribe_to_when_a_task_has_ended(server: Server) -> None:
+async def test_subscribe_to_ended_task_is_refused(server: DevServer) -> None:
     async with official_client(server.url) as client:
-        responses = await said(client, message(Part(text="done")))
+        responses = await answers_of(client, message(Part(text="done")))
         with pytest.raises(A2AError, match="has ended"):
             _ = [event async for event in client.subscribe(SubscribeToTaskRequest(id=responses[0].task.id))]
 
 
 @pytest.mark.parametrize("path", ["/.well-known/agent-card.json", "/.well-known/agent.json"])
 @pytest.mark.parametrize("prefix", ["", "/agents/echo"])
-async def test_the_card_is_there_for_clients_of_both_versions(server: Server, prefix: str, path: str) -> None:
-    """R1-R4, R6, D3."""
+async def test_card_is_served_in_both_versions(server: DevServer, prefix: str, path: str) -> None:
+    """Serve the card of v1 and of v0.3."""
     async with httpx.AsyncClient() as http:
         answer = await http.get(f"{server.url}{prefix}{path}")
         card = answer.json()
@@ -162,7 +162,7 @@ async def test_the_card_is_there_for_clients_of_both_versions(server: Server, pr
 
 
 @pytest.mark.parametrize("path", ["/agents/echo", "/agents/echo/", "/"])
-async def test_an_agent_answers_at_its_own_path(server: Server, path: str) -> None:
+async def test_agent_answers_at_its_path(server: DevServer, path: str) -> None:
     body = {
         "jsonrpc": "2.0",
         "id": "a",
@@ -179,8 +179,8 @@ def shell_blocks(readme: str) -> list[str]:
     return re.findall(r"^```sh\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
 
 
-def test_the_readmes_curl_works_when_pasted(server: Server) -> None:
-    """The README's own text, run by a shell; only the port is another here."""
+def test_readme_curl_works(server: DevServer) -> None:
+    """Run the README's shell block with another port."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     curls = [block for block in shell_blocks(readme) if block.startswith("curl")]
     assert len(curls) >= 2
@@ -191,7 +191,7 @@ def test_the_readmes_curl_works_when_pasted(server: Server) -> None:
         assert "TASK_STATE_COMPLETED" in answered.stdout, answered
 
 
-def test_the_curl_that_it_prints_works_when_pasted(server: Server) -> None:
+def test_printed_curl_works(server: DevServer) -> None:
     printed = "".join(server.printed)
     curl = printed[printed.index("  curl") : printed.index("Ctrl-C")]
     answered = subprocess.run(["sh", "-c", curl], capture_output=True, text=True, check=True).stdout
@@ -199,21 +199,21 @@ def test_the_curl_that_it_prints_works_when_pasted(server: Server) -> None:
     assert frames[-1]["result"]["statusUpdate"]["status"]["message"]["parts"] == [{"text": "Hello, who is there?"}]
 
 
-def test_ctrl_c_leaves_nothing_behind() -> None:
+def test_ctrl_c_leaves_no_process() -> None:
     with serving(aion_dev("--store", "dynamodb")) as server:
         address = urlsplit(server.url)
         endpoint = re.search(r"emulated at (http://127\.0\.0\.1:\d+)", "".join(server.printed))
         assert endpoint is not None
         server.stop()
-        # What multiprocessing has started beside ends when it sees that its parent has.
-        assert gone(server.process.pid)
+        # Helper processes of multiprocessing end after their parent.
+        assert has_ended(server.process.pid)
         for place in (address, urlsplit(endpoint[1])):
             with socket.socket() as attempt:
                 assert attempt.connect_ex((str(place.hostname), int(place.port or 0))) != 0
 
 
-def gone(group: int) -> bool:
-    """Whether no process of the group is left, or will be in a moment."""
+def has_ended(group: int) -> bool:
+    """Return True once no process of the group is left; wait a moment for it."""
     for _ in range(200):
         try:
             os.killpg(group, 0)
@@ -223,7 +223,7 @@ def gone(group: int) -> bool:
     return False
 
 
-def test_it_listens_on_loopback_only(server: Server) -> None:
+def test_server_listens_on_loopback_only(server: DevServer) -> None:
     port = urlsplit(server.url).port
     listening = [
         line.split()[1]
@@ -234,7 +234,7 @@ def test_it_listens_on_loopback_only(server: Server) -> None:
     assert [entry for entry in listening if entry.endswith(f":{port:04X}")] == [f"0100007F:{port:04X}"]
 
 
-def test_a_port_that_is_taken_is_said_in_a_sentence(server: Server) -> None:
+def test_taken_port_is_reported(server: DevServer) -> None:
     port = str(urlsplit(server.url).port)
     ran = subprocess.run(aion_dev("--port", port), cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert ran.returncode == 1
@@ -253,7 +253,7 @@ def test_a_port_that_is_taken_is_said_in_a_sentence(server: Server) -> None:
         ("aion: {agents: {'a b': {path: x.py}}}", "aion.agents.a b"),
     ],
 )
-def test_a_wrong_aion_yaml_is_said_in_a_sentence(tmp_path: Path, yaml: str, sentence: str) -> None:
+def test_wrong_aion_yaml_is_reported(tmp_path: Path, yaml: str, sentence: str) -> None:
     (tmp_path / "aion.yaml").write_text(yaml)
     ran = subprocess.run(
         aion_dev("--port", "0", "--config", str(tmp_path / "aion.yaml")),
@@ -267,13 +267,13 @@ def test_a_wrong_aion_yaml_is_said_in_a_sentence(tmp_path: Path, yaml: str, sent
     assert "Traceback" not in ran.stderr
 
 
-def test_the_command_explains_itself() -> None:
+def test_command_has_help() -> None:
     shown = subprocess.run([sys.executable, "-m", "aion_core.cli", "dev", "--help"], capture_output=True, text=True)
     for option in ("--port", "--config", "--store", "sqlite", "dynamodb", "memory"):
         assert option in shown.stdout
 
 
-def test_an_agent_that_cannot_be_loaded_is_said_at_once_and_fails_its_tasks(tmp_path: Path) -> None:
+def test_unloadable_agent_is_reported_and_fails_tasks(tmp_path: Path) -> None:
     (tmp_path / "aion.yaml").write_text("aion: {agents: {broken: {path: agent.py}}}")
     (tmp_path / "agent.py").write_text("import no_such_module\n")
     with serving(aion_dev("--store", "memory", "--config", str(tmp_path / "aion.yaml"))) as server:
@@ -300,7 +300,7 @@ graph = StateGraph(MessagesState).add_node("a", lambda state: {"messages": [AIMe
 
 
 @pytest.mark.parametrize("store", ["sqlite", "dynamodb"])
-def test_agents_get_dotenv_and_unset_secrets_are_told(tmp_path: Path, store: str) -> None:
+def test_agents_get_dotenv_and_unset_secrets(tmp_path: Path, store: str) -> None:
     (tmp_path / "agent.py").write_text(VARIABLES)
     (tmp_path / "aion.yaml").write_text(
         "aion:\n"
@@ -319,6 +319,6 @@ def test_agents_get_dotenv_and_unset_secrets_are_told(tmp_path: Path, store: str
         body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": call}}
         answer = httpx.post(server.url + "/", json=body, timeout=60).json()
         parts = answer["result"]["task"]["status"]["message"]["parts"]
-        # Credentials of one's own reach agents where no AWS is emulated: docs/models.md relies on it for Bedrock.
+        # The author's AWS credentials reach the agents if no AWS is emulated: docs/models.md needs this for Bedrock.
         profile = "of-the-developer" if store == "sqlite" else "none"
         assert parts[0]["text"] == f"yaml dotenv shell none {profile}"

@@ -1,4 +1,4 @@
-"""`make dev AUTH=on`: what aion.yaml declares is asked for, and a key for trying it is printed."""
+"""`make dev AUTH=on`: aion.yaml's schemes are enforced, and the server prints a key for a first request."""
 
 import re
 import subprocess
@@ -19,8 +19,8 @@ aion:
 AGENT = Path(__file__).parents[1] / "support" / "agents" / "where.py"
 
 
-def test_the_printed_request_is_answered_and_any_other_refused(tmp_path: Path) -> None:
-    """R8, R96, R97."""
+def test_only_printed_request_is_answered(tmp_path: Path) -> None:
+    """Accept the printed request; refuse a request with another key."""
     config = tmp_path / "aion.yaml"
     config.write_text(CONFIG % AGENT)
     with serving([*make_dev(), "AUTH=on"], AION_CONFIG=str(config)) as server:
@@ -41,7 +41,7 @@ def test_the_printed_request_is_answered_and_any_other_refused(tmp_path: Path) -
         assert header[2] not in whole, "the key is not logged"
 
 
-def test_there_is_nothing_to_turn_on_where_nothing_is_declared(tmp_path: Path) -> None:
+def test_auth_without_schemes_is_refused(tmp_path: Path) -> None:
     command = aion_dev("--auth", "on", "--port", "0", "--data-dir", str(tmp_path))
     ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert ran.returncode == 1

@@ -1,4 +1,4 @@
-"""`aion dev` while an author works: edits, failures, restarts, what is left when it ends."""
+"""`aion dev` during development: edits, failures, restarts and shutdown."""
 
 import asyncio
 import contextlib
@@ -24,12 +24,12 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from tests.e2e.test_dev import gone
-from tests.support.server import ROOT, Server, aion_dev, serving
+from tests.e2e.test_dev import has_ended
+from tests.support.server import ROOT, DevServer, aion_dev, serving
 from tests.support.service import send
 
-PATIENCE = 60
-"""Seconds that only run out when something is broken."""
+TIMEOUT = 60
+"""Timeout in seconds; it expires only on a failure."""
 
 AGENT = """
 import asyncio, os
@@ -75,7 +75,7 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def server(project: Path) -> Iterator[Server]:
+def server(project: Path) -> Iterator[DevServer]:
     with serving(dev(project), AION_DATA_DIR=str(project / ".aion")) as server:
         yield server
 
@@ -84,9 +84,9 @@ def dev(project: Path, *options: str) -> list[str]:
     return aion_dev(str(project), *options)
 
 
-def until(holds: Callable[[], Any], server: Server) -> Any:
-    """Return what holds, once it does."""
-    end = time.monotonic() + PATIENCE
+def until(holds: Callable[[], Any], server: DevServer) -> Any:
+    """Return the first true result of the function."""
+    end = time.monotonic() + TIMEOUT
     while time.monotonic() < end:
         if found := holds():
             return found
@@ -95,28 +95,28 @@ def until(holds: Callable[[], Any], server: Server) -> Any:
     raise AssertionError("it never held:\n" + "".join(server.printed))
 
 
-def printed(server: Server, text: str) -> bool:
+def printed(server: DevServer, text: str) -> bool:
     return text in "".join(server.printed)
 
 
-def ask(server: Server, text: str = "hello") -> dict[str, Any]:
-    """The task that answers."""
-    return dict(httpx.post(server.url, json=send(text), timeout=PATIENCE).json()["result"]["task"])
+def ask(server: DevServer, text: str = "hello") -> dict[str, Any]:
+    """Send the text; return its task."""
+    return dict(httpx.post(server.url, json=send(text), timeout=TIMEOUT).json()["result"]["task"])
 
 
 def text_of(task: dict[str, Any]) -> str:
     return str(task["status"]["message"]["parts"][0]["text"])
 
 
-def get(server: Server, task_id: str) -> dict[str, Any]:
+def get(server: DevServer, task_id: str) -> dict[str, Any]:
     body = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": task_id}}
-    return dict(httpx.post(server.url, json=body, timeout=PATIENCE).json())
+    return dict(httpx.post(server.url, json=body, timeout=TIMEOUT).json())
 
 
 class Streaming:
-    """Reads a stream in a thread, to its end."""
+    """Reader of a stream in a thread, to its end."""
 
-    def __init__(self, server: Server, text: str = "", *, task_id: str = "") -> None:
+    def __init__(self, server: DevServer, text: str = "", *, task_id: str = "") -> None:
         """Send the text, or subscribe to the task."""
         self.frames: list[dict[str, Any]] = []
         self.error: Exception | None = None
@@ -131,12 +131,12 @@ class Streaming:
         return str(self.frames[0]["task"]["id"]) if self.frames else ""
 
     def join(self) -> None:
-        self._thread.join(PATIENCE)
+        self._thread.join(TIMEOUT)
         assert not self._thread.is_alive(), "the stream never ended"
 
     def _read(self) -> None:
         try:
-            with httpx.stream("POST", self._url, json=self._body, timeout=PATIENCE) as answer:
+            with httpx.stream("POST", self._url, json=self._body, timeout=TIMEOUT) as answer:
                 for line in answer.iter_lines():
                     if line.startswith("data: "):
                         self.frames.append(json.loads(line.removeprefix("data: "))["result"])
@@ -156,14 +156,14 @@ def edit(project: Path, old: str, new: str, name: str = "agent.py") -> None:
     file.write_text(text.replace(old, new))
 
 
-def test_edits_are_served_and_broken_ones_are_not(server: Server, project: Path) -> None:
+def test_edits_are_served_and_broken_ones_are_not(server: DevServer, project: Path) -> None:
     assert text_of(ask(server)).startswith("first ")
     edit(project, '"first"', '"second"')
     until(lambda: printed(server, "Reloaded after an edit of"), server)
     assert text_of(ask(server)).startswith("second ")
 
     edit(project, '"second"', '"third" +')
-    until(lambda: printed(server, "The server goes on with the code as it was."), server)
+    until(lambda: printed(server, "The server continues with the old code."), server)
     assert text_of(ask(server)).startswith("second ")
     told = "".join(server.printed)
     assert "agent.py, line 8" in told
@@ -173,12 +173,12 @@ def test_edits_are_served_and_broken_ones_are_not(server: Server, project: Path)
     edit(project, "name: Mine", "name: Yours", "aion.yaml")
     until(lambda: text_of(ask(server)).startswith("third "), server)
     until(
-        lambda: httpx.get(f"{server.url}/.well-known/agent-card.json", timeout=PATIENCE).json()["name"] == "Yours",
+        lambda: httpx.get(f"{server.url}/.well-known/agent-card.json", timeout=TIMEOUT).json()["name"] == "Yours",
         server,
     )
 
 
-def test_edit_during_a_stream_hands_the_turn_on(server: Server, project: Path) -> None:
+def test_edit_during_stream_hands_turn_off(server: DevServer, project: Path) -> None:
     stream = Streaming(server, "wait")
     until(lambda: "wait" in notes(project), server)
     edit(project, '"first"', '"second"')
@@ -195,28 +195,28 @@ def test_edit_during_a_stream_hands_the_turn_on(server: Server, project: Path) -
     assert Counter(notes(project))["begin"] == 1, "the step that had ended does not run again"
 
 
-def test_blocking_send_is_answered_during_an_edit(server: Server, project: Path) -> None:
+def test_blocking_send_is_answered_during_an_edit(server: DevServer, project: Path) -> None:
     tasks: list[dict[str, Any]] = []
     asking = threading.Thread(target=lambda: tasks.append(ask(server, "wait")), daemon=True)
     asking.start()
     until(lambda: "wait" in notes(project), server)
     edit(project, '"first"', '"second"')
     until(lambda: notes(project).count("wait") == 2, server)
-    asking.join(PATIENCE)
+    asking.join(TIMEOUT)
     assert tasks[0]["status"]["state"] == "TASK_STATE_WORKING", "it stays the client's to ask for"
     (project / "seen" / "go").touch()
     until(lambda: get(server, tasks[0]["id"])["result"]["status"]["state"] == "TASK_STATE_COMPLETED", server)
 
 
-def test_killed_worker_is_replaced(server: Server) -> None:
+def test_killed_worker_is_replaced(server: DevServer) -> None:
     worker = int(text_of(ask(server)).split()[-1])
     os.kill(worker, signal.SIGKILL)
-    until(lambda: printed(server, "The agents' process has ended (signal 9). It is started again."), server)
+    until(lambda: printed(server, "The agents' process has exited (signal 9). Restarting it."), server)
     until(lambda: printed(server, "Reloaded ("), server)
     assert int(text_of(ask(server)).split()[-1]) != worker
 
 
-def test_log_has_a_line_a_request_and_a_turn(server: Server) -> None:
+def test_log_has_lines_for_request_and_turn(server: DevServer) -> None:
     task = ask(server, "fail")
     until(lambda: printed(server, "turn failed"), server)
     told = "".join(server.printed)
@@ -228,25 +228,25 @@ def test_log_has_a_line_a_request_and_a_turn(server: Server) -> None:
     assert "\033[" not in told, "no colour where it is not a terminal"
 
 
-def test_ctrl_c_during_a_stream_ends_it_cleanly(server: Server, project: Path) -> None:
+def test_ctrl_c_during_a_stream_ends_it_cleanly(server: DevServer, project: Path) -> None:
     stream = Streaming(server, "wait")
     until(lambda: "wait" in notes(project), server)
     assert (project / ".aion" / "dev.json").is_file()
     assert server.stop() == 0
     stream.join()
     assert stream.error is None
-    assert gone(server.process.pid)
+    assert has_ended(server.process.pid)
     assert not (project / ".aion" / "dev.json").exists()
     told = "".join(server.printed)
     assert "Traceback" not in told
     assert "ERROR" not in told
 
 
-def test_nothing_outlives_a_killed_supervisor(server: Server) -> None:
+def test_nothing_outlives_a_killed_supervisor(server: DevServer) -> None:
     worker = worker_of(server)
     os.kill(server.process.pid, signal.SIGKILL)
     server.process.wait()
-    assert gone(server.process.pid)
+    assert has_ended(server.process.pid)
     assert ended(worker)
 
 
@@ -254,8 +254,8 @@ STORES = pytest.mark.parametrize("store", ["sqlite", "dynamodb"])
 
 
 @STORES
-def test_state_survives_a_restart_until_it_is_forgotten(project: Path, store: str) -> None:
-    """Tasks, checkpoints, and a turn that Ctrl-C has cut, which goes on by itself."""
+def test_state_survives_restart_until_reset(project: Path, store: str) -> None:
+    """Store tasks and checkpoints; resume a turn after Ctrl-C."""
     folder, command = {"AION_DATA_DIR": str(project / ".aion")}, dev(project, "--store", store)
     with serving(command, **folder) as server:
         whole = ask(server)
@@ -274,7 +274,7 @@ def test_state_survives_a_restart_until_it_is_forgotten(project: Path, store: st
         assert "error" in get(server, whole["id"])
 
 
-def is_completed(server: Server, stream: Streaming) -> bool:
+def is_completed(server: DevServer, stream: Streaming) -> bool:
     return bool(get(server, stream.task_id)["result"]["status"]["state"] == "TASK_STATE_COMPLETED")
 
 
@@ -299,7 +299,7 @@ def test_broken_snapshot_is_set_aside(project: Path) -> None:
     ):
         state.write_bytes(broken)
         with serving(dev(project, "--store", "dynamodb"), **folder) as server:
-            assert printed(server, "is not used: it is broken. It is now")
+            assert printed(server, ": it is damaged. Moved it to")
             assert "Traceback" not in "".join(server.printed)
             server.stop()
 
@@ -311,7 +311,7 @@ def test_broken_sqlite_file_is_named(project: Path) -> None:
         store.mkdir(parents=True)
         (store / name).write_bytes(b"not a database" * 100)
         command = dev(project, "--port", "0", "--data-dir", str(store.parent))
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
         assert ran.returncode == 1
         assert name in ran.stderr
         assert "--fresh" in ran.stderr
@@ -319,13 +319,13 @@ def test_broken_sqlite_file_is_named(project: Path) -> None:
 
 
 def watched_turns(project: Path) -> int:
-    """Return the number of wake-up messages: the first renewal of a lease sends one, for the case that its holder dies."""
+    """Return the number of wake-up messages: the first renewal of a lease sends one, for the death of its holder."""
     with contextlib.closing(sqlite3.connect(project / ".aion" / "store" / "queues.db")) as connection:
         return int(connection.execute("SELECT count(*) FROM messages").fetchone()[0])
 
 
 def test_killed_server_loses_nothing(project: Path) -> None:
-    """Every process is killed with SIGKILL in the middle of turns; the next start resumes them."""
+    """Kill every process with SIGKILL in the middle of turns; the next start resumes them."""
     folder = {"AION_DATA_DIR": str(project / ".aion"), "AION_LEASE_SECONDS": "3"}
     with serving(dev(project), **folder) as server:
         whole = ask(server)
@@ -335,7 +335,7 @@ def test_killed_server_loses_nothing(project: Path) -> None:
         os.kill(server.process.pid, signal.SIGKILL)
         os.kill(worker, signal.SIGKILL)
         server.process.wait()
-        assert gone(server.process.pid)
+        assert has_ended(server.process.pid)
     (project / "seen" / "go").touch()
     with serving(dev(project), **folder) as server:
         assert get(server, whole["id"])["result"] == whole
@@ -343,7 +343,7 @@ def test_killed_server_loses_nothing(project: Path) -> None:
         assert notes(project).count("begin") == 6, "no step that had ended runs again"
 
 
-def test_stream_goes_on_after_its_worker_was_killed(project: Path) -> None:
+def test_stream_continues_after_killed_worker(project: Path) -> None:
     folder = {"AION_DATA_DIR": str(project / ".aion"), "AION_LEASE_SECONDS": "3"}
     with serving(dev(project), **folder) as server:
         worker = worker_of(server)
@@ -361,30 +361,30 @@ def test_stream_goes_on_after_its_worker_was_killed(project: Path) -> None:
         assert Counter(notes(project))["begin"] == 2, "the step that had ended does not run again"
 
 
-def has_completed(server: Server, task_id: str) -> bool:
+def has_completed(server: DevServer, task_id: str) -> bool:
     return bool(get(server, task_id)["result"]["status"]["state"] == "TASK_STATE_COMPLETED")
 
 
-def test_sixteen_queued_turns_run_at_once(server: Server, project: Path) -> None:
+def test_sixteen_queued_turns_run_at_once(server: DevServer, project: Path) -> None:
     body = send("wait")
     body["params"]["configuration"] = {"returnImmediately": True}
     tasks = []
     for number in range(16):
         body["params"]["message"]["messageId"] = f"m-{number}"
-        tasks.append(httpx.post(server.url, json=body, timeout=PATIENCE).json()["result"]["task"]["id"])
+        tasks.append(httpx.post(server.url, json=body, timeout=TIMEOUT).json()["result"]["task"]["id"])
     until(lambda: notes(project).count("wait") == 16, server)
     (project / "seen" / "go").touch()
     for task in tasks:
         until(partial(has_completed, server, task), server)
 
 
-def test_second_server_in_the_folder_names_the_first(server: Server, project: Path) -> None:
+def test_second_server_in_the_folder_names_the_first(server: DevServer, project: Path) -> None:
     second = subprocess.run(
         dev(project, "--port", "0"),
         env={**os.environ, "AION_DATA_DIR": str(project / ".aion")},
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT,
     )
     assert second.returncode == 1
     assert f"already at {server.url} (process {server.process.pid})" in second.stderr
@@ -403,7 +403,7 @@ def test_operator_commands_find_the_server(project: Path, store: str) -> None:
             env={**environ, "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=TIMEOUT,
         )
 
     with serving(dev(project, "--store", store), AION_DATA_DIR=str(project / ".aion")) as server:
@@ -424,40 +424,40 @@ def test_operator_commands_find_the_server(project: Path, store: str) -> None:
         assert "Which deployment?" in run("tasks", "list", "--scan").stderr
         return
     assert task["id"] in stopped.stdout
-    assert f"Using {project / '.aion' / 'store'}, the store of `aion dev`, which is stopped\n" == stopped.stderr
+    assert f"Using {project / '.aion' / 'store'}, the store of `aion dev` (not running)\n" == stopped.stderr
     assert run("tasks", "show", task["id"]).returncode == 0
     made = run("key", "create", "alice")
     assert made.returncode == 0
     assert "alice" in run("key", "list").stdout
 
 
-def test_agents_that_fail_are_told_before_those_that_answer(project: Path) -> None:
+def test_failing_agents_are_listed_first(project: Path) -> None:
     (project / "broken.py").write_text("import no_such_module\n")
     (project / "aion.yaml").write_text("aion: {agents: {broken: {path: broken.py}, mine: {path: agent.py}}}")
     with serving(dev(project, "--store", "memory")) as server:
         told = "".join(server.printed)
-        assert told.index("no_such_module") < told.index("mine answers at")
-        assert "broken does not answer, since it cannot be loaded: see above." in told
+        assert told.index("no_such_module") < told.index("mine is available at")
+        assert "broken is not available: it could not be loaded (see above)." in told
         assert "aion.yaml: agents broken, mine." in told
         curl = f"curl -sN {server.url}/agents/mine/"
         assert curl in told, "the example asks an agent that answers"
-        task = httpx.post(f"{server.url}/agents/mine/", json=send("hi"), timeout=PATIENCE).json()["result"]["task"]
+        task = httpx.post(f"{server.url}/agents/mine/", json=send("hi"), timeout=TIMEOUT).json()["result"]["task"]
         assert task["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
-def test_agent_that_never_loaded_is_served_once_mended(project: Path) -> None:
+def test_unloadable_agent_is_served_after_fix(project: Path) -> None:
     edit(project, "import asyncio, os", "import no_such_module")
     with serving(dev(project, "--store", "memory")) as server:
-        assert printed(server, "does not answer, since it cannot be loaded: see above.")
+        assert printed(server, "is not available: it could not be loaded (see above).")
         edit(project, "import no_such_module", "import asyncio, os")
         until(lambda: printed(server, "Reloaded after an edit of"), server)
         assert text_of(ask(server)).startswith("first ")
 
 
-def test_without_reload_nothing_is_served_of_broken_agents(project: Path, tmp_path: Path) -> None:
+def test_broken_agents_need_reload(project: Path, tmp_path: Path) -> None:
     edit(project, "import asyncio, os", "import no_such_module")
     command = dev(project, "--port", "0", "--no-reload", "--data-dir", str(tmp_path / "state"))
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
     assert ran.returncode == 1
     assert "no_such_module" in ran.stderr
     assert "Traceback" not in ran.stderr
@@ -488,22 +488,22 @@ async def test_many_sends_at_once_are_all_answered(count: int, store: str) -> No
         assert "lease could not be" not in told
 
 
-def worker_of(server: Server) -> int:
+def worker_of(server: DevServer) -> int:
     return int(text_of(ask(server)).split()[-1])
 
 
-def reloaded_since(server: Server, before: int) -> bool:
+def reloaded_since(server: DevServer, before: int) -> bool:
     return "".join(server.printed).count("Reloaded after") > before
 
 
-def listens(server: Server) -> bool:
+def listens(server: DevServer) -> bool:
     with socket.socket() as client:
         return client.connect_ex(("127.0.0.1", urlsplit(server.url).port)) == 0
 
 
 def ended(process: int) -> bool:
-    """Whether the process is gone, or will be in a moment."""
-    end = time.monotonic() + PATIENCE
+    """Return True once the process is gone; wait a moment for it."""
+    end = time.monotonic() + TIMEOUT
     while time.monotonic() < end:
         try:
             os.kill(process, 0)
@@ -513,8 +513,8 @@ def ended(process: int) -> bool:
     return False
 
 
-def test_streams_of_several_edits_all_complete(server: Server, project: Path) -> None:
-    """Turns are handed on from worker to worker, and none waits for the sweep."""
+def test_streams_of_several_edits_all_complete(server: DevServer, project: Path) -> None:
+    """Hand turns off from worker to worker, without a wait for the sweep."""
     streams = [Streaming(server, "wait") for _ in range(20)]
     until(lambda: all(stream.task_id for stream in streams), server)
     for _ in range(3):
@@ -541,14 +541,14 @@ def test_turn_of_a_killed_old_worker_is_redone(project: Path) -> None:
         stream = Streaming(server, "hello")
         until(lambda: "wait" in notes(project), server)
         edit(project, '"first"\nHERE', '"second"\nHERE')
-        until(lambda: printed(server, "did not end, and was killed"), server)
+        until(lambda: printed(server, "Killed the process with the old code"), server)
         until(lambda: notes(project).count("wait") == 2, server)
         stream.join()
 
         until(partial(is_completed, server, stream), server)
 
 
-def test_dead_worker_is_replaced_after_a_failed_edit(server: Server, project: Path) -> None:
+def test_dead_worker_is_replaced_after_a_failed_edit(server: DevServer, project: Path) -> None:
     worker = worker_of(server)
     whole = (project / "agent.py").read_text()
     hang = "from pathlib import Path\nimport os, time\nPath(__file__).with_name('seen').joinpath('began').touch()\n"
@@ -557,19 +557,19 @@ def test_dead_worker_is_replaced_after_a_failed_edit(server: Server, project: Pa
     until((project / "seen" / "began").exists, server)
     until(lambda: printed(server, "agent.py is still being loaded (10 s); the old code serves."), server)
     os.kill(worker, signal.SIGKILL)
-    until(lambda: printed(server, "The agents' process has ended (signal 9)."), server)
+    until(lambda: printed(server, "The agents' process has exited (signal 9)."), server)
     (project / "seen" / "die").touch()
     until(
-        lambda: printed(server, "ended its process (exit code 3). Nothing answers now: it is tried again in 1 s"),
+        lambda: printed(server, "has exited (exit code 3). No agent is available: the server tries again in 1 s"),
         server,
     )
-    until(lambda: printed(server, "it is tried again in 2 s"), server)
+    until(lambda: printed(server, "the server tries again in 2 s"), server)
     (project / "agent.py").write_text(whole)
     until(lambda: printed(server, "Reloaded after an edit of"), server)
     assert worker_of(server) != worker
 
 
-def test_forked_children_end_with_their_worker(server: Server, project: Path) -> None:
+def test_forked_children_end_with_their_worker(server: DevServer, project: Path) -> None:
     pool = (
         "import multiprocessing, time\nfrom pathlib import Path\n"
         "def idle(place):\n    Path(place).write_text(str(os.getpid()))\n    time.sleep(600)\n"
@@ -601,7 +601,7 @@ def inode_of(port: int) -> str:
     raise AssertionError(f"nothing listens on {port}")
 
 
-def test_removed_data_folder_is_made_again(server: Server, project: Path) -> None:
+def test_removed_data_folder_is_made_again(server: DevServer, project: Path) -> None:
     shutil.rmtree(project / ".aion")
     edit(project, '"first"', '"second"')
     until(lambda: printed(server, "Reloaded after an edit of"), server)
@@ -616,14 +616,14 @@ def test_removed_project_does_not_end_the_server(project: Path) -> None:
     with serving(dev(project), AION_DATA_DIR=str(folder)) as server:
         (project / "aion.yaml").unlink()
         (project / "agent.py").unlink()
-        until(lambda: printed(server, "The server goes on with the code as it was."), server)
+        until(lambda: printed(server, "The server continues with the old code."), server)
         shutil.rmtree(project)
-        assert httpx.get(f"{server.url}/.well-known/agent-card.json", timeout=PATIENCE).status_code == 200
+        assert httpx.get(f"{server.url}/.well-known/agent-card.json", timeout=TIMEOUT).status_code == 200
         assert server.stop() == 0
         assert "Traceback" not in "".join(server.printed)
 
 
-def test_agent_with_default_sigint_ends_quietly(server: Server, project: Path) -> None:
+def test_agent_with_default_sigint_ends_quietly(server: DevServer, project: Path) -> None:
     edit(
         project,
         'VERSION = "first"',
@@ -646,14 +646,14 @@ def test_ignored_hangup_stays_ignored(project: Path, tmp_path: Path) -> None:
         assert server.stop() == 0
 
 
-def test_strange_folders_are_served_from(project: Path, tmp_path: Path) -> None:
-    """A long TMPDIR, in which a socket's name would be too long, and a dev.json that is a folder."""
+def test_unusual_folders_are_served(project: Path, tmp_path: Path) -> None:
+    """Serve with a TMPDIR too long for a socket's name, and with a folder named dev.json."""
     long = tmp_path / ("x" * 130)
     long.mkdir()
     state = tmp_path / "state"
     (state / "dev.json").mkdir(parents=True)
     with serving(dev(project), AION_DATA_DIR=str(state), TMPDIR=str(long)) as server:
-        assert printed(server, "cannot be written")
+        assert printed(server, "Cannot write to")
         assert text_of(ask(server)).startswith("first ")
         assert server.stop() == 0
         assert "Traceback" not in "".join(server.printed)

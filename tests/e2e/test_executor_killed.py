@@ -1,4 +1,4 @@
-"""A worker that is killed while executors run: their tasks fail, or are run again, as each agent's `resume` says."""
+"""Executors of a killed worker: their tasks fail or restart by each agent's `resume`."""
 
 import os
 import signal
@@ -19,13 +19,13 @@ from tests.support.task_process import task_process
 
 @pytest.fixture
 def own_stack() -> Iterator[LocalStack]:
-    """A stack whose queue nobody else polls."""
+    """Start a stack with a queue for this test alone."""
     with LocalStack.start("template.yaml") as stack:
         yield stack
 
 
-def test_a_killed_workers_executors_fail_or_start_again(own_stack: LocalStack, tmp_path: Path) -> None:
-    """R21, R113: in real processes; by `fail` nothing is done twice, by `restart` nothing is said twice."""
+def test_executors_of_killed_worker_fail_or_restart(own_stack: LocalStack, tmp_path: Path) -> None:
+    """Kill real processes: `fail` repeats no step, `restart` repeats no text."""
     notes, config = tmp_path / "notes", AGENTS / "executing.yaml"
     environ: dict[str, Any] = {"NOTED_IN": str(notes), **SHORT_LEASE}
     with api_process(own_stack, config, **environ) as api:

@@ -1,4 +1,4 @@
-"""The functions of the template that a queue or a schedule calls, in this process, as `aion dev` runs them."""
+"""Functions behind a queue or a schedule, run in this process as `aion dev` does."""
 
 import asyncio
 import json
@@ -28,14 +28,14 @@ from tests.support.queues import messages_in
 from tests.support.stores import dynamodb_store
 from tests.support.tasks import orphan
 
-PATIENCE = 60
+TIMEOUT = 60
 AGENTS = Path(__file__).parents[1] / "support" / "agents"
 NOTHING_TO_DO = WakeUp(ContextKey("nobody", "echo", "c-0"))
 
 
 @pytest.fixture
 def stack(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalStack]:
-    """A stack of its own, whose functions are imported anew; nothing is polled yet."""
+    """Start a stack for this test alone, with freshly imported functions and without pollers."""
     monkeypatch.setattr(sys, "path", sys.path[:])
     for name in ("run_task", "sweep"):
         monkeypatch.delitem(sys.modules, f"handlers.{name}", raising=False)
@@ -56,9 +56,9 @@ async def enqueue(stack: LocalStack, wake_up: WakeUp) -> None:
 
 
 async def answer_of(stack: LocalStack, head: Head) -> str:
-    """Return what the task's agent says last, once the task has completed."""
+    """Return the last message of the task's agent, once the task has completed."""
     store = dynamodb_store(stack, SystemClock())
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIMEOUT
     while True:
         log = await store.log(head.key)
         assert log is not None
@@ -68,7 +68,7 @@ async def answer_of(stack: LocalStack, head: Head) -> str:
         await asyncio.sleep(0.05)
 
 
-async def test_a_turn_whose_worker_is_gone_is_run_by_whoever_hears_its_bell(stack: LocalStack) -> None:
+async def test_wake_up_message_resumes_turn_of_dead_worker(stack: LocalStack) -> None:
     stack.poll()
     head = await orphan(stack, "who is there?")
     await enqueue(stack, WakeUp(head.context))
@@ -77,7 +77,7 @@ async def test_a_turn_whose_worker_is_gone_is_run_by_whoever_hears_its_bell(stac
     assert messages_in(stack, "TaskQueue") == 0
 
 
-async def test_several_turns_are_run_at_once_and_each_by_itself(stack: LocalStack) -> None:
+async def test_several_turns_run_concurrently(stack: LocalStack) -> None:
     stack.poll()
     heads = [await orphan(stack, f"this is {n}") for n in range(4)]
     await asyncio.gather(*(enqueue(stack, WakeUp(head.context)) for head in heads))
@@ -85,10 +85,8 @@ async def test_several_turns_are_run_at_once_and_each_by_itself(stack: LocalStac
         assert f"this is {n}" in await answer_of(stack, head)
 
 
-async def test_aion_dev_runs_every_turn_on_the_servers_event_loop(
-    stack: LocalStack, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A client that an agent's module keeps belongs to the event loop that has used it first."""
+async def test_aion_dev_runs_turns_on_server_loop(stack: LocalStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use one event loop: a module's client belongs to the loop of its first use."""
     monkeypatch.setenv("AION_CONFIG", str(AGENTS / "where.yaml"))
     stack.poll({"TaskFunction": task_function_on(asyncio.get_running_loop(), Deadline())})
     for _ in range(2):
@@ -97,21 +95,17 @@ async def test_aion_dev_runs_every_turn_on_the_servers_event_loop(
         assert await answer_of(stack, head) == f"on {id(asyncio.get_running_loop())}"
 
 
-async def test_the_sweep_rings_for_a_turn_that_everybody_has_forgotten(
-    stack: LocalStack, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_sweep_enqueues_forgotten_turn(stack: LocalStack, caplog: pytest.LogCaptureFixture) -> None:
     head = await orphan(stack, "hello?")
     stack.poll()
     with caplog.at_level(logging.INFO, "handlers.sweep"):
-        while not (swept := [record for record in caplog.records if getattr(record, "rung", 0)]):
+        while not (swept := [record for record in caplog.records if getattr(record, "enqueued", 0)]):
             await asyncio.to_thread(stack.call_schedules, "SweepFunction")
     assert (swept[0].message, swept[0].found, swept[0].enqueued) == ("swept", 1, 1)  # type: ignore[attr-defined]
     assert "hello?" in await answer_of(stack, head)
 
 
-async def test_a_message_that_is_no_bell_ends_in_the_dead_letter_queue(
-    stack: LocalStack, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_invalid_message_ends_in_dead_letter_queue(stack: LocalStack, caplog: pytest.LogCaptureFixture) -> None:
     stack.poll(retry_after=0)
     sqs = stack.client("sqs")
     sqs.send_message(QueueUrl=stack.physical_id("TaskQueue"), MessageBody="poison")
@@ -125,7 +119,7 @@ async def test_a_message_that_is_no_bell_ends_in_the_dead_letter_queue(
     assert "UnreadableWakeUp: The message is not JSON" in caplog.text
 
 
-def test_of_a_batch_only_what_failed_goes_back(stack: LocalStack) -> None:
+def test_only_failed_messages_return_to_queue(stack: LocalStack) -> None:
     stack.poll()
     stack.stop_polling()
     from handlers.run_task import handler

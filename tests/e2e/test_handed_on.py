@@ -1,4 +1,4 @@
-"""A turn that is longer than its invocation: our runtime loop hands it on before Lambda ends, and TaskFunction goes on."""
+"""Turn longer than its invocation: the runtime loop hands it off before the timeout, and TaskFunction resumes it."""
 
 import json
 from pathlib import Path
@@ -19,12 +19,12 @@ from tests.support.task_process import task_process
 CONFIG = Path(__file__).parents[1] / "support" / "agents" / "steps.yaml"
 
 
-async def test_a_turn_longer_than_its_invocation_is_handed_on(tmp_path: Path) -> None:
-    """R111, R113: the stream ends cleanly, no step runs twice, and the subscriber's rest comes from another process."""
+async def test_turn_longer_than_invocation_is_handed_off(tmp_path: Path) -> None:
+    """End the stream cleanly, run no step twice, and serve the rest to a subscriber of another process."""
     notes = tmp_path / "notes"
     with LocalStack.start("template.yaml") as stack:
         environ: dict[str, Any] = {"NOTED_IN": str(notes), "STEP_SECONDS": "2.5"}
-        # As SAM runs it: who calls is asked nowhere, so that both processes serve the same caller.
+        # As under SAM: without authentication, so that both processes serve the same caller.
         nobody_asks = {"AION_AUTH": "off", "AWS_SAM_LOCAL": "true"}
         there = {**stack.environment("ApiFunction"), **environ, **nobody_asks, "AION_CONFIG": str(CONFIG)}
         there.pop("AWS_LAMBDA_EXEC_WRAPPER", None)

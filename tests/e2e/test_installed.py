@@ -1,6 +1,6 @@
-"""The wheel in an environment of its own and an empty home: new projects, `aion dev`, `aion build`, the built functions.
+"""Wheel in an own environment with an empty home: new projects, `aion dev`, `aion build`, the built functions.
 
-Nothing of this checkout is on the path of what runs here; the official client asks, and the user's agent answers.
+The path has nothing of this checkout; the official client sends the requests to the user's agent.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from tests.support.runtime_emulator import emulated, lambda_python
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="the packages and the runtime emulator are for Linux"),
-    # The first test waits for an environment, and the build for several packages.
+    # The first test installs an environment, and the build several packages.
     pytest.mark.timeout(900),
 ]
 
@@ -40,7 +40,7 @@ FRAMEWORKS = [
     pytest.param("adk", marks=pytest.mark.deep),
     pytest.param("executor", marks=pytest.mark.deep),
 ]
-# Not a key: nobody has the rest of it.
+# Only a prefix, not a key.
 PLANTED_KEY = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcw\n-----END PRIVATE KEY-----\n"
 PRIVATE_MODULE = "def mark(text):\n    return f'[{text}]'\n"
 ANSWERS = """
@@ -71,7 +71,7 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 
 @contextmanager
 def served(where: Installed, folder: Path, *command: str) -> Iterator[str]:
-    """Run `aion dev` there until the block ends; yields its URL."""
+    """Run `aion dev` in the folder until the block ends; yield its URL."""
     process = subprocess.Popen(
         [*command, "dev", "--port", "0"],
         cwd=folder,
@@ -98,8 +98,8 @@ def served(where: Installed, folder: Path, *command: str) -> Iterator[str]:
         process.stdout.close()
 
 
-async def asked(url: str, text: str) -> tuple[str, str]:
-    """Ask by the official client; return the text that was streamed, and the answer."""
+async def ask(url: str, text: str) -> tuple[str, str]:
+    """Send the text with the official client; return the streamed text and the answer."""
     async with httpx.AsyncClient(timeout=60) as http:
         card = await A2ACardResolver(http, url).get_agent_card()
         client = ClientFactory(ClientConfig(httpx_client=http, streaming=True)).create(card)
@@ -125,7 +125,7 @@ def answered_by(function: Path, folder: Path, text: str) -> str:
         environ = {**stack.environment("ApiFunction"), "AWS_SAM_LOCAL": "true"}
         event = recorded_event("rest_api_v1", path="/message:send", isBase64Encoded=False)
         message = {"messageId": "m-built", "role": "ROLE_USER", "parts": [{"text": text}]}
-        event["requestContext"]["identity"]["userArn"] = ARN  # as API Gateway tells of who has signed
+        event["requestContext"]["identity"]["userArn"] = ARN  # the signer, in the form of API Gateway
         event["body"] = json.dumps({"message": message})
         with emulated(code, "handlers.api.handler", environ, scratch) as url:
             answer = httpx.post(url, json=event, timeout=120).json()
@@ -169,7 +169,7 @@ def test_missing_extra_is_named(bare: Installed, tmp_path: Path, command: str) -
     assert "Traceback" not in said
 
 
-def test_wheel_holds_no_foreign_top_level_name(tools: Installed) -> None:
+def test_wheel_has_only_own_top_level_names(tools: Installed) -> None:
     with zipfile.ZipFile(tools.wheel) as archive:
         tops = {name.split("/")[0] for name in archive.namelist()}
     assert {name for name in tops if not name.endswith(".dist-info")} == {"aion", "aion_core"}
@@ -183,7 +183,7 @@ def test_folder_without_config_is_served(tools: Installed, tmp_path: Path) -> No
     (tmp_path / "private" / "words.py").write_text(PRIVATE_MODULE)
     (tmp_path / "agent.py").write_text(ANSWERS.replace("import cowsay", "import json as cowsay"))
     with served(tools, tmp_path, "aion") as url:
-        _, answer = asyncio.run(asked(url, "hello"))
+        _, answer = asyncio.run(ask(url, "hello"))
     assert answer == "[json heard hello]"
 
 
@@ -198,7 +198,7 @@ def test_new_project_is_tested_served_and_built(tools: Installed, tmp_path: Path
     assert " passed" in tools.run("uv", "run", "--quiet", "pytest", "-q", cwd=folder)
     own = str(folder / ".venv" / "bin" / "aion")
     with served(tools, folder, own) as url:
-        streamed, answer = asyncio.run(asked(url, "hello"))
+        streamed, answer = asyncio.run(ask(url, "hello"))
     assert answer
     assert streamed in ("", answer), "what was streamed is the answer"
     _, python = lambda_python()
@@ -209,7 +209,7 @@ def test_new_project_is_tested_served_and_built(tools: Installed, tmp_path: Path
 
 
 def test_build_holds_own_code_and_no_secret(tools: Installed, tmp_path: Path) -> None:
-    """A private module and a further dependency are in the package; .env, .git, environments and keys are not."""
+    """Package a private module and a further dependency, without .env, .git, environments and keys."""
     tools.run("aion", "new", "my-agent", cwd=tmp_path)
     folder = tmp_path / "my-agent"
     tools.run("uv", "sync", "--quiet", cwd=folder)
@@ -234,7 +234,7 @@ def test_build_holds_own_code_and_no_secret(tools: Installed, tmp_path: Path) ->
     assert "deploy.txt looks like a private key" in refused
     (folder / "deploy.txt").unlink()
     said = tools.run(own, "build", *chosen, cwd=folder)
-    assert re.search(r"left out: \.env; .*notes\.secret \(named by \.gitignore\)", said)
+    assert re.search(r"excluded: \.env; .*notes\.secret \(matched by \.gitignore\)", said)
     package = folder / ".aion" / "build" / "ApiFunction.zip"
     with zipfile.ZipFile(package) as archive:
         names = archive.namelist()
@@ -246,12 +246,12 @@ def test_build_holds_own_code_and_no_secret(tools: Installed, tmp_path: Path) ->
 
 
 def test_sam_build_packages_the_project(tools: Installed, tmp_path: Path) -> None:
-    """The Makefile's rule is what `sam build` calls for each function."""
+    """Run the Makefile's rule, which `sam build` calls for each function."""
     tools.run("aion", "new", "my-agent", cwd=tmp_path)
     folder, artifacts = tmp_path / "my-agent", tmp_path / "artifacts"
     tools.run("uv", "sync", "--quiet", cwd=folder)
-    asked: dict[str, Any] = {"AION_ARCHITECTURE": machine_architecture(), "AION_PYTHON": lambda_python()[1]}
-    said = tools.run("make", "build-TaskFunction", f"ARTIFACTS_DIR={artifacts}", cwd=folder, **asked)
+    ask: dict[str, Any] = {"AION_ARCHITECTURE": machine_architecture(), "AION_PYTHON": lambda_python()[1]}
+    said = tools.run("make", "build-TaskFunction", f"ARTIFACTS_DIR={artifacts}", cwd=folder, **ask)
     assert "agents: " in said
     assert (artifacts / "agent.py").read_text() == (folder / "agent.py").read_text()
     assert (artifacts / "handlers" / "run_task.py").is_file()

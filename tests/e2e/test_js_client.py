@@ -1,6 +1,6 @@
-"""The official JavaScript client (@a2a-js/sdk) against `make dev`, in each version and binding: nothing was changed for it.
+"""Official JavaScript client (@a2a-js/sdk) against `make dev`, unchanged, in each version and binding.
 
-One Node process drives them all (`tests/support/js/drive.mjs`) and says what it heard; the tests read that.
+One Node process runs them all (`tests/support/js/drive.mjs`) and prints the results of each step for the tests.
 """
 
 import json
@@ -10,20 +10,20 @@ from typing import Any
 import pytest
 
 from tests.support.environments import NodeMissing, node_with
-from tests.support.server import ROOT, Server
+from tests.support.server import ROOT, DevServer
 
-Heard = dict[tuple[str, str], dict[str, Any]]
+Results = dict[tuple[str, str], dict[str, Any]]
 
 LONG = "The quick brown fox jumps over the lazy dog. " * 500
 CLIENTS = ["JSONRPC 1.0", "JSONRPC 0.3", "HTTP+JSON 1.0", "HTTP+JSON 0.3"]
 LOSSY = "HTTP+JSON 0.3"
-"""Where the client itself drops a file's name, and whether a chunk is to be appended."""
+"""Bindings without file names and `append`: the client itself drops them."""
 each_client = pytest.mark.parametrize("client", CLIENTS)
 
 
 @pytest.fixture(scope="module")
-def heard(server: Server) -> Heard:
-    """What each client heard at each step."""
+def results(server: DevServer) -> Results:
+    """Return the results of each client at each step."""
     try:
         environment = node_with(ROOT / "tests" / "support" / "js")
     except NodeMissing as missing:
@@ -36,8 +36,8 @@ def heard(server: Server) -> Heard:
     return {(line["client"], line["step"]): line for line in lines}
 
 
-def said(heard: Heard, client: str, step: str) -> Any:
-    line = heard[client, step]
+def result_of(results: Results, client: str, step: str) -> Any:
+    line = results[client, step]
     assert "error" not in line, line["error"]
     return line["heard"]
 
@@ -46,36 +46,36 @@ def texts(message: dict[str, Any]) -> str:
     return "".join(part["text"] for part in message["parts"])
 
 
-def check_stream(heard: list[dict[str, Any]], client: str, *, first_state: str, text: str) -> None:
-    """First a task, last a final status; the text adds up once, by one artifact that is opened and closed once."""
-    kinds = [next(iter(response)) for response in heard]
+def check_stream(results: list[dict[str, Any]], client: str, *, first_state: str, text: str) -> None:
+    """Check the order: task first, final status last; one artifact, opened and closed once, adds up to the text."""
+    kinds = [next(iter(response)) for response in results]
     assert kinds[0] == "task"
-    assert heard[0]["task"]["status"]["state"] == first_state
+    assert results[0]["task"]["status"]["state"] == first_state
     assert kinds[-1] == "statusUpdate"
-    assert heard[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
-    assert texts(heard[-1]["statusUpdate"]["status"]["message"]) == text
+    assert results[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert texts(results[-1]["statusUpdate"]["status"]["message"]) == text
     assert set(kinds[1:-1]) <= {"statusUpdate", "artifactUpdate"}
-    task = heard[0]["task"]
-    for response in heard[1:]:
+    task = results[0]["task"]
+    for response in results[1:]:
         (update,) = response.values()
         assert (update["taskId"], update["contextId"]) == (task["id"], task["contextId"])
-    chunks = [response["artifactUpdate"] for response in heard if "artifactUpdate" in response]
+    chunks = [response["artifactUpdate"] for response in results if "artifactUpdate" in response]
     if client != LOSSY:
         assert [chunk.get("append", False) for chunk in chunks] == [False] + [True] * (len(chunks) - 1)
     assert [chunk.get("lastChunk", False) for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
     assert text.endswith("".join(texts(chunk["artifact"]) for chunk in chunks))
 
 
-def test_it_takes_the_newest_version_that_the_card_offers(heard: Heard) -> None:
-    """R1, R107, D1, D3."""
-    assert said(heard, "by its card", "choose") == {"binding": "JSONRPC", "version": "1.0"}
-    assert said(heard, "by its card", "send")["sent"]["status"]["state"] == "TASK_STATE_COMPLETED"
+def test_js_client_takes_newest_version(results: Results) -> None:
+    """Choose v1 from the card's interfaces."""
+    assert result_of(results, "by its card", "choose") == {"binding": "JSONRPC", "version": "1.0"}
+    assert result_of(results, "by its card", "send")["sent"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
-def test_it_reads_the_card_as_one_of_version_0_3(heard: Heard) -> None:
-    """R4, D3: what a client sees that knows nothing of `supportedInterfaces`."""
-    assert said(heard, "by its card's v0.3 part", "choose") == {"binding": "JSONRPC", "version": "0.3"}
-    assert said(heard, "by its card's v0.3 part", "send")["sent"]["status"]["state"] == "TASK_STATE_COMPLETED"
+def test_js_client_reads_card_of_v03(results: Results) -> None:
+    """Read the card without knowledge of `supportedInterfaces`."""
+    assert result_of(results, "by its card's v0.3 part", "choose") == {"binding": "JSONRPC", "version": "0.3"}
+    assert result_of(results, "by its card's v0.3 part", "send")["sent"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
 @pytest.mark.parametrize(
@@ -90,9 +90,9 @@ def test_it_reads_the_card_as_one_of_version_0_3(heard: Heard) -> None:
         ),
     ],
 )
-def test_it_gets_the_whole_task(heard: Heard, client: str) -> None:
-    """R10, R12, R20, R40, R47."""
-    answer = said(heard, client, "send")
+def test_client_gets_whole_task(results: Results, client: str) -> None:
+    """Get a completed task with its answer and history."""
+    answer = result_of(results, client, "send")
     sent, asked = answer["sent"], answer["sent"]["history"][0]
     name = {} if client == LOSSY else {"filename": "three.bin"}
     assert sent["status"]["state"] == "TASK_STATE_COMPLETED"
@@ -103,26 +103,26 @@ def test_it_gets_the_whole_task(heard: Heard, client: str) -> None:
 
 
 @each_client
-def test_it_asks_for_no_history(heard: Heard, client: str) -> None:
-    """R12: in v0.3 only a positive number is a limit."""
-    answer = said(heard, client, "send")
+def test_js_client_gets_task_without_history(results: Results, client: str) -> None:
+    """Get a task without history; in v0.3 only a positive number is a limit."""
+    answer = result_of(results, client, "send")
     expected = answer["sent"] if client.endswith("0.3") else {**answer["sent"], "history": []}
     assert {"history": [], **answer["short"]} == expected
 
 
 @each_client
-def test_a_task_goes_on_when_the_answer_does_not_wait(heard: Heard, client: str) -> None:
-    """R21, D12."""
-    answer = said(heard, client, "sendAtOnce")
+def test_task_continues_after_nonblocking_answer(results: Results, client: str) -> None:
+    """Complete the task after a non-blocking answer."""
+    answer = result_of(results, client, "sendAtOnce")
     assert answer["sent"]["status"]["state"] == "TASK_STATE_WORKING"
     assert answer["ended"]["status"]["state"] == "TASK_STATE_COMPLETED"
     assert texts(answer["ended"]["status"]["message"]) == "Hello again"
 
 
 @each_client
-def test_it_sees_the_answer_stream(heard: Heard, client: str) -> None:
-    """R11, R22, R25, R27, R28, R32-R35, R103, D9-D11."""
-    responses = said(heard, client, "stream")
+def test_client_streams_answer(results: Results, client: str) -> None:
+    """Stream an answer from the task to its final status."""
+    responses = result_of(results, client, "stream")
     check_stream(responses, client, first_state="TASK_STATE_SUBMITTED", text="one two \U0001f600 four")
     chunks = [response["artifactUpdate"] for response in responses if "artifactUpdate" in response]
     assert "".join(texts(chunk["artifact"]) for chunk in chunks) == "one two \U0001f600 four"
@@ -130,24 +130,24 @@ def test_it_sees_the_answer_stream(heard: Heard, client: str) -> None:
 
 
 @each_client
-def test_it_hears_the_rest_of_a_task_that_runs(heard: Heard, client: str) -> None:
-    """R14."""
-    answer = said(heard, client, "resubscribe")
+def test_client_subscribes_to_running_task(results: Results, client: str) -> None:
+    """Subscribe to a running task."""
+    answer = result_of(results, client, "resubscribe")
     check_stream(answer["heard"], client, first_state="TASK_STATE_WORKING", text=LONG * answer["times"])
     assert answer["ended"]["status"] == answer["heard"][-1]["statusUpdate"]["status"]
 
 
 @each_client
-def test_it_cancels(heard: Heard, client: str) -> None:
-    """R13."""
-    answer = said(heard, client, "cancel")
+def test_client_cancels_task(results: Results, client: str) -> None:
+    """Cancel a running task."""
+    answer = result_of(results, client, "cancel")
     assert answer["canceled"]["status"]["state"] == "TASK_STATE_CANCELED"
     assert answer["stored"] == answer["canceled"]
 
 
 @pytest.mark.parametrize("client", ["JSONRPC 1.0", "HTTP+JSON 1.0"])
-def test_it_lists_a_conversation(heard: Heard, client: str) -> None:
-    answer = said(heard, client, "list")
+def test_client_lists_tasks_of_context(results: Results, client: str) -> None:
+    answer = result_of(results, client, "list")
     page, rest = answer["page"], answer["rest"]
     assert [task["id"] for task in page["tasks"]] == answer["ids"][:2]
     assert [task["id"] for task in rest["tasks"]] == answer["ids"][2:]
@@ -156,9 +156,9 @@ def test_it_lists_a_conversation(heard: Heard, client: str) -> None:
 
 
 @each_client
-def test_it_says_where_it_wants_to_be_told(heard: Heard, client: str) -> None:
-    """R15, R16, R24, R91, R92: with a message and later; read, listed and deleted, twice."""
-    answer = said(heard, client, "pushConfigs")
+def test_client_manages_push_configs(results: Results, client: str) -> None:
+    """Create a push config with a message and later; read, list and delete it twice."""
+    answer = result_of(results, client, "pushConfigs")
     assert answer["created"] == answer["read"]
     given = {"id": "q", "taskId": answer["task"], "url": "http://127.0.0.1:9/hook", "token": "token"}
     assert {name: answer["read"][name] for name in given} == given
@@ -181,18 +181,18 @@ REFUSALS = {
 
 @each_client
 @pytest.mark.parametrize("step", REFUSALS)
-def test_it_knows_a_refusal_for_what_it_is(heard: Heard, client: str, step: str) -> None:
-    """R95, R98, R99: the client's own class of error, and a sentence of ours."""
-    line = heard[client, step]
+def test_client_raises_its_error_class(results: Results, client: str, step: str) -> None:
+    """Raise the client's own error class with our message."""
+    line = results[client, step]
     assert "error" in line, line
     assert REFUSALS[step] in line["error"]["names"], line["error"]
     assert len(line["error"]["message"]) > 20
 
 
 @each_client
-def test_it_has_the_card_where_there_is_no_extended_one(heard: Heard, client: str) -> None:
-    """R2, R3, R6."""
-    card = said(heard, client, "cardOrExtendedCard")
+def test_client_falls_back_to_public_card(results: Results, client: str) -> None:
+    """Fall back to the public card without an extended one."""
+    card = result_of(results, client, "cardOrExtendedCard")
     assert card["name"] == "Echo"
     assert card["capabilities"]["streaming"] is True
     assert card["capabilities"]["pushNotifications"] is True

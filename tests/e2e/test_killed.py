@@ -1,4 +1,4 @@
-"""A process that is killed in the middle of a turn loses nothing: another goes on where it stopped, by itself."""
+"""Killed processes in the middle of a turn: another process resumes it without a client's help."""
 
 import contextlib
 import json
@@ -28,7 +28,7 @@ SHORT_LEASE = {"AION_LEASE_SECONDS": "2"}
 
 @pytest.fixture
 def own_stack() -> Iterator[LocalStack]:
-    """A stack whose queue nobody else polls."""
+    """Start a stack with a queue for this test alone."""
     with LocalStack.start("template.yaml") as stack:
         yield stack
 
@@ -43,7 +43,7 @@ def wait_for_line(notes: Path, line: str, process: "subprocess.Popen[bytes]") ->
 
 
 def at_rest(url: str, task_id: str, *, within: float = 60.0) -> dict[str, Any]:
-    """The task, once it has come to rest."""
+    """Return the task in a terminal or interrupted state."""
     asked = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": task_id}}
     end = time.monotonic() + within
     with httpx.Client(timeout=60) as client:
@@ -56,7 +56,7 @@ def at_rest(url: str, task_id: str, *, within: float = 60.0) -> dict[str, Any]:
 
 
 class Subscriber:
-    """Reads a task's stream in a thread, and comes back with its last id as often as it takes."""
+    """Reader of a task's stream in a thread; it reconnects with its last event id until the stream ends."""
 
     def __init__(self, url: str, task_id: str) -> None:
         self.frames: list[tuple[str, dict[str, Any]]] = []
@@ -90,10 +90,8 @@ def check_steps(task: dict[str, Any], notes: Path, killed_in: str) -> None:
 
 
 @pytest.mark.parametrize("killed_in", [pytest.param("one", marks=pytest.mark.deep), "three"])
-def test_a_killed_api_processs_task_is_finished_by_another_and_a_third_hears_it_all(
-    own_stack: LocalStack, tmp_path: Path, killed_in: str
-) -> None:
-    """No finished step runs again, nothing is said twice; `one` is found by the sweep, `three` by the bell."""
+def test_task_of_killed_api_process_is_finished(own_stack: LocalStack, tmp_path: Path, killed_in: str) -> None:
+    """Run no finished step and stream no text twice; the sweep finds `one`, a wake-up message resumes `three`."""
     notes, config = tmp_path / "notes", AGENTS / "steps.yaml"
     environ: dict[str, Any] = {"NOTED_IN": str(notes), **SHORT_LEASE}
     body = send("go", message_id="m-1", contextId="killed", method="SendStreamingMessage")
@@ -127,8 +125,8 @@ def test_a_killed_api_processs_task_is_finished_by_another_and_a_third_hears_it_
     assert reading.frames[-1][1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
-def test_a_killed_workers_task_is_finished_by_another(own_stack: LocalStack, tmp_path: Path) -> None:
-    """R21, R113: a task that runs without its client."""
+def test_task_of_killed_worker_is_finished(own_stack: LocalStack, tmp_path: Path) -> None:
+    """Kill the worker of a task without a client."""
     notes, config = tmp_path / "notes", AGENTS / "steps.yaml"
     environ: dict[str, Any] = {"NOTED_IN": str(notes), **SHORT_LEASE}
     with api_process(own_stack, config, **environ) as api:
@@ -144,10 +142,8 @@ def test_a_killed_workers_task_is_finished_by_another(own_stack: LocalStack, tmp
     check_steps(task, notes, "two")
 
 
-def test_a_readers_text_is_never_doubled_when_another_process_speaks_it_again(
-    own_stack: LocalStack, tmp_path: Path
-) -> None:
-    """R60-R63: the chunks of the process that was killed are begun anew, by append=false."""
+def test_repeated_turn_never_doubles_text(own_stack: LocalStack, tmp_path: Path) -> None:
+    """Start the killed process's text anew with append=false."""
     notes, config = tmp_path / "notes", AGENTS / "speaking.yaml"
     environ: dict[str, Any] = {"NOTED_IN": str(notes), **SHORT_LEASE}
     with api_process(own_stack, config, **environ) as api, task_process(own_stack, config, **environ) as first:
@@ -172,8 +168,8 @@ def test_a_readers_text_is_never_doubled_when_another_process_speaks_it_again(
 
 
 @pytest.mark.deep
-def test_with_production_settings_a_killed_turn_goes_on_within_a_minute(own_stack: LocalStack, tmp_path: Path) -> None:
-    """The bell that watches over it: a lease of 30 s, renewed each 10 s; no sweep runs here."""
+def test_killed_turn_resumes_within_a_minute(own_stack: LocalStack, tmp_path: Path) -> None:
+    """Resume by the lease's own wake-up message: a lease of 30 s, renewed each 10 s, without a sweep."""
     notes, config = tmp_path / "notes", AGENTS / "steps.yaml"
     environ: dict[str, Any] = {"NOTED_IN": str(notes), "STEP_SECONDS": "12"}
     with api_process(own_stack, config, **environ) as api:

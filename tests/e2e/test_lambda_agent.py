@@ -1,4 +1,4 @@
-"""The whole way on Lambda: our runtime loop, the app of handlers.api, a graph."""
+"""Whole path on Lambda: our runtime loop, the app of handlers.api, a graph."""
 
 import json
 from pathlib import Path
@@ -12,8 +12,8 @@ from tests.support.service import send
 CONFIG = Path(__file__).parents[1] / "support" / "agents" / "gated.yaml"
 
 
-async def test_a_graphs_words_leave_while_it_still_runs() -> None:
-    """R22, R25, R111: what is said before the gate has arrived while the graph stands at it."""
+async def test_graph_text_streams_during_its_run() -> None:
+    """Receive the text before the barrier while the graph waits at it."""
     journal: list[str] = []
     async with FakeRuntimeApi(journal) as api, Gates(journal) as gates:
         environ = {"AION_STORE": "memory", "AION_CONFIG": str(CONFIG)}

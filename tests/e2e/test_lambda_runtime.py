@@ -1,4 +1,4 @@
-"""The runtime loop as a process, against a Runtime API that is a real server."""
+"""Runtime loop as a process, against a real HTTP server with the Runtime API."""
 
 import json
 import os
@@ -49,9 +49,7 @@ async def still_serves(api: FakeRuntimeApi) -> bool:
     return (answer.status, answer.body) == (200, b"hello")
 
 
-async def test_a_chunk_leaves_while_the_app_still_runs(
-    api: FakeRuntimeApi, gates: Gates, runtime: RuntimeProcess
-) -> None:
+async def test_chunk_is_posted_while_app_runs(api: FakeRuntimeApi, gates: Gates, runtime: RuntimeProcess) -> None:
     invocation = api.invoke(function_url_event("/stream"))
     assert await invocation.chunk(1) == b"data: one\n\n"
     await gates.reached("second")
@@ -66,9 +64,7 @@ async def test_a_chunk_leaves_while_the_app_still_runs(
     assert answer.trailers == {}
 
 
-async def test_a_response_is_posted_as_the_runtime_api_asks_of_streams(
-    api: FakeRuntimeApi, runtime: RuntimeProcess
-) -> None:
+async def test_response_follows_streaming_protocol(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
     invocation = api.invoke(function_url_event("/one_line"), headers={"Lambda-Runtime-Invocation-Id": "attempt-1"})
     answer = await invocation.answered()
     assert answer.endpoint == "response"
@@ -84,7 +80,7 @@ async def test_a_response_is_posted_as_the_runtime_api_asks_of_streams(
     }
 
 
-async def test_the_app_learns_of_its_invocation(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
+async def test_app_receives_invocation_context(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
     event = function_url_event("/echo", method="POST", body='{"a": 1}', query="x=1&x=2")
     first = json.loads((await api.invoke(event, headers={"Lambda-Runtime-Trace-Id": "Root=1-a"}).answered()).body)
     again = json.loads((await api.invoke(event, headers={"Lambda-Runtime-Trace-Id": ""}).answered()).body)
@@ -104,11 +100,11 @@ async def test_the_app_learns_of_its_invocation(api: FakeRuntimeApi, runtime: Ru
         "process": runtime.pid,
         "same_loop": True,
     }
-    # Same process, same event loop; what belonged to the first invocation only is gone.
+    # Same process, same event loop; the state of the first invocation is gone.
     assert again == first | {"request_id": "invocation-2", "trace": None}
 
 
-async def test_an_event_of_the_rest_api_is_answered(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
+async def test_rest_api_event_is_answered(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
     rest = recorded_event("rest_api_v1", path="/echo")
     rest["requestContext"]["path"] = "/prod/echo"
     answer = await api.invoke(rest).answered()
@@ -116,9 +112,7 @@ async def test_an_event_of_the_rest_api_is_answered(api: FakeRuntimeApi, runtime
     assert json.loads(json.loads(answer.body)["body"])["message"]["parts"] == [{"text": "Grüße"}]
 
 
-async def test_an_error_in_the_stream_becomes_trailers_and_the_loop_goes_on(
-    api: FakeRuntimeApi, runtime: RuntimeProcess
-) -> None:
+async def test_stream_error_becomes_trailers(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
     answer = await api.invoke(function_url_event("/midstream_error")).answered()
     assert answer.status == 200
     assert answer.body == b"data: one\n\n"
@@ -128,7 +122,7 @@ async def test_an_error_in_the_stream_becomes_trailers_and_the_loop_goes_on(
         "errorMessage": "The application failed; the response is not complete.",
     }
     assert await still_serves(api)
-    # The story is in the log, as one line.
+    # The log has the error as one line.
     [story] = [json.loads(line) for line in runtime.lines if "the secret reason" in line]
     assert story["message"] == "Invocation invocation-1: the app failed"
     assert "midstream_error" in story["stackTrace"]
@@ -137,9 +131,7 @@ async def test_an_error_in_the_stream_becomes_trailers_and_the_loop_goes_on(
 @pytest.mark.parametrize(
     "path", ["/early_error", "/announced_error", "/nothing", "/cancels_itself", "/too_many_headers"]
 )
-async def test_an_app_that_fails_before_its_response_is_answered_for(
-    api: FakeRuntimeApi, runtime: RuntimeProcess, path: str
-) -> None:
+async def test_error_before_response_is_reported(api: FakeRuntimeApi, runtime: RuntimeProcess, path: str) -> None:
     answer = await api.invoke(function_url_event(path)).answered()
     assert answer.prelude == {"statusCode": 500, "headers": {"content-type": "application/json"}, "cookies": []}
     assert json.loads(answer.body) == GONE
@@ -148,9 +140,7 @@ async def test_an_app_that_fails_before_its_response_is_answered_for(
     assert await still_serves(api)
 
 
-async def test_a_response_that_the_app_leaves_open_is_ended_as_not_whole(
-    api: FakeRuntimeApi, runtime: RuntimeProcess
-) -> None:
+async def test_unfinished_response_ends_as_incomplete(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
     answer = await api.invoke(function_url_event("/unfinished")).answered()
     assert answer.body == b"to be cont"
     assert answer.error["errorType"] == "Runtime.AppFailed"
@@ -158,9 +148,7 @@ async def test_a_response_that_the_app_leaves_open_is_ended_as_not_whole(
 
 
 @pytest.mark.parametrize("name", ["sqs", "eventbridge_schedule"])
-async def test_an_event_that_is_no_http_event_is_refused_and_the_loop_goes_on(
-    api: FakeRuntimeApi, runtime: RuntimeProcess, name: str
-) -> None:
+async def test_other_event_is_refused(api: FakeRuntimeApi, runtime: RuntimeProcess, name: str) -> None:
     answer = await api.invoke(recorded_event(name), headers={"Lambda-Runtime-Invocation-Id": "attempt-1"}).answered()
     assert answer.endpoint == "error"
     assert answer.headers["lambda-runtime-function-error-type"] == "Runtime.NotAnHttpEvent"
@@ -171,9 +159,7 @@ async def test_an_event_that_is_no_http_event_is_refused_and_the_loop_goes_on(
 
 
 @pytest.mark.parametrize("payload", [b"", b"{", b"\xff\xfe", b"[]", b'"text"', b"1", b"null", b"[" * 100_000])
-async def test_a_payload_that_is_no_event_is_refused_and_the_loop_goes_on(
-    api: FakeRuntimeApi, runtime: RuntimeProcess, payload: bytes
-) -> None:
+async def test_invalid_payload_is_refused(api: FakeRuntimeApi, runtime: RuntimeProcess, payload: bytes) -> None:
     answer = await api.invoke(None, payload=payload).answered()
     assert answer.endpoint == "error"
     assert answer.error["errorType"] == "Runtime.NotAnHttpEvent"
@@ -199,7 +185,7 @@ async def test_cookies_and_repeated_headers_reach_the_client(api: FakeRuntimeApi
     }
 
 
-async def test_the_response_ends_with_its_body_and_the_next_invocation_waits_for_the_app(
+async def test_next_invocation_waits_for_app(
     api: FakeRuntimeApi, gates: Gates, runtime: RuntimeProcess, journal: list[str]
 ) -> None:
     invocation = api.invoke(function_url_event("/rests_late"))
@@ -220,9 +206,7 @@ async def test_the_response_ends_with_its_body_and_the_next_invocation_waits_for
     assert ended < rested < asked
 
 
-async def test_the_next_invocation_waits_until_the_response_is_taken(
-    api: FakeRuntimeApi, gates: Gates, runtime: RuntimeProcess
-) -> None:
+async def test_next_invocation_waits_for_response(api: FakeRuntimeApi, gates: Gates, runtime: RuntimeProcess) -> None:
     invocation = api.invoke(function_url_event("/leaves_a_task_behind"))
     invocation.hold()
     for number in range(20):
@@ -234,9 +218,7 @@ async def test_the_next_invocation_waits_until_the_response_is_taken(
     assert await still_serves(api)
 
 
-async def test_a_response_that_is_not_taken_does_not_stop_the_loop(
-    api: FakeRuntimeApi, gates: Gates, runtime: RuntimeProcess
-) -> None:
+async def test_unread_response_does_not_stop_loop(api: FakeRuntimeApi, gates: Gates, runtime: RuntimeProcess) -> None:
     invocation = api.invoke(function_url_event("/leaves_a_task_behind"))
     invocation.hold()
     await invocation.begun()
@@ -246,20 +228,18 @@ async def test_a_response_that_is_not_taken_does_not_stop_the_loop(
     assert "did not acknowledge" in runtime.log
 
 
-async def test_the_app_hears_a_disconnect_when_its_response_is_over(
+async def test_app_receives_disconnect_after_response(
     api: FakeRuntimeApi, gates: Gates, runtime: RuntimeProcess
 ) -> None:
     gates.open("listening")
     await api.invoke(function_url_event("/hears_the_end")).answered()
-    await api.asked_times(2)
+    await api.requested(2)
     runtime.terminate()
     assert await runtime.exit_code() == 0
     assert "heard early: False then: http.disconnect" in runtime.lines
 
 
-async def test_a_message_after_the_end_is_the_apps_error_and_not_the_clients(
-    api: FakeRuntimeApi, runtime: RuntimeProcess
-) -> None:
+async def test_message_after_end_only_fails_app(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
     answer = await api.invoke(function_url_event("/says_too_much")).answered()
     assert answer.body == b"hello"
     assert answer.trailers == {}
@@ -294,20 +274,20 @@ async def test_a_fastapi_stream_flows_and_survives_its_connection(api: FakeRunti
         await gates.reached("background")
         assert api.asked == 1
         gates.open("background")
-        await api.asked_times(2)
+        await api.requested(2)
         runtime.terminate()
         assert await runtime.exit_code() == 0
         assert "lifespan over" in runtime.lines
 
 
 async def test_sigterm_ends_an_idle_runtime(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
-    await api.asked_times(1)
+    await api.requested(1)
     runtime.terminate()
     assert await runtime.exit_code() == 0
     assert "lifespan over" in runtime.lines
 
 
-async def test_sigterm_ends_a_runtime_in_the_middle_of_an_invocation(
+async def test_sigterm_ends_runtime_during_invocation(
     api: FakeRuntimeApi, gates: Gates, runtime: RuntimeProcess
 ) -> None:
     invocation = api.invoke(function_url_event("/never_returns"))
@@ -320,9 +300,7 @@ async def test_sigterm_ends_a_runtime_in_the_middle_of_an_invocation(
     assert api.asked == 1
 
 
-async def test_sigterm_does_not_wait_for_a_thread_that_cannot_be_stopped(
-    api: FakeRuntimeApi, gates: Gates, runtime: RuntimeProcess
-) -> None:
+async def test_sigterm_does_not_wait_for_thread(api: FakeRuntimeApi, gates: Gates, runtime: RuntimeProcess) -> None:
     api.invoke(function_url_event("/blocks_a_thread"))
     await gates.reached("in a thread")
     runtime.terminate()
@@ -345,9 +323,9 @@ async def test_sigterm_ends_a_runtime_that_is_starting(api: FakeRuntimeApi, gate
     assert api.asked == 0
 
 
-async def test_sigterm_does_not_wait_for_a_shutdown_that_hangs(api: FakeRuntimeApi, gates: Gates) -> None:
+async def test_sigterm_does_not_wait_for_hanging_shutdown(api: FakeRuntimeApi, gates: Gates) -> None:
     async with running(f"{APPS}:hangs_at_shutdown", api=api.address, gates=gates.address) as runtime:
-        await api.asked_times(1)
+        await api.requested(1)
         runtime.terminate()
         assert await runtime.exit_code() == 0
 
@@ -366,10 +344,10 @@ async def test_sigterm_does_not_wait_for_a_shutdown_that_hangs(api: FakeRuntimeA
         (f"{APPS}:is_cancelled_at_start", "Runtime.LifespanFailed", "no table"),
     ],
 )
-async def test_an_app_that_does_not_start_is_reported(
+async def test_app_startup_failure_is_reported(
     api: FakeRuntimeApi, tmp_path: Path, app: str, error_type: str, reason: str
 ) -> None:
-    # The default name is tried where there is no such module.
+    # If no module of the given name exists, the loop tries the default name.
     (tmp_path / "handlers").mkdir()
     (tmp_path / "handlers" / "__init__.py").touch()
     path = f"{tmp_path}:{Path.cwd()}"
@@ -385,12 +363,12 @@ async def test_an_app_that_does_not_start_is_reported(
 async def test_an_app_without_lifespan_is_served(api: FakeRuntimeApi) -> None:
     async with running(f"{APPS}:without_lifespan", api=api.address) as runtime:
         assert (await api.invoke(function_url_event("/")).answered()).body == b"hello"
-        await api.asked_times(2)
+        await api.requested(2)
         runtime.terminate()
         assert await runtime.exit_code() == 0
 
 
-async def test_an_app_of_another_protocol_fails_request_by_request(api: FakeRuntimeApi) -> None:
+async def test_asgi_2_app_fails_each_request(api: FakeRuntimeApi) -> None:
     async with running(f"{APPS}:of_asgi_2", api=api.address):
         for _ in range(2):
             assert (await api.invoke(function_url_event("/")).answered()).status == 500
@@ -403,13 +381,13 @@ async def test_an_app_of_another_protocol_fails_request_by_request(api: FakeRunt
         ({"AION_DEADLINE_MARGIN_MS": "3s"}, "AION_DEADLINE_MARGIN_MS"),
     ],
 )
-async def test_a_setting_that_is_wrong_is_named_at_start(environ: dict[str, str], named: str) -> None:
+async def test_wrong_setting_is_named_at_start(environ: dict[str, str], named: str) -> None:
     async with running(f"{APPS}:app", api="127.0.0.1:1", environ=environ) as runtime:
         assert await runtime.exit_code() == 1
         assert named in runtime.log
 
 
-async def test_a_runtime_api_that_nobody_serves_ends_the_runtime() -> None:
+async def test_unreachable_runtime_api_ends_runtime() -> None:
     async with running(f"{APPS}:app", api="127.0.0.1:1") as runtime:
         assert await runtime.exit_code() == 1
 
@@ -424,7 +402,7 @@ async def test_a_runtime_api_that_nobody_serves_ends_the_runtime() -> None:
         (200, {"Lambda-Runtime-Aws-Request-Id": "r", "Lambda-Runtime-Deadline-Ms": "soon"}),
     ],
 )
-async def test_a_next_that_cannot_be_answered_ends_the_runtime_and_the_log_says_why(
+async def test_invalid_next_response_ends_runtime(
     api: FakeRuntimeApi, runtime: RuntimeProcess, status: int, headers: dict[str, str]
 ) -> None:
     api.answer_next(status, headers, b"{}")
@@ -434,7 +412,7 @@ async def test_a_next_that_cannot_be_answered_ends_the_runtime_and_the_log_says_
 
 
 @pytest.mark.parametrize("event", [recorded_event("sqs"), function_url_event("/huge"), function_url_event("/one_line")])
-async def test_an_answer_that_the_runtime_api_rejects_does_not_stop_the_loop(
+async def test_rejected_response_does_not_stop_loop(
     api: FakeRuntimeApi, runtime: RuntimeProcess, event: dict[str, Any]
 ) -> None:
     api.invoke(event, headers={"Lambda-Runtime-Aws-Request-Id": "unknown"})
@@ -442,7 +420,7 @@ async def test_an_answer_that_the_runtime_api_rejects_does_not_stop_the_loop(
     assert any(line.startswith("unknown") and line.endswith("rejected") for line in api.journal)
 
 
-async def test_an_app_that_never_returns_is_stopped_before_the_deadline(
+async def test_hanging_app_is_stopped_before_deadline(
     api: FakeRuntimeApi, gates: Gates, runtime: RuntimeProcess
 ) -> None:
     answer = await api.invoke(function_url_event("/never_returns"), deadline_in=4.0).answered()
@@ -452,24 +430,20 @@ async def test_an_app_that_never_returns_is_stopped_before_the_deadline(
     assert "the app was stopped" in runtime.log
 
 
-async def test_an_app_that_never_answers_is_answered_for_before_the_deadline(
-    api: FakeRuntimeApi, runtime: RuntimeProcess
-) -> None:
+async def test_silent_app_is_reported_before_deadline(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
     answer = await api.invoke(function_url_event("/never_answers"), deadline_in=2.0).answered()
     assert answer.status == 504
     assert json.loads(answer.body) == LATE
     assert await still_serves(api)
 
 
-async def test_an_app_that_never_stops_sending_is_stopped_before_the_deadline(
-    api: FakeRuntimeApi, runtime: RuntimeProcess
-) -> None:
+async def test_endless_response_is_stopped_before_deadline(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
     answer = await api.invoke(function_url_event("/never_stops_sending"), deadline_in=2.0).answered()
     assert answer.error["errorType"] == "Runtime.OutOfTime"
     assert await still_serves(api)
 
 
-async def test_an_app_that_refuses_to_stop_does_not_speak_into_the_next_response(
+async def test_stubborn_app_cannot_write_next_response(
     api: FakeRuntimeApi, gates: Gates, runtime: RuntimeProcess
 ) -> None:
     answer = await api.invoke(function_url_event("/refuses_to_stop"), deadline_in=4.0).answered()
@@ -484,9 +458,7 @@ async def test_an_app_that_refuses_to_stop_does_not_speak_into_the_next_response
     assert "does not stop" in runtime.log
 
 
-async def test_a_reader_that_takes_nothing_is_given_up_before_the_deadline(
-    api: FakeRuntimeApi, runtime: RuntimeProcess
-) -> None:
+async def test_blocked_reader_is_abandoned_before_deadline(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
     invocation = api.invoke(function_url_event("/never_stops_sending"), deadline_in=2.0)
     await invocation.begun()
     invocation.hold()
@@ -494,24 +466,24 @@ async def test_a_reader_that_takes_nothing_is_given_up_before_the_deadline(
     assert "did not read the response in time" in runtime.log
 
 
-async def test_a_huge_response_arrives_whole(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
+async def test_huge_response_is_complete(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
     answer = await api.invoke(function_url_event("/huge")).answered()
     assert answer.body == b"x" * 32 * 1024 * 1024 + b"y" * 32 * 1024 * 1024
     assert await still_serves(api)
 
 
-async def test_the_exec_wrapper_starts_the_loop_with_the_runtimes_python(api: FakeRuntimeApi, gates: Gates) -> None:
+async def test_exec_wrapper_uses_runtime_python(api: FakeRuntimeApi, gates: Gates) -> None:
     assert os.access(WRAPPER, os.X_OK)
     command = [str(WRAPPER), sys.executable, "/var/runtime/bootstrap.py"]
     async with running(f"{APPS}:app", api=api.address, gates=gates.address, command=command) as runtime:
         assert await still_serves(api)
-        # exec, not a child: the signal reaches the loop.
+        # exec, not a child process: the signal reaches the loop.
         runtime.terminate()
         assert await runtime.exit_code() == 0
         assert "lifespan over" in runtime.lines
 
 
-async def test_the_exec_wrapper_leaves_sam_local_its_runtime() -> None:
+async def test_exec_wrapper_leaves_runtime_of_sam_local() -> None:
     command = [str(WRAPPER), sys.executable, "-c", "import sys; print('original', sys.argv[1:])", "a b", "c"]
     async with running(f"{APPS}:app", api=None, command=command, environ={"AWS_SAM_LOCAL": "true"}) as runtime:
         assert await runtime.exit_code() == 0

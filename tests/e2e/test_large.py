@@ -1,4 +1,4 @@
-"""An answer of 50 MB goes through, by S3, and the conversation goes on after it."""
+"""Answer of 50 MB, stored in the bucket; the conversation continues after it."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from tests.support.service import send
 CONFIG = Path(__file__).parents[1] / "support" / "agents" / "odd.yaml"
 
 
-def test_fifty_megabytes_are_an_answer_like_any_other() -> None:
+def test_answer_of_fifty_megabytes_is_served() -> None:
     with serving(aion_dev("--config", str(CONFIG))) as server:
         first = httpx.post(server.url, json=send("large", message_id="m-1", contextId="c"), timeout=120).json()
         task = first["result"]["task"]

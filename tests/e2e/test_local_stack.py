@@ -1,4 +1,4 @@
-"""The embedded stack: what it makes of a template, how it calls functions, what it leaves behind."""
+"""Embedded stack: resources of a template, calls of functions, shutdown."""
 
 import json
 import logging
@@ -19,15 +19,15 @@ from typing import Any
 
 import pytest
 
-from aion_core.local.emulator import EmulatorError
+from aion_core.local import EmulatorError
 from aion_core.local.stack import LocalStack
 from aion_core.template.reader import TemplateError
 from tests.support.queues import messages_in
 
 ROOT = Path(__file__).parents[2]
 TEMPLATE = Path(__file__).with_name("local_stack.yaml")
-# Only ever runs out when something is broken.
-PATIENCE = 60
+# Expires only on a failure.
+TIMEOUT = 60
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def stack() -> Iterator[LocalStack]:
 
 
 class Work:
-    """A handler that keeps the events it got and answers by a rule."""
+    """Handler with a record of its events and answers by a rule."""
 
     def __init__(self, answer: Callable[[dict[str, Any]], Any]) -> None:
         self.events: Queue[dict[str, Any]] = Queue()
@@ -48,7 +48,7 @@ class Work:
         return self._answer(event)
 
     def next(self) -> dict[str, Any]:
-        return self.events.get(timeout=PATIENCE)
+        return self.events.get(timeout=TIMEOUT)
 
 
 def poll(stack: LocalStack, work: Callable[[Any, Any], Any], **options: Any) -> None:
@@ -64,10 +64,10 @@ def bodies(event: dict[str, Any]) -> list[str]:
     return [record["body"] for record in event["Records"]]
 
 
-# --- What it makes of a template ---
+# --- Resources of a template ---
 
 
-def test_the_projects_template_becomes_a_table_queues_and_a_bucket() -> None:
+def test_project_template_creates_its_resources() -> None:
     with LocalStack.start(ROOT / "template.yaml") as stack:
         environment = stack.environment("ApiFunction")
         dynamodb, sqs, s3 = (stack.client(service) for service in ("dynamodb", "sqs", "s3"))
@@ -100,7 +100,7 @@ def test_the_projects_template_becomes_a_table_queues_and_a_bucket() -> None:
         assert s3.get_object(Bucket=environment["AION_BUCKET"], Key="k")["Body"].read() == b"v" * 100_000
 
 
-def test_a_functions_environment_is_the_templates_and_the_way_to_the_stack(stack: LocalStack) -> None:
+def test_function_environment_has_template_and_endpoint(stack: LocalStack) -> None:
     assert stack.environment("WorkFunction") == {
         "QUEUE_URL": stack.physical_id("Queue"),
         "DEAD_LETTERS_URL": stack.physical_id("DeadLetters"),
@@ -114,12 +114,12 @@ def test_a_functions_environment_is_the_templates_and_the_way_to_the_stack(stack
     }
 
 
-def test_parameters_replace_the_templates_defaults() -> None:
+def test_parameters_replace_template_defaults() -> None:
     with LocalStack.start(TEMPLATE, parameters={"Stage": "other"}) as stack:
         assert stack.environment("WorkFunction")["WHERE"] == "us-east-1/other"
 
 
-def test_a_function_elsewhere_is_told_the_address_by_which_it_reaches_the_stack(stack: LocalStack) -> None:
+def test_remote_function_gets_reachable_endpoint(stack: LocalStack) -> None:
     environment = stack.environment("WorkFunction", reached_at="host.docker.internal")
     port = stack.endpoint.rpartition(":")[2]
     assert environment["AWS_ENDPOINT_URL"] == f"http://host.docker.internal:{port}"
@@ -148,9 +148,7 @@ def test_two_stacks_at_once_share_nothing() -> None:
         (("Globals:", "Globals: ["), "is not YAML"),
     ],
 )
-def test_a_template_that_cannot_be_served_is_refused_with_the_reason(
-    mend: tuple[str, str], told: str, tmp_path: Path
-) -> None:
+def test_unsupported_template_is_refused(mend: tuple[str, str], told: str, tmp_path: Path) -> None:
     broken = tmp_path / "template.yaml"
     broken.write_text(TEMPLATE.read_text().replace(*mend))
     with leaves_nothing(), pytest.raises(TemplateError, match=re.escape(told)):
@@ -163,7 +161,7 @@ def use(template: Path) -> None:
         poll(stack, lambda event, context: None)
 
 
-def test_a_missing_template_and_an_unknown_parameter_are_named() -> None:
+def test_missing_template_and_unknown_parameter_are_named() -> None:
     with leaves_nothing():
         with pytest.raises(TemplateError, match=r"cannot read .*missing\.yaml"):
             LocalStack.start("missing.yaml")
@@ -171,14 +169,14 @@ def test_a_missing_template_and_an_unknown_parameter_are_named() -> None:
             LocalStack.start(TEMPLATE, parameters={"Stadium": "x"})
 
 
-def test_a_handler_that_is_not_there_is_named_before_anything_is_called(stack: LocalStack) -> None:
-    with pytest.raises(TemplateError, match=r"a_module_that_is_not_there\.handler cannot be imported"):
+def test_missing_handler_is_named_before_calls(stack: LocalStack) -> None:
+    with pytest.raises(TemplateError, match=r"cannot import the handler a_module_that_is_not_there\.handler"):
         stack.poll()
     with pytest.raises(TemplateError, match="has no function PlayFunction"):
         stack.poll({"PlayFunction": lambda event, context: None})
 
 
-def test_a_handler_is_imported_from_beside_its_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_handler_is_imported_from_template_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", sys.path[:])
     (tmp_path / "beside.py").write_text(
         "import os, boto3\n"
@@ -196,9 +194,7 @@ def test_a_handler_is_imported_from_beside_its_template(tmp_path: Path, monkeypa
         assert stack.client("sqs").receive_message(QueueUrl=url, WaitTimeSeconds=20)["Messages"][0]["Body"] == "done"
 
 
-def test_each_function_is_imported_with_the_environment_that_the_template_gives_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_function_is_imported_with_its_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", sys.path[:])
     monkeypatch.setenv("TABLE", "of-another-function")
     monkeypatch.delenv("DEAD_LETTERS_URL", raising=False)
@@ -219,10 +215,10 @@ def test_each_function_is_imported_with_the_environment_that_the_template_gives_
     assert "DEAD_LETTERS_URL" not in os.environ
 
 
-# --- How it calls functions ---
+# --- Calls of functions ---
 
 
-def test_a_message_that_succeeds_is_deleted(stack: LocalStack) -> None:
+def test_handled_message_is_deleted(stack: LocalStack) -> None:
     work = Work(lambda event: {"batchItemFailures": []})
     poll(stack, work)
     send(stack, "one")
@@ -231,7 +227,7 @@ def test_a_message_that_succeeds_is_deleted(stack: LocalStack) -> None:
     assert (messages_in(stack, "Queue"), messages_in(stack, "DeadLetters")) == (0, 0)
 
 
-def test_a_record_has_lambdas_shape(stack: LocalStack) -> None:
+def test_record_has_lambda_format(stack: LocalStack) -> None:
     sqs = stack.client("sqs")
     sent = sqs.send_message(
         QueueUrl=stack.physical_id("Queue"),
@@ -264,11 +260,11 @@ def test_a_record_has_lambdas_shape(stack: LocalStack) -> None:
     assert (attributes["ApproximateReceiveCount"], attributes["MessageGroupId"]) == ("1", "owner")
 
 
-def test_a_handler_is_told_about_its_invocation(stack: LocalStack) -> None:
+def test_handler_receives_invocation_context(stack: LocalStack) -> None:
     contexts: Queue[Any] = Queue()
     poll(stack, lambda event, context: contexts.put(context))
     send(stack, "one")
-    context = contexts.get(timeout=PATIENCE)
+    context = contexts.get(timeout=TIMEOUT)
     assert context.function_name == "WorkFunction"
     assert context.invoked_function_arn.endswith(":function:local-WorkFunction")
     assert (context.memory_limit_in_mb, context.function_version) == (512, "$LATEST")
@@ -277,7 +273,7 @@ def test_a_handler_is_told_about_its_invocation(stack: LocalStack) -> None:
     assert context.log_group_name == "/aws/lambda/WorkFunction"
 
 
-def test_of_a_batch_only_what_failed_comes_again(stack: LocalStack) -> None:
+def test_only_failed_messages_are_redelivered(stack: LocalStack) -> None:
     def fail_b_once(event: dict[str, Any]) -> Any:
         return {
             "batchItemFailures": [
@@ -310,7 +306,7 @@ def test_of_a_batch_only_what_failed_comes_again(stack: LocalStack) -> None:
         {"not json": object()},
     ],
 )
-def test_a_poison_message_ends_in_the_dead_letter_queue_after_its_tries(stack: LocalStack, answer: Any) -> None:
+def test_poison_message_ends_in_dead_letter_queue(stack: LocalStack, answer: Any) -> None:
     def poisoned(event: dict[str, Any]) -> Any:
         if answer == "an exception":
             raise ValueError(answer)
@@ -328,7 +324,7 @@ def test_a_poison_message_ends_in_the_dead_letter_queue_after_its_tries(stack: L
     assert messages_in(stack, "Queue") == 0
 
 
-def test_a_failed_message_stays_hidden_as_long_as_the_queue_says_when_nobody_asks_for_less(stack: LocalStack) -> None:
+def test_failed_message_stays_hidden_by_default(stack: LocalStack) -> None:
     failed = threading.Event()
 
     def fail(event: Any, context: Any) -> None:
@@ -337,14 +333,14 @@ def test_a_failed_message_stays_hidden_as_long_as_the_queue_says_when_nobody_ask
 
     poll(stack, fail, retry_after=None)
     send(stack, "one")
-    assert failed.wait(PATIENCE)
+    assert failed.wait(TIMEOUT)
     stack.stop_polling()
     answer = stack.client("sqs").receive_message(QueueUrl=stack.physical_id("Queue"))
     assert "Messages" not in answer
     assert messages_in(stack, "Queue") == 1
 
 
-def test_a_slow_batch_holds_up_no_other_until_the_queues_concurrency_is_reached(stack: LocalStack) -> None:
+def test_slow_batch_blocks_only_at_maximum_concurrency(stack: LocalStack) -> None:
     begun: Queue[list[str]] = Queue()
     may_end = threading.Semaphore(0)
     running = threading.BoundedSemaphore(2)
@@ -353,22 +349,22 @@ def test_a_slow_batch_holds_up_no_other_until_the_queues_concurrency_is_reached(
         if not running.acquire(blocking=False):
             begun.put(["a third at once"])
         begun.put(bodies(event))
-        may_end.acquire(timeout=PATIENCE)
+        may_end.acquire(timeout=TIMEOUT)
         running.release()
 
     poll(stack, slow)
     for body in ("one", "two"):
         send(stack, body)
-        assert begun.get(timeout=PATIENCE) == [body]
+        assert begun.get(timeout=TIMEOUT) == [body]
     send(stack, "three")
     may_end.release()
-    assert begun.get(timeout=PATIENCE) == ["three"]
+    assert begun.get(timeout=TIMEOUT) == ["three"]
     may_end.release(2)
     stack.stop_polling()
     assert messages_in(stack, "Queue") == 0
 
 
-def test_a_schedule_calls_its_function_with_eventbridges_event(stack: LocalStack) -> None:
+def test_schedule_calls_function_with_eventbridge_event(stack: LocalStack) -> None:
     ticks: list[Any] = []
     stack.poll(
         {"WorkFunction": lambda event, context: None, "TickFunction": lambda event, context: ticks.append(event)}
@@ -391,12 +387,12 @@ def test_a_schedule_calls_its_function_with_eventbridges_event(stack: LocalStack
     }
 
 
-# --- Many callers at once ---
+# --- Concurrent callers ---
 
 
 @pytest.fixture
 def restless_threads() -> Iterator[None]:
-    """Change threads so often that what must not be interrupted shows."""
+    """Switch threads very often, to expose missing locks."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     yield
@@ -404,16 +400,16 @@ def restless_threads() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("restless_threads")
-def test_of_many_transactions_that_may_happen_once_exactly_one_does(stack: LocalStack) -> None:
+def test_exactly_one_conflicting_transaction_succeeds(stack: LocalStack) -> None:
     together = threading.Barrier(16)
 
     def race(racer: int) -> list[bool]:
         dynamodb = stack.client("dynamodb")
-        together.wait(PATIENCE)
+        together.wait(TIMEOUT)
         won = []
         for n in range(8):
             won.append(is_done(dynamodb, [put_once(f"once-{n}"), add_one("won")]))
-            # A write between others' failing transactions, which must not undo it.
+            # A write between failing transactions of other threads; they must not undo it.
             assert is_done(dynamodb, [add_one(f"mine-{racer}"), add_one("all")])
         return won
 
@@ -454,7 +450,7 @@ def add_one(pk: str) -> dict[str, Any]:
     }
 
 
-def test_a_transaction_that_fails_leaves_every_item_as_it_was(stack: LocalStack) -> None:
+def test_failed_transaction_changes_no_item(stack: LocalStack) -> None:
     dynamodb = stack.client("dynamodb")
 
     def items() -> dict[str, Any]:
@@ -476,7 +472,7 @@ def test_a_transaction_that_fails_leaves_every_item_as_it_was(stack: LocalStack)
     assert items().keys() == {"replaced", "updated", "untouched", "new", "newly updated"}
 
 
-def test_a_transaction_that_is_not_right_is_refused_in_dynamodbs_words(stack: LocalStack) -> None:
+def test_invalid_transaction_gets_dynamodb_error(stack: LocalStack) -> None:
     dynamodb = stack.client("dynamodb")
     keyless = {"Put": {"TableName": "local-Table", "Item": {"not-pk": {"S": "x"}}}}
     with pytest.raises(dynamodb.exceptions.ClientError, match=r"ValidationException|TransactionCanceledException"):
@@ -510,7 +506,7 @@ def test_each_message_is_received_once_by_many_receivers(stack: LocalStack) -> N
     assert sorted(received) == sorted(sent)
 
 
-def test_a_long_poll_holds_up_nobody_and_gets_what_comes(stack: LocalStack) -> None:
+def test_long_poll_blocks_no_other_request(stack: LocalStack) -> None:
     url = stack.physical_id("Queue")
     with ThreadPoolExecutor(8) as threads:
         polls = [
@@ -519,22 +515,22 @@ def test_a_long_poll_holds_up_nobody_and_gets_what_comes(stack: LocalStack) -> N
         stack.client("dynamodb").put_item(TableName="local-Table", Item={"pk": {"S": "x"}})
         assert not any(poll.done() for poll in polls)
         send(stack, *(str(n) for n in range(8)))
-        got = [poll.result(PATIENCE)["Messages"][0]["Body"] for poll in polls]
+        got = [poll.result(TIMEOUT)["Messages"][0]["Body"] for poll in polls]
     assert sorted(got) == [str(n) for n in range(8)]
 
 
-# --- What it leaves behind ---
+# --- Shutdown ---
 
 
 @contextmanager
 def leaves_nothing() -> Iterator[None]:
-    """Expect that as many threads run afterwards as before."""
+    """Expect as many threads afterwards as before."""
     before = set(threading.enumerate())
     yield
     assert set(threading.enumerate()) <= before
 
 
-def test_a_stopped_stack_leaves_no_thread_and_no_port() -> None:
+def test_stopped_stack_leaves_no_thread() -> None:
     with ThreadPoolExecutor(1) as threads, leaves_nothing_but(threads):
         with LocalStack.start(TEMPLATE) as stack:
             poll(stack, lambda event, context: None)
@@ -543,13 +539,15 @@ def test_a_stopped_stack_leaves_no_thread_and_no_port() -> None:
             silent = socket.create_connection(("127.0.0.1", port))
             url = stack.physical_id("DeadLetters")
             waiting = threads.submit(stack.client("sqs").receive_message, QueueUrl=url, WaitTimeSeconds=20)
-            until(lambda: len(requests_being_answered()) == 3)  # the poller's, the silent one and the one that waits
-        assert "Messages" not in waiting.result(PATIENCE)
+            until(
+                lambda: len(requests_being_answered()) == 3
+            )  # the poller's request, the idle connection and the long poll
+        assert "Messages" not in waiting.result(TIMEOUT)
         assert silent.recv(1) == b""
         silent.close()
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", port))
-        stack.stop()  # a second time does no harm
+        stack.stop()  # repeated on purpose
 
 
 def requests_being_answered() -> list[threading.Thread]:
@@ -557,7 +555,7 @@ def requests_being_answered() -> list[threading.Thread]:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIMEOUT
     while not condition():
         assert time.monotonic() < end
         threading.Event().wait(0.01)
@@ -570,7 +568,7 @@ def leaves_nothing_but(threads: ThreadPoolExecutor) -> Iterator[None]:
         yield
 
 
-def test_a_stopped_stack_is_forgotten() -> None:
+def test_stopped_stack_is_garbage_collected() -> None:
     with LocalStack.start(TEMPLATE) as stack:
         stack.client("dynamodb").put_item(TableName="local-Table", Item={"pk": {"S": "x"}})
         port = int(stack.endpoint.rpartition(":")[2])
@@ -585,27 +583,27 @@ def test_a_port_that_is_taken_is_named() -> None:
             LocalStack.start(TEMPLATE, port=port)
 
 
-def test_a_function_that_does_not_end_is_waited_for_and_then_named(caplog: pytest.LogCaptureFixture) -> None:
+def test_stuck_function_is_named_after_wait(caplog: pytest.LogCaptureFixture) -> None:
     runs, may_end = threading.Event(), threading.Event()
 
     def stuck(event: Any, context: Any) -> None:
         runs.set()
-        may_end.wait(PATIENCE)
+        may_end.wait(TIMEOUT)
 
     stack = LocalStack.start(TEMPLATE)
     poll(stack, stuck)
     send(stack, "one")
-    assert runs.wait(PATIENCE)
+    assert runs.wait(TIMEOUT)
     with caplog.at_level(logging.WARNING):
         stack.stop(grace=0)
     may_end.set()
     for thread in threading.enumerate():
         if thread.name == "WorkFunction-batch":
-            thread.join(PATIENCE)
-    assert "WorkFunction still runs and is left to itself" in caplog.text
+            thread.join(TIMEOUT)
+    assert "WorkFunction is still running" in caplog.text
 
 
-def test_an_unpolled_stack_says_nothing(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> None:
+def test_unpolled_stack_logs_nothing(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> None:
     with caplog.at_level(logging.INFO), LocalStack.start(TEMPLATE) as stack:
         send(stack, "one")
         stack.client("dynamodb").put_item(TableName="local-Table", Item={"pk": {"S": "x"}})
@@ -628,7 +626,7 @@ def process(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, 
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
-def test_as_a_process_it_serves_until_it_is_told_to_stop(how: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_serves_until_stopped(how: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_PROFILE", "of-another-machine")
     with process() as (running, said):
         environment = said["environment"]["WorkFunction"]
@@ -636,21 +634,21 @@ def test_as_a_process_it_serves_until_it_is_told_to_stop(how: signal.Signals, mo
         with connected(environment) as dynamodb:
             dynamodb.put_item(TableName=environment["TABLE"], Item={"pk": {"S": "x"}})
         running.send_signal(how)
-        assert running.wait(PATIENCE) == 0
+        assert running.wait(TIMEOUT) == 0
 
 
-def test_a_killed_process_can_be_started_again_at_its_port() -> None:
+def test_killed_process_restarts_at_its_port() -> None:
     with process() as (running, said):
         port = said["endpoint"].rpartition(":")[2]
         running.send_signal(signal.SIGKILL)
-        running.wait(PATIENCE)
+        running.wait(TIMEOUT)
         with process("--port", port) as (_, again):
             assert again == said
             with connected(again["environment"]["WorkFunction"]) as dynamodb:
                 assert dynamodb.scan(TableName="local-Table")["Count"] == 0
 
 
-def test_a_process_that_cannot_serve_says_why_and_ends() -> None:
+def test_failing_process_prints_reason_and_ends() -> None:
     with process() as (_, said):
         port = said["endpoint"].rpartition(":")[2]
         command = [sys.executable, "-m", "aion_core.local.stack", "--template", str(TEMPLATE)]
@@ -659,12 +657,12 @@ def test_a_process_that_cannot_serve_says_why_and_ends() -> None:
         assert taken.stderr == f"local stack: cannot serve on 127.0.0.1:{port}: Address already in use\n"
         no_handler = subprocess.run([*command, "--poll"], cwd=ROOT, capture_output=True, text=True)
         assert no_handler.returncode == 1
-        assert "a_module_that_is_not_there.handler cannot be imported" in no_handler.stderr
+        assert "cannot import the handler a_module_that_is_not_there.handler" in no_handler.stderr
 
 
 @contextmanager
 def connected(environment: dict[str, str]) -> Iterator[Any]:
-    """Yield a DynamoDB client made as an agent's process makes it: from its environment alone."""
+    """Yield a DynamoDB client configured by the environment alone, as in an agent's process."""
     import boto3
 
     before = dict(os.environ)
@@ -677,8 +675,8 @@ def connected(environment: dict[str, str]) -> Iterator[Any]:
         os.environ.update(before)
 
 
-def test_stopped_poller_gives_back_what_comes(stack: LocalStack) -> None:
-    """As of a worker that another one replaces, while its long poll waits in the emulator's process."""
+def test_stopped_poller_returns_received_messages(stack: LocalStack) -> None:
+    """Replace a worker during its long poll in the emulator's process."""
     attached = LocalStack.at(TEMPLATE, stack.template.place)
     work = Work(lambda event: None)
     poll(attached, work)

@@ -1,6 +1,6 @@
-"""A project made by an installation of the wheel that has no framework: the commands that it prints work as printed.
+"""New project by a wheel without frameworks: the printed commands work.
 
-`test_installed.py` makes, serves and builds one of each framework.
+`test_installed.py` creates, serves and builds one project of each framework.
 """
 
 import sys
@@ -12,7 +12,7 @@ from tests.support.installed import Installed, installed
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="programs are looked for in bin"),
-    # Where uv has none of the packages yet, it fetches a hundred.
+    # With an empty cache uv downloads a hundred packages.
     pytest.mark.timeout(900),
 ]
 
@@ -22,7 +22,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     return installed(tmp_path_factory.mktemp("local"), "local")
 
 
-def test_printed_commands_run_in_new_project(local: Installed, tmp_path: Path) -> None:
+def test_printed_commands_work_in_new_project(local: Installed, tmp_path: Path) -> None:
     said = local.run("aion", "new", "my-agent", cwd=tmp_path)
     assert f"aion-lambda comes from {local.wheel}" in said
     commands = [line.strip() for line in said.partition("Next:\n")[2].splitlines()]

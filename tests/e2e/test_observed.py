@@ -1,4 +1,4 @@
-"""What an operator sees of the function that answers requests: its process, our loop, a real collector of traces."""
+"""Logs, metrics and traces of ApiFunction: a process with our loop, and a real trace collector."""
 
 import json
 import subprocess
@@ -47,7 +47,7 @@ async def runtime(api: FakeRuntimeApi, collector: Collector) -> AsyncIterator[Ru
 
 
 async def answered(api: FakeRuntimeApi, request: dict[str, Any], **headers: str) -> tuple[Any, str]:
-    """The answer, and the invocation's id; returns when the next invocation is asked for."""
+    """Return the answer and the invocation's id, after the request for the next invocation."""
     event = function_url_event("/", method="POST", body=json.dumps(request), query=f"key={SAID}")
     event["headers"] |= {"content-type": "application/json", "traceparent": TRACEPARENT, **headers}
     invocation = api.invoke(event, deadline_in=60)
@@ -56,15 +56,15 @@ async def answered(api: FakeRuntimeApi, request: dict[str, Any], **headers: str)
 
 
 def since(runtime: RuntimeProcess, before: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The lines of the log, and those that are metrics, but for the first so many."""
+    """Return the log lines after the first `before`, and the metrics among them."""
     lines = [json.loads(line) for line in runtime.lines[before:]]
     return [line for line in lines if "_aws" not in line], [line for line in lines if "_aws" in line]
 
 
-async def test_an_invocations_lines_metrics_and_spans_are_found_by_its_task_and_none_holds_what_was_said(
+async def test_telemetry_has_task_id_without_message_text(
     api: FakeRuntimeApi, runtime: RuntimeProcess, collector: Collector
 ) -> None:
-    """R97: on our own loop, in the order of things: all of it has left before the next invocation is asked for."""
+    """Export everything before the request for the next invocation, without any message text."""
     first, first_id = await answered(api, send(f"hello {SAID}"))
     task = first["result"]["task"]
     assert f"Heard hello {SAID}" in json.dumps(task)
@@ -111,7 +111,7 @@ async def test_an_invocations_lines_metrics_and_spans_are_found_by_its_task_and_
     assert all(SAID not in line for line in runtime.lines if "exception" not in line), "but in an agent's own error"
 
 
-async def test_a_collector_that_is_gone_costs_a_line_and_no_answer(api: FakeRuntimeApi) -> None:
+async def test_unreachable_collector_costs_one_log_line(api: FakeRuntimeApi) -> None:
     environ = {
         "AION_STORE": "memory",
         "AION_CONFIG": str(CONFIG),
@@ -126,7 +126,7 @@ async def test_a_collector_that_is_gone_costs_a_line_and_no_answer(api: FakeRunt
 
 
 @pytest.mark.parametrize("function", ["run_task", "deliver_push", "sweep", "api"])
-def test_a_function_that_is_not_asked_for_traces_loads_nothing_that_makes_them(function: str) -> None:
+def test_function_without_traces_loads_no_opentelemetry(function: str) -> None:
     program = f"import handlers.{function}, sys; print([n for n in sys.modules if n.startswith('opentelemetry.sdk')])"
     environ = {
         "PATH": "/usr/bin:/bin",

@@ -1,4 +1,4 @@
-"""The official client of v0.3's own time (a2a-sdk 0.3) against `make dev`, on both bindings: nothing was changed for it."""
+"""Official client of v0.3 (a2a-sdk 0.3) against `make dev`, unchanged, on both bindings."""
 
 import json
 import subprocess
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.environments import python_with
-from tests.support.server import ROOT, Server
+from tests.support.server import ROOT, DevServer
 
 REQUIREMENTS = ROOT / "tests" / "support" / "a2a-sdk-0.3.txt"
 PROGRAM = ROOT / "tests" / "support" / "v03_client.py"
@@ -15,12 +15,12 @@ PROGRAM = ROOT / "tests" / "support" / "v03_client.py"
 LONG = "The quick brown fox jumps over the lazy dog. " * 1500
 FILE = {"bytes": "AAEC", "mimeType": "application/octet-stream", "name": "three.bin"}
 
-Heard = dict[str, dict[str, Any]]
+Results = dict[str, dict[str, Any]]
 
 
 @pytest.fixture(scope="module", params=["JSONRPC", "HTTP+JSON"])
-def heard(request: pytest.FixtureRequest, server: Server) -> Heard:
-    """What the client heard at each step, on one binding."""
+def results(request: pytest.FixtureRequest, server: DevServer) -> Results:
+    """Return the results of the client at each step, on one binding."""
     python = python_with(REQUIREMENTS)
     command = [python, PROGRAM, server.url, request.param, LONG]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=200)
@@ -29,9 +29,9 @@ def heard(request: pytest.FixtureRequest, server: Server) -> Heard:
     return {"binding": request.param, **steps}
 
 
-def said(heard: Heard, step: str) -> Any:
-    assert "error" not in heard[step], heard[step]
-    return heard[step]["heard"]
+def result_of(results: Results, step: str) -> Any:
+    assert "error" not in results[step], results[step]
+    return results[step]["heard"]
 
 
 def check_stream(events: list[dict[str, Any]], text: str) -> None:
@@ -46,9 +46,9 @@ def check_stream(events: list[dict[str, Any]], text: str) -> None:
     assert events[-1]["status"]["message"]["parts"][0]["text"] == text
 
 
-def test_it_sees_the_answer_stream(heard: Heard) -> None:
-    """R11, R18, R22, R29-R35, R107."""
-    events, task = said(heard, "stream")["heard"], said(heard, "stream")["stored"]
+def test_client_streams_answer(results: Results) -> None:
+    """Stream an answer from the task to its final status."""
+    events, task = result_of(results, "stream")["heard"], result_of(results, "stream")["stored"]
     text = "one two \U0001f600 four"
     check_stream(events, text)
     assert events[0]["status"]["state"] == "submitted"
@@ -59,9 +59,9 @@ def test_it_sees_the_answer_stream(heard: Heard) -> None:
     assert not task.get("artifacts")
 
 
-def test_it_gets_the_whole_task(heard: Heard) -> None:
-    """R10, R12, R20, R40."""
-    answer = said(heard, "send")
+def test_client_gets_whole_task(results: Results) -> None:
+    """Get a completed task with its answer and history."""
+    answer = result_of(results, "send")
     assert answer["sent"] == answer["stored"]
     assert answer["sent"]["status"]["state"] == "completed"
     text, file, data = answer["sent"]["history"][0]["parts"]
@@ -70,23 +70,23 @@ def test_it_gets_the_whole_task(heard: Heard) -> None:
     assert (data["kind"], data["data"]) == ("data", {"n": [1, 2.5, None]})
 
 
-def test_it_hears_the_rest_of_a_task_that_runs(heard: Heard) -> None:
-    """R14, R21."""
-    events = said(heard, "resubscribe")
+def test_client_subscribes_to_running_task(results: Results) -> None:
+    """Resubscribe to a running task."""
+    events = result_of(results, "resubscribe")
     check_stream(events, LONG)
     assert events[0]["status"]["state"] == "working"
 
 
-def test_it_cancels(heard: Heard) -> None:
-    """R13."""
-    answer = said(heard, "cancel")
+def test_client_cancels_task(results: Results) -> None:
+    """Cancel a running task."""
+    answer = result_of(results, "cancel")
     assert answer["canceled"]["status"]["state"] == "canceled"
     assert answer["stored"] == answer["canceled"]
 
 
-def test_it_has_the_card(heard: Heard) -> None:
-    """R1-R4, R6."""
-    card = said(heard, "card")
+def test_old_client_reads_card(results: Results) -> None:
+    """Read the card, and look for an extended one."""
+    card = result_of(results, "card")
     assert card["preferredTransport"] == "JSONRPC"
     assert {interface["transport"] for interface in card["additionalInterfaces"]} == {"JSONRPC", "HTTP+JSON"}
     assert card["capabilities"]["streaming"] is True
@@ -94,9 +94,9 @@ def test_it_has_the_card(heard: Heard) -> None:
     assert card["skills"][0]["id"] == "echo"
 
 
-def test_it_says_where_it_wants_to_be_told(heard: Heard) -> None:
-    """R15, R16, R91, R92."""
-    answer = said(heard, "push_config")
+def test_client_manages_push_configs(results: Results) -> None:
+    """Set a push config, and read it with and without its id."""
+    answer = result_of(results, "push_config")
     assert answer["set"] == answer["read"]
     config = {"id": "p", "url": "http://127.0.0.1:9/hook", "token": "token"}
     assert answer["read"] == {"taskId": answer["task"], "pushNotificationConfig": config}
@@ -111,10 +111,10 @@ def test_it_says_where_it_wants_to_be_told(heard: Heard) -> None:
         ("push_config_that_is_not_there", -32001, 404),
     ],
 )
-def test_it_hears_why_it_is_refused(heard: Heard, step: str, code: int, http: int) -> None:
-    """R95, R98, R99: over REST it looks at the status alone."""
-    error = heard[step]["error"]
-    if heard["binding"] == "JSONRPC":  # type: ignore[comparison-overlap]
+def test_old_client_raises_its_error(results: Results, step: str, code: int, http: int) -> None:
+    """Raise the client's error; over REST the client reads the status alone."""
+    error = results[step]["error"]
+    if results["binding"] == "JSONRPC":  # type: ignore[comparison-overlap]
         assert (error["name"], error["code"]) == ("A2AClientJSONRPCError", code)
     else:
         assert (error["name"], error["http"]) == ("A2AClientHTTPError", http)

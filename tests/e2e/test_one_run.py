@@ -1,4 +1,4 @@
-"""One message is one task and one run, from however many processes it comes at once."""
+"""Concurrent copies of a message in several processes: one task and one turn."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ def urls(stack: LocalStack, counted: Path) -> Iterator[list[str]]:
 
 
 def task_of(answer: httpx.Response) -> dict[str, Any]:
-    """The task that an answer tells of, streamed or whole."""
+    """Return the task of a streamed or whole answer."""
     if answer.headers["content-type"].startswith("application/json"):
         body = answer.json()
         result = body["result"]
@@ -49,8 +49,8 @@ async def all_at_once(urls: list[str], bodies: list[dict[str, Any]]) -> list[htt
         return await asyncio.gather(*(client.post(urls[n % 2], json=body) for n, body in enumerate(bodies)))
 
 
-async def test_sixteen_at_once_are_one_task_and_one_run(urls: list[str], counted: Path) -> None:
-    """R52, R110, D17: both versions, blocking and streaming, from two processes."""
+async def test_sixteen_copies_make_one_turn(urls: list[str], counted: Path) -> None:
+    """Send in both versions, blocking and streaming, to two processes."""
     methods = ["SendMessage", "SendStreamingMessage", "message/send", "message/stream"]
     bodies = [send("count", message_id="m-16", contextId="c-16", method=methods[n // 2 % 4]) for n in range(16)]
     tasks = [task_of(answer) for answer in await all_at_once(urls, bodies)]
@@ -60,7 +60,7 @@ async def test_sixteen_at_once_are_one_task_and_one_run(urls: list[str], counted
     assert len(counted.read_text().splitlines()) == 1
 
 
-async def test_different_messages_in_one_context_run_one_after_another(urls: list[str], counted: Path) -> None:
+async def test_messages_of_one_context_run_serially(urls: list[str], counted: Path) -> None:
     before = len(counted.read_text().splitlines()) if counted.exists() else 0
     bodies = [send("count", message_id=f"n-{n}", contextId="c-6") for n in range(6)]
     tasks = [task_of(answer) for answer in await all_at_once(urls, bodies)]

@@ -1,4 +1,4 @@
-"""The functions' packages: what is in them, what is not, and that they are the same whenever they are built."""
+"""Packages of the functions: their content, their budgets, and reproducible builds."""
 
 import ast
 import marshal
@@ -13,24 +13,22 @@ from types import CodeType
 
 import pytest
 
-from aion_core.packaging import uv
 from aion_core.packaging.cache import cache
-from aion_core.packaging.files import files_of, keep_services, tidy, write_again, write_zip
-from aion_core.packaging.interpreters import interpreter
+from aion_core.packaging.files import files_of, keep_services, normalize, tidy, write_zip
 from aion_core.packaging.packages import SERVICES, build, dependencies, package
-from aion_core.packaging.plan import Plan, plan
-from aion_core.packaging.run import BuildError
+from aion_core.packaging.plan import PackagePlan, plan
+from aion_core.packaging.programs import BuildError, find_uv, interpreter
 from aion_core.shipped import shipped
 from infra.package_check import ADK, CASES, Case, foreign, size
 from infra.package_load import load
 from infra.sam_local import machine_architecture
-from tests.support.packages import checkout, package_here, told_of
+from tests.support.packages import checkout, file_states, package_here
 from tests.support.runtime_emulator import LAMBDA_PYTHON, lambda_python
 
 ROOT = shipped()
 MACHINES = {"x86_64": 62, "arm64": 183}
-"""What ELF calls Lambda's processors."""
-# Where no package has been built yet, and uv has nothing of what goes into one, a test waits for several.
+"""ELF names of Lambda's processors."""
+# With an empty cache, a test builds several packages.
 pytestmark = pytest.mark.timeout(900)
 runs_here = pytest.mark.skipif(sys.platform != "linux", reason="the packages are made for Linux")
 has_lambdas_python = pytest.mark.skipif(interpreter(LAMBDA_PYTHON) is None, reason=f"no Python {LAMBDA_PYTHON} here")
@@ -53,7 +51,7 @@ def run_build(folder: Path, function: str, target: Path, **environ: str) -> "sub
 # --- Budgets ---
 
 
-# `make package-check`, which CI runs after the tests, weighs them all, for both processors.
+# `make package-check`, run by CI after the tests, checks all packages for both processors.
 OTHERS = ("api, ADK", "api, both")
 
 
@@ -62,8 +60,8 @@ OTHERS = ("api, ADK", "api, both")
     "case",
     [pytest.param(case, id=case.name, marks=[pytest.mark.deep] if case.name in OTHERS else []) for case in CASES],
 )
-def test_a_package_keeps_its_budget_and_loads_nothing_foreign(case: Case) -> None:
-    """R108, fixed decision 11: with .pyc files, where Lambda's Python is here."""
+def test_package_keeps_its_budgets(case: Case) -> None:
+    """Check with .pyc files, if Lambda's Python is installed here."""
     built = case.package(machine_architecture(), lambda_python()[1])
     kept = size(case, built)
     assert kept.holds, kept
@@ -72,7 +70,7 @@ def test_a_package_keeps_its_budget_and_loads_nothing_foreign(case: Case) -> Non
         assert found.holds, found
 
 
-def test_a_package_that_is_too_large_or_loads_too_much_is_told_of() -> None:
+def test_package_over_budget_is_reported() -> None:
     sweep = Case("sweep", "SweepFunction", "handlers.sweep", 1_000_000, foreign=("google.protobuf", "fastapi"))
     built = sweep.package(machine_architecture(), lambda_python()[1])
     assert not size(sweep, built).holds
@@ -80,11 +78,11 @@ def test_a_package_that_is_too_large_or_loads_too_much_is_told_of() -> None:
     assert (found.holds, found.measured) == (False, "google.protobuf")
 
 
-# --- What is in it ---
+# --- Content ---
 
 
-def test_a_function_carries_no_framework_that_it_does_not_serve() -> None:
-    """R109, fixed decision 11."""
+def test_function_has_only_its_frameworks() -> None:
+    """Package frameworks only with the functions of their agents."""
     task, push, sweep = (
         {path.name for path in package_here(name).code.iterdir()}
         for name in ("TaskFunction", "PushFunction", "SweepFunction")
@@ -98,10 +96,10 @@ def test_a_function_carries_no_framework_that_it_does_not_serve() -> None:
 
 
 @pytest.mark.deep
-def test_a_deployment_of_an_adk_agent_carries_adk_and_nothing_of_the_other() -> None:
-    """R109, fixed decision 11: what the agents of aion.yaml import is what is shipped.
+def test_adk_deployment_has_no_langgraph() -> None:
+    """Package the imports of aion.yaml's agents.
 
-    `make package-check` builds this package too, and looks at what it loads.
+    `make package-check` builds this package too, and checks its loaded modules.
     """
     code = package_here("ApiFunction", [ROOT / ADK]).code
     names = {path.name for path in code.iterdir()}
@@ -110,8 +108,8 @@ def test_a_deployment_of_an_adk_agent_carries_adk_and_nothing_of_the_other() -> 
     assert not names & {"langgraph", "langchain_core", "langsmith"}
 
 
-def test_package_holds_project_files_and_agents_group(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """In aion-lambda's own checkout an agent's file may lie anywhere; .aionignore says what stays away."""
+def test_package_has_project_files_and_agents_group(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """In aion-lambda's own checkout, package agent files from any folder except those in .aionignore."""
     project = checkout(tmp_path_factory.mktemp("own"))
     files = {
         "agent.py": "from langgraph.graph import StateGraph\nimport words\n",
@@ -124,7 +122,7 @@ def test_package_holds_project_files_and_agents_group(tmp_path_factory: pytest.T
         (project / name).parent.mkdir(exist_ok=True)
         (project / name).write_text(text)
     lock = project / "uv.lock"
-    # As `uv add --group agents click` writes it, without a network.
+    # The result of `uv add --group agents click`, without a network.
     groups = "[package.dev-dependencies]\n"
     lock.write_text(lock.read_text().replace(groups, groups + 'agents = [{ name = "click" }]\n'))
     pyproject = project / "pyproject.toml"
@@ -143,13 +141,13 @@ def test_package_holds_project_files_and_agents_group(tmp_path_factory: pytest.T
     assert [line for line in lines if line.startswith("click==")]
 
 
-def test_it_is_built_for_arm_unless_something_else_is_asked_for(copied: Path) -> None:
+def test_package_is_for_arm_by_default(copied: Path) -> None:
     assert (plan("ApiFunction").architecture, plan("ApiFunction").python) == ("arm64", LAMBDA_PYTHON)
     assert package("PushFunction").plan == plan("PushFunction", architecture="arm64", python=LAMBDA_PYTHON)
 
 
 @pytest.mark.parametrize("architecture", MACHINES)
-def test_libraries_are_the_processors_and_end_where_the_loader_stops_reading(architecture: str) -> None:
+def test_libraries_are_stripped_for_the_processor(architecture: str) -> None:
     libraries = [
         file for file in files_of(package("PushFunction", architecture=architecture).code) if ".so" in file.name
     ]
@@ -165,8 +163,8 @@ def test_libraries_are_the_processors_and_end_where_the_loader_stops_reading(arc
 
 @runs_here
 @has_lambdas_python
-def test_what_is_imported_was_compiled_for_the_place_where_lambda_puts_it() -> None:
-    """The compiled file is never compared with its source: what a zip does to times is of no account."""
+def test_modules_are_compiled_for_lambda_path() -> None:
+    """Ignore source times: Python never compares the compiled file with its source."""
     built = package_here("SweepFunction")
     for source in ("aion_core/errors.py", "google/protobuf/message.py", "typing_extensions.py"):
         compiled = (built.code / source).parent / "__pycache__" / f"{Path(source).stem}.cpython-313.pyc"
@@ -178,7 +176,7 @@ def test_what_is_imported_was_compiled_for_the_place_where_lambda_puts_it() -> N
 
 
 @runs_here
-def test_distributions_can_still_be_asked_for_their_versions_and_entry_points() -> None:
+def test_distributions_have_versions_and_entry_points() -> None:
     built = package_here("TaskFunction")
     assert not list(built.code.glob("*.dist-info/RECORD"))
     load(
@@ -189,7 +187,7 @@ def test_distributions_can_still_be_asked_for_their_versions_and_entry_points() 
     )
 
 
-def test_what_a_distribution_says_of_its_license_is_passed_on_with_it(tmp_path: Path) -> None:
+def test_package_includes_license_metadata(tmp_path: Path) -> None:
     legal = ["LICENSE", "LICENSE.txt", "NOTICE", "COPYING.LESSER", "licenses/LICENSE.md"]
     for name in (*legal, "METADATA", "RECORD", "WHEEL", "INSTALLER"):
         file = tmp_path / "a-1.0.dist-info" / name
@@ -203,10 +201,10 @@ def test_what_a_distribution_says_of_its_license_is_passed_on_with_it(tmp_path: 
 # --- boto3 ---
 
 
-def services_asked_for() -> set[str]:
-    """The services that aion_core makes clients for, each named where it does."""
+def used_services() -> set[str]:
+    """Return the services of aion_core's AWS clients, read from their calls."""
     asked = set()
-    # What the operator's commands ask for, they do not ask for on Lambda.
+    # Commands of operators do not run on Lambda.
     for file in (file for file in (ROOT / "aion_core").rglob("*.py") if not {"cli", "operator.py"} & set(file.parts)):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "AwsClient":
@@ -216,8 +214,8 @@ def services_asked_for() -> set[str]:
 
 
 @runs_here
-def test_every_client_that_our_code_makes_can_be_made_and_those_of_other_services_are_gone() -> None:
-    services = services_asked_for()
+def test_only_used_aws_clients_are_packaged() -> None:
+    services = used_services()
     assert {"dynamodb", "sqs", "s3", "kms"} <= services <= SERVICES
     made = f"import boto3\nfor service in {sorted(services | {'sts'})}: boto3.session.Session().client(service)"
     load(package_here("ApiFunction"), made)
@@ -225,8 +223,8 @@ def test_every_client_that_our_code_makes_can_be_made_and_those_of_other_service
         load(package_here("ApiFunction"), "import boto3\nboto3.client('ec2')")
 
 
-def test_an_agent_that_names_a_service_keeps_its_model(tmp_path: Path) -> None:
-    """What is ours to leave out is what nobody in the package asks for."""
+def test_service_named_by_agent_is_packaged(tmp_path: Path) -> None:
+    """Remove only the service models without a user in the package."""
     brought = dependencies(plan("ApiFunction", architecture=machine_architecture(), python=lambda_python()[1]))
     for name in ("boto3", "botocore"):
         shutil.copytree(brought / name, tmp_path / name, copy_function=os.link)
@@ -239,15 +237,15 @@ def test_an_agent_that_names_a_service_keeps_its_model(tmp_path: Path) -> None:
     assert models == SERVICES | {"bedrock-runtime"}
 
 
-# --- The same bytes ---
+# --- Reproducible builds ---
 
 
 @pytest.mark.parametrize("function", [pytest.param("PushFunction", marks=pytest.mark.deep), "SweepFunction"])
-def test_built_again_elsewhere_it_is_the_same_to_the_byte(function: str, tmp_path: Path) -> None:
-    """Neither the folder, nor the time, nor the way through the cache is to be seen."""
+def test_rebuilt_package_has_same_bytes(function: str, tmp_path: Path) -> None:
+    """Make the bytes independent of folder, time and cache."""
     first = package_here(function)
     build(first.plan, tmp_path / "again")
-    assert told_of(tmp_path / "again") == told_of(first.code)
+    assert file_states(tmp_path / "again") == file_states(first.code)
     write_zip(tmp_path / "again", tmp_path / "again.zip")
     assert (tmp_path / "again.zip").read_bytes() == first.zip().read_bytes()
     with zipfile.ZipFile(first.zip()) as archive:
@@ -255,8 +253,8 @@ def test_built_again_elsewhere_it_is_the_same_to_the_byte(function: str, tmp_pat
         assert {info.date_time for info in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
 
 
-def test_a_compiled_file_does_not_tell_what_its_compiler_was_busy_with(tmp_path: Path) -> None:
-    """Whoever holds a constant while it is written, such as garbage that is yet to be collected, is seen in the bytes."""
+def test_compiled_file_ignores_compiler_state(tmp_path: Path) -> None:
+    """Ignore other references to a constant, such as uncollected garbage: marshal flags them in the bytes."""
     code = compile("def told(name):\n    return name in {'llm', 'retriever', 'chat_model'}\n", "told.py", "exec")
     alone = marshal.dumps(code)
     (function,) = (each for each in code.co_consts if isinstance(each, CodeType))
@@ -266,12 +264,12 @@ def test_a_compiled_file_does_not_tell_what_its_compiler_was_busy_with(tmp_path:
     assert len(set(files.values())) == 2
     for file, written in files.items():
         file.write_bytes(bytes(16) + written)
-    write_again(sys.executable, list(files))
+    normalize(sys.executable, list(files))
     assert len({file.read_bytes() for file in files}) == 1
     assert marshal.loads((tmp_path / "held.pyc").read_bytes()[16:]) == code  # noqa: S302 - our own
 
 
-def test_a_change_of_the_projects_code_is_another_package_of_the_same_dependencies(copied: Path) -> None:
+def test_code_change_reuses_dependencies(copied: Path) -> None:
     def digests() -> list[str]:
         asks = "from aion_core.packaging.plan import plan; p = plan('TaskFunction'); print(p.dependencies_digest, p.digest)"
         return subprocess.run(
@@ -292,11 +290,9 @@ def test_a_change_of_the_projects_code_is_another_package_of_the_same_dependenci
 
 
 @pytest.mark.skipif(sys.version_info[:2] == (3, 13), reason="the Python that runs the tests is Lambda's own")
-def test_without_lambdas_python_it_is_built_all_the_same_once_and_says_what_is_missing(
-    copied: Path, tmp_path: Path
-) -> None:
-    """Two processes that ask at once share a build."""
-    environ = {**os.environ, "UV": uv.find(), "AION_PACKAGE_CACHE": str(tmp_path / "packages")}
+def test_build_without_lambda_python_is_reported(copied: Path, tmp_path: Path) -> None:
+    """Share one build between two concurrent processes."""
+    environ = {**os.environ, "UV": find_uv(), "AION_PACKAGE_CACHE": str(tmp_path / "packages")}
     environ.update(PATH="/nowhere", PYENV_ROOT="/nowhere", UV_PYTHON_INSTALL_DIR="/nowhere")
     command = [sys.executable, "-m", "aion_core.cli", "build", "SweepFunction", "--to"]
     both = [
@@ -308,29 +304,29 @@ def test_without_lambdas_python_it_is_built_all_the_same_once_and_says_what_is_m
         assert process.returncode == 0, told
         assert "no .pyc files" in told
         assert "uv python install 3.13" in told
-    assert told_of(tmp_path / "one") == told_of(tmp_path / "two")
+    assert file_states(tmp_path / "one") == file_states(tmp_path / "two")
     assert not list((tmp_path / "one").rglob("*.pyc"))
     assert len(list((tmp_path / "packages").glob("*/built"))) == 2  # the dependencies, and the package
 
 
-# --- What cannot be built ---
+# --- Failing builds ---
 
 
 @pytest.mark.parametrize(
     ("environ", "mend", "told"),
     [
         ({"AION_ARCHITECTURE": "riscv"}, None, "is not one of 'arm64', 'x86_64'"),
-        ({"AION_PYTHON": "three"}, None, "AION_PYTHON is like 3.13"),
+        ({"AION_PYTHON": "three"}, None, "set AION_PYTHON to, for example, 3.13"),
         ({}, ("examples/echo/agent.py", "elsewhere/agent.py"), "the agent 'elsewhere/agent.py:graph' is not in"),
         ({}, ("examples/echo/agent.py", "../agent.py"), "the agent '../agent.py:graph' is not in"),
         ({}, ("path: ", "way: "), "aion.agents.echo.path is missing"),
         ({}, ("aion:", "aion: ["), "aion.yaml is not valid YAML"),
     ],
 )
-def test_a_function_that_cannot_be_built_is_told_why(
+def test_failed_build_reports_reason(
     copied: Path, tmp_path: Path, environ: dict[str, str], mend: tuple[str, str] | None, told: str
 ) -> None:
-    (copied.parent / "agent.py").touch()  # there is one, but outside
+    (copied.parent / "agent.py").touch()  # exists, but outside
     config = copied / "aion.yaml"
     right = config.read_text()
     try:
@@ -344,22 +340,22 @@ def test_a_function_that_cannot_be_built_is_told_why(
     assert "Traceback" not in done.stderr
 
 
-def test_a_function_that_the_template_does_not_have_is_told_of(copied: Path, tmp_path: Path) -> None:
+def test_unknown_function_is_reported(copied: Path, tmp_path: Path) -> None:
     done = run_build(copied, "Nobody", tmp_path)
     assert done.returncode == 1
     assert "has no resource 'Nobody'" in done.stderr
 
 
 def test_a_dependency_without_a_wheel_is_named(tmp_path: Path) -> None:
-    # Published as its source alone.
+    # Published without a wheel.
     docopt = "docopt==0.6.2 --hash=sha256:49b3a825280bd66b3aa83585ef59c4a8c82f2c8a522dbe754a8bc8db85c85491"
-    planned = Plan("TaskFunction", other_architecture(), LAMBDA_PYTHON, docopt, ())
-    with pytest.raises(BuildError, match=r"each dependency has to have a wheel(.|\n)*docopt"):
+    planned = PackagePlan("TaskFunction", other_architecture(), LAMBDA_PYTHON, docopt, ())
+    with pytest.raises(BuildError, match=r"Each dependency needs a wheel(.|\n)*docopt"):
         build(planned, tmp_path / "code")
 
 
-def test_an_import_that_nothing_in_the_package_answers_is_named(copied: Path, tmp_path: Path) -> None:
-    """R52: on AWS every turn would fail by it."""
+def test_unresolved_import_is_named(copied: Path, tmp_path: Path) -> None:
+    """Fail the build: on AWS every turn would fail."""
     agent = copied / "examples" / "echo" / "agent.py"
     right = agent.read_text()
     shared = {"AION_ARCHITECTURE": machine_architecture(), "AION_PACKAGE_CACHE": str(cache())}
@@ -369,16 +365,16 @@ def test_an_import_that_nothing_in_the_package_answers_is_named(copied: Path, tm
     finally:
         agent.write_text(right)
     assert done.returncode == 1
-    assert "examples/echo/agent.py imports moto.core, which is not in the package: `aion add`" in done.stderr
+    assert "examples/echo/agent.py imports moto.core, but the package does not contain it: " in done.stderr
 
 
 @has_lambdas_python
-def test_an_agent_that_is_no_python_is_named(copied: Path, tmp_path: Path) -> None:
+def test_agent_with_syntax_error_is_named(copied: Path, tmp_path: Path) -> None:
     agent = copied / "examples" / "echo" / "agent.py"
     right = agent.read_text()
     try:
         agent.write_text(right + "def (\n")
-        # With the dependencies that other tests have built, too.
+        # Reuse the dependencies of other tests' builds.
         shared = {"AION_ARCHITECTURE": machine_architecture(), "AION_PACKAGE_CACHE": str(cache())}
         done = run_build(copied, "TaskFunction", tmp_path, **shared)
     finally:

@@ -1,4 +1,4 @@
-"""Each function may do exactly what its code does: its requests are recorded, and held against its policy, both ways."""
+"""Least privilege: each function's recorded requests equal the permissions of its policy."""
 
 import asyncio
 import json
@@ -16,13 +16,13 @@ from uuid_utils.compat import uuid7
 
 from aion_core.agents.config import read_deployment_config
 from aion_core.agents.environment import template_parameters
-from aion_core.auth.api_keys import make_key
-from aion_core.auth.basic import hash_password
+from aion_core.auth.schemes.api_key import make_key
+from aion_core.auth.schemes.basic import hash_password
 from aion_core.aws.client import AwsClient
 from aion_core.aws.dynamodb_table import DynamoDBTable
 from aion_core.clock import SystemClock
 from aion_core.local.stack import LocalStack
-from aion_core.packaging.plan import NOWHERE
+from aion_core.packaging.plan import BUILD_PLACE
 from aion_core.protocol.types import TaskState
 from aion_core.stores.api_keys import TableApiKeys
 from aion_core.template.reader import FUNCTION, Template
@@ -30,30 +30,30 @@ from tests.support.agents.everything import LARGE
 from tests.support.api_process import api_process
 from tests.support.function_process import function_process, signed_by
 from tests.support.iam import Grant, Need, Recorder, grants, needs
-from tests.support.receiver import Receiver, answers, receiving
+from tests.support.receiver import WebhookReceiver, answers, receiving
 from tests.support.server import ROOT
 from tests.support.stores import dynamodb_store
 from tests.support.tasks import orphan
 
 CONFIG = Path(__file__).parents[1] / "support" / "agents" / "everything.yaml"
-# What is forgotten is found soon; what only takes its time, on a machine with other work, is not given up for that.
+# Short, so that expired items disappear soon; long enough for slow machines.
 HERE = {
     "AION_PUSH_HTTP": "true",
     "AION_PUSH_NETWORKS": "127.0.0.0/8",
     "AION_LEASE_SECONDS": "2",
     "AION_MAX_TRIES": "99",
 }
-FUNCTIONS = Template(ROOT / "template.yaml", NOWHERE).resources(FUNCTION)
+FUNCTIONS = Template(ROOT / "template.yaml", BUILD_PLACE).resources(FUNCTION)
 TABLE = "arn:aws:dynamodb:us-east-1:000000000000:table/another"
-PATIENCE = 120
-# The first test waits for everything to be asked of all functions, each part of it with its own patience.
+TIMEOUT = 120
+# The first test exercises all functions; each step has its own timeout.
 pytestmark = pytest.mark.timeout(900)
-# What Lambda itself does in a function's name; the gate holds them to its own queue and its own log group.
+# Lambda's own actions for a function; the template check limits them to its own queue and log group.
 LAMBDAS = ("Logs", "Receive")
 
 
 class Client:
-    """Asks the API as a client does, in whatever is needed to have each of its parts used."""
+    """Client with requests for every part of the API."""
 
     def __init__(self, http: httpx.AsyncClient) -> None:
         self._http = http
@@ -77,7 +77,7 @@ class Client:
             return [line async for line in answer.aiter_lines() if line.startswith("data")]
 
     async def ended(self, agent: str, task: Any) -> Any:
-        for _ in range(PATIENCE * 10):
+        for _ in range(TIMEOUT * 10):
             now = await self.rpc(agent, "GetTask", id=task["id"])
             if now["status"]["state"] not in ("TASK_STATE_WORKING", "TASK_STATE_SUBMITTED"):
                 return now
@@ -87,7 +87,7 @@ class Client:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What each function needed while everything was asked of all of them, and the template as it was deployed."""
+    """Requests of each function during the whole exercise, and the deployed template."""
 
     needed: dict[str, set[Need]]
     template: Template
@@ -97,7 +97,7 @@ class Recorded:
     def allowed(self, function: str) -> set[Grant]:
         """Return what the template allows the function."""
         own = [each for each in self.statements(function) if each["Sid"] not in LAMBDAS]
-        # An action on what another service has allows nothing.
+        # A resource policy of another service grants the function nothing.
         return {
             grant
             for grant in grants([{"Statement": own}])
@@ -105,7 +105,7 @@ class Recorded:
         }
 
     def statements(self, function: str) -> list[dict[str, Any]]:
-        """Return what the function's role says."""
+        """Return the statements of the function's role."""
         role = function.replace("Function", "Role")
         assert self.template.resolved(function, "Role")["Role"] == self.template.attribute(role, "Arn", role)
         (policy,) = self.template.resolved(role, "Policies")["Policies"]
@@ -117,8 +117,8 @@ class Recorded:
 def recorded() -> Recorded:
     with LocalStack.start("template.yaml") as stack, ExitStack() as running:
         secrets = make_secrets(stack)
-        recorder = stack.emulator.watched_by(Recorder)
-        asyncio.run(everything(stack, running, secrets))
+        recorder = stack.emulator.wrap(Recorder)
+        asyncio.run(exercise(stack, running, secrets))
         place = stack.template.place
         found: dict[str, set[Need]] = {name: set() for name in FUNCTIONS}
         for request in recorder.heard:
@@ -131,7 +131,7 @@ def recorded() -> Recorded:
 
 
 def make_secrets(stack: LocalStack) -> dict[str, str]:
-    """Make the secrets that a deployment may name, and return them by their parameters."""
+    """Create the secrets of the deployment's parameters; return them by parameter."""
     from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
@@ -149,8 +149,8 @@ def make_secrets(stack: LocalStack) -> dict[str, str]:
     }
 
 
-async def everything(stack: LocalStack, running: ExitStack, secrets: dict[str, str]) -> None:
-    """Have every function do all that it can do."""
+async def exercise(stack: LocalStack, running: ExitStack, secrets: dict[str, str]) -> None:
+    """Exercise every permission of every function."""
     key = make_key("ann", now=datetime.now(UTC))
     table = stack.environment("ApiFunction")["AION_TABLE"]
     with ThreadPoolExecutor(1) as executor:
@@ -166,13 +166,13 @@ async def everything(stack: LocalStack, running: ExitStack, secrets: dict[str, s
     )
     async with (
         receiving(answers(500), answers(200)) as receiver,
-        httpx.AsyncClient(base_url=api.url, headers={"X-API-Key": key.text}, timeout=PATIENCE) as http,
+        httpx.AsyncClient(base_url=api.url, headers={"X-API-Key": key.text}, timeout=TIMEOUT) as http,
     ):
         by_password = await http.post("/", json={}, headers={"Authorization": "Basic YW5uOnNlY3JldA=="})
         assert by_password.status_code == 200, by_password.text
         client = Client(http)
-        await asked_of_the_api(client, receiver)
-        # Nobody answers bells yet: what is promised falls due, and only the sweep knows.
+        await exercise_api(client, receiver)
+        # Wake-up messages are not handled yet: timers expire, and only the sweep finds them.
         forgotten = await orphan(stack, "hello", agent="graph")
         untold = await client.send("graph", "hello", taskPushNotificationConfig={"url": receiver.url("/untold")})
         lost = await client.send("graph", "large", taskPushNotificationConfig={"url": receiver.url("/lost")})
@@ -182,11 +182,11 @@ async def everything(stack: LocalStack, running: ExitStack, secrets: dict[str, s
         for function, queue in (("SweepFunction", ""), ("TaskFunction", "TaskQueue"), ("PushFunction", "PushQueue")):
             process = function_process(stack, function, queue, AION_CONFIG=str(CONFIG), **HERE)
             await asyncio.to_thread(running.enter_context, process)
-        await asked_of_the_task_function(client, receiver)
-        # What another function has sealed.
+        await exercise_task_function(client, receiver)
+        # Encrypted by another function.
         await client.send("keeper", "again", context="k")
         store = dynamodb_store(stack, SystemClock())
-        for _ in range(PATIENCE * 10):
+        for _ in range(TIMEOUT * 10):
             log = await store.log(forgotten.key)
             posted = [post for post in receiver.posts if "/untold" in post.line and untold["id"] in post.body.decode()]
             if log is not None and log.head.state == TaskState.TASK_STATE_COMPLETED and posted:
@@ -196,7 +196,7 @@ async def everything(stack: LocalStack, running: ExitStack, secrets: dict[str, s
 
 
 def forget_payloads(stack: LocalStack, task_id: str) -> None:
-    """Take a task's large payloads away, which somebody is still to be told of."""
+    """Delete a task's large payloads before their delivery."""
     s3, bucket = stack.client("s3"), stack.physical_id("Blobs")
     found = [each["Key"] for each in s3.list_objects_v2(Bucket=bucket, Prefix="tasks/")["Contents"]]
     gone = [key for key in found if task_id in key]
@@ -205,8 +205,8 @@ def forget_payloads(stack: LocalStack, task_id: str) -> None:
         s3.delete_object(Bucket=bucket, Key=key)
 
 
-async def asked_of_the_api(client: Client, receiver: Receiver) -> None:
-    """Everything that ApiFunction does itself."""
+async def exercise_api(client: Client, receiver: WebhookReceiver) -> None:
+    """Exercise ApiFunction itself."""
     context = (await client.send("graph", LARGE))["contextId"]
     await client.send("graph", "large", context=context)
     await client.send("keeper", LARGE, context="c-1")
@@ -233,8 +233,8 @@ async def asked_of_the_api(client: Client, receiver: Receiver) -> None:
     await client.rpc("graph", "GetContexts")
 
 
-async def asked_of_the_task_function(client: Client, receiver: Receiver) -> None:
-    """The turns that nobody waits for."""
+async def exercise_task_function(client: Client, receiver: WebhookReceiver) -> None:
+    """Exercise turns without a waiting client."""
     told = {"taskPushNotificationConfig": {"url": receiver.url(), "token": "t"}}
     begun = [
         ("graph", await client.send("graph", LARGE, waits=False, context="g", **told)),
@@ -249,14 +249,14 @@ async def asked_of_the_task_function(client: Client, receiver: Receiver) -> None
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_a_function_may_do_what_it_does_and_nothing_else(function: str, recorded: Recorded) -> None:
-    """One role for each function, and in it exactly what its code asks for."""
+def test_function_permissions_equal_its_requests(function: str, recorded: Recorded) -> None:
+    """Compare the function's role with its recorded requests."""
     allowed, needed = recorded.allowed(function), recorded.needed[function]
     assert (refused(allowed, needed), unused(allowed, needed)) == (set(), set())
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_a_permission_that_is_missing_or_too_much_is_noticed(function: str, recorded: Recorded) -> None:
+def test_missing_and_unused_permissions_are_found(function: str, recorded: Recorded) -> None:
     allowed, needed = recorded.allowed(function), recorded.needed[function]
     for grant in allowed:
         assert refused(allowed - {grant}, needed), f"nobody misses {grant}"
@@ -264,7 +264,7 @@ def test_a_permission_that_is_missing_or_too_much_is_noticed(function: str, reco
         assert unused(allowed | {more}, needed) == {more}
 
 
-def test_the_key_is_used_as_the_policies_ask(recorded: Recorded) -> None:
+def test_kms_key_use_matches_policies(recorded: Recorded) -> None:
     asked = {"kms:EncryptionContext:application": "aion"}
     for function in ("ApiFunction", "TaskFunction", "PushFunction"):
         (statement,) = [each for each in recorded.statements(function) if "kms:Decrypt" in each["Action"]]

@@ -1,4 +1,4 @@
-"""PushFunction on the local stack, with the real adapters: from a request to what its receiver hears."""
+"""PushFunction on the local stack with real adapters: from a request to its webhook."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ import pytest
 import handlers
 from aion_core.local.stack import LocalStack
 from tests.support.queues import messages_in
-from tests.support.receiver import Receiver, answers, receiving
+from tests.support.receiver import WebhookReceiver, answers, receiving
 from tests.support.server import ROOT
 from tests.support.service import http
 
@@ -25,7 +25,7 @@ PUSH_HERE = {"AION_PUSH_HTTP": "true", "AION_PUSH_NETWORKS": "127.0.0.0/8"}
 
 @pytest.fixture
 def stack(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[LocalStack]:
-    """A stack of its own, whose functions are imported anew and polled, and which may call this machine."""
+    """Start a polled stack with freshly imported functions and permission to call this machine."""
     monkeypatch.setattr(sys, "path", sys.path[:])
     for name in ("run_task", "deliver_push", "sweep"):
         monkeypatch.delitem(sys.modules, f"handlers.{name}", raising=False)
@@ -56,8 +56,8 @@ async def rpc(client: httpx.AsyncClient, method: str, **params: Any) -> Any:
     return answer["result"]
 
 
-async def send(client: httpx.AsyncClient, receiver: Receiver) -> dict[str, Any]:
-    """The task of a message that nobody waits for, and which is told to the receiver."""
+async def send(client: httpx.AsyncClient, receiver: WebhookReceiver) -> dict[str, Any]:
+    """Send a non-blocking message with a push config of the receiver; return its task."""
     config = {"id": "p-1", "url": receiver.url(), "token": "said-back"}
     message = {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": "three"}]}
     configuration = {"returnImmediately": True, "taskPushNotificationConfig": config}
@@ -66,10 +66,8 @@ async def send(client: httpx.AsyncClient, receiver: Receiver) -> dict[str, Any]:
     return task
 
 
-async def test_who_asks_with_its_message_is_told_of_the_whole_task(
-    stack: LocalStack, client: httpx.AsyncClient
-) -> None:
-    """R91, R94, R112: a task that TaskFunction runs, told by PushFunction."""
+async def test_push_config_receives_whole_task(stack: LocalStack, client: httpx.AsyncClient) -> None:
+    """Run the task in TaskFunction; notify by PushFunction."""
     async with receiving(answers(500), answers(200)) as receiver:
         task = await send(client, receiver)
         state = ""
@@ -85,8 +83,8 @@ async def test_who_asks_with_its_message_is_told_of_the_whole_task(
         assert generations[0] == generations[1], "the first was refused, and came again under its id"
         assert generations[1:] == sorted(set(generations)), "each once, in order"
         assert {post.headers["x-a2a-notification-token"] for post in receiver.posts} == {"said-back"}
-    # The last event may have been told by an earlier one's bell: its own is heard, in vain, when its turn comes. So is the
-    # bell of the first's next try, which is rung for later.
+    # An earlier wake-up message may have delivered the last event: then its own message is handled without effect.
+    # The same holds for the delayed message of the first event's next attempt.
     for _ in range(600):
         if messages_in(stack, "PushQueue") == 0:
             break
@@ -97,7 +95,7 @@ async def test_who_asks_with_its_message_is_told_of_the_whole_task(
     assert stack.client("dynamodb").scan(**index)["Items"] == [], "nothing is promised any more"
 
 
-async def test_a_message_that_is_no_bell_ends_in_the_dead_letter_queue(stack: LocalStack) -> None:
+async def test_invalid_message_ends_in_dead_letter_queue(stack: LocalStack) -> None:
     sqs = stack.client("sqs")
     sqs.send_message(QueueUrl=stack.physical_id("PushQueue"), MessageBody='{"v": 1, "owner": "ann"}')
     dead_letters = stack.physical_id("PushDeadLetters")
@@ -105,8 +103,8 @@ async def test_a_message_that_is_no_bell_ends_in_the_dead_letter_queue(stack: Lo
     assert dead["Body"] == '{"v": 1, "owner": "ann"}'
 
 
-def test_the_function_loads_neither_framework_nor_a_server() -> None:
-    """Fixed decision 11."""
+def test_push_function_loads_no_framework() -> None:
+    """Import only the modules of push delivery."""
     program = (
         "import sys, handlers.deliver_push\n"
         "never = ('fastapi', 'langgraph', 'langchain_core', 'google.adk', 'a2a.server', 'sqlalchemy', 'mangum')\n"

@@ -1,4 +1,4 @@
-"""A process that dies while a webhook has its post in hand: another one finds that, and says it again under its id."""
+"""Process killed during a webhook request: another process repeats the notification with the same id."""
 
 import asyncio
 import sys
@@ -16,7 +16,7 @@ from aion_core.push.payload import render
 from aion_core.stores.push_configs import TablePushConfigs
 from tests.e2e.test_push import PUSH_HERE
 from tests.support.clock import ManualClock
-from tests.support.conversation import COMPLETED, Conversation
+from tests.support.conversation import COMPLETED, StoreConversation
 from tests.support.pushes import a_config
 from tests.support.receiver import answers, holds, receiving
 from tests.support.server import ROOT
@@ -32,17 +32,15 @@ asyncio.run(build_push(Settings.from_environ()).deliver(PushWakeUp(TaskKey(sys.a
 """
 
 
-async def test_what_a_killed_process_was_saying_is_said_again_by_another_one(
-    moto: LocalStack, clock: ManualClock
-) -> None:
-    """R94: no event is lost, none is said out of turn, and nobody waits longer than the claim of the dead."""
+async def test_interrupted_notification_is_repeated(moto: LocalStack, clock: ManualClock) -> None:
+    """Lose and reorder no event; delay it by at most the dead process's claim."""
     environment = moto.environment("PushFunction")
     cipher = KMSCipher(
         AwsClient("kms", ThreadPoolExecutor(2), client=moto.client("kms")), clock, key=environment["AION_KMS_KEY"]
     )
     store = dynamodb_store(moto, clock, cipher=cipher)
     configs = TablePushConfigs(dynamodb_table(moto), cipher, clock)
-    chat = Conversation(store, clock)
+    chat = StoreConversation(store, clock)
     never = asyncio.Event()
     async with receiving(answers(200), holds(never), answers(200)) as receiver:
         config = a_config("p", url=receiver.url(), token="t", secrets=("t",))
@@ -66,7 +64,7 @@ async def test_what_a_killed_process_was_saying_is_said_again_by_another_one(
         expired_timers = [each for each in await configs.expired_timers(limit=1000) if each.task == task]
         assert "p" in {each.config_id for each in expired_timers}
         for each in expired_timers:
-            # The first of them has settled the others.
+            # The first wake-up message has delivered the others' events.
             if await configs.claim_expired(each):
                 await delivery.deliver(PushWakeUp(task, each.generation))
         clock.move(86_400)

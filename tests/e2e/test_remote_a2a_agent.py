@@ -1,4 +1,4 @@
-"""google-adk's own client, `RemoteA2aAgent`, in a Runner against `aion dev`: it finds each agent by the URL of its card."""
+"""google-adk's client, `RemoteA2aAgent`, in a Runner against `aion dev`: it finds each agent by its card's URL."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +12,7 @@ from google.adk.runners import Runner
 from google.adk.sessions import InMemorySessionService
 from google.genai import types
 
-from tests.support.server import ROOT, Server, aion_dev, serving
+from tests.support.server import ROOT, DevServer, aion_dev, serving
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*EXPERIMENTAL.*:UserWarning")
 
@@ -21,16 +21,16 @@ each_way = pytest.mark.parametrize("use_legacy", [True, False], ids=["as ADK doe
 
 
 @pytest.fixture(scope="module")
-def agents() -> Iterator[Server]:
-    """Three agents of one deployment, each with its own card: one echoes, one asks back, one cannot be loaded."""
+def agents() -> Iterator[DevServer]:
+    """Serve three agents with their own cards: one echoes, one requires input, one cannot be loaded."""
     with serving(aion_dev("--store", "memory", "--config", str(AGENTS))) as server:
         yield server
 
 
-class Conversation:
-    """A user's session with a Runner whose agent is remote."""
+class RemoteSession:
+    """Session of a user with a Runner of a remote agent."""
 
-    def __init__(self, server: Server, name: str, *, use_legacy: bool = True, **client: Any) -> None:
+    def __init__(self, server: DevServer, name: str, *, use_legacy: bool = True, **client: Any) -> None:
         agent = RemoteA2aAgent(
             name=name,
             agent_card=f"{server.url}/agents/{name}/.well-known/agent-card.json",
@@ -40,15 +40,15 @@ class Conversation:
         self._sessions = InMemorySessionService()
         self._runner = Runner(app_name="test", agent=agent, session_service=self._sessions, auto_create_session=True)
 
-    async def say(self, part: types.Part) -> list[Event]:
-        """The events by which the agent answers."""
+    async def send(self, part: types.Part) -> list[Event]:
+        """Send the part; return the agent's events."""
         message = types.Content(role="user", parts=[part])
         return [
             event async for event in self._runner.run_async(user_id="me", session_id="session", new_message=message)
         ]
 
-    async def kept(self) -> list[str]:
-        """The texts that the session keeps, each once."""
+    async def stored_texts(self) -> list[str]:
+        """Return the distinct texts of the session."""
         session = await self._sessions.get_session(app_name="test", user_id="me", session_id="session")
         assert session is not None
         return [text for event in session.events if (text := text_of(event))]
@@ -59,7 +59,7 @@ def text_of(event: Event) -> str:
 
 
 def question(events: list[Event]) -> types.FunctionCall:
-    """What the agent asks its user, as ADK puts it: a call of a tool that takes long."""
+    """Return the agent's request for input: in ADK, a call of a long-running tool."""
     (call,) = [
         part.function_call
         for event in events
@@ -70,56 +70,54 @@ def question(events: list[Event]) -> types.FunctionCall:
 
 
 @each_way
-async def test_it_sees_the_answer_stream_and_keeps_it_once(agents: Server, use_legacy: bool) -> None:
-    """R11, R22, R107, D9, D10."""
-    conversation = Conversation(agents, "echo", use_legacy=use_legacy)
-    events = await conversation.say(types.Part(text="one two \U0001f600 four"))
+async def test_remote_agent_streams_answer(agents: DevServer, use_legacy: bool) -> None:
+    """Stream the answer; store its text once."""
+    conversation = RemoteSession(agents, "echo", use_legacy=use_legacy)
+    events = await conversation.send(types.Part(text="one two \U0001f600 four"))
     streamed = [text_of(event) for event in events if event.partial]
     assert len(streamed) == 4
     assert "".join(streamed) == "one two \U0001f600 four"
     assert [text for event in events if not event.partial and (text := text_of(event))] == ["one two \U0001f600 four"]
     assert not any(event.error_message for event in events)
-    assert await conversation.kept() == ["one two \U0001f600 four"] * 2, "what the user said, and the answer"
+    assert await conversation.stored_texts() == ["one two \U0001f600 four"] * 2, "what the user said, and the answer"
 
 
 @each_way
-async def test_it_gets_the_whole_answer(agents: Server, use_legacy: bool) -> None:
-    """R10, R20."""
-    conversation = Conversation(agents, "echo", use_legacy=use_legacy, streaming=False)
-    (event,) = await conversation.say(types.Part(text="all at once"))
+async def test_remote_agent_gets_whole_answer(agents: DevServer, use_legacy: bool) -> None:
+    """Get the answer without streaming."""
+    conversation = RemoteSession(agents, "echo", use_legacy=use_legacy, streaming=False)
+    (event,) = await conversation.send(types.Part(text="all at once"))
     assert text_of(event) == "all at once"
     assert not event.partial
 
 
 @each_way
 @pytest.mark.parametrize("streaming", [True, False], ids=["stream", "send"])
-async def test_it_answers_a_question_and_goes_on_in_the_context(
-    agents: Server, use_legacy: bool, streaming: bool
-) -> None:
-    """R107, section 3 (interrupts): the same task goes on, and the next one remembers the first."""
-    conversation = Conversation(agents, "booking", use_legacy=use_legacy, streaming=streaming)
+async def test_remote_agent_resumes_task_with_answer(agents: DevServer, use_legacy: bool, streaming: bool) -> None:
+    """Resume the same task with the answer; remember it in the next task."""
+    conversation = RemoteSession(agents, "booking", use_legacy=use_legacy, streaming=streaming)
     for times, day in ((1, "Monday"), (2, "Tuesday")):
-        asked = question(await conversation.say(types.Part(text="Book a room")))
+        asked = question(await conversation.send(types.Part(text="Book a room")))
         assert asked.args == {"input_required": "Which day?"}
         answer = types.FunctionResponse(id=asked.id, name=asked.name, response={"result": day})
-        events = await conversation.say(types.Part(function_response=answer))
+        events = await conversation.send(types.Part(function_response=answer))
         assert text_of(events[-1]) == f"Booked for {day}. You have asked {times} times."
 
 
 @pytest.mark.parametrize("streaming", [True, False], ids=["stream", "send"])
-async def test_it_speaks_rest_too(agents: Server, streaming: bool) -> None:
-    """R107: the binding that its client prefers."""
+async def test_remote_agent_uses_rest(agents: DevServer, streaming: bool) -> None:
+    """Use HTTP+JSON on the client's preference."""
     rest: dict[str, Any] = {"supported_protocol_bindings": ["HTTP+JSON"], "use_client_preference": True}
-    conversation = Conversation(agents, "booking", streaming=streaming, **rest)
-    asked = question(await conversation.say(types.Part(text="Book a room")))
+    conversation = RemoteSession(agents, "booking", streaming=streaming, **rest)
+    asked = question(await conversation.send(types.Part(text="Book a room")))
     answer = types.FunctionResponse(id=asked.id, name=asked.name, response={"result": "Monday"})
-    events = await conversation.say(types.Part(function_response=answer))
+    events = await conversation.send(types.Part(function_response=answer))
     assert text_of(events[-1]) == "Booked for Monday. You have asked 1 times."
 
 
-async def test_it_hears_that_a_turn_failed(agents: Server) -> None:
-    """R36, D14: which error it was; in development its text too."""
-    events = await Conversation(agents, "broken").say(types.Part(text="hello"))
+async def test_remote_agent_reports_failed_turn(agents: DevServer) -> None:
+    """Report the error class of a failed turn; in development also its text."""
+    events = await RemoteSession(agents, "broken").send(types.Part(text="hello"))
     told = " ".join(text_of(event) + (event.error_message or "") for event in events)
     assert "AgentLoadError" in told
     assert "there is no 'failing' in counting.py" in told

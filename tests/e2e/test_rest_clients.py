@@ -1,4 +1,4 @@
-"""The official client over HTTP+JSON against `make dev`, in both versions; and what it is refused, on both bindings."""
+"""Official client over HTTP+JSON against `make dev` in both versions, and its errors on both bindings."""
 
 import json
 import uuid
@@ -23,32 +23,32 @@ from a2a.types import (
 from a2a.utils import errors
 from google.protobuf.json_format import ParseDict
 
-from tests.e2e.test_dev import LONG, ODD, message, said, text_of
-from tests.e2e.test_tasks import begun
+from tests.e2e.test_dev import LONG, ODD, answers_of, message, text_of
+from tests.e2e.test_tasks import start_task
 from tests.support.clients import official_client
 from tests.support.receiver import answers, receiving
-from tests.support.server import Server
+from tests.support.server import DevServer
 
 VERSIONS = ["1.0", "0.3"]
 REST = "HTTP+JSON"
 
 
 @pytest.fixture(params=VERSIONS)
-async def streaming(request: pytest.FixtureRequest, server: Server) -> AsyncIterator[Client]:
+async def streaming(request: pytest.FixtureRequest, server: DevServer) -> AsyncIterator[Client]:
     async with official_client(server.url, version=request.param, binding=REST) as client:
         yield client
 
 
 @pytest.fixture(params=VERSIONS)
-async def client(request: pytest.FixtureRequest, server: Server) -> AsyncIterator[Client]:
+async def client(request: pytest.FixtureRequest, server: DevServer) -> AsyncIterator[Client]:
     async with official_client(server.url, version=request.param, binding=REST, streaming=False) as client:
         yield client
 
 
 @pytest.mark.parametrize("text", ["Hello, who is there?", ODD], ids=["short", "odd characters"])
-async def test_it_sees_the_answer_stream(streaming: Client, text: str) -> None:
-    """R11, R22, R27, R28, R32-R35, R103, D9-D11."""
-    responses = await said(streaming, message(Part(text=text)))
+async def test_client_streams_answer(streaming: Client, text: str) -> None:
+    """Stream an answer from the task to its final status."""
+    responses = await answers_of(streaming, message(Part(text=text)))
     kinds = [response.WhichOneof("payload") for response in responses]
     assert kinds[:2] == ["task", "status_update"]
     assert set(kinds[2:-1]) == {"artifact_update"}
@@ -60,20 +60,20 @@ async def test_it_sees_the_answer_stream(streaming: Client, text: str) -> None:
     assert text_of(responses[-1].status_update.status.message) == text
 
 
-async def test_it_gets_the_whole_task(client: Client) -> None:
-    """R10, R12, R20, R40, R42."""
+async def test_client_gets_whole_task(client: Client) -> None:
+    """Get a completed task with its answer and history."""
     file = Part(raw=bytes(range(256)), filename="all.bin", media_type="application/octet-stream")
     data = ParseDict({"data": {"numbers": [1, 2.5], "none": None}}, Part())
-    (response,) = await said(client, message(Part(text=ODD), file, data))
+    (response,) = await answers_of(client, message(Part(text=ODD), file, data))
     assert response.task.status.state == TaskState.TASK_STATE_COMPLETED
     stored = await client.get_task(GetTaskRequest(id=response.task.id))
     assert list(stored.history[0].parts) == [Part(text=ODD), file, data]
     assert stored.status == response.task.status
 
 
-async def test_it_hears_the_rest_of_a_task_that_runs(client: Client, streaming: Client) -> None:
-    """R14, R21: of whichever version the two clients are."""
-    task = await begun(client)
+async def test_client_subscribes_to_running_task(client: Client, streaming: Client) -> None:
+    """Subscribe to a running task of a client of either version."""
+    task = await start_task(client)
     heard = [response async for response in streaming.subscribe(SubscribeToTaskRequest(id=task.id))]
     assert heard[0].task.id == task.id
     text = "".join(
@@ -83,18 +83,18 @@ async def test_it_hears_the_rest_of_a_task_that_runs(client: Client, streaming: 
     assert heard[-1].status_update.status.state == TaskState.TASK_STATE_COMPLETED
 
 
-async def test_it_cancels(client: Client) -> None:
-    """R13."""
-    task = await begun(client, LONG * 3)
+async def test_client_cancels_task(client: Client) -> None:
+    """Cancel a running task."""
+    task = await start_task(client, LONG * 3)
     canceled = await client.cancel_task(CancelTaskRequest(id=task.id))
     assert canceled.status.state == TaskState.TASK_STATE_CANCELED
     assert await client.get_task(GetTaskRequest(id=task.id)) == canceled
 
 
-async def test_it_lists_a_conversation(server: Server) -> None:
+async def test_client_lists_tasks_of_context(server: DevServer) -> None:
     context_id = f"c-{uuid.uuid4()}"
     async with official_client(server.url, binding=REST, streaming=False) as client:
-        ids = [(await said(client, message(Part(text=text), context_id=context_id)))[0].task.id for text in "abc"]
+        ids = [(await answers_of(client, message(Part(text=text), context_id=context_id)))[0].task.id for text in "abc"]
         asked = {"contextId": context_id, "pageSize": 2, "status": "TASK_STATE_COMPLETED"}
         page = await client.list_tasks(ParseDict(asked, ListTasksRequest()))
         rest = await client.list_tasks(ParseDict({**asked, "pageToken": page.next_page_token}, ListTasksRequest()))
@@ -104,10 +104,10 @@ async def test_it_lists_a_conversation(server: Server) -> None:
 
 @pytest.mark.parametrize("binding", ["JSONRPC", REST])
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_it_knows_a_refusal_for_what_it_is(server: Server, version: str, binding: str) -> None:
-    """R95, R98, R99: the client's own class of error."""
+async def test_client_raises_its_error_class(server: DevServer, version: str, binding: str) -> None:
+    """Raise the client's own error class."""
     async with official_client(server.url, version=version, binding=binding, streaming=False) as client:
-        (response,) = await said(client, message(Part(text="done")))
+        (response,) = await answers_of(client, message(Part(text="done")))
         task_id = response.task.id
         with pytest.raises(errors.TaskNotFoundError):
             await client.get_task(GetTaskRequest(id="nope"))
@@ -117,7 +117,7 @@ async def test_it_knows_a_refusal_for_what_it_is(server: Server, version: str, b
             with pytest.raises(errors.UnsupportedOperationError):
                 _ = [event async for event in streaming.subscribe(SubscribeToTaskRequest(id=task_id))]
         with pytest.raises(errors.InvalidParamsError):
-            await said(client, message())
+            await answers_of(client, message())
         private = TaskPushNotificationConfig(task_id=task_id, id="p", url="https://10.0.0.1/hook")
         with pytest.raises(errors.InvalidParamsError, match="not public"):
             await client.create_task_push_notification_config(private)
@@ -129,22 +129,22 @@ async def test_it_knows_a_refusal_for_what_it_is(server: Server, version: str, b
 
 @pytest.mark.parametrize("binding", ["JSONRPC", REST])
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_its_webhook_is_told_and_its_configs_are_its_own(server: Server, version: str, binding: str) -> None:
-    """R15, R16, R24, R91-R94: with the message, and then read, replaced, listed and deleted."""
+async def test_webhook_is_notified_and_configs_are_managed(server: DevServer, version: str, binding: str) -> None:
+    """Create a push config with the message; then read, replace, list and delete it."""
     async with receiving(answers(200)) as receiver:
         config = TaskPushNotificationConfig(id="p", url=receiver.url(), token="token")
         config.authentication.scheme, config.authentication.credentials = "Bearer", "secret"
         async with official_client(server.url, version=version, binding=binding, streaming=False) as client:
             request = message(Part(text="done"))
             request.configuration.task_push_notification_config.CopyFrom(config)
-            (response,) = await said(client, request)
+            (response,) = await answers_of(client, request)
             config.task_id = response.task.id
             await receiver.heard(2)
             which = GetTaskPushNotificationConfigRequest(task_id=config.task_id, id="p")
             assert await client.get_task_push_notification_config(which) == config
             config.token = "another"
             assert await client.create_task_push_notification_config(config) == config
-            if (version, binding) != ("0.3", REST):  # the client does not list or delete there
+            if (version, binding) != ("0.3", REST):  # this client cannot list or delete there
                 every = ListTaskPushNotificationConfigsRequest(task_id=config.task_id)
                 listed = await client.list_task_push_notification_configs(every)
                 assert list(listed.configs) == [config]
@@ -166,8 +166,8 @@ async def test_its_webhook_is_told_and_its_configs_are_its_own(server: Server, v
 
 @pytest.mark.parametrize("binding", ["JSONRPC", REST])
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_it_has_the_card_where_there_is_no_extended_one(server: Server, version: str, binding: str) -> None:
-    """R2, R3, R6."""
+async def test_client_falls_back_to_public_card(server: DevServer, version: str, binding: str) -> None:
+    """Fall back to the public card without an extended one."""
     async with official_client(server.url, version=version, binding=binding) as client:
         card = await client.get_extended_agent_card(GetExtendedAgentCardRequest())
     assert card.name == "Echo"

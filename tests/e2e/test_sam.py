@@ -1,4 +1,4 @@
-"""`sam validate`, `sam build` and `sam local start-api` on the real project; the container is played by its emulator."""
+"""`sam validate`, `sam build` and `sam local start-api` on the real project, with an emulator for the container."""
 
 import json
 import os
@@ -19,32 +19,32 @@ from aion_core.local.stack import LocalStack
 from aion_core.packaging.cache import cache
 from infra.sam_local import machine_architecture, sam_environment, write_env_vars
 from tests.support.api_process import api_process
-from tests.support.packages import package_here, told_of
+from tests.support.packages import file_states, package_here
 from tests.support.runtime_emulator import emulated, lambda_python
 
 ROOT = Path(__file__).parents[2]
 TEMPLATE = ROOT / "template.yaml"
-# Run with -P: what lies beside it, such as requests.py, is none of SAM's own packages.
+# Run with -P: modules of its folder, such as requests.py, would hide SAM's packages.
 SAM_API = ROOT / "tests" / "support" / "sam_api.py"
 TEXT = "Grüße, \u05e9\u05dc\u05d5\u05dd \U0001f642 and back"
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="the runtime emulator is a program for Linux"),
-    # The first test waits for SAM, where it is not installed yet, and for four packages.
+    # The first test installs SAM, if necessary, and builds four packages.
     pytest.mark.timeout(900),
 ]
 
 
 @pytest.fixture(scope="module")
 def stack() -> Iterator[LocalStack]:
-    """A stack of its own: what other tests have left undone would keep the sweep busy."""
+    """Start a stack for this module alone: unfinished work of other tests would occupy the sweep."""
     with LocalStack.start("template.yaml") as stack:
         yield stack
 
 
 @pytest.fixture(scope="module")
 def sam() -> Path:
-    """The folder of SAM's programs."""
+    """Return the folder of SAM's programs."""
     return sam_cli.installed()
 
 
@@ -58,15 +58,15 @@ def run(command: list[str], cwd: Path = ROOT, **environ: str) -> str:
 
 @pytest.fixture(scope="module")
 def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a fresh checkout of the project holds."""
+    """Copy a fresh checkout of the project."""
     made_by_tools = shutil.ignore_patterns(".git", ".venv", ".sam", ".aws-sam", ".cache", ".*_cache", "__pycache__")
     return shutil.copytree(ROOT, tmp_path_factory.mktemp("checkout") / "aion", ignore=made_by_tools)
 
 
 @pytest.fixture(scope="module")
 def built(sam: Path, copied: Path) -> Path:
-    """The folder that `sam build` made, for this machine's processor and a Python that is here."""
-    # Without samconfig.toml SAM builds in a copy of its own making, which has to work as well.
+    """Return the folder of `sam build`, for this machine's processor and an installed Python."""
+    # Without samconfig.toml SAM builds in its own copy of the folder; this has to work too.
     config = copied / "samconfig.toml"
     config.rename(config.with_name(".samconfig.aside"))
     architecture = machine_architecture()
@@ -85,7 +85,7 @@ Invoked = Callable[[str], AbstractContextManager[str]]
 
 @pytest.fixture(scope="module")
 def invoked(sam: Path, built: Path, stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Invoked:
-    """Serves a built function as SAM's container would: `with invoked("ApiFunction") as url`."""
+    """Serve a built function as SAM's container would: `with invoked("ApiFunction") as url`."""
 
     @contextmanager
     def invoked(function: str) -> Iterator[str]:
@@ -102,7 +102,7 @@ def invoked(sam: Path, built: Path, stack: LocalStack, tmp_path_factory: pytest.
 
 @pytest.fixture(scope="module")
 def api(sam: Path, built: Path, invoked: Invoked) -> Iterator[str]:
-    """The URL of SAM's local API server in front of the built function."""
+    """Return the URL of SAM's local API server for the built function."""
     with invoked("ApiFunction") as url:
         command = [str(sam / "python"), "-P", str(SAM_API), "serve", str(built / "template.yaml"), url]
         with subprocess.Popen(command, env=sam_environment(), stdout=subprocess.PIPE, text=True) as server:
@@ -123,7 +123,7 @@ def message(message_id: str, text: str) -> dict[str, Any]:
 
 
 def read_task(stack: LocalStack, task_id: str) -> dict[str, Any]:
-    """Read the task as another process serves it."""
+    """Read the task in another process."""
     with api_process(stack, ROOT / "aion.yaml") as other:
         task: dict[str, Any] = call(other.url, "GetTask", {"id": task_id}).json()["result"]
         return task
@@ -132,11 +132,11 @@ def read_task(stack: LocalStack, task_id: str) -> dict[str, Any]:
 # --- Validate and build ---
 
 
-def test_sam_finds_the_template_valid(sam: Path) -> None:
+def test_sam_validates_template(sam: Path) -> None:
     assert "is a valid SAM Template" in run([str(sam / "sam"), "validate", "--lint"])
 
 
-def test_a_function_is_built_without_docker_with_what_it_needs_and_no_more(built: Path) -> None:
+def test_sam_builds_function_without_docker(built: Path) -> None:
     code = built / "ApiFunction"
     names = {path.name for path in code.iterdir()}
     assert names >= {"aion_core", "handlers", "examples", "aion.yaml", "a2a", "fastapi", "mangum", "langgraph", "boto3"}
@@ -146,20 +146,20 @@ def test_a_function_is_built_without_docker_with_what_it_needs_and_no_more(built
     assert stat.S_IMODE(wrapper.stat().st_mode) == 0o755
 
 
-def test_what_sam_builds_is_the_package_to_the_byte(built: Path) -> None:
-    """`sam build` and everything else that asks for a package come the same way."""
+def test_sam_build_equals_package(built: Path) -> None:
+    """Build by `sam build` and by `aion build` with the same bytes."""
     for function in ("ApiFunction", "SweepFunction"):
-        assert told_of(built / function) == told_of(package_here(function).code)
+        assert file_states(built / function) == file_states(package_here(function).code)
 
 
-def test_the_template_that_is_deployed_names_what_was_built(built: Path) -> None:
+def test_built_template_names_built_functions(built: Path) -> None:
     assert "CodeUri: ApiFunction" in (built / "template.yaml").read_text()
 
 
 # --- The built function behind SAM's local API ---
 
 
-def test_a_message_is_answered_and_its_task_is_there_for_another_process(api: str, stack: LocalStack) -> None:
+def test_message_is_answered_and_stored(api: str, stack: LocalStack) -> None:
     answer = call(api, "SendMessage", message("sam-json", TEXT))
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/json"
@@ -169,7 +169,7 @@ def test_a_message_is_answered_and_its_task_is_there_for_another_process(api: st
     assert read_task(stack, task["id"]) == task
 
 
-def test_a_stream_is_answered_whole_and_its_task_is_there_for_another_process(api: str, stack: LocalStack) -> None:
+def test_stream_is_answered_and_stored(api: str, stack: LocalStack) -> None:
     answer = call(api, "SendStreamingMessage", message("sam-sse", TEXT))
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("text/event-stream")
@@ -188,12 +188,12 @@ def test_a_stream_is_answered_whole_and_its_task_is_there_for_another_process(ap
     assert read_task(stack, task_id)["status"] == events[-1]["statusUpdate"]["status"]
 
 
-def test_the_card_is_answered_and_names_the_base_url(api: str) -> None:
+def test_card_names_base_url(api: str) -> None:
     card = httpx.get(f"{api}/.well-known/agent-card.json", timeout=60).json()
     assert card["supportedInterfaces"][0]["url"].startswith("http://127.0.0.1:3000")
 
 
-def test_what_is_not_a_request_is_refused_in_the_protocols_words(api: str) -> None:
+def test_invalid_request_gets_protocol_error(api: str) -> None:
     answer = httpx.post(api, content=b"{", headers={"Content-Type": "application/json"}, timeout=60)
     assert answer.json()["error"]["code"] == -32700
 
@@ -201,7 +201,7 @@ def test_what_is_not_a_request_is_refused_in_the_protocols_words(api: str) -> No
 # --- make sam-local ---
 
 
-def test_without_docker_sam_local_says_so_and_leaves_nothing(tmp_path: Path) -> None:
+def test_sam_local_without_docker_is_refused(tmp_path: Path) -> None:
     (tmp_path / "docker").symlink_to("/bin/false")
     for path, told in ((str(tmp_path), "docker does not run"), ("/nowhere", "docker is not installed")):
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Work that goes on without its client, on `make dev`, by the official client of either version."""
+"""Tasks without a waiting client on `make dev`, by the official client of either version."""
 
 import asyncio
 import uuid
@@ -18,9 +18,9 @@ from a2a.types import (
 from a2a.utils.errors import A2AError
 from google.protobuf.json_format import ParseDict
 
-from tests.e2e.test_dev import LONG, VERSIONS, message, said
+from tests.e2e.test_dev import LONG, VERSIONS, answers_of, message
 from tests.support.clients import official_client
-from tests.support.server import Server
+from tests.support.server import DevServer
 
 CANCELED, COMPLETED, WORKING = (
     TaskState.TASK_STATE_CANCELED,
@@ -29,19 +29,19 @@ CANCELED, COMPLETED, WORKING = (
 )
 
 
-async def begun(client: Client, text: str = LONG) -> Task:
-    """A task that somebody else runs: the answer does not wait for it."""
+async def start_task(client: Client, text: str = LONG) -> Task:
+    """Send a non-blocking message; return its running task."""
     request = message(Part(text=text), context_id=f"c-{uuid.uuid4()}")
     request.configuration.CopyFrom(SendMessageConfiguration(return_immediately=True))
-    (answer,) = await said(client, request)
+    (answer,) = await answers_of(client, request)
     return answer.task
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_a_task_goes_on_without_its_client(server: Server, version: str) -> None:
-    """R21, R113, D12: `returnImmediately`, and `blocking: false` in v0.3."""
+async def test_task_continues_without_client(server: DevServer, version: str) -> None:
+    """Send with `returnImmediately`, in v0.3 `blocking: false`."""
     async with official_client(server.url, version=version, streaming=False) as client:
-        task = await begun(client, "Hello, who is there?")
+        task = await start_task(client, "Hello, who is there?")
         assert task.status.state == WORKING
         async with asyncio.timeout(60):
             while task.status.state == WORKING:
@@ -52,10 +52,10 @@ async def test_a_task_goes_on_without_its_client(server: Server, version: str) -
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_a_client_that_comes_later_hears_the_rest(server: Server, version: str) -> None:
-    """R22: the task as it stands, then what follows, from a process that does not run it."""
+async def test_late_subscriber_receives_rest(server: DevServer, version: str) -> None:
+    """Subscribe at another process: the current task, then its following events."""
     async with official_client(server.url, version=version, streaming=False) as client:
-        task = await begun(client)
+        task = await start_task(client)
     async with official_client(server.url, version=version) as client:
         heard = [response async for response in client.subscribe(SubscribeToTaskRequest(id=task.id))]
     assert heard[0].task.id == task.id
@@ -67,9 +67,9 @@ async def test_a_client_that_comes_later_hears_the_rest(server: Server, version:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_a_task_is_canceled_by_its_client(server: Server, version: str) -> None:
+async def test_official_client_cancels_task(server: DevServer, version: str) -> None:
     async with official_client(server.url, version=version, streaming=False) as client:
-        task = await begun(client, LONG * 20)
+        task = await start_task(client, LONG * 20)
         canceled = await client.cancel_task(CancelTaskRequest(id=task.id))
         assert canceled.status.state == CANCELED
         with pytest.raises(A2AError):
@@ -78,12 +78,12 @@ async def test_a_task_is_canceled_by_its_client(server: Server, version: str) ->
         assert await client.get_task(GetTaskRequest(id=task.id)) == canceled
 
 
-async def test_a_conversations_tasks_are_listed(server: Server) -> None:
+async def test_tasks_of_context_are_listed(server: DevServer) -> None:
     async with official_client(server.url, streaming=False) as client:
         context_id = f"c-{uuid.uuid4()}"
         ids = []
         for n in range(3):
-            (answer,) = await said(client, message(Part(text=f"{n}"), context_id=context_id))
+            (answer,) = await answers_of(client, message(Part(text=f"{n}"), context_id=context_id))
             ids.append(answer.task.id)
         listed = await client.list_tasks(ParseDict({"contextId": context_id, "pageSize": 2}, ListTasksRequest()))
         assert [task.id for task in listed.tasks] == [ids[2], ids[1]]

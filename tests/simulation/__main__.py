@@ -1,4 +1,4 @@
-"""Replays the schedule of a seed, with everything that happens in it: `make replay SEED=…`."""
+"""Replay of a seed's schedule, with a trace of its events: `make replay SEED=…`."""
 
 import sys
 
@@ -6,7 +6,7 @@ from tests.simulation.run import schedule
 
 
 def main() -> None:
-    """Play it and print it."""
+    """Play the schedule and print it."""
     outcome = schedule(int(sys.argv[1]), tracing=True)
     print(*outcome.lines, sep="\n")
     print()

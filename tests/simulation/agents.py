@@ -1,4 +1,4 @@
-"""Scripted agents that keep their state like a checkpointed graph: in steps, under the fence, with receipts."""
+"""Scripted agents with checkpoints, like a LangGraph graph: steps under the fence, with receipts."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -36,9 +36,9 @@ class Program:
 
     steps: tuple[tuple[Op, ...], ...]
     ending: str = "reply"
-    """reply · nothing · after (goes on after its end) · twice (ends twice)"""
+    """reply · nothing · after (events after its end) · twice (ends twice)"""
     drains: bool = True
-    """True if it pauses at a step boundary when it is asked to drain."""
+    """True if it suspends at a step boundary after a drain request."""
     fails: bool = False
     """True if its task is expected to end failed."""
 
@@ -55,12 +55,12 @@ PROGRAMS: dict[str, Program] = {
         ((("chunks", 3), ("effect",), ("say",)), (("sleep", 2.0), ("effect",), ("emit",)), (("note",), ("effect",)))
     ),
     "slow": Program(tuple((("chunks", 1), ("sleep", 9.0), ("effect",), ("say",)) for _ in range(5))),
-    # Forty minutes, with a boundary just before a Lambda's time is up, and with none near it.
+    # Forty minutes, with one step boundary just before Lambda's timeout, and with no boundary near it.
     "long": Program(tuple((("sleep", 59.0), ("effect",), ("say",)) for _ in range(40))),
     "lumps": Program(tuple((("sleep", 240.0), ("effect",), ("say",)) for _ in range(10))),
     # Enough events for a snapshot at the end of a turn.
     "wordy": Program(((("say",),) * 101, (("ask",),), (("say",), ("effect",)))),
-    # Events and batches of chunks that are too large for an item.
+    # Events and batches of chunks too large for an item.
     "heavy": Program(((("chunks", 3, 9_000), ("effect",), ("say", 40_000)), (("chunks", 2, 9_000), ("emit",)))),
     "recalls": Program(((("recall",), ("say",)), (("effect",),))),
     "asks": Program(
@@ -86,7 +86,7 @@ NEXT_RELEASE: dict[str, Program] = {
     "steps": Program((*PROGRAMS["steps"].steps, (("effect",), ("say",)))),
     "asks": Program((*PROGRAMS["asks"].steps[:2], (("say",), ("effect",)), (("emit",),))),
 }
-"""Programs that a later release of the agent's code has changed."""
+"""Programs changed by a later release of the agent's code."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class State:
     program: str = ""
     position: int = 0
     asking: str = ""
-    """Which state the question puts the task in, "" where nothing is asked."""
+    """State of the task after the question; "" without a question."""
     answered: int = 0
 
 
@@ -108,13 +108,13 @@ def text_of(message: Message) -> str:
 
 
 class ScriptedAgent:
-    """`ports.Agent` in one process: the message's text is the name of its program, where there is such a one."""
+    """`ports.Agent` in one process: the message's text names its program, if there is one of this name."""
 
     def __init__(self, process: "Process") -> None:
         self._process, self._world = process, process.world
 
     def load(self) -> None:
-        """Nothing to import."""
+        """Import nothing."""
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         """See `ports.Agent.run`."""

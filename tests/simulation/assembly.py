@@ -1,4 +1,4 @@
-"""The one place where the simulation meets the engine: its parts put together for a process, its entries called."""
+"""Assembly of the engine for one simulated process, and calls of its entry points."""
 
 import random
 import sys
@@ -29,11 +29,11 @@ from aion_core.tasks.service import TaskService
 from aion_core.tasks.sweep import Sweep
 from tests.simulation.agents import ScriptedAgent
 from tests.simulation.heartbeat import SimHeartbeat
-from tests.simulation.table import Operations
+from tests.simulation.table import SimOperations
 
 if TYPE_CHECKING:
     from tests.simulation.processes import Process
-    from tests.simulation.world import World
+    from tests.simulation.world import SimWorld
 
 AGENT = "agent"
 SHARDS = 2
@@ -55,7 +55,7 @@ PUSH_OPERATIONS = {
 
 @dataclass(frozen=True)
 class Parts:
-    """The engine as one process has it."""
+    """Engine objects of one process."""
 
     service: TaskService
     worker: Worker
@@ -66,11 +66,11 @@ class Parts:
 
 
 def assemble(process: "Process") -> Parts:
-    """Put the engine together as `bootstrap` does, with this process's view of the world."""
+    """Assemble the engine as `bootstrap` does, with this process's view of the world."""
     world, clock, work_queue = process.world, process.clock, process.work_queue
     settings = world.deployment
     agent, metrics = ScriptedAgent(process), MemoryMetrics()
-    store: Any = Operations(
+    store: Any = SimOperations(
         process,
         TableTaskStore(
             process.table,
@@ -82,15 +82,15 @@ def assemble(process: "Process") -> Parts:
         ),
         names={"every_event": "log"},
     )
-    configs: Any = Operations(
+    configs: Any = SimOperations(
         process,
         TablePushConfigs(process.table, world.cipher, clock, retention=settings.retention),
         names=PUSH_OPERATIONS,
     )
-    tasks: Any = Operations(
+    tasks: Any = SimOperations(
         process, TableTaskList(process.table, clock), names=dict.fromkeys(("page", "count", "secret"), "list")
     )
-    limits: Any = Operations(process, TableRateLimits(process.table, clock, retention=settings.retention))
+    limits: Any = SimOperations(process, TableRateLimits(process.table, clock, retention=settings.retention))
     runner = TaskRunner(
         store,
         lambda _: agent,
@@ -133,7 +133,7 @@ RETRY_SECONDS = (5.0, 60.0, 1000.0)
 
 
 def render(config: PushConfig, notification: Notification, *, at: datetime) -> WebhookRequest:
-    """Return the request of a notification, in words that the receivers of the world read."""
+    """Return the request of a notification, in a form for the receivers of the world."""
     task = notification.task
     words = {"owner": task.owner, "task": task.task_id, "config": config.id, "generation": notification.generation}
     return WebhookRequest({"id": notification.id, **{name: str(word) for name, word in words.items()}}, b"")
@@ -146,7 +146,7 @@ class Registry:
         self._configs, self._work_queue = configs, work_queue
 
     async def put(self, call: CallContext, task_id: str, config: PushConfig) -> Any:
-        """Store the config, and wake push delivery."""
+        """Store the config, and enqueue a wake-up message for push delivery."""
         key = TaskKey(call.owner, task_id)
         delivery = await self._configs.put(key, config)
         await self._work_queue.enqueue(PushWakeUp(key))
@@ -159,17 +159,17 @@ class Registry:
 
 
 def call(process: "Process", owner: str) -> CallContext:
-    """Return a call of the owner, which this process can serve until its deadline."""
+    """Return a call of the owner, with the process's deadline."""
     return CallContext(owner, AGENT, deadline=Deadline(process.deadline), caller=owner)
 
 
 def back(call: CallContext, last_event_id: str) -> CallContext:
-    """Return the call of a client that comes back to a stream."""
+    """Return the call of a client after a reconnection."""
     return replace(call, last_event_id=last_event_id)
 
 
-def hear(process: "Process", wake_up: WakeUp | PushWakeUp) -> Awaitable[Any]:
-    """Do as the function does that a wake-up message has started."""
+def handle_wake_up(process: "Process", wake_up: WakeUp | PushWakeUp) -> Awaitable[Any]:
+    """Handle a wake-up message as the function does."""
     handled: Awaitable[Any]
     if isinstance(wake_up, PushWakeUp):
         handled = process.parts.delivery.deliver(wake_up, until=process.deadline)
@@ -179,13 +179,13 @@ def hear(process: "Process", wake_up: WakeUp | PushWakeUp) -> Awaitable[Any]:
 
 
 def sweep(process: "Process") -> Awaitable[Any]:
-    """Do as the function does that is called each minute."""
+    """Sweep as the scheduled function does each minute."""
     swept: Awaitable[Any] = process.parts.sweep.once()
     return swept
 
 
 @contextmanager
-def deterministic(world: "World") -> Iterator[None]:
+def deterministic(world: "SimWorld") -> Iterator[None]:
     """Draw every new id and every random number of the engine from the world; set the constants of its deployment."""
     patched: list[tuple[Any, str, Any]] = [
         (turn, "SNAPSHOT_EVERY", world.deployment.snapshot_every),

@@ -1,4 +1,4 @@
-"""Mistakes in the engine: turns, streams and push notifications."""
+"""Planted bugs in the engine: turns, streams and push notifications."""
 
 from aion_core.push import attempts, schedule
 from aion_core.push.attempts import DeliveryAttempts
@@ -62,7 +62,7 @@ BUGS = [
         "I10 I11",
         Edit(FencedWrites, "__init__", "if fence else []", "if False else []"),
         scenarios=("question and answer", "two contexts, two owners"),
-        # The write of the planted bug is a single one; the lease is over when the process goes on.
+        # The planted bug makes a single write; the lease is over at the next step of the process.
         aims=aims(Fault.FROZEN_BEFORE, "thread.write", range(1, 5), 120.0),
     ),
     bug(

@@ -1,4 +1,4 @@
-"""Scripted clients: what they ask, how long they wait, and how they come back when a connection breaks."""
+"""Scripted clients: requests, timeouts, and reconnections after a broken connection."""
 
 import asyncio
 from dataclasses import replace
@@ -12,10 +12,10 @@ from tests.simulation.connections import Broken, Connection
 from tests.simulation.history import Asking, Hearing
 
 if TYPE_CHECKING:
-    from tests.simulation.world import World
+    from tests.simulation.world import SimWorld
 
-PATIENCE = 300.0
-"""Longest wait of a client for a unary answer; HTTP entry points cut sooner than this."""
+TIMEOUT = 300.0
+"""Longest wait of a client for a unary answer; HTTP entry points have shorter timeouts."""
 TRIES = 12
 TERMINAL_OR_INTERRUPTED = {
     TaskState.TASK_STATE_COMPLETED,
@@ -26,17 +26,17 @@ TERMINAL_OR_INTERRUPTED = {
     TaskState.TASK_STATE_AUTH_REQUIRED,
 }
 AGAIN = (Broken, StoreError)
-"""After these a client asks again: nobody knows what became of its request."""
+"""Errors with an unknown result of the request: the client sends it again."""
 
 
 class Client:
-    """A user's program; it never gives up what it has begun, except where it is told to."""
+    """User's program; it continues until the end, except on a scripted departure."""
 
-    def __init__(self, world: "World", owner: str = "ann", name: str = "") -> None:
+    def __init__(self, world: "SimWorld", owner: str = "ann", name: str = "") -> None:
         self.world, self.owner, self.name = world, owner, name or owner
 
     def message(self, text: str, id_: str, *, context: str = "c", task: str = "") -> Message:
-        """A message; the same one each time it is sent again."""
+        """Return a message; a repeated send has the same one."""
         return Message(
             message_id=id_, context_id="" if task else context, task_id=task, role=Role.ROLE_USER,
             parts=[Part(text=text)],
@@ -53,7 +53,7 @@ class Client:
         push: PushConfig | None = None,
         key: str = "",
     ) -> Any:
-        """Send until somebody answers: the task, the message, or the ClientError that refuses it.
+        """Send until a response comes: the task, the message, or a ClientError.
 
         With an idempotency key the message names no context.
         """
@@ -89,12 +89,12 @@ class Client:
         return await self._asked("get", lambda service, call: service.get(call, task_id), task_id=task_id)
 
     async def register(self, task_id: str, config: PushConfig) -> Any:
-        """Ask to be told of the task."""
+        """Create the push config."""
         put = lambda registry, call: registry.put(call, task_id, config)  # noqa: E731
         return await self._asked("register", put, task_id=task_id, of="registry")
 
     async def unregister(self, task_id: str, config_id: str) -> Any:
-        """Ask to be told no more."""
+        """Delete the push config."""
         delete = lambda registry, call: registry.delete(call, task_id, config_id)  # noqa: E731
         return await self._asked("unregister", delete, task_id=task_id, of="registry")
 
@@ -103,7 +103,7 @@ class Client:
         return await self._asked("cancel", lambda service, call: service.cancel(call, task_id), task_id=task_id)
 
     async def rest(self, task_id: str, *, within: float = 4 * 3600.0) -> Any:
-        """Ask for the task now and then until it rests."""
+        """Poll the task until it reaches a terminal or interrupted state."""
         until, pause = self.world.loop.time() + within, 2.0
         while True:
             task = await self.get(task_id)
@@ -119,11 +119,11 @@ class Client:
     async def stream(
         self, text: str, id_: str, *, context: str = "c", task: str = "", leave_after: int = 0, slow: float = 0.0
     ) -> str:
-        """Send and listen, coming back as often as it takes until the task rests; returns its id, "" if refused."""
+        """Send and stream, with reconnections until the task rests; return its id, "" after a refusal."""
         request = SendMessageRequest(message=self.message(text, id_, context=context, task=task))
         hearing: Hearing | None = None
         for tries in range(TRIES):
-            hearing = await self._hear(
+            hearing = await self._receive(
                 f"stream {id_}",
                 lambda service, call: service.stream(call, request),
                 leave_after=leave_after,
@@ -133,7 +133,7 @@ class Client:
             )
             if hearing.task_id or hearing.how == "refused" or _message_of(hearing):
                 break
-            # A stream that broke before its first word: nobody knows whether the message was taken.
+            # The stream broke before its first event: the client cannot know the fate of its message.
             await asyncio.sleep(min(30.0, 2.0**tries))
         assert hearing is not None
         if not hearing.task_id or leave_after or _message_of(hearing):
@@ -144,12 +144,12 @@ class Client:
     async def listen(
         self, task_id: str, *, after: Hearing | None = None, cursor: str = "", leave_after: int = 0, slow: float = 0.0
     ) -> Hearing | None:
-        """Subscribe, from where `after` stopped, as often as it takes until the task rests or the client leaves."""
+        """Subscribe from the end of `after`, with reconnections until the task rests or the client leaves."""
         for _ in range(4 * TRIES):
             if after is not None and (_at_rest(after) or after.how == "refused"):
                 return after
             last = next((id_ for _, id_, _ in reversed(after.heard) if id_), after.cursor) if after else cursor
-            after = await self._hear(
+            after = await self._receive(
                 f"subscribe {task_id}",
                 lambda service, call, at=last: service.subscribe(assembly.back(call, at), task_id),
                 cursor=last,
@@ -187,7 +187,7 @@ class Client:
             asking.process = connection.process
             world.trace(self.name, f"{what} {message_id or task_id} (to {connection.process})")
             try:
-                asking.answer = await connection.result(PATIENCE)
+                asking.answer = await connection.result(TIMEOUT)
                 asking.answered = world.loop.time()
                 world.trace(self.name, f"{what} {message_id or task_id} answered {_short(asking.answer)}")
                 return asking.answer
@@ -205,7 +205,7 @@ class Client:
         world.history.surprises.append(f"I16: {self.name} was never answered: {what} {message_id or task_id}.")
         return refused
 
-    async def _hear(
+    async def _receive(
         self,
         what: str,
         operation: Any,
@@ -240,7 +240,7 @@ class Client:
 
 
 def _message_of(hearing: Hearing) -> bool:
-    """True if the answer came as a message."""
+    """Return True if the answer came as a message."""
     return any(isinstance(what, Message) for _, _, what in hearing.heard)
 
 
@@ -253,7 +253,7 @@ def _how(connection: Connection) -> str:
 
 
 def _at_rest(hearing: Hearing) -> bool:
-    """True if the last status received says that the task is at rest."""
+    """Return True if the last received status is terminal or interrupted."""
     for _, _, what in reversed(hearing.heard):
         status = getattr(what, "status", None)
         if status is not None:

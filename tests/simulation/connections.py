@@ -1,4 +1,4 @@
-"""A connection between a client and a function: an answer, or a stream that may break, be left, or be read slowly."""
+"""Connection between a client and a function: an answer, or a stream with breaks, departures and slow readers."""
 
 import asyncio
 from typing import Any
@@ -7,11 +7,11 @@ from aion_core.tasks.broadcast import StreamItem
 
 
 class Broken(Exception):
-    """The connection broke, or the server answered that something of its own went wrong."""
+    """The connection broke, or the server answered with an internal error."""
 
 
 class Connection:
-    """The client's and the server's side of a connection."""
+    """Client's and server's side of a connection."""
 
     def __init__(self, process: str) -> None:
         self.process = process
@@ -19,7 +19,7 @@ class Connection:
         self.slow = 0.0
         self.gone = False
         self.ended: Any = None
-        """Its end: True, or the exception that says why."""
+        """Its end: True, or the exception."""
         self.answer: Any = None
         self._news = asyncio.Event()
         self._read = 0
@@ -33,7 +33,7 @@ class Connection:
             self.ends(answer if isinstance(answer, Exception) else None)
 
     def write(self, now: float, batch: list[StreamItem]) -> None:
-        """Send a batch; raises ConnectionError where nobody is there any more."""
+        """Send a batch; raise ConnectionError after the client has left."""
         if self.gone:
             raise ConnectionError
         if self.ended is None:
@@ -41,7 +41,7 @@ class Connection:
             self._news.set()
 
     async def room(self) -> None:
-        """Return when the client has read enough to be written to."""
+        """Wait for a free buffer: the client has read enough."""
         if self.slow:
             await asyncio.sleep(self.slow)
 
@@ -58,12 +58,12 @@ class Connection:
     # ── The client's side ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def leave(self) -> None:
-        """Go away; the server learns it when it next writes."""
+        """Go away; the server notices it at its next write."""
         self.gone = True
         self.ends(Broken("the client left"))
 
     async def read(self) -> list[tuple[float, StreamItem]]:
-        """Return what has come since the last read, [] at the end."""
+        """Return the events since the last read, [] at the end."""
         while self._read == len(self.heard) and self.ended is None:
             self._news.clear()
             await self._news.wait()
@@ -72,7 +72,7 @@ class Connection:
         return new
 
     async def result(self, patience: float) -> Any:
-        """Return the answer; raises what the server refused it with, or Broken."""
+        """Return the answer; raise the server's error, or Broken."""
         try:
             async with asyncio.timeout(patience):
                 while self.ended is None:

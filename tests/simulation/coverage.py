@@ -1,4 +1,4 @@
-"""Which faults befell which side effects in which scenarios, as a table; an empty cell has its reason."""
+"""Table of the faults by side effect and scenario; each empty cell has a reason."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
@@ -9,14 +9,14 @@ from tests.simulation.run import Outcome
 
 
 class Coverage:
-    """Counts what the schedules of a test run have tried."""
+    """Counts of the faults in the schedules of a test run."""
 
     def __init__(self) -> None:
         self.schedules = self.violated = self.fired = 0
         self.cells: Counter[tuple[str, str, str]] = Counter()
         """(scenario, fault, kind of side effect)"""
         self.reached: Counter[tuple[str, str]] = Counter()
-        """(scenario, kind): how often its schedules came there."""
+        """(scenario, kind): number of its side effects."""
 
     def add(self, outcome: Outcome) -> None:
         """Count a schedule."""
@@ -27,7 +27,7 @@ class Coverage:
         self.reached.update((outcome.scenario, kind) for kind in outcome.points)
 
     def kinds(self) -> list[str]:
-        """Return the kinds of side effect that the schedules came to."""
+        """Return the kinds of side effect in the schedules."""
         return sorted({kind for _, kind in self.reached})
 
     def summary(self) -> Iterator[str]:
@@ -47,7 +47,7 @@ class Coverage:
             yield f"  {fault.value:16} {reason}"
 
     def undrawn(self, kinds: Collection[str]) -> list[tuple[str, str]]:
-        """Return the empty cells of these kinds of side effect at which the fault has a meaning."""
+        """Return the empty cells of these kinds of side effect, for applicable faults."""
         counts = self._counts()
         return [
             (fault.value, kind)
@@ -57,7 +57,7 @@ class Coverage:
         ]
 
     def whole(self) -> Iterator[str]:
-        """Yield every cell of scenario by fault by side effect, with its count or the reason why it is empty."""
+        """Yield every cell of scenario by fault by side effect, with its count or the reason for its emptiness."""
         for scenario in sorted({scenario for scenario, _ in self.reached}):
             for fault in Fault:
                 for kind in self.kinds():

@@ -8,15 +8,15 @@ from aion_core.ports import AnswerAs, ReplyAs, WhenBusy
 
 @dataclass(frozen=True)
 class Deployment:
-    """Settings of a deployment, which a story may change while turns run."""
+    """Settings of a deployment; a scenario may change them while turns run."""
 
     when_busy: WhenBusy = WhenBusy.ENQUEUE
     reply: ReplyAs = ReplyAs.TASK
     answer: AnswerAs = AnswerAs.MESSAGE
     watch_seconds: float = 1.0
-    """Pause between two lease checks; longer where hours pass and nobody cancels."""
+    """Pause between two lease checks; longer in scenarios of hours without a cancel."""
     snapshot_every: int = 100
-    """Number of events after which the end of a turn stores a snapshot."""
+    """Number of events before a snapshot at the end of a turn."""
     retention: timedelta = timedelta(days=30)
     open_tasks: int | None = None
     """Limit of open tasks of an owner."""

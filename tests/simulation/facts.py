@@ -1,4 +1,4 @@
-"""Facts that several invariants look up in a world's history."""
+"""Facts about a world's history, shared by several invariants."""
 
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ from tests.simulation.faults import Fault
 from tests.simulation.history import users_messages
 
 if TYPE_CHECKING:
-    from tests.simulation.world import World
+    from tests.simulation.world import SimWorld
 
 ASKS = {TaskState.TASK_STATE_INPUT_REQUIRED, TaskState.TASK_STATE_AUTH_REQUIRED}
 ENDS = {
@@ -21,32 +21,32 @@ ENDS = {
 }
 
 
-def folded(world: "World", key: TaskKey) -> Task | None:
-    """Return the task as its recorded events add up to it."""
+def folded(world: "SimWorld", key: TaskKey) -> Task | None:
+    """Return the task folded from its recorded events."""
     entries = world.history.log.get(key)
     return projection.fold(entry.numbered for entry in entries) if entries else None
 
 
-def texts_of(world: "World", key: TaskKey) -> set[str]:
-    """Return the programs that the task's messages name."""
+def texts_of(world: "SimWorld", key: TaskKey) -> set[str]:
+    """Return the programs named by the task's messages."""
     task = folded(world, key)
     return {text_of(message) for message in users_messages(task)} if task else set()
 
 
-def happened(world: "World", *faults: Fault) -> bool:
-    """True if one of these faults has happened."""
+def happened(world: "SimWorld", *faults: Fault) -> bool:
+    """Return True if one of these faults has happened."""
     return any(fault in {one.value for one in faults} for _, fault, _, _ in world.history.faults)
 
 
-def is_undisturbed(world: "World", *but: Fault) -> bool:
-    """True if no process died, and no fault happened but these."""
+def is_undisturbed(world: "SimWorld", *but: Fault) -> bool:
+    """Return True if no process died, and no other fault happened."""
     return not world.history.deaths and all(
         fault in {one.value for one in but} for _, fault, _, _ in world.history.faults
     )
 
 
-def expires_after(world: "World", key: TaskKey) -> float | None:
-    """Return the time until which the task is stored: it lives on from its newest message, or nearly so."""
+def expires_after(world: "SimWorld", key: TaskKey) -> float | None:
+    """Return the task's expiry: its TTL counts from its newest message, or from shortly before."""
     entries = world.history.log.get(key)
     messages = [
         entry.at for entry in entries or () if entry.numbered.message is not None or entry.numbered.generation == 1
@@ -55,8 +55,8 @@ def expires_after(world: "World", key: TaskKey) -> float | None:
     return max(messages) + retention if messages else None
 
 
-def has_expired(world: "World", key: TaskKey, at: float) -> bool:
-    """True if the task may have expired by then."""
+def has_expired(world: "SimWorld", key: TaskKey, at: float) -> bool:
+    """Return True if the task may have expired by then."""
     ends = expires_after(world, key)
-    # A message makes a task's life longer only if it does so by a good part of it.
+    # A message renews the task's TTL only if it extends it by a considerable part.
     return world.forgets and ends is not None and at > ends - world.deployment.retention.total_seconds() / 2

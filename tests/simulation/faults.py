@@ -16,47 +16,47 @@ BLOB_READS, BLOB_WRITES = ("blob.get",), ("blob.put", "blob.delete")
 TO_CLIENT = ("sse.write", "answer.write")
 QUEUE = ("queue.send", "queue.receive", "queue.delete")
 NOT_IN_TRANSACTIONS = ("append_deltas.write", "list.write", "count_task.write", "forget_tasks.write")
-"""Writes of items that no transaction writes, so that nothing conflicts with them."""
+"""Writes of items outside of transactions: without conflicts."""
 WITHOUT_TABLE = (*BLOB_READS, *BLOB_WRITES, *QUEUE, *TO_CLIENT, "agent.effect", "webhook.post", "invoke")
-"""The kinds of side effect that are no request to the table; "invoke" is the start of an invocation."""
+"""Kinds of side effect other than requests to the table; "invoke" is the start of an invocation."""
 
 
 class Fault(StrEnum):
-    """Faults, with their numbers in RELIABILITY's list."""
+    """Faults of processes, messages, requests, clients and clocks."""
 
-    CRASH_BEFORE = "crash before"  # 1
-    CRASH_AFTER = "crash after"  # 1, 22
-    CRASH_IN_FLIGHT = "crash in flight"  # 1: the process dies, its request still arrives
-    KILLED_SOON = "killed soon"  # 3, without notice
-    TIME_IS_SHORT = "time is short"  # 3, with notice
-    FROZEN_BEFORE = "frozen before"  # 4
-    FROZEN_AFTER = "frozen after"  # 4
-    OVERTAKEN = "overtaken"  # 4, 8: frozen until another process has the lease, and a little longer
-    DOUBLED = "doubled"  # 5 of a message; of a write, the client library repeats a request that had succeeded
-    LATE = "late"  # 6, 7, 45
-    SEEN_AGAIN = "seen again"  # 8: the message becomes visible while its function still runs
-    POISONED = "poisoned"  # 9: a message for a context that never existed
-    HANDLER_FAILS = "handler fails"  # 10, 11
-    REDRIVEN = "redriven"  # 12
-    PURGED = "purged"  # 13
-    LOST = "lost"  # 13, of one message
-    THROTTLED = "throttled"  # 14: nothing was done
-    THROTTLED_REASON = "one throttled"  # 14, as the cancellation reason of one write of the transaction
-    BURST = "burst"  # 14
-    CONFLICT = "conflict"  # 16: TransactionConflict; the reason of one write of the transaction
-    ANSWER_LOST = "answer lost"  # 17
-    ARRIVES_LATE = "arrives late"  # 17: the sender gets no answer, and the request is made some time later
-    STALE = "stale"  # 18: the index is as it was
+    CRASH_BEFORE = "crash before"
+    CRASH_AFTER = "crash after"
+    CRASH_IN_FLIGHT = "crash in flight"  # the process dies, its request still arrives
+    KILLED_SOON = "killed soon"  # without notice
+    TIME_IS_SHORT = "time is short"  # with notice
+    FROZEN_BEFORE = "frozen before"
+    FROZEN_AFTER = "frozen after"
+    OVERTAKEN = "overtaken"  # frozen until another process has the lease, and a little longer
+    DOUBLED = "doubled"  # a repeated message, or a write repeated by the AWS client after its success
+    LATE = "late"
+    SEEN_AGAIN = "seen again"  # the message becomes visible while its function still runs
+    POISONED = "poisoned"  # a message for a context without any item
+    HANDLER_FAILS = "handler fails"
+    REDRIVEN = "redriven"
+    PURGED = "purged"
+    LOST = "lost"  # one message
+    THROTTLED = "throttled"  # without effect
+    THROTTLED_REASON = "one throttled"  # as the cancellation reason of one write of the transaction
+    BURST = "burst"
+    CONFLICT = "conflict"  # TransactionConflict; the reason of one write of the transaction
+    ANSWER_LOST = "answer lost"
+    ARRIVES_LATE = "arrives late"  # the sender gets no answer, and the request is made some time later
+    STALE = "stale"  # the index returns old entries
     HALF_MADE = "half made"  # for a moment, queries return a part of the transaction
-    BLOB_GONE = "blob gone"  # 22: the item is there, its blob is not
-    SLOW = "slow"  # a request that takes seconds
-    CLIENT_LEAVES = "client leaves"  # 25
-    CLIENT_SLOW = "client slow"  # 26
-    SKEWED = "skewed"  # 32: from here on the clock of this process is minutes off
+    BLOB_GONE = "blob gone"  # the item exists, its blob does not
+    SLOW = "slow"  # a request of several seconds
+    CLIENT_LEAVES = "client leaves"
+    CLIENT_SLOW = "client slow"
+    SKEWED = "skewed"  # from now on the clock of this process is minutes off
 
 
 def applies(fault: Fault, kind: str) -> bool:
-    """True if the fault has a meaning at this kind of side effect."""
+    """Return True if the fault applies to this kind of side effect."""
     method = "" if kind in WITHOUT_TABLE else kind.rpartition(".")[2]
     reads, writes = method in TABLE_READS, method in TABLE_WRITES
     match fault:
@@ -104,7 +104,7 @@ def applies(fault: Fault, kind: str) -> bool:
 
 
 def is_request(kind: str) -> bool:
-    """True if the side effect is a request to the table."""
+    """Return True if the side effect is a request to the table."""
     return kind not in WITHOUT_TABLE
 
 
@@ -139,7 +139,7 @@ WHY_NOT: Mapping[Fault, str] = {
     Fault.CLIENT_SLOW: "only a stream is read slowly",
     Fault.SKEWED: "it is drawn at a request to the table",
 }
-"""Why a fault has no meaning at the other kinds."""
+"""Reason for a fault's absence at the other kinds."""
 
 
 DEADLY = {fault.value for fault in (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.CRASH_IN_FLIGHT, Fault.KILLED_SOON)}
@@ -158,7 +158,7 @@ HARMLESS = frozenset(
         Fault.CONFLICT,
     }
 )
-"""Faults after which no work is left to the sweep."""
+"""Faults without work for the sweep."""
 
 
 @dataclass(frozen=True)
@@ -175,8 +175,8 @@ class Aim:
 
 
 @dataclass
-class Plan:
-    """The faults of a schedule, found by counting its side effects."""
+class FaultPlan:
+    """Faults of a schedule, found by a count of its side effects."""
 
     aims: Sequence[Aim] = ()
     counts: dict[str, int] = field(default_factory=dict)
@@ -214,19 +214,19 @@ AMOUNTS: Mapping[Fault, Sequence[float]] = {
     Fault.CLIENT_SLOW: (0.5, 20.0),
     Fault.SKEWED: (-600.0, -60.0, 60.0, 600.0),
 }
-"""Amounts of a fault: seconds; of a doubled one repeats, of a refused write its place in the transaction.
+"""Amounts of a fault: seconds; for a doubled one the repetitions, for a refused write its place in the transaction.
 
-A stale index shows entries as they were (1), or both as they were and as they are (2).
+A stale index shows the old entries (1), or both the old and the new ones (2).
 """
 
 
 def amount_of(fault: Fault, random: Random) -> float:
-    """Draw how much there is of the fault."""
+    """Draw the fault's amount."""
     return random.choice(AMOUNTS.get(fault, (0.0,)))
 
 
 def draw(random: Random, reached: Mapping[str, int], *, faults: Iterable[Fault] = Fault) -> list[Aim]:
-    """Draw one to three faults among the kinds of side effect that a schedule reaches this often."""
+    """Draw one to three faults among the schedule's kinds of side effect, by their counts."""
     meaningful = [(fault, kinds) for fault in faults if (kinds := [kind for kind in reached if applies(fault, kind)])]
     aims = []
     for _ in range(random.choices((1, 2, 3), (5, 3, 2))[0]):

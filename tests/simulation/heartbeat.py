@@ -1,4 +1,4 @@
-"""The lease heartbeat on the virtual clock: the deployed `LeaseRenewal`, whose blocking requests take the loop's time."""
+"""Lease heartbeat on the virtual clock: the deployed `LeaseRenewal`; its blocking requests take virtual time."""
 
 import asyncio
 from functools import partial
@@ -45,7 +45,7 @@ class SimHeartbeat:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # A thread is not cancelled: a beat that is under way still arrives.
+        # A thread is not cancelled: a running beat still arrives.
         self._stopped = True
 
     async def _beat(self) -> None:

@@ -1,4 +1,4 @@
-"""The facts of a schedule: events, answers, streams, leases, runs of agents, and the faults."""
+"""Facts of a schedule: events, answers, streams, leases, acts of agents, and the faults."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from aion_core.protocol.types import Message, Task, TaskState, stream_response
 
 @dataclass(frozen=True)
 class Entry:
-    """A durable event, at the moment it was recorded."""
+    """Durable event, at the time of its commit."""
 
     at: float
     process: str
@@ -24,7 +24,7 @@ class Entry:
 
 @dataclass
 class Hold:
-    """A lease from the moment it was given."""
+    """Lease, from its acquisition."""
 
     at: float
     process: str
@@ -35,12 +35,12 @@ class Hold:
     tries: int
     until: float
     over: float | None = None
-    """Time at which it was released, or taken away by a cancel."""
+    """Time of its release, or of its removal by a cancel."""
 
 
 @dataclass(frozen=True)
 class Write:
-    """A commit under a lease."""
+    """Commit under a lease."""
 
     at: float
     process: str
@@ -48,12 +48,12 @@ class Write:
     context: ContextKey
     fence: int
     newest: int
-    """The newest fence that had been given in the context."""
+    """The context's newest fence."""
 
 
 @dataclass
 class Asking:
-    """A client's request and what became of it."""
+    """Request of a client, and its result."""
 
     client: str
     owner: str
@@ -74,15 +74,15 @@ class Asking:
 
 @dataclass
 class Hearing:
-    """Everything that a client received on one connection."""
+    """Everything received by a client on one connection."""
 
     client: str
     owner: str
     at: float
     cursor: str = ""
-    """The Last-Event-ID that it came with."""
+    """Last-Event-ID of its request."""
     after: "Hearing | None" = None
-    """The connection that this one continues."""
+    """Connection continued by this one."""
     heard: list[tuple[float, str, Any]] = field(default_factory=list)
     how: str = ""
     """Its end: clean, left, broken, refused."""
@@ -109,7 +109,7 @@ class Did:
 
 @dataclass(frozen=True)
 class Listening:
-    """A push config from the moment it was kept."""
+    """Push config, from its registration."""
 
     at: float
     task: TaskKey
@@ -120,7 +120,7 @@ class Listening:
 
 @dataclass(frozen=True)
 class Post:
-    """A notification at the moment it came to its receiver."""
+    """Notification, at its arrival."""
 
     at: float
     process: str
@@ -130,11 +130,11 @@ class Post:
     id: str
     outcome: PostOutcome
     claimed: float
-    """Time at which the process that posted it last claimed the config."""
+    """Time of the posting process's last claim of the config."""
 
 
 class History:
-    """The facts of one schedule, in the order in which they happened."""
+    """Facts of one schedule, in their order."""
 
     def __init__(self) -> None:
         self.log: dict[TaskKey, list[Entry]] = {}
@@ -145,26 +145,26 @@ class History:
         self.hearings: list[Hearing] = []
         self.agent: list[Did] = []
         self.faults: list[tuple[float, str, str, str]] = []
-        """(when, which fault, at which kind of side effect, in which process)"""
+        """(time, fault, kind of side effect, process)"""
         self.resting: dict[TaskKey, float] = {}
         self.troubled: set[str] = set()
-        """The processes that a fault has met."""
+        """Processes with a fault."""
         self.deaths: dict[str, float] = {}
         """Time of each process's death."""
         self.blocked: list[tuple[str, float, float]] = []
-        """(process, begin, end) of each time that an agent's code has blocked the event loop."""
+        """(process, begin, end) of each block of the event loop by an agent's code."""
         self.unheard = False
-        """True if an invocation was over before it knew that a turn was its own: as good as a death, for that turn."""
+        """True if an invocation ended before it knew about its turn: for that turn the same as a death."""
         self.claimed: list[ContextKey] = []
-        """Contexts that sweeps have claimed and not woken yet."""
+        """Contexts claimed by sweeps, without a wake-up message yet."""
         self.spoken: dict[tuple[str, int], str] = {}
-        """Text that an agent has streamed, for a task and under a fence."""
+        """Streamed text of an agent, for a task and under a fence."""
         self.streamed: dict[tuple[TaskKey, str], Delta] = {}
-        """The chunks that were stored, by their task and SSE id."""
+        """Stored chunks, by their task and SSE id."""
         self.unreadable: set[str] = set()
-        """The tasks of which a record was destroyed."""
+        """Tasks with a destroyed record."""
         self.recalled: list[tuple[ContextKey, str, tuple[str, ...]]] = []
-        """Histories that agents have read: (context, message answered, ids of the messages)."""
+        """Histories read by agents: (context, message answered, ids of the messages)."""
         self.listenings: list[Listening] = []
         self.posts: list[Post] = []
         self.registered: dict[tuple[TaskKey, str], float] = {}
@@ -174,25 +174,25 @@ class History:
         self.claims: dict[tuple[str, TaskKey, str], float] = {}
         """Time of each process's last claim of a config."""
         self.spared: Counter[tuple[TaskKey, str]] = Counter()
-        """Number of tries noted for a push config without a post, as its host had kept others waiting."""
+        """Number of attempts skipped for a push config by the circuit breaker of its host."""
         self.claimed_pushes: list[TaskKey] = []
-        """Tasks whose notifications sweeps have claimed and not woken yet."""
+        """Tasks with notifications claimed by sweeps, without a wake-up message yet."""
         self.work_queue = 0
         self.surprises: list[str] = []
-        """Exceptions that nobody expected."""
+        """Unexpected exceptions."""
 
     def fence(self, context: ContextKey) -> int:
-        """The newest fence that anybody was given."""
+        """Return the newest acquired fence."""
         return max((hold.fence for hold in self.holds if hold.context == context), default=0)
 
     def forget(self, context: ContextKey) -> None:
-        """Note that the context has expired and was deleted: its fences begin again."""
+        """Note the deletion of an expired context: its fences begin again."""
         for hold in self.holds:
             if hold.context == context:
                 hold.context = replace(context, context_id=f"{context.context_id} (expired, {len(self.holds)})")
 
     def holds_still(self, context: ContextKey, fence: int) -> bool:
-        """True if this is the newest lease of the context, and nobody has given it back or taken it away."""
+        """Return True if this is the newest lease of the context, and it was neither released nor transferred."""
         newest = max(
             (hold for hold in self.holds if hold.context == context), key=lambda hold: hold.fence, default=None
         )
@@ -200,17 +200,17 @@ class History:
 
 
 def plain(event: Any) -> bytes:
-    """The event in a form that can be compared."""
+    """Return the event in a comparable form."""
     return stream_response(event).SerializeToString(deterministic=True)
 
 
 def state_of(events: Sequence[Entry]) -> TaskState | None:
-    """The state after these events."""
+    """Return the state after these events."""
     return events[-1].state if events else None
 
 
 def users_messages(task: Task) -> list[Message]:
-    """The client's messages in a task."""
+    """Return the client's messages in a task."""
     from aion_core.protocol.types import Role
 
     return [message for message in task.history if message.role == Role.ROLE_USER]

@@ -1,4 +1,4 @@
-"""Invariants of tasks, turns and contexts, whatever went wrong: RELIABILITY's, each a function over what was recorded."""
+"""Invariants of tasks, turns and contexts under every fault, each a function of the history."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -19,30 +19,30 @@ from tests.simulation.reader_invariants import READER_CHECKS
 from tests.simulation.store_invariants import STORE_CHECKS
 
 if TYPE_CHECKING:
-    from tests.simulation.world import World
+    from tests.simulation.world import SimWorld
 
 S, W = TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING
 FOLLOWS = {S: {W} | ENDS, W: {W} | ASKS | ENDS, **{state: {W} | ENDS for state in ASKS}}
-"""Which state may follow which; written down here once more, so that the engine cannot be wrong about it alone."""
+"""Allowed state transitions; written again here, so that an error of the engine is visible."""
 
 STOP_SECONDS = 5.0
-"""So long after a cancel its agent may still be at work: it is looked once a second, and stopped for two."""
+"""Longest run of an agent after a cancel: the check is once a second, and the stop takes two."""
 
 
-def violations(world: "World") -> list[str]:
-    """Return a sentence for each thing that is not as it was promised."""
+def violations(world: "SimWorld") -> list[str]:
+    """Return a sentence for each violation of an invariant."""
     found = [*world.history.surprises]
     for check in CHECKS:
         name = check.__name__.split("_")[0].upper()
         try:
             found += [f"{name}: {sentence}" for sentence in check(world)]
         except (AionError, RuntimeError) as error:
-            # A store that cannot be read waits and tries again, and the world has ended.
+            # A heartbeat of an unreadable store retries; the world has ended by then.
             found.append(f"{name}: The check cannot read the store: {error!r}")
     return found
 
 
-def i1_an_answered_task_is_never_lost(world: "World") -> Iterator[str]:
+def i1_an_answered_task_is_never_lost(world: "SimWorld") -> Iterator[str]:
     for key, entries in world.history.log.items():
         if entries and entries[-1].state not in ENDS | ASKS:
             yield f"{key.task_id} is {TaskState.Name(entries[-1].state)}, and nobody is at work on it."
@@ -51,15 +51,15 @@ def i1_an_answered_task_is_never_lost(world: "World") -> Iterator[str]:
             key = TaskKey(asking.owner, asking.answer.id)
             task = folded(world, key)
             if task is None:
-                yield f"{asking.client} was told of {key.task_id}, which is nowhere."
+                yield f"{asking.client} received {key.task_id}, but no such task is stored."
             elif asking.message_id not in {message.message_id for message in task.history}:
-                # A cancel ends whatever turns a task has; while the task asks, what was said before waits.
+                # A cancel ends all turns of a task; in input-required, earlier messages wait.
                 waits = task.status.state in ASKS and asking.message_id in world.watch.waiting_messages(key)
                 if task.status.state != TaskState.TASK_STATE_CANCELED and not waits:
                     yield f"{asking.message_id} of {asking.client} was taken, and is not in {key.task_id}."
 
 
-def i2_a_message_is_taken_once(world: "World") -> Iterator[str]:
+def i2_a_message_is_taken_once(world: "SimWorld") -> Iterator[str]:
     told: Counter[tuple[str, str, str]] = Counter()
     for key in world.history.log:
         task = folded(world, key)
@@ -80,14 +80,14 @@ def i2_a_message_is_taken_once(world: "World") -> Iterator[str]:
             yield f"{message_id} was answered in {len(of_it)} turns."
 
 
-def i3_a_task_goes_where_it_may(world: "World") -> Iterator[str]:
+def i3_a_task_goes_where_it_may(world: "SimWorld") -> Iterator[str]:
     for key, entries in world.history.log.items():
         for before, after in pairwise(entries):
             if hasattr(after.numbered.event, "status") and after.state not in FOLLOWS.get(before.state, set()):
                 yield f"{key.task_id} went from {TaskState.Name(before.state)} to {TaskState.Name(after.state)}."
 
 
-def i4_the_end_is_the_end(world: "World") -> Iterator[str]:
+def i4_the_end_is_the_end(world: "SimWorld") -> Iterator[str]:
     for key, entries in world.history.log.items():
         ends = [entry.numbered.generation for entry in entries if entry.state in ENDS]
         if ends and ends[0] != entries[-1].numbered.generation:
@@ -110,7 +110,7 @@ def i4_the_end_is_the_end(world: "World") -> Iterator[str]:
             yield f"The snapshot of {key.task_id} is not what its events add up to."
 
 
-def i5_events_are_numbered_without_a_gap(world: "World") -> Iterator[str]:
+def i5_events_are_numbered_without_a_gap(world: "SimWorld") -> Iterator[str]:
     for key, entries in world.history.log.items():
         numbers = [entry.numbered.generation for entry in entries]
         if numbers != list(range(1, len(numbers) + 1)):
@@ -127,7 +127,7 @@ def i5_events_are_numbered_without_a_gap(world: "World") -> Iterator[str]:
             yield f"{key.task_id} holds twice what was emitted once: {repeated}."
 
 
-def i10_one_lives_in_a_context(world: "World") -> Iterator[str]:
+def i10_one_lives_in_a_context(world: "SimWorld") -> Iterator[str]:
     for write in world.history.writes:
         if write.fence < write.newest:
             yield f"{write.how} of {write.process} was taken under the fence {write.fence}, not {write.newest}."
@@ -153,7 +153,7 @@ def i10_one_lives_in_a_context(world: "World") -> Iterator[str]:
         earlier.append(hold)
 
 
-def i11_what_is_finished_is_not_done_again(world: "World") -> Iterator[str]:
+def i11_what_is_finished_is_not_done_again(world: "SimWorld") -> Iterator[str]:
     finished: set[tuple[str, int]] = set()
     for did in world.history.agent:
         if did.what == "finished":
@@ -169,7 +169,7 @@ def i11_what_is_finished_is_not_done_again(world: "World") -> Iterator[str]:
             yield f"{key} was emitted by a step that is finished, and is not in the log of {did.task_id}."
 
 
-def i12_a_canceled_task_is_silent(world: "World") -> Iterator[str]:
+def i12_a_canceled_task_is_silent(world: "SimWorld") -> Iterator[str]:
     for asking in world.history.askings:
         if asking.what != "cancel" or not isinstance(asking.answer, Task) or asking.answered is None:
             continue
@@ -188,7 +188,7 @@ def i12_a_canceled_task_is_silent(world: "World") -> Iterator[str]:
                     yield f"The agent of {key.task_id} was at work {late:.1f} s after its cancel was answered."
 
 
-def i13_nobody_sees_anothers(world: "World") -> Iterator[str]:
+def i13_nobody_sees_anothers(world: "SimWorld") -> Iterator[str]:
     for asking in world.history.askings:
         answer = asking.answer
         if isinstance(answer, Task) and TaskKey(asking.owner, answer.id) not in world.history.log:
@@ -200,10 +200,10 @@ def i13_nobody_sees_anothers(world: "World") -> Iterator[str]:
     for hearing in world.history.hearings:
         is_message = any(isinstance(what, Message) for _, _, what in hearing.heard)
         if hearing.heard and not is_message and TaskKey(hearing.owner, hearing.task_id) not in world.history.log:
-            yield f"{hearing.owner} heard of {hearing.task_id}, which is another's."
+            yield f"{hearing.owner} received {hearing.task_id} of another owner."
 
 
-def i14_nothing_is_left(world: "World") -> Iterator[str]:
+def i14_nothing_is_left(world: "SimWorld") -> Iterator[str]:
     yield from (f"{owed}." for owed in world.promised())
     if world.queue.open():
         yield f"Bells are left: {[letter.wake_up for letter in world.queue.open()]}."
@@ -226,7 +226,7 @@ def status_of(entry: Entry) -> TaskStatus:
     return event.status
 
 
-def i15_a_failure_has_a_reason(world: "World") -> Iterator[str]:
+def i15_a_failure_has_a_reason(world: "SimWorld") -> Iterator[str]:
     for key, entries in world.history.log.items():
         if not entries or entries[-1].state != TaskState.TASK_STATE_FAILED:
             continue
@@ -236,7 +236,7 @@ def i15_a_failure_has_a_reason(world: "World") -> Iterator[str]:
             yield f"{key.task_id} failed without a reason."
         if "Traceback" in reason or "secret" in reason:
             yield f"{key.task_id} says too much: {reason}"
-        # A turn that its holder did not survive is begun again, three times; one fault takes two of them at the most.
+        # A turn of a dead holder is begun again, three times; one fault takes at most two of them.
         begun = world.history.faults[1:]
         if key.task_id in world.history.unreadable:
             continue
@@ -247,9 +247,9 @@ def i15_a_failure_has_a_reason(world: "World") -> Iterator[str]:
             yield f"{key.task_id} failed, and its agent did not: {reason}"
 
 
-def i16_it_does_not_take_for_ever(world: "World") -> Iterator[str]:
+def i16_it_does_not_take_for_ever(world: "SimWorld") -> Iterator[str]:
     if world.history.work_queue > 800:
-        yield f"{world.history.work_queue} bells were rung."
+        yield f"{world.history.work_queue} wake-up messages were enqueued."
     disturbed = max(
         [at + _lasts(world, fault, number) for number, (at, fault, _, _) in enumerate(world.history.faults)]
         + [asking.at for asking in world.history.askings if asking.what in ("send", "stream", "cancel")]
@@ -271,8 +271,8 @@ def i16_it_does_not_take_for_ever(world: "World") -> Iterator[str]:
             yield f"{key.task_id} came to rest at {at:.0f} s, when {most:.0f} s was long enough."
 
 
-def i16b_who_dies_is_followed_soon(world: "World") -> Iterator[str]:
-    """Within 60 s where the bell that watches the turn was rung, within 120 s in any case."""
+def i16b_who_dies_is_followed_soon(world: "SimWorld") -> Iterator[str]:
+    """Resume a dead process's turn within 60 s after its wake-up message, within 120 s in any case."""
     faults = [(fault, kind) for _, fault, kind, _ in world.history.faults]
     for write in world.history.writes:
         if write.how == "pause" and not faults:
@@ -295,15 +295,15 @@ def i16b_who_dies_is_followed_soon(world: "World") -> Iterator[str]:
             yield f"{hold.process} died at {died:.1f} s; its turn was begun again at {followed}."
 
 
-def i18_the_answer_is_the_agents(world: "World") -> Iterator[str]:
-    """A task that is complete says what its agent answered in the end."""
+def i18_the_answer_is_the_agents(world: "SimWorld") -> Iterator[str]:
+    """Complete a task with its agent's last answer."""
     for key, entries in world.history.log.items():
         if not entries or entries[-1].state != TaskState.TASK_STATE_COMPLETED:
             continue
         said = text_of(status_of(entries[-1]).message)
         ended = {did.turn for did in world.history.agent if did.task_id == key.task_id and did.what == "ended"}
         if said and not said.startswith("done: "):
-            yield f"{key.task_id} is complete and says {said!r}."
+            yield f"{key.task_id} is complete with the answer {said!r}."
         if not ended:
             yield f"{key.task_id} is complete, and its agent never came to its end."
         asks = [did.message_id for did in world.history.agent if did.task_id == key.task_id and did.turn in ended]
@@ -311,14 +311,14 @@ def i18_the_answer_is_the_agents(world: "World") -> Iterator[str]:
             yield f"{key.task_id} is complete, and no message of it was answered."
 
 
-def _lasts(world: "World", fault: str, number: int) -> float:
-    """Return how long after it a fault may still have effects."""
+def _lasts(world: "SimWorld", fault: str, number: int) -> float:
+    """Return the duration of the fault's effects."""
     return max((aim.amount for aim in world.plan.aims if aim.fault.value == fault), default=0.0) + (
         960.0 if fault == Fault.LATE.value else 0.0
     )
 
 
-CHECKS: tuple[Callable[["World"], Iterator[str]], ...] = (
+CHECKS: tuple[Callable[["SimWorld"], Iterator[str]], ...] = (
     i1_an_answered_task_is_never_lost,
     i2_a_message_is_taken_once,
     i3_a_task_goes_where_it_may,

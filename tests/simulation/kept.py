@@ -1,22 +1,22 @@
-"""Schedules that have shown something once, each with its faults: they are played in every `make test`.
+"""Regression schedules, each with its faults: `make test` plays them all.
 
-Begun anew with the stores over the table port: the seeds of before draw other schedules now. With the scenario and the
-faults written out, a schedule stays what it was when scenarios, faults or side effects are added.
+Started anew with the stores over the table port: older seeds draw other schedules now. With the scenario and the
+faults written out, a schedule stays the same when scenarios, faults or side effects are added.
 """
 
 from tests.simulation.faults import Aim, Fault
 
 KEPT: tuple[tuple[str, int, tuple[Aim, ...]], ...] = (
-    # A process stood still between its two reads of a task, and registered a push config for an event of before.
+    # A process was frozen between its two reads of a task, and registered a push config for an earlier event.
     ("begins to listen late", 1145, (Aim(Fault.FROZEN_AFTER, "register.query", 3, 95.0),)),
     # The deletion of a push config met a transaction on the same item.
     *(("begins to listen late", seed, (Aim(Fault.CONFLICT, "register.write", 1),)) for seed in range(8)),
-    # A query had a task's new head without the row that was written with it, and so had a second look.
+    # Two queries returned a task's new head without another item of the same transaction.
     ("double texting: reject", 71550, (Aim(Fault.HALF_MADE, "append.transact", 1, 0.05),)),
-    # Lists in pages, while a status goes back in time by a clock that is behind.
+    # Lists in pages, while a status goes back in time by a slow clock.
     ("many tasks", 70530, (Aim(Fault.CRASH_BEFORE, "list.query_index", 2),)),
-    # A process stood still while it stored a blob, and acquired a lease that was nearly over.
+    # A process was frozen while it stored a blob, and acquired an almost expired lease.
     ("many tasks", 70098, (Aim(Fault.LOST, "queue.send", 3), Aim(Fault.OVERTAKEN, "blob.put", 3, 0.02))),
-    # A lease check was throttled under an agent that hangs, and that is begun again for another reason.
+    # A lease check was throttled under a hanging agent, and the turn was begun again for another reason.
     ("an agent that hangs", 20254, (Aim(Fault.THROTTLED, "renew.write_blocking", 51),)),
 )

@@ -1,4 +1,4 @@
-"""The scenarios of what is stored for long, and of deployments with other settings."""
+"""Scenarios of long storage, and of deployments with other settings."""
 
 import asyncio
 from datetime import timedelta
@@ -8,17 +8,17 @@ from aion_core.ports import AnswerAs, ReplyAs, WhenBusy
 from tests.simulation.clients import Client
 from tests.simulation.deployment import Deployment
 from tests.simulation.scenarios import id_of, new_config, pause, scenario
-from tests.simulation.world import World
+from tests.simulation.world import SimWorld
 
 
 @scenario("large payloads")
-async def large(world: World) -> None:
-    """19, 22: events that lie in the bucket; one of their blobs may go."""
+async def large(world: SimWorld) -> None:
+    """Store large events in the bucket; one of their blobs may disappear."""
     ann = Client(world)
     task = await ann.send("heavy", "m-1", wait=world.choices.random() < 0.5)
     await asyncio.gather(ann.get(id_of(task)), Client(world, name="reader").listen(id_of(task)))
     await ann.rest(id_of(task))
-    # The next turn of the context reads what was said before, and does not depend on it.
+    # The next turn of the context reads the history, and does not depend on it.
     await ann.rest(id_of(await ann.send("recalls", "m-2")))
     await ann.list(what="list all")
 
@@ -26,15 +26,15 @@ async def large(world: World) -> None:
 @scenario(
     "kept for an hour", weight=1, main=False, deployment=Deployment(retention=timedelta(hours=1), watch_seconds=5.0)
 )
-async def forgotten(world: World) -> None:
-    """20: a task outlives its first messages by later ones; then it expires, and its items go late and one by one."""
+async def forgotten(world: SimWorld) -> None:
+    """Extend a task's TTL by later messages; then it expires, and its items disappear late and one by one."""
     ann = Client(world)
     task = await ann.rest(id_of(await ann.send("asks often", "m-1", push=new_config(world, "p-1"))))
     await asyncio.sleep(world.choices.choice((60.0, 2400.0)))
     await ann.rest(id_of(await ann.send("that one", "m-2", task=id_of(task))))
     await asyncio.sleep(world.choices.choice((2000.0, 3000.0)))
     await ann.rest(id_of(await ann.send("and this", "m-3", task=id_of(task))))
-    # The record of this message may have expired, and its task not: it is a repeat all the same.
+    # The record of this message may have expired before its task: it is a duplicate all the same.
     await asyncio.sleep(world.choices.choice((1.0, 700.0, 1500.0)))
     await ann.send("that one", "m-2", task=id_of(task))
     await ann.rest(id_of(task))
@@ -45,8 +45,8 @@ async def forgotten(world: World) -> None:
 
 
 @scenario("many tasks", deployment=Deployment(snapshot_every=3))
-async def listed(world: World) -> None:
-    """Lists of several pages while tasks move, and agents that read the history of their context."""
+async def listed(world: SimWorld) -> None:
+    """List in several pages while tasks change, and let agents read the history of their context."""
     ann, eve = Client(world), Client(world, owner="eve")
     tasks = [await ann.send(world.choices.choice(("quick", "steps")), "m-0")]
     others = [
@@ -61,8 +61,8 @@ async def listed(world: World) -> None:
 
 
 @scenario("an idempotency key")
-async def idempotent(world: World) -> None:
-    """34: the same request, sent again with its key, by which it is known; each time it names no context."""
+async def idempotent(world: SimWorld) -> None:
+    """Send the same request again with its idempotency key, each time without a context."""
     clients = [Client(world, name=f"ann-{number}") for number in range(3)]
     text = world.choices.choice(("steps", "quick"))
     await asyncio.gather(
@@ -74,8 +74,8 @@ async def idempotent(world: World) -> None:
 
 
 @scenario("no more than two tasks", deployment=Deployment(open_tasks=2))
-async def limited(world: World) -> None:
-    """A caller begins more tasks than it may have open; when they have ended it may again."""
+async def limited(world: SimWorld) -> None:
+    """Start more tasks than the caller's limit; after their end the caller may start others."""
     ann = Client(world)
     texts = [world.choices.choice(("steps", "slow", "asks")) for _ in range(3)]
     answers = await asyncio.gather(
@@ -85,7 +85,7 @@ async def limited(world: World) -> None:
         if id_of(task):
             await ann.rest(id_of(task))
             await ann.cancel(id_of(task))
-    # A task that was counted and never made is forgotten a minute later.
+    # A counted task without items is forgotten a minute later.
     await asyncio.sleep(130.0)
     task = await ann.send("quick", "m-9", context="c-9")
     if isinstance(task, TooManyRequests):
@@ -93,7 +93,7 @@ async def limited(world: World) -> None:
     await ann.rest(id_of(task))
 
 
-async def _reply(world: World) -> None:
+async def _reply(world: SimWorld) -> None:
     ann = Client(world)
     text = world.choices.choice(("quick", "quick", "steps", "heavy", "recalls"))
     if world.choices.random() < 0.5:
@@ -116,8 +116,8 @@ scenario("answers in artifacts", deployment=Deployment(answer=AnswerAs.BOTH))(_r
 
 
 @scenario("a deployment in the middle")
-async def deployed(world: World) -> None:
-    """44: new code and new settings between two steps, while turns run and wait under the old ones."""
+async def deployed(world: SimWorld) -> None:
+    """Deploy new code and new settings between two steps, while turns run and wait under the old ones."""
     ann, ben = Client(world), Client(world, name="ann-2")
     text = world.choices.choice(("slow", "steps", "asks"))
     task = await ann.send(text, "m-1", wait=False, push=new_config(world, "p-1"))

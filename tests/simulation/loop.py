@@ -1,4 +1,4 @@
-"""An asyncio event loop whose time is made up: it jumps where nothing is ready, and a seed decides who goes first."""
+"""Deterministic asyncio event loop with virtual time: idle time is skipped, and a seed orders the ready handles."""
 
 import asyncio
 import heapq
@@ -17,44 +17,44 @@ BEGINNING = datetime(2030, 1, 1, tzinfo=UTC)
 
 
 class Deadlock(Exception):
-    """Everybody waits, and nothing will ever happen."""
+    """All tasks wait without any timer."""
 
 
 class Runaway(Exception):
-    """More happened than any schedule needs: something goes round in circles."""
+    """Too many steps for any schedule: an endless loop."""
 
 
 class Life:
-    """The life of a process: its tasks may run, be held for a while, or end for good."""
+    """Life of a process: its tasks run, are held for a while, or end for good."""
 
     __slots__ = ("alive", "held")
 
     def __init__(self) -> None:
         self.alive = True
         self.held: list[asyncio.Handle] | None = None
-        """Steps that would have run since it is being held, None while it is not."""
+        """Delayed steps of a held life; None without a hold."""
 
 
 LIFE: ContextVar[Life | None] = ContextVar("life", default=None)
-"""The life under which the present code runs; None for the world itself, which is never held."""
+"""Life of the running code; None for the world itself, never held."""
 
 
 class SimTask(asyncio.Task[Any]):
-    """A task with a number, so that a set of tasks has the same order in each run."""
+    """Task with a number, for the same order of a set of tasks in each run."""
 
     number = 0
     life: "Life | None" = None
-    """Under which it was made."""
+    """Life at its creation."""
 
     def __hash__(self) -> int:
         return self.number
 
 
 class SimLoop(asyncio.BaseEventLoop):
-    """Runs what is ready in an order drawn from the seed; no thread, no socket, no real second.
+    """Event loop with an order drawn from the seed, without threads, sockets or real time.
 
-    What runs under a Life that has ended is dropped where it stands, `finally` blocks and all; what runs under one
-    that is held waits until that is released.
+    The loop drops the handles of an ended Life without their `finally` blocks, and delays the handles of a held Life
+    until its release.
     """
 
     # Attributes of asyncio.BaseEventLoop, and of its handles, without published types.
@@ -66,7 +66,7 @@ class SimLoop(asyncio.BaseEventLoop):
         super().__init__()
         self._random, self._now, self._left = random, 0.0, most_steps
         self.everything: list[SimTask] = []
-        """All tasks of this loop. Held here so that no garbage collection decides when one is closed."""
+        """All tasks of this loop, referenced so that the garbage collector closes none."""
 
     def time(self) -> float:
         return self._now
@@ -74,7 +74,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def create_task(self, coro: Any, *, name: object = None, context: Context | None = None) -> SimTask:
         self._check_closed()
         number = len(self.everything)
-        # asyncio puts the task into a set while it is being made: its number has to be there already.
+        # asyncio adds the task to a set during its construction: it needs its number before.
         SimTask.number = number
         task = SimTask(coro, loop=self, name=str(name or f"task-{number}"), context=context)
         task.number, task.life = number, context.get(LIFE) if context is not None else LIFE.get()
@@ -82,12 +82,12 @@ class SimLoop(asyncio.BaseEventLoop):
         return task
 
     def hold(self, life: Life) -> None:
-        """Let nothing of this life run."""
+        """Stop all handles of this life."""
         if life.held is None:
             life.held = []
 
     def release(self, life: Life) -> None:
-        """Let it run again, beginning with what would have run meanwhile."""
+        """Continue the life, first with its delayed handles."""
         held, life.held = life.held, None
         self._ready.extend(held or ())
 
@@ -123,20 +123,20 @@ class SimLoop(asyncio.BaseEventLoop):
             handle._run()
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Cancelled timers are dropped when their time comes."""
+        """Do nothing: a cancelled timer is dropped at its time."""
 
     def _write_to_self(self) -> None:
-        """Nobody sleeps in a selector that would have to be woken."""
+        """Do nothing: there is no selector to wake."""
 
     def _process_events(self, event_list: Any) -> None:
-        """There are no events but our own."""
+        """Do nothing: there are no I/O events."""
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:  # type: ignore[override]
         raise NotImplementedError("the simulation has one thread")
 
 
 class SimClock:
-    """`ports.Clock` on the loop's time, `skew` seconds ahead; it moves by `tick` between two readings at one moment."""
+    """`ports.Clock` on the loop's time, `skew` seconds ahead; two readings at one moment differ by `tick`."""
 
     def __init__(self, loop: SimLoop, skew: float = 0.0, *, tick: float = 0.001) -> None:
         self._loop, self._skew, self._tick = loop, skew, tick
@@ -144,7 +144,7 @@ class SimClock:
 
     @property
     def skew(self) -> float:
-        """Return how far the clock is ahead."""
+        """Return the seconds by which the clock is ahead."""
         return self._skew
 
     @skew.setter
@@ -158,12 +158,12 @@ class SimClock:
         return BEGINNING + timedelta(seconds=seconds)
 
     async def sleep(self, seconds: float) -> None:
-        """Wait so long."""
+        """Wait for the seconds."""
         await asyncio.sleep(seconds)
 
 
 def at_once(work: Coroutine[Any, Any, Any] | Generator[Any, Any, Any]) -> Any:
-    """Return what the coroutine returns that waits for nothing."""
+    """Run a coroutine without awaits to its end; return its result."""
     try:
         work.send(None)
     except StopIteration as returned:
@@ -174,13 +174,13 @@ def at_once(work: Coroutine[Any, Any, Any] | Generator[Any, Any, Any]) -> Any:
 
 @contextmanager
 def no_logging(tracing: bool) -> Iterator[None]:
-    """Keep the engine's log out of the way: what goes wrong here goes wrong on purpose."""
+    """Disable the engine's log: the errors are deliberate."""
     before = logging.root.manager.disable
     logging.disable(logging.NOTSET if tracing else logging.CRITICAL)
     hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
     try:
         with warnings.catch_warnings():
-            # What was about to begin when the schedule was over never does.
+            # Pending handles of the finished schedule never run.
             warnings.simplefilter("ignore", RuntimeWarning)
             yield
     finally:

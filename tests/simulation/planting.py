@@ -1,4 +1,4 @@
-"""Puts a bug into the engine for as long as a test lasts: an edit of its source, in its own words."""
+"""Planted bugs: an edit of the engine's source for the duration of a test."""
 
 import inspect
 import sys
@@ -14,7 +14,7 @@ from tests.simulation.faults import Aim
 
 @dataclass(frozen=True)
 class Edit:
-    """In this class or module, in the function of this name: these words instead of those."""
+    """Replacement of source text in a function of a class or module."""
 
     owner: Any
     name: str
@@ -24,23 +24,23 @@ class Edit:
 
 @dataclass(frozen=True)
 class Bug:
-    """A mistake that somebody might make, where it shows, and which invariants say so."""
+    """Planted bug, the scenarios and faults to show it, and the invariants to report it."""
 
     what: str
     edits: tuple[Edit, ...]
     seen_by: frozenset[str]
     scenarios: tuple[str, ...] = field(default=())
-    """Scenarios in which it is looked for; all if empty."""
+    """Scenarios to search; all if empty."""
     aims: tuple[Aim, ...] = ()
-    """Faults that bring it to light, each tried by itself, where chance seldom would."""
+    """Faults to expose it, each tried alone; random ones rarely would."""
     together: tuple[Aim, ...] = ()
-    """Faults that bring it to light together."""
+    """Faults to expose it together."""
 
 
 def plant(edit: Edit, patch: pytest.MonkeyPatch) -> None:
-    """Make the edit; fails where the words are not there, so that a bug which is no more cannot pass unnoticed."""
+    """Apply the edit; fail without its source text, so that an outdated bug cannot pass unnoticed."""
     original = getattr(edit.owner, edit.name)
-    # An edit may follow another of the same function.
+    # Another edit of the same function may come before.
     source = getattr(original, "planted", None) or textwrap.dedent(inspect.getsource(original))
     old, new = (textwrap.dedent(words).strip("\n") for words in (edit.old, edit.new))
     lines = _fitting(source, old)
@@ -52,7 +52,7 @@ def plant(edit: Edit, patch: pytest.MonkeyPatch) -> None:
     exec(compile(edited, f"<{edit.name}, with a bug>", "exec"), module.__dict__, found)  # noqa: S102
     found[edit.name].planted = edited
     if isinstance(edit.owner, ModuleType):
-        # Others have imported the function by its name.
+        # Other modules have imported the function by its name.
         for other in [other for name, other in sys.modules.items() if name.startswith("aion_core.")]:
             if getattr(other, edit.name, None) is original:
                 patch.setattr(other, edit.name, found[edit.name])
@@ -61,7 +61,7 @@ def plant(edit: Edit, patch: pytest.MonkeyPatch) -> None:
 
 
 def _fitting(source: str, old: str) -> str:
-    """Return the words as they stand in the source: several lines have its indentation there."""
+    """Return the text with the indentation of the source."""
     if "\n" not in old:
         return old
     first = old.splitlines()[0]

@@ -1,4 +1,4 @@
-"""An execution environment: its own view of the shared world, in which each side effect may be where it ends."""
+"""Execution environment of Lambda: one process's view of the shared world, with a fault at any side effect."""
 
 import asyncio
 import inspect
@@ -14,26 +14,26 @@ from tests.simulation.loop import LIFE, Life, SimClock, SimTask, at_once
 from tests.simulation.table import SimBlobs, SimTable, blocking
 
 if TYPE_CHECKING:
-    from tests.simulation.world import World
+    from tests.simulation.world import SimWorld
 
 LATENCIES = (0.0, 0.001, 0.002, 0.004, 0.004, 0.008, 0.02)
 INVOCATION_SECONDS = 900.0
 
 
 class Process:
-    """A process of one function; it can be killed, frozen and blocked, and all it does passes `effect`."""
+    """Process of one function; it can be killed, frozen and blocked. All its side effects pass `effect`."""
 
-    def __init__(self, world: "World", name: str, *, skew: float = 0.0) -> None:
+    def __init__(self, world: "SimWorld", name: str, *, skew: float = 0.0) -> None:
         self.world, self.name = world, name
         self.life, self.beating = Life(), Life()
-        """The lives of its event loop and of its other threads: a blocked loop does not hold those."""
+        """Lives of its event loop and of its other threads: a blocked loop does not hold the threads."""
         self.clock = SimClock(world.loop, skew)
         self.parts: Any = None
-        """The engine in it; see `assembly`."""
+        """Its engine; see `assembly`."""
         self.buffered = world.random.random() < 0.2
-        """True if its front takes an answer only as a whole, when the call returns (the Mangum handler)."""
+        """True if its entry point needs the whole answer at the call's return (the Mangum handler)."""
         self.many = name.startswith("api") and not self.buffered and world.random.random() < 0.2
-        """True if it serves several calls at once, and for as long as it likes: a server, not Lambda."""
+        """True for a server instead of Lambda: concurrent calls, without a timeout."""
         self.serving = 0
         self.deadline = self.clock.now() + timedelta(seconds=INVOCATION_SECONDS)
         self.release = world.release
@@ -57,13 +57,13 @@ class Process:
     # ── Running ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def start(self, work: Coroutine[Any, Any, Any], *, beside: bool = False) -> SimTask:
-        """Run the work in this process; `beside` in a thread of its own, as far as blocking goes."""
+        """Run the work in this process; with `beside`, in another simulated thread."""
         context = copy_context()
         context.run(LIFE.set, self.beating if beside else self.life)
         return self.world.loop.create_task(work, context=context)
 
     def invoked(self, seconds: float = INVOCATION_SECONDS, *, really: float | None = None) -> None:
-        """Begin an invocation that may last so long; it dies at its deadline, or when it `really` is killed."""
+        """Begin an invocation; the process dies at the deadline, or at its `really` scheduled kill."""
         self.serving += 1
         if self.serving > 1:
             return
@@ -76,7 +76,7 @@ class Process:
         self._death = self.world.outside(really if really is not None else seconds, self.kill, "its time was up")
 
     def rests(self) -> None:
-        """End the invocation: until the next one, Lambda lets nothing in here run."""
+        """End the invocation: Lambda runs nothing in this process until the next one."""
         self.serving -= 1
         if self.serving:
             return
@@ -86,11 +86,11 @@ class Process:
         self.world.loop.hold(self.beating)
 
     def at_death(self, tell: Callable[[], None]) -> None:
-        """Call `tell` when the process dies."""
+        """Call `tell` at the death of the process."""
         self._at_death.append(tell)
 
     def kill(self, why: str) -> None:
-        """End the process: nothing of it runs any more, and it does not clean up."""
+        """End the process immediately, without cleanup."""
         if not self.life.alive:
             return
         self.world.trace(self.name, f"dies: {why}")
@@ -104,14 +104,14 @@ class Process:
             self.world.outside(0.01, tell)
 
     async def freeze(self, seconds: float, *, after_takeover: float | None = None) -> None:
-        """Stand still for so long, all threads; the clock goes on.
+        """Freeze all threads for the seconds; the clock continues.
 
-        With `after_takeover` only until so many seconds after another process has been given a lease.
+        With `after_takeover`, only until this many seconds after another process acquires a lease.
         """
         self.world.trace(self.name, f"is frozen for {seconds:g} s")
         self.world.history.troubled.add(self.name)
         if self._death is not None and self._death.when() < self.world.loop.time() + seconds + 60:
-            # Lambda freezes between invocations, and then the time of none is running.
+            # Lambda freezes environments between invocations; no invocation's time runs then.
             self._death.cancel()
             self._death = self.world.outside(seconds + 60, self.kill, "its time was up")
         lives = [life for life in (self.life, self.beating) if life.held is None]
@@ -129,7 +129,7 @@ class Process:
         await asyncio.sleep(0)
 
     async def block(self, seconds: float) -> None:
-        """Keep the event loop busy for so long, as a node that computes does; other threads go on."""
+        """Block the event loop for the seconds, as a computing node does; other threads continue."""
         now = self.world.loop.time()
         self.world.history.blocked.append((self.name, now, now + seconds))
         self.world.loop.hold(self.life)
@@ -141,15 +141,15 @@ class Process:
             self.world.loop.release(life)
 
     def remaining(self) -> float:
-        """Seconds until the deadline, as the process is told."""
+        """Return the seconds until the deadline, as reported to the process."""
         return (self.deadline - self.clock.now()).total_seconds()
 
     # ── Side effects ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def effect(self, kind: str, act: Callable[[], Any]) -> Any:
-        """Do something that others can see: the one place where a schedule interferes.
+        """Do a visible side effect: the one place for faults.
 
-        `act` takes no time. Returns what it returns, or raises what it raises, or a fault.
+        `act` takes no time. Return its result, or raise its error or a fault.
         """
         world = self.world
         if world.over:
@@ -180,7 +180,7 @@ class Process:
         return result
 
     def acts(self, kind: str, act: Callable[[], Any], aim: Aim | None = None) -> Any:
-        """Let it happen, now."""
+        """Do it now."""
         self.world.aim = aim
         done = act()
         if inspect.iscoroutine(done):
@@ -190,10 +190,10 @@ class Process:
         return done
 
     async def _acts_with(self, aim: Aim, kind: str, act: Callable[[], Any]) -> Any:
-        """Let it happen, with a fault that is neither before it nor after it."""
+        """Do it with a fault in the middle."""
         if aim.fault is Fault.HALF_MADE:
             self.world.aim = None
-            # The table makes it to the end, whatever becomes of the process.
+            # The table finishes the request, even after the death of the process.
             return await asyncio.shield(self.world.beside(act(), seconds=aim.amount))
         result = self.acts(kind, act, aim)
         if aim.fault is Fault.DOUBLED and not kind.startswith("queue"):
@@ -249,7 +249,7 @@ class Process:
 
 
 class SimWorkQueue:
-    """`ports.WorkQueue` and `ports.PushQueue`: the one queue of the world, as one process reaches it."""
+    """`ports.WorkQueue` and `ports.PushQueue`: the world's only queue, for one process."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -257,7 +257,7 @@ class SimWorkQueue:
     async def enqueue(self, wake_up: WakeUp | PushWakeUp, *, delay: float = 0.0) -> None:
         """See `ports.WorkQueue.enqueue`."""
         world = self._process.world
-        await self._process.effect("queue.send", lambda: world.rings(self._process, wake_up, delay))
+        await self._process.effect("queue.send", lambda: world.enqueue_message(self._process, wake_up, delay))
 
     def enqueue_from_thread(self, wake_up: WakeUp, *, delay: float = 0.0) -> None:
         """See `ports.WorkQueue.enqueue_from_thread`."""
@@ -265,7 +265,7 @@ class SimWorkQueue:
 
 
 class Webhooks:
-    """`ports.WebhookClient`: the receivers of the world, as one process reaches them."""
+    """`ports.WebhookClient`: the receivers of the world, for one process."""
 
     def __init__(self, process: Process) -> None:
         self._process = process

@@ -1,4 +1,4 @@
-"""Invariants of push notifications, whatever went wrong: I8 and I9."""
+"""Invariants of push notifications under every fault."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -13,27 +13,27 @@ from tests.simulation.history import Entry, Listening, Post
 from tests.simulation.receivers import fine
 
 if TYPE_CHECKING:
-    from tests.simulation.world import World
+    from tests.simulation.world import SimWorld
 
 MOST_SECONDS = 61.0
-"""A post under a claim comes no later than the claim ends."""
+"""Longest delay of a post after its claim: the length of the claim."""
 
 SOON_SECONDS = 3.0
-"""So soon after an event its notification comes, where nothing goes wrong."""
+"""Longest delay of a notification after its event, without faults."""
 
 
-def i8_who_listens_is_told(world: "World") -> Iterator[str]:
-    """Each due event at least once, first attempts in order, nothing that is not due, nothing after a delete."""
+def i8_who_listens_is_told(world: "SimWorld") -> Iterator[str]:
+    """Post each due event at least once, first attempts in order, no other event, and nothing after a delete."""
     for listening in world.history.listenings:
         who = f"{listening.config.id} of {listening.task.task_id}"
         posts = _posts(world, listening)
         due = {entry.numbered.generation: entry for entry in _due(world, listening)}
         foreign = {post.generation for post in posts} - set(due)
         if foreign:
-            yield f"{who} was told of {sorted(foreign)}, which were not due to it."
+            yield f"{who} was notified of {sorted(foreign)}, not due to it."
         firsts = list(dict.fromkeys(post.generation for post in posts))
         if any(after < before for before, after in pairwise(firsts)):
-            yield f"{who} was first told of {firsts}, in this order."
+            yield f"{who} was first notified of {firsts}, in this order."
         deleted = world.history.deleted.get((listening.task, listening.config.id))
         if deleted is not None:
             yield from (f"{who} {sentence}" for sentence in _after_its_end(world, posts, deleted))
@@ -41,36 +41,36 @@ def i8_who_listens_is_told(world: "World") -> Iterator[str]:
         registered = world.history.registered[listening.task, listening.config.id]
         gone = [post for post in posts if isinstance(post.outcome, WebhookGone) and post.at > registered]
         heard = [post.at for post in gone if post.process not in world.history.troubled]
-        # Who stood still with its right to post may post late; nobody is given that right any more. But whoever's clock is
-        # ahead takes it for run out while the other is still being told.
+        # A frozen holder of a claim may post late, but nobody gets a new claim then. A process with a fast clock treats
+        # the claim as expired while the other process still posts.
         slack = POST_SECONDS if world.skewed else 0.0
-        # Nor can it be noted while the table takes no requests.
+        # Throttling of the table prevents the note too.
         if heard and not world.unavailable_until and any(post.claimed > heard[0] + slack for post in posts):
-            yield f"{who} said that it was gone, and was told of more."
+            yield f"{who} answered that it was gone, and was notified of more."
         if gone:
             continue
         missing = set(due) - set(firsts)
         if missing:
-            yield f"{who} was never told of {sorted(missing)} of {sorted(due)}."
+            yield f"{who} was never notified of {sorted(missing)} of {sorted(due)}."
         spared = world.history.spared[listening.task, listening.config.id]
         yield from (f"{who} {sentence}" for sentence in _given_up_early(posts, spared))
 
 
-def _after_its_end(world: "World", posts: list[Post], deleted: float) -> Iterator[str]:
+def _after_its_end(world: "SimWorld", posts: list[Post], deleted: float) -> Iterator[str]:
     after = [post for post in posts if post.at > deleted and post.process not in world.history.troubled]
     if len(after) > 1:
-        yield f"was deleted at {deleted:.2f} s, and told of {[post.generation for post in after]} after that."
+        yield f"was deleted at {deleted:.2f} s, and notified of {[post.generation for post in after]} after that."
     for post in posts:
         if post.claimed > deleted:
             yield f"was deleted at {deleted:.2f} s, and its claim was taken at {post.claimed:.2f} s."
         elif post.at > deleted + MOST_SECONDS and post.process not in world.history.troubled:
-            yield f"was deleted at {deleted:.2f} s, and told of {post.generation} at {post.at:.2f} s."
+            yield f"was deleted at {deleted:.2f} s, and notified of {post.generation} at {post.at:.2f} s."
 
 
 def _given_up_early(posts: list[Post], spared: int) -> Iterator[str]:
-    """Yield the events that were given up early: each is tried as often as it may be; behind what was given up so, once is enough.
+    """Yield events given up before their last attempt; after one such event, a single attempt is enough.
 
-    `spared`: how many tries were not made, as their host had just kept others waiting; the last one always is.
+    `spared`: the number of attempts skipped by the host's circuit breaker; the last one is never skipped.
     """
     alive = True
     for generation in dict.fromkeys(post.generation for post in posts):
@@ -81,19 +81,19 @@ def _given_up_early(posts: list[Post], spared: int) -> Iterator[str]:
         alive = taken
 
 
-def i9_the_tries_of_an_event_have_one_id(world: "World") -> Iterator[str]:
+def i9_the_tries_of_an_event_have_one_id(world: "SimWorld") -> Iterator[str]:
     ids: dict[tuple[object, str, int], set[str]] = {}
     for post in world.history.posts:
         ids.setdefault((post.task, post.config_id, post.generation), set()).add(post.id)
     for (_, config_id, generation), of_it in ids.items():
         if len(of_it) > 1:
-            yield f"{config_id} was told of {generation} under the ids {sorted(of_it)}."
+            yield f"{config_id} was notified of {generation} under the ids {sorted(of_it)}."
     if len({id_ for of_it in ids.values() for id_ in of_it}) < len(ids):
         yield "Two events have one id."
 
 
-def i16c_who_listens_is_told_soon(world: "World") -> Iterator[str]:
-    """Notifications come soon if nothing goes wrong: none waits for a sweep."""
+def i16c_who_listens_is_told_soon(world: "SimWorld") -> Iterator[str]:
+    """Notify soon without faults: no notification waits for a sweep."""
     if not is_undisturbed(world, Fault.TIME_IS_SHORT) or world.receiver is not fine:
         return
     for listening in world.history.listenings:
@@ -101,16 +101,16 @@ def i16c_who_listens_is_told_soon(world: "World") -> Iterator[str]:
             told = [post.at for post in _posts(world, listening) if post.generation == entry.numbered.generation]
             known = max(entry.at, listening.at)
             if told and min(told) > known + SOON_SECONDS:
-                yield f"{listening.config.id} was told of {entry.numbered.generation} {min(told) - known:.1f} s late."
+                yield f"{listening.config.id} was notified of {entry.numbered.generation} {min(told) - known:.1f} s late."
 
 
-def _posts(world: "World", listening: Listening) -> list[Post]:
+def _posts(world: "SimWorld", listening: Listening) -> list[Post]:
     key = (listening.task, listening.config.id)
     return [post for post in world.history.posts if (post.task, post.config_id) == key]
 
 
-def _due(world: "World", listening: Listening) -> list[Entry]:
-    """The events that it is to be told of."""
+def _due(world: "SimWorld", listening: Listening) -> list[Entry]:
+    """Return the events due for the push config."""
     entries = world.history.log.get(listening.task, [])
     return [
         entry
@@ -120,7 +120,7 @@ def _due(world: "World", listening: Listening) -> list[Entry]:
 
 
 def _wants(events: PushEvents, event: object) -> bool:
-    """Written down here once more, so that the engine cannot be wrong about it alone."""
+    """Return True for a due event; written again here, so that an error of the engine is visible."""
     if events is PushEvents.ALL or isinstance(event, TaskStatusUpdateEvent):
         return True
     return events is PushEvents.STATUS_AND_ARTIFACT and isinstance(event, TaskArtifactUpdateEvent)

@@ -1,4 +1,4 @@
-"""A queue like SQS's standard one: at least once, in any order, with a visibility timeout and a dead letter queue."""
+"""Queue like SQS's standard one: at least once, in any order, with a visibility timeout and a dead letter queue."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ MAX_DELAY = 900.0
 
 @dataclass
 class Letter:
-    """A message: a bell on its way."""
+    """Wake-up message in the queue."""
 
     number: int
     wake_up: WakeUp | PushWakeUp
@@ -23,36 +23,36 @@ class Letter:
 
 
 class WakeUpQueue:
-    """Delivers each bell until it is deleted, or has been received too often."""
+    """Queue with deliveries until a deletion, or until the maximum receive count."""
 
     def __init__(self, later: Callable[..., Any], random: Random, deliver: Callable[[Letter], None]) -> None:
-        """`later(seconds, act, *arguments)` sets a timer that belongs to no process."""
+        """Use `later(seconds, act, *arguments)` for timers outside of any process."""
         self._later, self._random, self._deliver = later, random, deliver
         self.letters: list[Letter] = []
         self.dead: list[Letter] = []
 
     def put(self, wake_up: WakeUp | PushWakeUp, delay: float = 0.0) -> None:
-        """Take a bell that is heard after the delay, or a little later."""
+        """Enqueue a wake-up message for delivery after the delay, or a little later."""
         assert 0 <= delay <= MAX_DELAY, f"SQS takes no delay of {delay} s"
         letter = Letter(len(self.letters), wake_up)
         self.letters.append(letter)
         self.show(letter, delay + self._random.choice((0.01, 0.05, 0.3)))
 
     def show(self, letter: Letter, after: float) -> None:
-        """Let the message be received in so many seconds, unless it is deleted before."""
+        """Make the message visible after the seconds, unless it is deleted before."""
         self._later(after, self._receive, letter)
 
     def delete(self, letter: Letter) -> None:
-        """Forget the message: it was handled."""
+        """Delete the handled message."""
         letter.gone = True
 
     def purge(self) -> None:
-        """Forget everything."""
+        """Delete all messages."""
         for letter in self.letters:
             letter.gone = True
 
     def open(self) -> list[Letter]:
-        """Return the messages that are still to be handled."""
+        """Return the pending messages."""
         return [letter for letter in self.letters if not letter.gone]
 
     def _receive(self, letter: Letter) -> None:
@@ -63,6 +63,6 @@ class WakeUpQueue:
             self.dead.append(letter)
             return
         letter.received += 1
-        # Invisible to others from now on, for this long.
+        # The visibility timeout begins.
         self.show(letter, VISIBILITY_SECONDS)
         self._deliver(letter)

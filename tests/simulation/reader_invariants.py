@@ -16,24 +16,24 @@ from tests.simulation.history import Entry, Hearing, plain
 from tests.support.streams import faults_of_text
 
 if TYPE_CHECKING:
-    from tests.simulation.world import World
+    from tests.simulation.world import SimWorld
 
 BEHIND_SECONDS, SOON_SECONDS = 30.0, 4.0
 
 
-def i6_a_reader_hears_every_event_once(world: "World") -> Iterator[str]:
+def i6_a_reader_hears_every_event_once(world: "SimWorld") -> Iterator[str]:
     for hearing in world.history.hearings:
         if not hearing.heard or isinstance(hearing.heard[0][2], Message):
             continue
         entries = world.history.log.get(TaskKey(hearing.owner, hearing.task_id))
         who = f"{hearing.client}, from {hearing.at:.3f} s and {hearing.cursor!r},"
         if entries is None:
-            yield f"{who} heard of {hearing.task_id}, which nobody recorded."
+            yield f"{who} received {hearing.task_id}, but no such task was recorded."
             continue
-        yield from (f"{who} {sentence}" for sentence in _heard_wrongly(hearing, entries))
+        yield from (f"{who} {sentence}" for sentence in _faults_of_connection(hearing, entries))
 
 
-def _heard_wrongly(hearing: Hearing, entries: list[Entry]) -> Iterator[str]:
+def _faults_of_connection(hearing: Hearing, entries: list[Entry]) -> Iterator[str]:
     """Yield each mistake in a connection's events."""
     place = (0, 0, 0)
     if isinstance(hearing.heard[0][2], Resumed):
@@ -48,34 +48,34 @@ def _heard_wrongly(hearing: Hearing, entries: list[Entry]) -> Iterator[str]:
             continue
         if isinstance(what, Delta):
             if int(id_.split(".")[0]) != generation:
-                yield f"heard the chunk {id_} after event {generation}."
+                yield f"received the chunk {id_} after event {generation}."
             continue
         said = int(id_)
         if said > len(entries) or entries[said - 1].at > at:
-            yield f"heard event {id_} before it was recorded."
+            yield f"received event {id_} before it was recorded."
             return
         if number == 0 and isinstance(what, Task) and (not generation or said != generation + 1):
             if plain(what) != plain(projection.fold(entry.numbered for entry in entries[:said])):
                 yield f"was given a task at {id_} that is not what its events add up to."
         elif said != generation + 1:
-            yield f"heard event {id_} after {generation}."
+            yield f"received event {id_} after {generation}."
         elif plain(what) != entries[said - 1].bytes:
-            yield f"heard another event {id_} than was recorded."
+            yield f"received another event {id_} than the recorded one."
         generation = said
     first = next((id_ for _, id_, what in hearing.heard if id_ and not isinstance(what, Delta)), None)
     if place[0] and first is not None and int(first) != place[0] + 1:
-        yield f"came back and heard {first} first."
+        yield f"reconnected and received {first} first."
 
 
-def i6d_the_text_shown_is_true(world: "World") -> Iterator[str]:
-    """A reader's text is a prefix of the true one, or starts anew with `append: false`, over all its connections."""
+def i6d_the_text_shown_is_true(world: "SimWorld") -> Iterator[str]:
+    """Show a prefix of the true text, or start anew with `append: false`, over all connections of a reader."""
     for key, received in _chains(world):
         given = {id_: what for id_, what in received if isinstance(what, Delta)}
         streamed = {id_: world.history.streamed.get((key, id_), what) for id_, what in given.items()}
         yield from faults_of_text(received, streamed.__getitem__)
 
 
-def i6b_a_reader_who_is_told_the_end_has_heard_all(world: "World") -> Iterator[str]:
+def i6b_a_reader_who_is_told_the_end_has_heard_all(world: "SimWorld") -> Iterator[str]:
     for hearing in world.history.hearings:
         entries = world.history.log.get(TaskKey(hearing.owner, hearing.task_id), [])
         if hearing.how != "clean" or not hearing.heard:
@@ -84,11 +84,11 @@ def i6b_a_reader_who_is_told_the_end_has_heard_all(world: "World") -> Iterator[s
         last = max(numbers, default=_place(hearing.cursor, len(entries))[0])
         ended = [entry for entry in entries if entry.at <= hearing.heard[-1][0]]
         if entries and last < len(ended) and entries[last - 1].state in ENDS:
-            yield f"{hearing.client} heard {last} as the last of {len(entries)} events."
+            yield f"{hearing.client} received {last} as the last of {len(entries)} events."
 
 
-def i6c_no_chunk_is_missing(world: "World") -> Iterator[str]:
-    """Without a fault of the streaming process, a reader hears each chunk of what it hears the end of."""
+def i6c_no_chunk_is_missing(world: "SimWorld") -> Iterator[str]:
+    """Stream each chunk of a fully received text, without a fault of the streaming process."""
     if world.history.deaths or any(
         fault != Fault.SLOW and (not kind.startswith(("queue", "sse")) or fault in DEADLY)
         for _, fault, kind, _ in world.history.faults
@@ -103,22 +103,22 @@ def i6c_no_chunk_is_missing(world: "World") -> Iterator[str]:
                     expected = 0 if of or not hearing.cursor else int(number)
                     of = group
                 if int(number) != expected:
-                    yield f"{hearing.client} heard the chunk {id_} where {expected} was the next."
+                    yield f"{hearing.client} received the chunk {id_} instead of {expected}."
                 expected, closed = int(number) + 1, what.last
             elif id_:
                 if not closed and not isinstance(what, Task):
-                    yield f"{hearing.client} heard event {id_} before the text in front of it had ended."
+                    yield f"{hearing.client} received event {id_} before the end of the preceding text."
                 expected, closed, of = 0, True, of or id_
 
 
-def i17_an_answer_is_the_log_at_some_moment(world: "World") -> Iterator[str]:
-    """Each answer is the fold of the log as it was at some moment of the request."""
+def i17_an_answer_is_the_log_at_some_moment(world: "SimWorld") -> Iterator[str]:
+    """Answer with the fold of the log at some moment of the request."""
     for asking in world.history.askings:
         if not isinstance(asking.answer, Task) or asking.answered is None:
             continue
         key = TaskKey(asking.owner, asking.answer.id)
         entries = world.history.log.get(key, [])
-        # As it was at some moment between the question and the answer.
+        # The log at some moment between the request and the answer.
         first = max(1, sum(entry.at < asking.at for entry in entries))
         last = sum(entry.at <= asking.answered for entry in entries)
         said = plain(asking.answer)
@@ -129,8 +129,8 @@ def i17_an_answer_is_the_log_at_some_moment(world: "World") -> Iterator[str]:
             yield f"{asking.client} was answered ({asking.what}) with a task that {key.task_id} was not just then."
 
 
-def i19_what_is_said_is_said_as_it_was(world: "World") -> Iterator[str]:
-    """Words and things stand in the log as the agent gave them; a stream that was not disturbed has every chunk."""
+def i19_what_is_said_is_said_as_it_was(world: "SimWorld") -> Iterator[str]:
+    """Store the agent's messages and artifacts unchanged; an undisturbed stream has every chunk."""
     for key, entries in world.history.log.items():
         for entry in entries:
             event, said = entry.numbered.event, entry.numbered.key
@@ -148,11 +148,11 @@ def i19_what_is_said_is_said_as_it_was(world: "World") -> Iterator[str]:
             (fence,) = fences
             spoken = world.history.spoken.get((hearing.task_id, fence), "")
             if text != spoken:
-                yield f"{hearing.client} heard {text[:40]!r}, and {spoken[:40]!r} was spoken."
+                yield f"{hearing.client} received {text[:40]!r}, and {spoken[:40]!r} was streamed."
 
 
-def i23_a_reply_is_a_message_or_a_task(world: "World") -> Iterator[str]:
-    """A message by reply mode answers the message alone, and is the same each time; a stream says something."""
+def i23_a_reply_is_a_message_or_a_task(world: "SimWorld") -> Iterator[str]:
+    """Answer with the message alone in message reply mode, the same each time; a stream has at least one event."""
     replies: dict[tuple[str, str, str], set[bytes]] = {}
     for asking in world.history.askings:
         if isinstance(asking.answer, Message):
@@ -178,15 +178,15 @@ def _ended(hearing: Hearing) -> bool:
 
 
 def _place(cursor: str, newest: int) -> tuple[int, int, int]:
-    """Return the place of this Last-Event-ID in the task; (0, 0, 0) if it is none of the task's."""
+    """Return the position of this Last-Event-ID in the task; (0, 0, 0) for a foreign one."""
     steps = cursor.split(".")
     if len(steps) not in (1, 3) or not all(step.isdecimal() for step in steps) or not 0 < int(steps[0]) <= newest:
         return (0, 0, 0)
     return (int(steps[0]), int(steps[1]), int(steps[2]) + 1) if len(steps) == 3 else (int(steps[0]), 0, 0)
 
 
-def i6e_no_stored_chunk_is_left_out(world: "World") -> Iterator[str]:
-    """A reader that comes back receives every stored chunk between two events, if no request of its own fails."""
+def i6e_no_stored_chunk_is_left_out(world: "SimWorld") -> Iterator[str]:
+    """Stream every stored chunk between two events to a reader after a reconnection, unless its own request fails."""
     if not is_undisturbed(
         world, Fault.CONFLICT, Fault.SKEWED, Fault.STALE, Fault.SEEN_AGAIN, Fault.POISONED, Fault.LOST
     ):
@@ -202,8 +202,8 @@ def i6e_no_stored_chunk_is_left_out(world: "World") -> Iterator[str]:
                 yield f"A reader of {key.task_id} was not given {sorted(stored - given)[:5]} after event {before}."
 
 
-def i28_a_reader_outlives_single_failures(world: "World") -> Iterator[str]:
-    """A stream that has begun does not end by an error for a few requests that failed, long after each other."""
+def i28_a_reader_outlives_single_failures(world: "SimWorld") -> Iterator[str]:
+    """Continue a stream after a few failed requests, far apart."""
     times = sorted(at for at, fault, kind, _ in world.history.faults if fault == Fault.THROTTLED.value)
     if world.unavailable_until or any(later - earlier < 30.0 for earlier, later in pairwise(times)):
         return
@@ -216,8 +216,8 @@ def i28_a_reader_outlives_single_failures(world: "World") -> Iterator[str]:
             yield f"The stream of {asking.client} ended by {asking.answer!r}."
 
 
-def i31_a_reader_is_not_far_behind(world: "World") -> Iterator[str]:
-    """An event is received soon after it is recorded, whatever the clock of the reader's process says."""
+def i31_a_reader_is_not_far_behind(world: "SimWorld") -> Iterator[str]:
+    """Stream an event soon after its commit, even with a wrong clock of the reader's process."""
     if not is_undisturbed(world, Fault.SKEWED, Fault.CONFLICT, Fault.STALE, Fault.HALF_MADE):
         return
     for hearing in world.history.hearings:
@@ -226,7 +226,7 @@ def i31_a_reader_is_not_far_behind(world: "World") -> Iterator[str]:
             if id_ and not isinstance(what, Delta) and int(id_) <= len(entries):
                 recorded = max(hearing.at, entries[int(id_) - 1].at)
                 behind = at - recorded
-                # Nothing leaves a process while an agent's code blocks its event loop.
+                # A blocked event loop streams nothing.
                 blocked = sum(
                     max(0.0, min(at, end) - max(recorded, begin))
                     for process, begin, end in world.history.blocked
@@ -236,8 +236,8 @@ def i31_a_reader_is_not_far_behind(world: "World") -> Iterator[str]:
                     yield f"{hearing.client} received event {id_} {behind:.0f} s late."
 
 
-def i30_a_stream_says_something_soon(world: "World") -> Iterator[str]:
-    """By `reply: auto` a client waits a second for a message, and then receives its task."""
+def i30_a_stream_says_something_soon(world: "SimWorld") -> Iterator[str]:
+    """Stream the task by `reply: auto` after a second without a message."""
     if world.deployment.reply is not ReplyAs.AUTO or not is_undisturbed(world):
         return
     for hearing in world.history.hearings:
@@ -245,20 +245,20 @@ def i30_a_stream_says_something_soon(world: "World") -> Iterator[str]:
             yield f"{hearing.client} received nothing for {hearing.heard[0][0] - hearing.at:.1f} s."
 
 
-def _chains(world: "World") -> Iterator[tuple[TaskKey, list[tuple[str, object]]]]:
-    """Yield the readers: the task of each, and everything it received over all the connections that it came back on."""
+def _chains(world: "SimWorld") -> Iterator[tuple[TaskKey, list[tuple[str, object]]]]:
+    """Yield the task of each reader, and everything received over all its connections."""
     continued = {id(hearing.after) for hearing in world.history.hearings if hearing.after is not None}
     for last in world.history.hearings:
         chain = [last]
         while chain[0].after is not None:
             chain.insert(0, chain[0].after)
-        # A reader without a first connection has made its cursor up.
+        # A reader without a first connection has an invented cursor.
         if id(last) not in continued and not chain[0].cursor:
             received = [(id_, what) for hearing in chain for _, id_, what in hearing.heard]
             yield TaskKey(last.owner, last.task_id), received
 
 
-READER_CHECKS: tuple[Callable[["World"], Iterator[str]], ...] = (
+READER_CHECKS: tuple[Callable[["SimWorld"], Iterator[str]], ...] = (
     i6_a_reader_hears_every_event_once,
     i6d_the_text_shown_is_true,
     i6b_a_reader_who_is_told_the_end_has_heard_all,

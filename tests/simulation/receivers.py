@@ -1,4 +1,4 @@
-"""Receivers of push notifications: how a client's webhook answers, well or badly."""
+"""Receivers of push notifications: good and bad answers of a client's webhook."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -7,54 +7,54 @@ from typing import TYPE_CHECKING
 from aion_core.ports import Delivered, PostOutcome, PostRefused, Unreachable, WebhookGone
 
 if TYPE_CHECKING:
-    from tests.simulation.world import World
+    from tests.simulation.world import SimWorld
 
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer, and after how many seconds it comes."""
+    """Answer, and its delay in seconds."""
 
     outcome: PostOutcome
     seconds: float = 0.05
 
 
-Receiver = Callable[["World", Mapping[str, str]], Answer]
+Receiver = Callable[["SimWorld", Mapping[str, str]], Answer]
 
 
-def fine(world: "World", headers: Mapping[str, str]) -> Answer:
-    """Takes everything, at once."""
+def fine(world: "SimWorld", headers: Mapping[str, str]) -> Answer:
+    """Accept everything at once."""
     return Answer(Delivered())
 
 
-def slow(world: "World", headers: Mapping[str, str]) -> Answer:
-    """Takes everything, and its time."""
+def slow(world: "SimWorld", headers: Mapping[str, str]) -> Answer:
+    """Accept everything slowly."""
     return Answer(Delivered(), 15.0)
 
 
-def flaky(world: "World", headers: Mapping[str, str]) -> Answer:
-    """Takes what it is told the third time."""
+def flaky(world: "SimWorld", headers: Mapping[str, str]) -> Answer:
+    """Refuse each notification's first two attempts."""
     tries = sum(post.id == headers["id"] for post in world.history.posts)
     return Answer(Delivered() if tries >= 2 else PostRefused(500))
 
 
-def forgetful(world: "World", headers: Mapping[str, str]) -> Answer:
-    """Takes everything, and dies the first time before it has said so."""
+def forgetful(world: "SimWorld", headers: Mapping[str, str]) -> Answer:
+    """Accept everything, but lose the answer to each first attempt."""
     first = all(post.id != headers["id"] for post in world.history.posts)
     return Answer(Unreachable("the connection broke"), 3.0) if first else Answer(Delivered())
 
 
-def busy(world: "World", headers: Mapping[str, str]) -> Answer:
-    """Asks for more patience than the schedule has, once."""
+def busy(world: "SimWorld", headers: Mapping[str, str]) -> Answer:
+    """Refuse the first notification with a Retry-After of 70 s."""
     return Answer(Delivered() if world.history.posts else PostRefused(429, retry_after=70.0))
 
 
-def down(world: "World", headers: Mapping[str, str]) -> Answer:
-    """Takes nothing, ever."""
+def down(world: "SimWorld", headers: Mapping[str, str]) -> Answer:
+    """Accept nothing."""
     return Answer(Unreachable("no connection"), 10.0)
 
 
-def gone(world: "World", headers: Mapping[str, str]) -> Answer:
-    """Takes two, and then says that it is gone."""
+def gone(world: "SimWorld", headers: Mapping[str, str]) -> Answer:
+    """Accept two notifications, then report the endpoint as gone."""
     return Answer(Delivered() if len(world.history.posts) < 2 else WebhookGone())
 
 

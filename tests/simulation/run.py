@@ -1,4 +1,4 @@
-"""One schedule from its seed: which scenario, which faults, and what is wrong with what came of it."""
+"""Schedules by seed: their scenario and faults, and the violations of their history."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -7,10 +7,10 @@ from random import Random
 
 from tests.simulation import faults
 from tests.simulation import long_life as _registers_its_scenarios  # noqa: F401
-from tests.simulation.faults import Aim, Fault, Plan, applies
+from tests.simulation.faults import Aim, Fault, FaultPlan, applies
 from tests.simulation.invariants import violations
-from tests.simulation.scenarios import SCENARIOS, Scenario
-from tests.simulation.world import World
+from tests.simulation.scenarios import SCENARIOS, SimScenario
+from tests.simulation.world import SimWorld
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class Outcome:
         return "\n  ".join([*told, *self.violations])
 
 
-def play(scenario: Scenario, seed: int, aims: Sequence[Aim] = (), *, tracing: bool = False) -> Outcome:
+def play(scenario: SimScenario, seed: int, aims: Sequence[Aim] = (), *, tracing: bool = False) -> Outcome:
     """Play the scenario with these faults."""
-    world = World(seed, Plan(aims), deployment=scenario.deployment, tracing=tracing)
+    world = SimWorld(seed, FaultPlan(aims), deployment=scenario.deployment, tracing=tracing)
     world.run(scenario.tell)
     return Outcome(
         seed,
@@ -55,7 +55,7 @@ def clean(name: str) -> Sequence[Outcome]:
 
 @cache
 def _clean(name: str) -> dict[str, int]:
-    """Return how often the scenario comes to each kind of side effect without a fault."""
+    """Return the number of each kind of side effect in a run without faults."""
     reached: dict[str, int] = {}
     for outcome in clean(name):
         for kind in sorted(set(outcome.points)):
@@ -64,7 +64,7 @@ def _clean(name: str) -> dict[str, int]:
 
 
 def _reached(name: str) -> dict[str, int]:
-    """Return how often the scenario comes to each kind of side effect, and to those that only follow a fault."""
+    """Return the number of each kind of side effect, including those after a fault."""
     return dict.fromkeys(AFTER_FAULTS, 2) | _clean(name)
 
 
@@ -79,14 +79,14 @@ AFTER_FAULTS = (
 )
 
 
-def scenario_of(random: Random, among: Collection[str]) -> Scenario:
+def scenario_of(random: Random, among: Collection[str]) -> SimScenario:
     """Draw a scenario."""
     scenarios = [SCENARIOS[name] for name in among]
     return random.choices(scenarios, [scenario.weight for scenario in scenarios])[0]
 
 
 def schedule(seed: int, *, among: Collection[str] = tuple(SCENARIOS), tracing: bool = False) -> Outcome:
-    """Play the schedule of a seed; at least one fault happens in it."""
+    """Play the schedule of a seed, with at least one fault."""
     random = Random(f"{seed} plan")
     scenario = scenario_of(random, among)
     aims = faults.draw(random, _reached(scenario.name))
@@ -94,7 +94,7 @@ def schedule(seed: int, *, among: Collection[str] = tuple(SCENARIOS), tracing: b
     for _ in range(3):
         if outcome.fired:
             return outcome
-        # None of them was reached: the same story, and a fault at a place that it does come to.
+        # No fault was reached: play the same story with a fault at one of its own side effects.
         kind = random.choice([kind for kind in outcome.points if not kind.endswith("overdue.query_index")])
         fault = random.choice([fault for fault in Fault if applies(fault, kind)])
         nth = random.randint(1, outcome.points.count(kind))
@@ -103,10 +103,10 @@ def schedule(seed: int, *, among: Collection[str] = tuple(SCENARIOS), tracing: b
     return outcome
 
 
-def crashes(scenario: Scenario, seed: int, *, most: int | None = None) -> list[Outcome]:
-    """Crash at every side effect of the scenario, before it and after it, one schedule for each.
+def crashes(scenario: SimScenario, seed: int, *, most: int | None = None) -> list[Outcome]:
+    """Crash before and after every side effect of the scenario, one schedule for each.
 
-    `most`: of each kind of side effect, only so many, the first ones.
+    `most`: the maximum for each kind of side effect, from the first.
     """
     kinds = play(scenario, seed).points
     return [
@@ -117,11 +117,11 @@ def crashes(scenario: Scenario, seed: int, *, most: int | None = None) -> list[O
     ]
 
 
-def pairs_of_crashes(scenario: Scenario, seed: int, *, most: int = 600) -> list[Outcome]:
-    """Crash at one side effect, and at a later one: every pair, or so many drawn from them."""
+def pairs_of_crashes(scenario: SimScenario, seed: int, *, most: int = 600) -> list[Outcome]:
+    """Crash at one side effect, and at a later one: every pair, or this number of them."""
     points = play(scenario, seed).points
     random = Random(f"{seed} pairs")
-    # What comes after a crash is longer than the story was without it.
+    # After a crash the story is longer.
     pairs = [(one, two) for one in range(1, len(points) + 1) for two in range(one + 1, 2 * len(points))]
     chosen = pairs if len(pairs) <= most else random.sample(pairs, most)
     return [
@@ -132,9 +132,10 @@ def pairs_of_crashes(scenario: Scenario, seed: int, *, most: int = 600) -> list[
 
 
 def aimed(fault: Fault, kind: str) -> Outcome | None:
-    """Play a scenario that comes to this kind of side effect, with this fault at the first; None if none does.
+    """Play a scenario with this fault at the first side effect of this kind; None without such a scenario.
 
-    Until its first fault, a schedule is the one without faults: the shortest of those that come there is played first.
+    Until its first fault, a schedule equals the one without faults: the candidate with the earliest such side effect
+    is played first.
     """
     there = [outcome for name in SCENARIOS for outcome in clean(name) if kind in outcome.points]
     for before in sorted(there, key=lambda outcome: len(outcome.points)):
@@ -146,5 +147,5 @@ def aimed(fault: Fault, kind: str) -> Outcome | None:
 
 
 def usual_kinds() -> set[str]:
-    """Return the kinds of side effect that some scenario comes to when nothing goes wrong."""
+    """Return the kinds of side effect in the scenarios without faults."""
     return {kind for name in SCENARIOS for kind in _clean(name)}

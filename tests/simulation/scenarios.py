@@ -1,4 +1,4 @@
-"""The scenarios: small stories with clients, each of which touches one promise of the engine."""
+"""Scenarios: small stories of clients, each for one guarantee of the engine."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -10,32 +10,32 @@ from aion_core.protocol.types import Task
 from tests.simulation.clients import Client
 from tests.simulation.deployment import Deployment
 from tests.simulation.receivers import RECEIVERS
-from tests.simulation.world import World
+from tests.simulation.world import SimWorld
 
-Story = Callable[[World], Awaitable[Any]]
+Story = Callable[[SimWorld], Awaitable[Any]]
 
 
 @dataclass(frozen=True)
-class Scenario:
-    """A story, and the deployment in which it happens."""
+class SimScenario:
+    """Story, and its deployment."""
 
     name: str
     tell: Story
     deployment: Deployment = Deployment()  # noqa: RUF009  # frozen
     weight: int = 2
-    """Frequency with which it is drawn, compared with the others."""
+    """Frequency of its draw, relative to the others."""
     main: bool = True
-    """True if a crash is tried at each of its side effects."""
+    """True for a crash at each of its side effects."""
 
 
-SCENARIOS: dict[str, Scenario] = {}
+SCENARIOS: dict[str, SimScenario] = {}
 
 
 def scenario(name: str, **options: Any) -> Callable[[Story], Story]:
-    """Keep the story under its name."""
+    """Register the story under its name."""
 
     def keep(tell: Story) -> Story:
-        SCENARIOS[name] = Scenario(name, tell, **options)
+        SCENARIOS[name] = SimScenario(name, tell, **options)
         return tell
 
     return keep
@@ -45,32 +45,32 @@ def id_of(answer: Any) -> str:
     return answer.id if isinstance(answer, Task) else ""
 
 
-async def pause(world: World, *seconds: float) -> None:
+async def pause(world: SimWorld, *seconds: float) -> None:
     await asyncio.sleep(world.choices.choice(seconds))
 
 
 @scenario("send and wait", weight=3)
-async def send_and_wait(world: World) -> None:
+async def send_and_wait(world: SimWorld) -> None:
     ann = Client(world)
     task = await ann.send(world.choices.choice(("steps", "quick", "chatters", "goes on", "ends twice")), "m-1")
     await ann.rest(id_of(task))
 
 
 @scenario("stream", weight=3)
-async def stream(world: World) -> None:
+async def stream(world: SimWorld) -> None:
     await Client(world).stream(world.choices.choice(("steps", "chatters", "goes on", "heavy")), "m-1")
 
 
 @scenario("send and go", weight=3)
-async def send_and_go(world: World) -> None:
+async def send_and_go(world: SimWorld) -> None:
     ann = Client(world)
     task = await ann.send(world.choices.choice(("steps", "slow", "says nothing")), "m-1", wait=False)
     await ann.rest(id_of(task))
 
 
 @scenario("one messageId, many sends")
-async def repeats(world: World) -> None:
-    """34: at the same instant, and again later."""
+async def repeats(world: SimWorld) -> None:
+    """Repeat a message at the same instant, and again later."""
     clients = [Client(world, name=f"ann-{number}") for number in range(3)]
     ways = [
         clients[0].send("steps", "m-1"),
@@ -86,8 +86,8 @@ async def repeats(world: World) -> None:
 
 
 @scenario("question and answer", weight=3, deployment=Deployment(snapshot_every=4))
-async def question(world: World) -> None:
-    """39: the answer twice, sometimes at once, by the same messageId or another."""
+async def question(world: SimWorld) -> None:
+    """Answer twice, sometimes at once, with the same messageId or another."""
     ann, ben = Client(world), Client(world, name="ann-2")
     task = await ann.send(
         world.choices.choice(("asks", "asks twice")),
@@ -113,8 +113,8 @@ async def _after(first: Any, second: Any) -> None:
 
 
 @scenario("answered in the context")
-async def answered_in_context(world: World) -> None:
-    """An answer that names no task, and a new message behind a question."""
+async def answered_in_context(world: SimWorld) -> None:
+    """Send an answer without a task, and a new message after a question."""
     ann = Client(world)
     task = await ann.rest(id_of(await ann.send("asks", "m-1")))
     if isinstance(task, Task):
@@ -122,8 +122,8 @@ async def answered_in_context(world: World) -> None:
         await ann.rest(task.id)
 
 
-async def _double(world: World) -> None:
-    """40: several messages to one context, some to the task at work itself."""
+async def _double(world: SimWorld) -> None:
+    """Send several messages to one context, some to the running task itself."""
     ann = Client(world)
     first = await ann.send(world.choices.choice(("slow", "steps", "raises")), "m-1", wait=False)
     await pause(world, 0.0, 0.05, 3.0, 12.0)
@@ -151,8 +151,8 @@ scenario("double texting: interrupt", deployment=Deployment(when_busy=WhenBusy.I
 
 
 @scenario("follow-up at the end", weight=3)
-async def follow_up_at_the_end(world: World) -> None:
-    """A message to a task that is just about to end."""
+async def follow_up_at_the_end(world: SimWorld) -> None:
+    """Send a message to an almost finished task."""
     ann, ben = Client(world), Client(world, name="ann-2")
     task = await ann.send("steps", "m-1", wait=False)
 
@@ -168,8 +168,8 @@ async def follow_up_at_the_end(world: World) -> None:
 
 
 @scenario("cancel", weight=3)
-async def cancel(world: World) -> None:
-    """35, 36, 37, 38: before the start, in the middle, ten times, as it completes."""
+async def cancel(world: SimWorld) -> None:
+    """Cancel before the start, in the middle, ten times, and at completion."""
     ann, ben = Client(world), Client(world, name="ann-2")
     text = world.choices.choice(("slow", "steps", "stubborn", "sour", "asks", "blocks"))
     task = await ann.send(text, "m-1", wait=False)
@@ -183,8 +183,8 @@ async def cancel(world: World) -> None:
 
 
 @scenario("cancel what waits")
-async def cancel_what_waits(world: World) -> None:
-    """38: the task has not begun, because another of its context runs."""
+async def cancel_what_waits(world: SimWorld) -> None:
+    """Cancel a queued task, while another of its context runs."""
     ann, ben = Client(world), Client(world, name="ann-2")
     first = await ann.send(world.choices.choice(("slow", "steps", "asks")), "m-1", wait=False)
     second = await ann.send("quick", "m-2", wait=False)
@@ -193,7 +193,7 @@ async def cancel_what_waits(world: World) -> None:
     await asyncio.gather(
         ben.cancel(id_of(second)), *([ann.cancel(id_of(first))] if world.choices.random() < 0.5 else [])
     )
-    # Where the first one asks, the others wait until it is answered or canceled.
+    # If the first task requires input, the others wait for its answer or cancellation.
     await ann.rest(id_of(first))
     await ann.cancel(id_of(first))
     for task in (second, third):
@@ -201,8 +201,8 @@ async def cancel_what_waits(world: World) -> None:
 
 
 @scenario("readers elsewhere", weight=3)
-async def readers(world: World) -> None:
-    """27, 28, 29: subscribers in other processes, from different places; one leaves."""
+async def readers(world: SimWorld) -> None:
+    """Subscribe in other processes, from different positions; one client leaves."""
     ann = Client(world)
     text = world.choices.choice(("steps", "slow", "chatters", "heavy"))
     task = await ann.send(text, "m-1", wait=False)
@@ -225,8 +225,8 @@ async def readers(world: World) -> None:
 
 
 @scenario("leaves in the middle")
-async def leaves(world: World) -> None:
-    """25: the client of a stream goes, and comes back by its cursor, or not at all."""
+async def leaves(world: SimWorld) -> None:
+    """Leave a stream; reconnect by its cursor, or never."""
     ann = Client(world)
     task_id = await ann.stream(
         world.choices.choice(("steps", "chatters", "slow")), "m-1", leave_after=world.choices.randint(1, 9)
@@ -241,8 +241,8 @@ async def leaves(world: World) -> None:
 
 
 @scenario("agents that misbehave")
-async def misbehaving(world: World) -> None:
-    """41, 42: raises, says nothing, goes on after its end, ends twice, blocks, does not stop."""
+async def misbehaving(world: SimWorld) -> None:
+    """Run bad agents: raise, emit nothing, emit after the end, end twice, block, ignore a cancellation."""
     ann = Client(world)
     texts = ("raises", "says nothing", "goes on", "ends twice", "blocks", "stubborn", "sour")
     text = world.choices.choice(texts)
@@ -254,8 +254,8 @@ async def misbehaving(world: World) -> None:
 
 
 @scenario("past fifteen minutes", weight=1, main=False, deployment=Deployment(watch_seconds=5.0))
-async def long(world: World) -> None:
-    """3, 30: forty minutes of work, in steps, or in one that cannot be cut."""
+async def long(world: SimWorld) -> None:
+    """Work for forty minutes, in steps, or in one indivisible step."""
     ann = Client(world)
     text = world.choices.choice(("long", "long", "lumps", "deaf"))
     if world.choices.random() < 0.5:
@@ -266,7 +266,7 @@ async def long(world: World) -> None:
 
 
 @scenario("an agent that hangs", weight=1, main=False, deployment=Deployment(watch_seconds=5.0))
-async def hangs(world: World) -> None:
+async def hangs(world: SimWorld) -> None:
     ann = Client(world)
     task = await ann.send("hangs", "m-1", wait=False)
     other = await Client(world, name="ann-2").send("quick", "m-2", wait=False)
@@ -275,8 +275,8 @@ async def hangs(world: World) -> None:
 
 
 @scenario("two contexts, two owners")
-async def strangers(world: World) -> None:
-    """I13: the same ids of another owner are another's, and in another context another message's."""
+async def strangers(world: SimWorld) -> None:
+    """Send the same ids as another owner, and in another context."""
     ann, eve = Client(world), Client(world, owner="eve")
     mine, other, hers = await asyncio.gather(
         ann.send("steps", "m-1"), ann.send("steps", "m-1", context="c-2", wait=False), eve.send("quick", "m-1")
@@ -285,13 +285,13 @@ async def strangers(world: World) -> None:
     await asyncio.gather(ann.rest(id_of(mine)), ann.rest(id_of(other)), eve.rest(id_of(hers)))
 
 
-def new_config(world: World, config_id: str) -> PushConfig:
+def new_config(world: SimWorld, config_id: str) -> PushConfig:
     return PushConfig(config_id, "https://hooks.test/", events=world.choices.choice(list(PushEvents)))
 
 
 @scenario("told of a task", weight=3)
-async def told(world: World) -> None:
-    """31: the client waits for nothing; its webhook hears of everything, however it answers."""
+async def told(world: SimWorld) -> None:
+    """Send without waiting; the webhook receives everything, with good and bad answers."""
     world.receiver = world.choices.choice(RECEIVERS)
     ann = Client(world)
     text = world.choices.choice(("quick", "steps", "slow", "raises", "goes on"))
@@ -303,8 +303,8 @@ async def told(world: World) -> None:
 
 
 @scenario("begins to listen late", weight=3)
-async def late(world: World) -> None:
-    """31: configs that come in the middle, are replaced, and go, while events are recorded."""
+async def late(world: SimWorld) -> None:
+    """Register, replace and delete push configs while events are recorded."""
     world.receiver = world.choices.choice(RECEIVERS)
     ann, ben = Client(world), Client(world, name="ann-2")
     task = await ann.send(world.choices.choice(("steps", "slow", "chatters")), "m-1", wait=False)
@@ -326,8 +326,8 @@ async def late(world: World) -> None:
 
 
 @scenario("told of a question", main=False)
-async def told_of_a_question(world: World) -> None:
-    """31: a question, its answer, which may bring a config of its own, a cancel, and a word to a task at work."""
+async def told_of_a_question(world: SimWorld) -> None:
+    """Notify of a question, its answer with a config of its own, a cancel, and a message to a running task."""
     world.receiver = world.choices.choice(RECEIVERS)
     ann, ben = Client(world), Client(world, name="ann-2")
     text = world.choices.choice(("asks", "asks", "slow"))

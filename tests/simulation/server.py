@@ -1,4 +1,4 @@
-"""The HTTP entry point of the world: requests begin invocations, and their answers come on connections."""
+"""HTTP entry point of the world: requests begin invocations, connections carry their answers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,25 +13,25 @@ from tests.simulation.faults import Fault
 
 if TYPE_CHECKING:
     from tests.simulation.processes import Process
-    from tests.simulation.world import World
+    from tests.simulation.world import SimWorld
 
 
 class Entrypoint:
-    """Sends each request to some environment of the API."""
+    """Sends each request to an environment of the API."""
 
-    def __init__(self, world: "World") -> None:
+    def __init__(self, world: "SimWorld") -> None:
         self._world = world
 
     def ask(
         self, owner: str, operation: Callable[[Any, CallContext], Awaitable[Any]], *, of: str = "service"
     ) -> Connection:
-        """Send a request to some environment of the API; its answer comes on the connection."""
+        """Send a request to an environment of the API; return the connection of its answer."""
         process, connection = self._connect()
         self._world.begin(process, lambda call: self._answer(process, connection, operation, call, of), owner)
         return connection
 
     def listen(self, owner: str, operation: Callable[[Any, CallContext], Any], *, slow: float = 0.0) -> Connection:
-        """Send a request whose answer is a stream."""
+        """Send a streaming request."""
         process, connection = self._connect()
         connection.slow = slow
         self._world.begin(process, lambda call: self._stream(process, connection, operation, call), owner)
@@ -63,7 +63,7 @@ class Entrypoint:
             self._world.history.surprises.append(f"A request was answered by {error!r}")
             answer = Broken("internal error")
         if process.buffered:
-            # Behind this front the answer leaves only when the call returns: what still runs is handed on.
+            # Behind this entry point the answer leaves after the call's return: running turns are handed off.
             call.deadline.now.set()
             while call.background:
                 await asyncio.wait(set(call.background))
@@ -85,7 +85,7 @@ class Entrypoint:
         except AionError as refused:
             connection.ends(refused)
         except ConnectionError:
-            pass  # the client has left: the work goes on
+            pass  # the client has left: the work continues
         except asyncio.CancelledError:
             connection.breaks()
             raise

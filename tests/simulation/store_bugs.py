@@ -1,4 +1,4 @@
-"""Mistakes in the stores and their rules, and those that the tests of before have missed."""
+"""Planted bugs in the stores and their rules, and bugs missed by earlier tests."""
 
 from aion_core.stores import retries, task_log
 from aion_core.stores.items import Reads
@@ -136,7 +136,7 @@ STORE_BUGS = [
         ),
         scenarios=("question and answer", "many tasks"),
     ),
-    # ── What the review of November found to be missed ────────────────────────────────────────────────────────────────
+    # ── Bugs missed before the review of November ─────────────────────────────────────────────────────────────────────
     bug(
         "ends the heartbeat at the first error of the store (T1)",
         "I27",

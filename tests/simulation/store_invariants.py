@@ -1,4 +1,4 @@
-"""Invariants of stored tasks over their life: refusals, lists, limits, keys, expiry, retries."""
+"""Invariants of stored tasks: refusals, lists, limits, idempotency keys, expiry, retries."""
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ from tests.simulation.facts import ASKS, ENDS, expires_after, folded, happened, 
 from tests.simulation.faults import Fault
 
 if TYPE_CHECKING:
-    from tests.simulation.world import World
+    from tests.simulation.world import SimWorld
 
 TRIED_AGAIN = {fault.value for fault in (Fault.ANSWER_LOST, Fault.CONFLICT, Fault.THROTTLED, Fault.THROTTLED_REASON)}
 WRITES_OF_TURNS = (
@@ -30,10 +30,10 @@ WRITES_OF_TURNS = (
     "holds.get_blocking",
 )
 SLACK_SECONDS = 700.0
-"""Longest time by which a task may expire late: by a retry, or a clock that is wrong."""
+"""Longest delay of a task's expiry: by a retry, or a wrong clock."""
 
 
-def i20_who_is_refused_has_given_cause(world: "World") -> Iterator[str]:
+def i20_who_is_refused_has_given_cause(world: "SimWorld") -> Iterator[str]:
     for asking in world.history.askings:
         error, key = asking.answer, TaskKey(asking.owner, asking.task_id)
         if not isinstance(error, ClientError) or asking.answered is None:
@@ -48,7 +48,7 @@ def i20_who_is_refused_has_given_cause(world: "World") -> Iterator[str]:
             case TaskFinished() | TaskNotCancelable():
                 just = bool(then) and then[-1] in ENDS
             case ContextBusy() if asking.what in ("send", "stream"):
-                # By the agent's policy; or two answers to one question, one of which was first.
+                # By the agent's policy; or a second answer to one question.
                 asks = any(entry.state in ASKS for other in world.history.log.values() for entry in other)
                 just = asks or world.deployment.when_busy is not WhenBusy.ENQUEUE
             case _:
@@ -57,8 +57,8 @@ def i20_who_is_refused_has_given_cause(world: "World") -> Iterator[str]:
             yield f"{asking.client} was refused ({asking.what} {asking.message_id} {asking.task_id}): {error!r}"
 
 
-def i21_a_list_holds_the_owners_tasks(world: "World") -> Iterator[str]:
-    """Each task once, the newest first; all of them once everything is at rest and the index has caught up."""
+def i21_a_list_holds_the_owners_tasks(world: "SimWorld") -> Iterator[str]:
+    """List each task once, the newest first; list all of them once the system is idle and the index has caught up."""
     stale = happened(world, Fault.STALE)
     for asking in world.history.askings:
         if not asking.what.startswith("list") or not isinstance(asking.answer, list):
@@ -67,7 +67,7 @@ def i21_a_list_holds_the_owners_tasks(world: "World") -> Iterator[str]:
         own = {key.task_id for key in world.history.log if key.owner == asking.owner}
         own = {key.task_id for key in world.history.log if key.task_id in own and _is_in(world, key, asking.context)}
         twice = {id_ for id_ in ids if ids.count(id_) > 1}
-        # A status may go back in time, by a clock that is behind: its task is found again on a later page.
+        # A slow clock may move a status back in time: a later page repeats its task.
         moved = {key.task_id for key, entries in world.history.log.items() if any(e.at > asking.at for e in entries)}
         if twice - moved and not stale:
             yield f"{asking.client} was listed a task twice: {ids}."
@@ -77,7 +77,7 @@ def i21_a_list_holds_the_owners_tasks(world: "World") -> Iterator[str]:
             yield f"{asking.client} was not listed {own - set(ids)}."
 
 
-def i22_no_more_tasks_are_open_than_may_be(world: "World") -> Iterator[str]:
+def i22_no_more_tasks_are_open_than_may_be(world: "SimWorld") -> Iterator[str]:
     most = world.deployment.open_tasks
     if most is None or world.history.troubled:
         return
@@ -94,7 +94,7 @@ def i22_no_more_tasks_are_open_than_may_be(world: "World") -> Iterator[str]:
             yield f"{key.owner} had {len(open_)} open tasks at {at:.3f} s, {most} were allowed."
 
 
-def i24_an_idempotency_key_names_one_task(world: "World") -> Iterator[str]:
+def i24_an_idempotency_key_names_one_task(world: "SimWorld") -> Iterator[str]:
     tasks: dict[tuple[str, str], set[str]] = {}
     for asking in world.history.askings:
         if asking.key and isinstance(asking.answer, Task):
@@ -104,7 +104,7 @@ def i24_an_idempotency_key_names_one_task(world: "World") -> Iterator[str]:
             yield f"The key {key} of {owner} made {sorted(ids)}."
 
 
-def i25_an_agent_recalls_its_context(world: "World") -> Iterator[str]:
+def i25_an_agent_recalls_its_context(world: "SimWorld") -> Iterator[str]:
     for context, message_id, ids in world.history.recalled:
         own = {
             message.message_id
@@ -120,7 +120,7 @@ def i25_an_agent_recalls_its_context(world: "World") -> Iterator[str]:
             yield f"The agent did not recall {message_id}, which it answered."
 
 
-def i26_a_record_is_unreadable_only_if_it_was_destroyed(world: "World") -> Iterator[str]:
+def i26_a_record_is_unreadable_only_if_it_was_destroyed(world: "SimWorld") -> Iterator[str]:
     if world.history.unreadable:
         return
     for answer in [asking.answer for asking in world.history.askings]:
@@ -128,12 +128,12 @@ def i26_a_record_is_unreadable_only_if_it_was_destroyed(world: "World") -> Itera
             yield f"A client was answered by {answer!r}."
 
 
-def _is_in(world: "World", key: TaskKey, context: str) -> bool:
+def _is_in(world: "SimWorld", key: TaskKey, context: str) -> bool:
     return not context or world.history.context_of[key].context_id == context
 
 
-def i27_a_write_that_is_tried_again_costs_no_turn(world: "World") -> Iterator[str]:
-    """One request that is refused, or whose answer is lost, is made again: nobody has to take the turn over."""
+def i27_a_write_that_is_tried_again_costs_no_turn(world: "SimWorld") -> Iterator[str]:
+    """Retry one refused request, or one with a lost answer: no other process has to take over the turn."""
     faults = world.history.faults
     single = [(fault, kind) for _, fault, kind, _ in faults if fault in TRIED_AGAIN and kind in WRITES_OF_TURNS]
     if world.history.deaths or not 0 < len(faults) <= 2 or len(single) < len(faults):
@@ -144,7 +144,7 @@ def i27_a_write_that_is_tried_again_costs_no_turn(world: "World") -> Iterator[st
             yield f"{hold.turn} was begun {hold.tries} times, for {single}."
 
 
-def i32_an_expired_task_is_gone(world: "World") -> Iterator[str]:
+def i32_an_expired_task_is_gone(world: "SimWorld") -> Iterator[str]:
     for asking in world.history.askings:
         if isinstance(asking.answer, Task) and asking.what == "get":
             ends = expires_after(world, TaskKey(asking.owner, asking.answer.id))
@@ -152,7 +152,7 @@ def i32_an_expired_task_is_gone(world: "World") -> Iterator[str]:
                 yield f"{asking.answer.id} was answered at {asking.at:.0f} s; it had expired at {ends:.0f} s."
 
 
-STORE_CHECKS: tuple[Callable[["World"], Iterator[str]], ...] = (
+STORE_CHECKS: tuple[Callable[["SimWorld"], Iterator[str]], ...] = (
     i20_who_is_refused_has_given_cause,
     i21_a_list_holds_the_owners_tasks,
     i22_no_more_tasks_are_open_than_may_be,

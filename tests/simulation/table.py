@@ -1,4 +1,4 @@
-"""The shared table and bucket as one process reaches them: each request is a side effect, named after its operation."""
+"""Shared table and bucket for one process: each request is a side effect, named after its operation."""
 
 import asyncio
 import inspect
@@ -16,12 +16,12 @@ from tests.simulation.faults import Fault
 
 if TYPE_CHECKING:
     from tests.simulation.processes import Process
-    from tests.simulation.world import World
+    from tests.simulation.world import SimWorld
 
 
 @dataclass(frozen=True)
-class Operation:
-    """A call of a store."""
+class SimOperation:
+    """Call of a store."""
 
     name: str = "other"
     """Its name in the kinds of side effect."""
@@ -32,23 +32,23 @@ class Operation:
     """Time of the call."""
 
 
-OTHER = Operation()
-OPERATION: ContextVar[Operation] = ContextVar("operation", default=OTHER)
-"""The call of a store that is being made."""
+OTHER = SimOperation()
+OPERATION: ContextVar[SimOperation] = ContextVar("operation", default=OTHER)
+"""Current call of a store."""
 
 
 @contextmanager
 def operation(name: str, method: str, *arguments: Any) -> Iterator[None]:
-    """Let the requests within carry this operation's name."""
-    token = OPERATION.set(Operation(name, method, arguments))
+    """Give the requests of the block this operation's name."""
+    token = OPERATION.set(SimOperation(name, method, arguments))
     try:
         yield
     finally:
         OPERATION.reset(token)
 
 
-class Operations:
-    """A store of one process; its requests to the table carry the name of the operation."""
+class SimOperations:
+    """Store of one process; its requests to the table carry the name of the operation."""
 
     def __init__(
         self,
@@ -57,14 +57,14 @@ class Operations:
         *,
         names: Mapping[str, str] | None = None,
     ) -> None:
-        """`names` renames operations; the world is told of each one and its result, or its error."""
+        """Rename operations by `names`; record each one and its result, or its error, in the world."""
         self._process, self._store, self._names = process, store, names or {}
 
     def __getattr__(self, name: str) -> Any:
         method, renamed = getattr(self._store, name), self._names.get(name, name)
 
         def call(*arguments: Any, **options: Any) -> Any:
-            made = Operation(renamed, name, arguments, options, self._process.world.loop.time())
+            made = SimOperation(renamed, name, arguments, options, self._process.world.loop.time())
             if inspect.iscoroutinefunction(method):
                 return self._made(made, method)
             token = OPERATION.set(made)
@@ -76,7 +76,7 @@ class Operations:
         setattr(self, name, call)
         return call
 
-    async def _made(self, made: Operation, method: Callable[..., Awaitable[Any]]) -> Any:
+    async def _made(self, made: SimOperation, method: Callable[..., Awaitable[Any]]) -> Any:
         before = OPERATION.get()
         OPERATION.set(made)
         try:
@@ -92,7 +92,7 @@ class Operations:
 
 
 class SimTable:
-    """`ports.table.Table`: the one table of the world."""
+    """`ports.table.Table`: the world's only table."""
 
     def __init__(self, process: "Process") -> None:
         self._process, self._world = process, process.world
@@ -133,7 +133,7 @@ class SimTable:
         made = OPERATION.get()
         blocking(lambda: self._request("write_blocking", write, made=made))
 
-    async def _request(self, method: str, *arguments: Any, made: Operation | None = None, **options: Any) -> Any:
+    async def _request(self, method: str, *arguments: Any, made: SimOperation | None = None, **options: Any) -> Any:
         world, made = self._world, made or OPERATION.get()
         writes = arguments[0] if method == "transact" else arguments[:1] if "write" in method else ()
 
@@ -142,7 +142,7 @@ class SimTable:
             if inspect.iscoroutine(result):
                 result = await result
             if writes and world.is_made_now(options.get("token", "")):
-                # Visible from the first write on: queries return the parts of a transaction that is being made.
+                # From the first write on, queries return the parts of the transaction.
                 world.watch.committed(self._process, made, writes, at)
             return result
 
@@ -150,7 +150,7 @@ class SimTable:
 
 
 class Members(frozenset[str]):
-    """A set whose members come in order."""
+    """Set with a stable order."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(super().__iter__()))
@@ -160,14 +160,14 @@ class Members(frozenset[str]):
 
 
 class SimFaults(TableFaults):
-    """The faults of the world's table: those of the side effect that is being made."""
+    """Faults of the world's table, for the current side effect."""
 
-    def __init__(self, world: "World") -> None:
+    def __init__(self, world: "SimWorld") -> None:
         self._world = world
         self.index_lag, self.page_items = timedelta(seconds=90), world.page_items
 
     def reasons(self, writes: Sequence[Write]) -> Sequence[str]:
-        """Let one of the writes conflict with another transaction, or be throttled."""
+        """Return a conflict with another transaction, or throttling, for one of the writes."""
         aim = self._world.aim
         if aim is None or aim.fault not in (Fault.CONFLICT, Fault.THROTTLED_REASON):
             return ()
@@ -175,28 +175,28 @@ class SimFaults(TableFaults):
         return [reason if place == int(aim.amount) % len(writes) else FINE for place in range(len(writes))]
 
     def visible(self, index: Index, versions: Sequence[Item | None]) -> Sequence[Item | None]:
-        """Show the entries as they were, or both as they were and as they are."""
+        """Return the old entries, or both the old and the new ones."""
         aim = self._world.aim
         if aim is None or aim.fault is not Fault.STALE:
             return versions[-1:]
         return versions[:1] if aim.amount == 1.0 else versions
 
     def read(self, item: Item) -> Item:
-        """Return the item with sets that have the same order in every process."""
+        """Return the item with sets of the same order in every process."""
         return {name: Members(value) if isinstance(value, frozenset) else value for name, value in item.items()}
 
     async def partway(self, writes: Sequence[Write]) -> None:
-        """Take a moment between two writes of a transaction."""
+        """Wait a moment between two writes of a transaction."""
         if (seconds := HALF_MADE.get()) > 0:
             await asyncio.sleep(seconds)
 
 
 HALF_MADE: ContextVar[float] = ContextVar("half_made", default=0.0)
-"""Seconds between two writes of the transaction that is being made."""
+"""Seconds between two writes of the current transaction."""
 
 
 class SimBlobs:
-    """`ports.Blobs`: the one bucket of the world, as one process reaches it."""
+    """`ports.Blobs`: the world's only bucket, for one process."""
 
     def __init__(self, process: "Process") -> None:
         self._process, self._blobs = process, process.world.blobs
@@ -225,14 +225,14 @@ class SimBlobs:
 
 
 class Pending(BaseException):
-    """Ends a run of blocking code at a request that has not been made yet."""
+    """Stop of blocking code at a new request."""
 
     def __init__(self, request: Callable[[], Awaitable[Any]]) -> None:
         self.request = request
 
 
 ANSWERS: ContextVar[Iterator[Any]] = ContextVar("answers")
-"""The answers to the requests of the blocking code that runs."""
+"""Answers to the requests of the running blocking code."""
 
 
 def blocking(request: Callable[[], Awaitable[Any]]) -> Any:
@@ -245,9 +245,9 @@ def blocking(request: Callable[[], Awaitable[Any]]) -> Any:
 
 
 async def unblocked(owner: Any, work: Callable[[], Any]) -> Any:
-    """Return what the blocking code returns; its requests take the loop's time.
+    """Return the result of the blocking code; its requests take virtual time.
 
-    At each request the code is run again from its start, with its owner as it was then, and gets the answers so far.
+    At each request the code runs again from its start, with its owner's state of then, and gets the answers so far.
     """
     before, answers = dict(vars(owner)), list[Any]()
     while True:

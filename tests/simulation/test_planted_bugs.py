@@ -1,4 +1,4 @@
-"""The simulation can see: each of these mistakes, put into the deployed code, is found, and called what it is."""
+"""Each planted bug of the deployed code is found by its invariant."""
 
 from collections.abc import Iterator
 
@@ -12,13 +12,13 @@ from tests.simulation.scenarios import SCENARIOS
 from tests.simulation.store_bugs import STORE_BUGS
 
 MOST_SEEDS = 400
-"""A bug is found within so many schedules of the scenarios where it shows; most are by the first few."""
+"""Maximum number of schedules to find a bug in its scenarios; most need only a few."""
 
 
 @pytest.mark.deep
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("planted", [*BUGS, *STORE_BUGS], ids=lambda planted: planted.what)
-def test_a_planted_bug_is_found(planted: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planted_bug_is_found(planted: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     for edit in planted.edits:
         plant(edit, monkeypatch)
     tried = []
@@ -32,7 +32,7 @@ def test_a_planted_bug_is_found(planted: Bug, monkeypatch: pytest.MonkeyPatch) -
 
 
 def schedules(planted: Bug) -> Iterator[Outcome]:
-    """Play what could show the bug: first without a fault, then with some."""
+    """Play candidates for the bug: first without a fault, then with some."""
     scenarios = planted.scenarios or tuple(name for name, scenario in SCENARIOS.items() if scenario.main)
     for name in scenarios:
         for seed in range(max(4, 40 // len(scenarios))):

@@ -1,4 +1,4 @@
-"""The engine under faults: two thousand schedules and more, each with its seed, and every invariant after each."""
+"""Simulation of the engine under faults: over two thousand seeded schedules, with every invariant after each."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def first_seed() -> int:
 
 
 def judge(outcomes: list[Outcome]) -> None:
-    """Count them, and fail with the command that replays the first that is wrong."""
+    """Count the outcomes, and fail with the replay command of the first violation."""
     for outcome in outcomes:
         COVERED.add(outcome)
     wrong = [outcome for outcome in outcomes if outcome.violations]
@@ -40,7 +40,7 @@ def judge(outcomes: list[Outcome]) -> None:
 
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("part", range(PARTS))
-def test_whatever_goes_wrong_the_invariants_hold(part: int) -> None:
+def test_invariants_hold_under_faults(part: int) -> None:
     first = first_seed() + part * SCHEDULES // PARTS
     outcomes = [schedule(seed) for seed in range(first, first + SCHEDULES // PARTS)]
     judge(outcomes)
@@ -49,27 +49,27 @@ def test_whatever_goes_wrong_the_invariants_hold(part: int) -> None:
 
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", [name for name, scenario in SCENARIOS.items() if scenario.main])
-def test_a_process_may_die_before_and_after_each_side_effect(name: str) -> None:
+def test_crash_at_each_side_effect_is_survived(name: str) -> None:
     judge(run.crashes(SCENARIOS[name], 1, most=None if DEEP else 1))
 
 
 @pytest.mark.timeout(3600)
 @pytest.mark.skipif(not DEEP, reason="make test-deep")
 @pytest.mark.parametrize("name", [name for name, scenario in SCENARIOS.items() if scenario.main])
-def test_two_processes_may_die_one_after_the_other(name: str) -> None:
+def test_two_crashes_are_survived(name: str) -> None:
     judge(run.pairs_of_crashes(SCENARIOS[name], 2))
 
 
-def test_what_has_been_found_once_stays_mended() -> None:
+def test_regression_schedules_have_no_violation() -> None:
     judge([play(SCENARIOS[name], seed, aims) for name, seed, aims in KEPT])
 
 
-def test_every_scenario_is_sound_when_nothing_goes_wrong() -> None:
+def test_scenarios_have_no_violation_without_faults() -> None:
     judge([outcome for name in SCENARIOS for outcome in run.clean(name)])
 
 
-def test_a_seed_replays_exactly() -> None:
-    """In another process too, whose hashes and addresses differ."""
+def test_seed_replays_exactly() -> None:
+    """Replay in another process too, with other hashes and addresses."""
     program = (
         "import json; from tests.simulation.run import schedule; "
         "print(json.dumps({seed: schedule(seed, tracing=True).lines for seed in (3, 64, 128)}))"
@@ -90,8 +90,8 @@ def test_a_seed_replays_exactly() -> None:
 
 
 @pytest.mark.timeout(1200)
-def test_no_cell_of_the_table_is_empty_without_a_reason() -> None:
-    """Each fault that has a meaning at a usual kind of side effect was tried there; the rarest are asked for by name."""
+def test_empty_cells_of_fault_table_have_reasons() -> None:
+    """Try each applicable fault at each usual kind of side effect, the rarest by name."""
     wanted = COVERED.undrawn(run.usual_kinds())
     judge([outcome for fault, kind in wanted if (outcome := run.aimed(Fault(fault), kind)) is not None])
     assert COVERED.undrawn(run.usual_kinds()) == []

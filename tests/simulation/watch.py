@@ -1,4 +1,4 @@
-"""Follows what is committed to the table, and notes in the history what it means: leases, events, subscribers, timers."""
+"""Observer of the table's commits: it notes leases, events, subscribers and timers in the history."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -12,30 +12,30 @@ from aion_core.protocol.types import Message
 from aion_core.stores import keys
 from tests.simulation.history import Entry, Hold, Listening, Write, plain
 from tests.simulation.loop import BEGINNING, at_once
-from tests.simulation.table import Operation
+from tests.simulation.table import SimOperation
 
 if TYPE_CHECKING:
     from tests.simulation.processes import Process
-    from tests.simulation.world import World
+    from tests.simulation.world import SimWorld
 
 NEXT_TURN_SECONDS = 45.0
-"""A process that ends sooner than this leaves the next turn to another one."""
+"""Minimum remaining time of a process for the next turn; otherwise another process runs it."""
 LEAVES_LEASE = ("create", "begin")
-"""Operations that take a context whose lease has run out; every other one ends the lease that it replaces."""
+"""Operations after an expired lease; every other operation ends the replaced lease itself."""
 
 
 class Watch:
-    """The items of contexts and timers as they are, and the history of how they came to be."""
+    """Current items of contexts and timers, and their history."""
 
-    def __init__(self, world: "World") -> None:
+    def __init__(self, world: "SimWorld") -> None:
         self._world, self._history = world, world.history
         self._contexts: dict[ContextKey, Item] = {}
         self._timers: dict[Key, Item] = {}
 
     # ── Commits ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def committed(self, process: "Process", operation: Operation, writes: Sequence[TableWrite], at: float) -> None:
-        """Note these writes, which an operation of the process has made."""
+    def committed(self, process: "Process", operation: SimOperation, writes: Sequence[TableWrite], at: float) -> None:
+        """Note the writes of the process's operation."""
         lease = next((argument for argument in operation.arguments[:1] if isinstance(argument, Lease)), None)
         if lease is not None and operation.method in ("append", "finish", "pause"):
             newest = self._history.fence(lease.context)
@@ -65,7 +65,7 @@ class Watch:
             self._events(process, operation, task, at)
 
     def follow(self, key: Key, item: Item | None) -> None:
-        """Note the item as it is now; None if it was deleted."""
+        """Note the current item; None after its deletion."""
         self._timers.pop(key, None)
         if item is not None and TIMERS.sort in item:
             self._timers[key] = item
@@ -75,8 +75,8 @@ class Watch:
             if item is not None:
                 self._contexts[context] = item
 
-    def _lease(self, process: "Process", operation: Operation, context: ContextKey, item: Item, at: float) -> None:
-        """Follow which process has the lease of the context, and until when."""
+    def _lease(self, process: "Process", operation: SimOperation, context: ContextKey, item: Item, at: float) -> None:
+        """Note the holder of the context's lease, and its expiry."""
         fence, turn = item.get("fence", 0), item.get("running")
         is_held = turn is not None and item.get("holder", "") != ""
         holds = [hold for hold in self._history.holds if hold.context == context]
@@ -95,15 +95,17 @@ class Watch:
             )
             self._world.lease_taken(process)
 
-    def _subscriber(self, process: "Process", operation: Operation, key: Key, *, is_deleted: bool, at: float) -> None:
-        """Note a push config that was registered, deleted or claimed."""
+    def _subscriber(
+        self, process: "Process", operation: SimOperation, key: Key, *, is_deleted: bool, at: float
+    ) -> None:
+        """Note the registration, deletion or claim of a push config."""
         history, task, config_id = self._history, keys.task_of(key), keys.push_config_of(key.sort)
         if is_deleted:
             history.deleted[task, config_id] = at
         elif operation.method in ("claim", "advance", "give_up"):
             history.claims[process.name, task, config_id] = at
         elif operation.method in ("create", "follow_up", "put"):
-            # A config that is replaced goes on where it was.
+            # A replaced config continues at its position.
             config = operation.arguments[1] if operation.method == "put" else operation.arguments[0].push
             assert isinstance(config, PushConfig)
             history.registered[task, config_id] = at
@@ -115,8 +117,8 @@ class Watch:
                     history.surprises.append(f"I8: {config_id} of {task.task_id} gets events from {after} on.")
                 history.listenings.append(Listening(at, task, config, after))
 
-    def _events(self, process: "Process", operation: Operation, task: TaskKey, at: float) -> None:
-        """Note the events of the task that were not noted yet."""
+    def _events(self, process: "Process", operation: SimOperation, task: TaskKey, at: float) -> None:
+        """Note the task's new events."""
         head = at_once(self._world.log.head(task))
         if head is None:
             return
@@ -140,7 +142,7 @@ class Watch:
     # ── The table as it is ────────────────────────────────────────────────────────────────────────────────────────────
 
     def promised(self) -> Iterator[str]:
-        """Yield the work that the table still promises, in words."""
+        """Yield the work still promised by the table, as sentences."""
         for key, item in self._timers.items():
             yield f"{key.partition} {key.sort} has a timer at {item[TIMERS.sort]}"
         for context, item in self._contexts.items():
@@ -154,12 +156,12 @@ class Watch:
         return int(self._contexts.get(context, {}).get("fence", 0))
 
     def waiting_messages(self, task: TaskKey) -> set[str]:
-        """Return the ids of the messages that wait for the task."""
+        """Return the ids of the task's waiting messages."""
         first, last = keys.queued_message_key(task, ""), keys.queued_message_key(task, keys.LAST)
         items = at_once(self._world.reads.query(first.partition, first.sort, last.sort))
         return {Message.FromString(item["asked"]).message_id for item in items if "asked" in item}
 
 
 def _seconds(milliseconds: int) -> float:
-    """Return the time of the loop, by the clock of whoever wrote it."""
+    """Return the time on the loop, by the writer's clock."""
     return milliseconds / 1000 - BEGINNING.timestamp()

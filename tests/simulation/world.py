@@ -1,4 +1,4 @@
-"""The world of one schedule: the table, the queue, the time, the processes, and the record of what happens."""
+"""World of one schedule: the table, the queue, the time, the processes, and the history."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -20,42 +20,42 @@ from aion_core.tasks.call import CallContext
 from tests.simulation import assembly
 from tests.simulation.agents import PROGRAMS, text_of
 from tests.simulation.deployment import Deployment
-from tests.simulation.faults import HARMLESS, Aim, Fault, Plan
+from tests.simulation.faults import HARMLESS, Aim, Fault, FaultPlan
 from tests.simulation.history import Did, History, Post
 from tests.simulation.loop import LIFE, Deadlock, Runaway, SimClock, SimLoop, SimTask, no_logging
 from tests.simulation.processes import INVOCATION_SECONDS, Process
 from tests.simulation.queue import Letter, WakeUpQueue
 from tests.simulation.receivers import Answer, Receiver, fine
 from tests.simulation.server import Entrypoint
-from tests.simulation.table import HALF_MADE, Operation, SimFaults
+from tests.simulation.table import HALF_MADE, SimFaults, SimOperation
 from tests.simulation.watch import Watch
 
 SWEEP_SECONDS = 60.0
 MARGIN_SECONDS = 5.0
 """The runtime loop stops the app this long before the deadline."""
 MOST_SECONDS = 2 * 3600.0
-"""Everything is at rest within this time after the clients have left: a message may be received five times by then."""
+"""Time to finish all work after the last client: long enough for five receives of a message."""
 
 
-class World:
+class SimWorld:
     """One schedule: a seed, a plan of faults, and its history."""
 
     def __init__(
-        self, seed: int, plan: Plan | None = None, *, deployment: Deployment | None = None, tracing: bool = False
+        self, seed: int, plan: FaultPlan | None = None, *, deployment: Deployment | None = None, tracing: bool = False
     ) -> None:
-        # Three sources, so that a fault does not change what the clients do, nor they the order in which things run.
+        # Three sources: a fault changes neither the clients' acts nor the order of execution.
         self.random, self.choices = Random(f"{seed} latencies"), Random(f"{seed} clients")
         self.loop = SimLoop(Random(f"{seed} order"))
-        self.plan = plan or Plan()
+        self.plan = plan or FaultPlan()
         self.deployment, self.release = deployment or Deployment(), 0
         self.page_items = self.choices.choice((None, None, None, 3))
         self.tokens: dict[str, float] = {}
-        """The tokens of the transactions that were made, and when."""
+        """Tokens of the transactions, with their times."""
         still = SimClock(self.loop, tick=0.0)
         self.table, self.blobs, self.cipher = MemoryTable(still, faults=SimFaults(self)), MemoryBlobs(), MemoryCipher()
         self.reads = Reads(self.table, still)
         self.log = TaskLog(self.reads, self.blobs)
-        """The logs as they are, read without a fault."""
+        """The logs, read without faults."""
         self.history = History()
         self.watch = Watch(self)
         self.receiver: Receiver = fine
@@ -65,22 +65,22 @@ class World:
         self.processes: list[Process] = []
         self.unavailable_until = 0.0
         self.left: list[SimTask] = []
-        """The tasks that still run in processes that have nothing to do."""
+        """Running tasks in idle processes."""
         self._overtaken: list[tuple[Process, Callable[[], Any], float]] = []
         self.skewed = False
         self.thawed = 0.0
-        """Time at which the last frozen process goes on."""
+        """Time of the last frozen process's continuation."""
         self.purged = False
         self.over = False
-        """True once the schedule is judged and its tasks are only being ended."""
+        """True once the schedule is judged; its tasks are only ended."""
         self.aim: Aim | None = None
         self.tracing, self.lines = tracing, list[str]()
         self._ids = 0
 
     # ── A schedule ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def run(self, scenario: Callable[["World"], Awaitable[Any]]) -> None:
-        """Let the scenario's clients act, then wait until nothing is left to do."""
+    def run(self, scenario: Callable[["SimWorld"], Awaitable[Any]]) -> None:
+        """Let the scenario's clients act, then wait until all work is done."""
         self.loop.set_exception_handler(self._surprise)
         with no_logging(self.tracing), assembly.deterministic(self):
             try:
@@ -91,7 +91,7 @@ class World:
                 self.over = True
                 self._put_away()
 
-    async def _live(self, scenario: Callable[["World"], Awaitable[Any]]) -> None:
+    async def _live(self, scenario: Callable[["SimWorld"], Awaitable[Any]]) -> None:
         sweeping = asyncio.ensure_future(self._sweep_each_minute())
         try:
             async with asyncio.timeout(16 * 3600.0):
@@ -101,7 +101,7 @@ class World:
         gone = self.loop.time()
         while not self.quiet() and self.loop.time() < max(gone, self.thawed) + MOST_SECONDS:
             await asyncio.sleep(1.0 if self.loop.time() < gone + 300 else 30.0)
-        # Whatever is due in a minute or two would come now.
+        # Timers of the next minutes would fire now.
         await asyncio.sleep(SWEEP_SECONDS * 2 + 1)
         while not self.quiet() and self.loop.time() < max(gone, self.thawed) + MOST_SECONDS:
             await asyncio.sleep(30.0)
@@ -109,32 +109,32 @@ class World:
         await self._count_what_is_left()
 
     async def _count_what_is_left(self) -> None:
-        """Wake every process once more: what it has not ended by then, it has forgotten."""
+        """Wake every process once more: unfinished work is forgotten work."""
         resting = [process for process in self.processes if process.alive and not process.busy]
         for process in resting:
             self.loop.release(process.life)
             self.loop.release(process.beating)
         await asyncio.sleep(1.5)
-        # A heartbeat that goes on may meet the fault that was aimed at it only now, and stand still again.
+        # A running heartbeat may meet its fault only now, and be frozen again.
         while self.loop.time() < self.thawed:
             await asyncio.sleep(self.thawed - self.loop.time() + 1.5)
         lives = [process.life for process in resting]
         self.left = [task for task in self.loop.everything if not task.done() and task.life in lives]
-        # A heartbeat that was frozen in the middle of a beat may have rung once more just now: in vain, yet to be heard.
+        # A heartbeat frozen in the middle of a beat may have just sent another wake-up message; it needs handling.
         end = self.loop.time() + SWEEP_SECONDS * 2
         while self.queue.open() and self.loop.time() < end:
             await asyncio.sleep(1.0)
 
     def quiet(self) -> bool:
-        """Tell whether nothing is under way, and nothing is to come."""
+        """Return True if nothing runs and nothing is pending."""
         return not self.queue.open() and not any(process.busy for process in self.processes) and not self.promised()
 
     def promised(self) -> list[str]:
-        """Return the work that the table still promises, in words."""
+        """Return the work still promised by the table, as sentences."""
         return list(self.watch.promised())
 
     def _put_away(self) -> None:
-        """Let every coroutine end, so that none is closed in the middle of something later."""
+        """End every coroutine, so that no later schedule closes one."""
         for life in [life for process in self.processes for life in (process.life, process.beating)]:
             life.alive = True
             self.loop.release(life)
@@ -154,11 +154,11 @@ class World:
 
     @property
     def forgets(self) -> bool:
-        """True if tasks expire within the schedule."""
+        """Return True if tasks expire within the schedule."""
         return self.deployment.retention < timedelta(days=1)
 
     def outside(self, seconds: float, act: Callable[..., Any], *arguments: Any) -> asyncio.TimerHandle:
-        """Call it in so many seconds, whichever process lives then."""
+        """Call it after the seconds, outside of any process."""
         token = LIFE.set(None)
         try:
             return self.loop.call_later(seconds, act, *arguments)
@@ -166,7 +166,7 @@ class World:
             LIFE.reset(token)
 
     def beside(self, work: Coroutine[Any, Any, Any], *, seconds: float) -> SimTask:
-        """Make the transaction in no process, with so many seconds between its writes."""
+        """Make the transaction outside of any process, with the seconds between its writes."""
         tokens = LIFE.set(None), HALF_MADE.set(seconds)
         try:
             task = self.loop.create_task(work)
@@ -177,14 +177,14 @@ class World:
         return task
 
     def is_made_now(self, token: str) -> bool:
-        """True if the transaction of this token was made just now; False for a repeat, which the table ignores."""
+        """Return True if the transaction of this token was made now; False for a repetition, ignored by the table."""
         if token:
             made, self.tokens[token] = self.tokens.get(token), self.tokens.get(token, self.loop.time())
             return made is None or self.loop.time() - made >= TOKEN_LIFE.total_seconds()
         return True
 
     def deploy(self, **changes: Any) -> None:
-        """Deploy new settings, and new code: environments of before end their invocations, and take no more."""
+        """Deploy new settings and new code: old environments end their invocations, and get no others."""
         self.release += 1
         self.deployment = replace(self.deployment, **changes)
         self.trace("deploy", f"release {self.release}: {changes}")
@@ -201,12 +201,12 @@ class World:
                 self.history.forget(keys.context_of(key))
 
     def new_id(self) -> str:
-        """An id that is the same in each run of the schedule, and greater than those before it."""
+        """Return an id, the same in each run of the schedule, and greater than those before it."""
         self._ids += 1
         return f"00000000-0000-7000-8000-{self._ids:012d}"
 
     def trace(self, who: str, what: str) -> None:
-        """Note a line for a reader of the replay."""
+        """Note a line for the replay."""
         if self.tracing:
             self.lines.append(f"{self.loop.time():11.3f}  {who:10} {what}")
 
@@ -218,7 +218,7 @@ class World:
     # ── Processes ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def process(self, function: str) -> Process:
-        """An environment of the function that can take a call: a new one, or one that served before."""
+        """Return an environment of the function for a call: a new one, or an idle one."""
         idle = [
             process
             for process in self.processes
@@ -238,9 +238,9 @@ class World:
     def begin(
         self, process: Process, work: Callable[[CallContext], Coroutine[Any, Any, Any]], owner: str = "nobody"
     ) -> SimTask:
-        """Begin an invocation of the process, which does this."""
+        """Begin an invocation of the process with this work."""
         aim = self.plan.at("invoke")
-        # Now and then a function may take a minute only, and hands on what takes longer.
+        # Sometimes a function has one minute only, and hands longer work off.
         seconds, really = self.random.choice((*(INVOCATION_SECONDS,) * 14, 70.0)), None
         if aim is not None:
             self.befalls(aim, "invoke", process)
@@ -253,7 +253,7 @@ class World:
         return process.start(self._invocation(process, work(call), call))
 
     async def _invocation(self, process: Process, work: Coroutine[Any, Any, Any], call: CallContext) -> None:
-        """Do as the runtime loop does: see the app through, with what it set going, or stop it near its deadline."""
+        """Run the app and its background work like the runtime loop, or stop it near its deadline."""
         serving = asyncio.ensure_future(self._with_its_work(work, call))
         margin = min(MARGIN_SECONDS, max(0.0, process.remaining() / 2))
         await asyncio.wait({serving}, timeout=max(0.0, process.remaining() - margin))
@@ -290,10 +290,10 @@ class World:
         except Exception as error:
             self.history.surprises.append(f"{process.name} raised {error!r}")
 
-    # ── Bells ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── Wake-up messages ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    def rings(self, process: Process, wake_up: WakeUp | PushWakeUp, delay: float) -> None:
-        """Put a bell into the queue, as the schedule will have it."""
+    def enqueue_message(self, process: Process, wake_up: WakeUp | PushWakeUp, delay: float) -> None:
+        """Put a wake-up message into the queue, with the schedule's faults."""
         history = self.history
         history.work_queue += 1
         if process.name.startswith("sweep") and isinstance(wake_up, PushWakeUp):
@@ -348,13 +348,13 @@ class World:
                 self.outside(aim.amount, self.queue.put, letter.wake_up)
         self.trace("queue", f"delivers {letter.wake_up} to {process.name}")
         fails = fault is Fault.HANDLER_FAILS
-        self.begin(process, lambda _: self._hear(process, letter, fails=fails))
+        self.begin(process, lambda _: self._handle(process, letter, fails=fails))
 
-    async def _hear(self, process: Process, letter: Letter, *, fails: bool) -> None:
+    async def _handle(self, process: Process, letter: Letter, *, fails: bool) -> None:
         try:
             if fails:
                 raise StoreUnavailable("The handler failed at once.")
-            await assembly.hear(process, letter.wake_up)
+            await assembly.handle_wake_up(process, letter.wake_up)
         except StoreUnavailable:
             return  # the message becomes visible again
         except Exception as error:
@@ -362,10 +362,10 @@ class World:
             return
         await process.effect("queue.delete", lambda: self.queue.delete(letter))
 
-    # ── What is recorded ──────────────────────────────────────────────────────────────────────────────────────────────
+    # ── History ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def unavailable(self) -> bool:
-        """Tell whether the table is in a burst of throttling."""
+        """Return True if the table is in a burst of throttling."""
         return self.loop.time() < self.unavailable_until
 
     def befalls(self, aim: Aim, kind: str, process: Process) -> None:
@@ -374,8 +374,8 @@ class World:
         self.history.faults.append((self.loop.time(), aim.fault.value, kind, process.name))
         self.history.troubled.add(process.name)
 
-    def tell(self, process: Process, made: Operation, result: Any) -> None:
-        """Note the result of an operation, or its error, as the process has it."""
+    def tell(self, process: Process, made: SimOperation, result: Any) -> None:
+        """Note the result of an operation, or its error, as received by the process."""
         history = self.history
         first: Any = next(iter(made.arguments), None)
         if isinstance(result, asyncio.CancelledError) and made.method in ("create", "follow_up", "begin", "finish"):
@@ -397,14 +397,14 @@ class World:
             history.spared[first.delivery.task, first.delivery.config_id] += 1
 
     def lease_taken(self, process: Process) -> None:
-        """Let those go on that were frozen until another process has a lease."""
+        """Continue the processes frozen until this lease."""
         for process_, thaw, seconds in self._overtaken:
             if process_ is not process:
                 self.outside(seconds, thaw)
         self._overtaken = [waits for waits in self._overtaken if waits[0] is process]
 
     def receives(self, process: Process, headers: Mapping[str, str]) -> Answer:
-        """Let a notification come to its receiver, and note it."""
+        """Deliver a notification to its receiver, and note it."""
         task = TaskKey(headers["owner"], headers["task"])
         answer = self.receiver(self, headers)
         claimed = self.history.claims[process.name, task, headers["config"]]
@@ -417,11 +417,11 @@ class World:
         return answer
 
     def waits_for_takeover(self, process: Process, thaw: Callable[[], Any], seconds: float) -> None:
-        """Call `thaw` so many seconds after another process has been given a lease."""
+        """Call `thaw` this many seconds after another process acquires a lease."""
         self._overtaken.append((process, thaw, seconds))
 
     def agent_did(self, process: Process, asked: TurnRequest, what: str, step: int) -> None:
-        """Note what an agent does, and whether it still had the right to."""
+        """Note an agent's act, and the validity of its lease."""
         current = self.history.holds_still(asked.context, asked.fence)
         self.trace(process.name, f"agent: {what} (step {step} of {text_of(asked.message)!r}, fence {asked.fence})")
         self.history.agent.append(

@@ -1,4 +1,4 @@
-"""Requests as Aion's distributions send them: the payloads of its extensions, each where it stands on the wire."""
+"""Requests of Aion's distributions, with the payloads of its extensions at their places in A2A."""
 
 from typing import Any
 
@@ -80,7 +80,7 @@ def request(
     stream: bool = False,
     **message: Any,
 ) -> dict[str, Any]:
-    """A JSON-RPC request in v1, or in v0.3 where `old`; of a `kind` of event, whose `payload` may differ from ours."""
+    """Return a JSON-RPC request in v1, or in v0.3 if `old`, of a `kind` of event; `payload` replaces the default."""
 
     def part(content: dict[str, Any], **also: Any) -> dict[str, Any]:
         return {**({"kind": next(iter(content))} if old else {}), **content, **also}

@@ -1,4 +1,4 @@
-"""Answers that AWS gives when it has to, and an emulator never does."""
+"""Rare answers of AWS; emulators never give them."""
 
 from typing import Any, cast
 
@@ -6,7 +6,7 @@ from botocore.awsrequest import AWSResponse
 
 
 def answers(client: Any, status: int, body: bytes) -> None:
-    """Answer all of the client's requests in the service's place; none is tried again."""
+    """Answer all requests of the client instead of the service, without retries."""
 
     def answer(request: Any, **_: Any) -> AWSResponse:
         headers: Any = {"content-type": "text/plain"}

@@ -1,4 +1,4 @@
-"""An API process: the app that ApiFunction serves, under uvicorn, on a stack that others share."""
+"""API process: the app of ApiFunction under uvicorn, on a shared stack."""
 
 import os
 import socket
@@ -18,7 +18,7 @@ from tests.support.server import ROOT
 
 @dataclass(frozen=True)
 class ApiProcess:
-    """A process that answers."""
+    """Running API process."""
 
     process: "subprocess.Popen[bytes]"
     url: str
@@ -26,7 +26,7 @@ class ApiProcess:
 
 @contextmanager
 def api_process(stack: LocalStack, config: Path, **environ: str) -> Iterator[ApiProcess]:
-    """Serve the agents of the config on the stack; yields it once it answers."""
+    """Serve the config's agents on the stack; yield the process once it answers."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
@@ -44,7 +44,7 @@ def api_process(stack: LocalStack, config: Path, **environ: str) -> Iterator[Api
         },
     )
     try:
-        # One client for all tries: to make one reads the certificates of the web, which takes longer than the request.
+        # One client for all attempts: its construction reads the CA certificates, and takes longer than a request.
         with httpx.Client() as client:
             for _ in range(300):
                 assert process.poll() is None, "the process ended"

@@ -1,3 +1,3 @@
-"""A module whose import fails."""
+"""Module with a failing import."""
 
 raise RuntimeError("no such model")

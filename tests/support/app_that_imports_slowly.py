@@ -1,4 +1,4 @@
-"""A module whose import takes until the test lets it go on."""
+"""Module with an import blocked until the test continues it."""
 
 import asyncio
 

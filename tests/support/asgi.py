@@ -1,4 +1,4 @@
-"""Calls an ASGI app in this process as a client over a socket would: the answer is there before the app has rested."""
+"""In-process calls of an ASGI app, as by a client over a socket: the answer returns before the app has finished."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back; what the app does afterwards goes on."""
+    """Response; the app may continue after it."""
 
     status: int
     headers: Mapping[str, str]
@@ -29,7 +29,7 @@ async def call(
     *,
     heard: Callable[[], None] = lambda: None,
 ) -> Answer:
-    """Return the answer; `heard` is called when the first bytes of a good one are there."""
+    """Return the answer; call `heard` at the first bytes of a successful one."""
     path, _, query = target.partition("?")
     scope = {
         "type": "http",
@@ -76,7 +76,7 @@ async def call(
     either: set[asyncio.Future[Any]] = {running, answered}
     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     if not answered.done():
-        await running  # it raised, and its error says more than an answer that is missing
+        await running  # it raised: its error explains more than a missing answer
     return await answered
 
 
@@ -91,7 +91,7 @@ async def post(app: ASGIApp, body: dict[str, Any], headers: dict[str, str] | Non
 async def ask(
     app: ASGIApp, method: str, target: str, headers: dict[str, str] | None = None, body: bytes = b""
 ) -> httpx.Response:
-    """Return the answer to a request whose target reaches the app as it stands: no client has tidied it up."""
+    """Return the answer to a request with exactly this target: no client normalises it."""
     answer = await call(app, method, target, body, headers)
     return httpx.Response(answer.status, headers=dict(answer.headers), content=answer.body)
 

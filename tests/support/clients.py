@@ -1,4 +1,4 @@
-"""The official clients, as their users make them."""
+"""Official clients, constructed as their users do."""
 
 import ssl
 from collections.abc import AsyncIterator
@@ -10,14 +10,14 @@ from a2a.client.card_resolver import A2ACardResolver
 from a2a.types import AgentCard
 
 CERTIFICATES = ssl.create_default_context()
-"""Read once: each client would read the certificates of the web anew, which takes longer than what it asks."""
+"""Read once: each client would read the CA certificates again, longer than its request takes."""
 
 
 @asynccontextmanager
 async def official_client(
     url: str, *, version: str = "1.0", streaming: bool = True, binding: str = "JSONRPC"
 ) -> AsyncIterator[Client]:
-    """The a2a-sdk's client for the server's card, told to speak one version of the protocol, on one binding."""
+    """Return the a2a-sdk's client for the server's card, with one protocol version and one binding."""
     async with httpx.AsyncClient(timeout=60, verify=CERTIFICATES) as http:
         card = await A2ACardResolver(http, url).get_agent_card()
         only = AgentCard()

@@ -1,4 +1,4 @@
-"""A clock for tests: it moves when it is told to, and a little at each look if it is to."""
+"""Clock for tests: the test moves it; optionally each reading moves it a little."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -7,12 +7,12 @@ STEP_SECONDS = 0.05
 
 
 class ManualClock:
-    """`ports.Clock`; a sleeper sleeps until the clock has been moved far enough."""
+    """`ports.Clock`; a sleeper wakes once the clock has moved far enough."""
 
     def __init__(self, *, step: float = 0.0) -> None:
-        """`step`: seconds by which each `now()` moves the clock, as time passes between two looks at a real one."""
+        """Move the clock by `step` seconds at each `now()`, as real time passes between two readings."""
         self._step = timedelta(seconds=step)
-        # The emulators know the machine's time only, and items expire by it.
+        # The emulators expire items by the machine's time.
         self._now = datetime.now(UTC)
         self._moved = asyncio.Event()
 
@@ -31,7 +31,7 @@ class ManualClock:
             await self._moved.wait()
 
     async def passes(self, seconds: float) -> None:
-        """Let so much time pass in small steps, and in each let everything run that can."""
+        """Let the time pass in small steps; at each, run everything ready."""
         for _ in range(round(seconds / STEP_SECONDS)):
             self.move(STEP_SECONDS)
             for _ in range(20):

@@ -1,4 +1,4 @@
-"""A collector of traces on loopback: a real HTTP server that reads OTLP as any other would."""
+"""Trace collector on loopback: a real HTTP server for OTLP."""
 
 import gzip
 import threading
@@ -20,7 +20,7 @@ from opentelemetry.util._once import Once
 
 @dataclass
 class Collector:
-    """What was exported to it."""
+    """Exported traces."""
 
     endpoint: str = ""
     raw: list[bytes] = field(default_factory=list)
@@ -28,31 +28,31 @@ class Collector:
 
     @property
     def spans(self) -> list[Span]:
-        """The spans, in the order in which they came."""
+        """Return the spans in their order of arrival."""
         return [span for _, span in self._scoped()]
 
     def spans_named(self, name: str) -> list[Span]:
-        """The spans of that name."""
+        """Return the spans of the name."""
         return [span for span in self.spans if span.name == name]
 
     def named(self, name: str) -> Span:
-        """The one span of that name."""
+        """Return the only span of the name."""
         (found,) = self.spans_named(name)
         return found
 
     def of(self, scope: str) -> list[Span]:
-        """The spans of the instrumentation whose name begins so."""
+        """Return the spans of the instrumentations with this prefix."""
         return [span for name, span in self._scoped() if name.startswith(scope)]
 
     @property
     def services(self) -> set[str]:
-        """What the resources are called."""
+        """Return the service names of the resources."""
         resources = [each.resource for request in self.requests for each in request.resource_spans]
         return {pair.value.string_value for each in resources for pair in each.attributes if pair.key == "service.name"}
 
     @property
     def text(self) -> str:
-        """All that it holds, to be searched: as it was sent, and as it reads."""
+        """Return all content for a search: the raw bytes and the parsed text."""
         return "\n".join([*(raw.decode("latin-1") for raw in self.raw), *map(str, self.requests)])
 
     def _scoped(self) -> Iterator[tuple[str, Span]]:
@@ -64,7 +64,7 @@ class Collector:
 
 
 def attributes(span: Span) -> dict[str, str | int]:
-    """A span's attributes."""
+    """Return a span's attributes."""
     return {
         pair.key: pair.value.string_value if pair.value.HasField("string_value") else pair.value.int_value
         for pair in span.attributes
@@ -73,10 +73,10 @@ def attributes(span: Span) -> dict[str, str | int]:
 
 @contextmanager
 def collecting() -> Iterator[Collector]:
-    """A collector, until the block ends."""
+    """Yield a collector until the block ends."""
     collector = Collector()
 
-    class Handler(BaseHTTPRequestHandler):
+    class CollectorHandler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             if self.headers.get("Content-Encoding") == "gzip":
@@ -92,9 +92,9 @@ def collecting() -> Iterator[Collector]:
             self.wfile.write(answer)
 
         def log_message(self, *args: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), CollectorHandler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     collector.endpoint = f"http://127.0.0.1:{server.server_address[1]}"
@@ -108,9 +108,9 @@ def collecting() -> Iterator[Collector]:
 
 @contextmanager
 def exported_from_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
-    """A collector to which this process exports; a process has one tracer provider, which is put back."""
+    """Yield a collector for this process's traces; restore the process's only tracer provider afterwards."""
     with collecting() as collector:
-        # This one goes before the other, which the template sets.
+        # This variable has precedence over OTEL_EXPORTER_OTLP_ENDPOINT, which the template sets.
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", f"{collector.endpoint}/v1/traces")
         monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
         monkeypatch.setattr(trace, "_TRACER_PROVIDER_SET_ONCE", Once())

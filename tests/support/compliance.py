@@ -1,6 +1,6 @@
-"""What an A2A event stream may hold and in which order (spec 3.1.2, 11.7; R27-R37, R103, D9-D11), in either version.
+"""Content and order of an A2A event stream (A2A 3.1.2, 11.7), in either version.
 
-`faults` names everything that is wrong with a stream, as a sentence each; a stream that complies has none.
+`faults` describes every fault of a stream, one sentence each; a compliant stream has no fault.
 """
 
 import re
@@ -31,10 +31,10 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 
 def faults(events: Sequence[Event], version: str, *, begins: bool = True) -> list[str]:
-    """Return what is wrong with the stream; `begins` where it is a new task's, and not the rest of one's."""
+    """Return the faults of the stream; `begins` for a new task's stream, not the rest of one."""
     found = list(_of_shape(events, version))
     if found:
-        return found  # what has no kind can be in no order
+        return found  # without kinds there is no order to check
     told = [_read(event, version) for event in events]
     if [kind for kind, _ in told] == ["message"]:
         return list(_of_message(told[0][1], version, "the message"))
@@ -59,7 +59,7 @@ def _of_shape(events: Sequence[Event], version: str) -> Iterator[str]:
 
 
 def _read(event: Event, version: str) -> tuple[str, Event]:
-    """Return an event's kind and what it says."""
+    """Return an event's kind and content."""
     if version == "1.0":
         ((member, said),) = event.items()
         return MEMBERS[member], said
@@ -163,7 +163,7 @@ def _of_part(part: Event, version: str, where: str) -> Iterator[str]:
 
 
 def _internal(value: Any) -> bool:
-    """Tell whether some kind in it is one of those for observability only (R38)."""
+    """Return True if it contains a kind for observability only."""
     if isinstance(value, dict):
         return str(value.get("kind", "")).startswith("internal:") or any(map(_internal, value.values()))
     return isinstance(value, list) and any(map(_internal, value))

@@ -1,4 +1,4 @@
-"""A context of a store, and what happens in it: the words in which the contract tests are written."""
+"""Context of a store with a vocabulary for the contract tests."""
 
 import random
 from collections.abc import Mapping
@@ -31,21 +31,21 @@ FAILED = TaskState.TASK_STATE_FAILED
 INPUT_REQUIRED = TaskState.TASK_STATE_INPUT_REQUIRED
 
 MANY = 1000
-"""More contexts than the tests of a run leave overdue in a shard of the index."""
+"""More contexts than the expired timers of a test run in a shard of the index."""
 
 
-class Conversation:
-    """A context of a store; message `m-1` starts task `t-m-1` by turn `turn-m-1`."""
+class StoreConversation:
+    """Context of a store; message `m-1` starts task `t-m-1` by turn `turn-m-1`."""
 
     def __init__(self, store: TaskStore, clock: ManualClock, context: ContextKey | None = None) -> None:
         self.store, self.clock = store, clock
         self.context = context or ContextKey(new_owner(), "echo", "c-1")
         self.tasks: list[str] = []
-        """The ids of the tasks that have been started."""
+        """Ids of the started tasks."""
         self.accepted: list[tuple[str, str]] = []
-        """Of the messages to tasks, those that were kept: task and message."""
+        """Stored messages to tasks: task and message."""
 
-    # ── What clients do ───────────────────────────────────────────────────────────────────────────────────────────────
+    # ── Clients ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def message(
         self,
@@ -57,7 +57,7 @@ class Conversation:
         request: Mapping[str, Any] | None = None,
         idempotency_key: str = "",
     ) -> NewTask:
-        """A message that starts a task, as `create` takes it."""
+        """Return a message to start a task with `create`."""
         task_id = task_id or f"t-{message_id}"
         return admission.new_task(
             Message(message_id=message_id, role=Role.ROLE_USER, parts=[Part(text=text)]),
@@ -71,27 +71,27 @@ class Conversation:
         )
 
     async def starts(self, message_id: str = "m-1", *, holder: str = "holder-1", **options: Any) -> TurnStarted:
-        """A task is started and runs at once."""
+        """Start a task and run it at once."""
         outcome = await self.store.create(self.message(message_id, **options), holder=holder)
         assert isinstance(outcome, TurnStarted), outcome
         self.tasks.append(outcome.head.key.task_id)
         return outcome
 
     async def waits(self, message_id: str, *, holder: str | None = None, **options: Any) -> TurnQueued:
-        """A task is started, and its turn waits."""
+        """Start a task with a waiting turn."""
         outcome = await self.store.create(self.message(message_id, **options), holder=holder)
         assert isinstance(outcome, TurnQueued), outcome
         self.tasks.append(outcome.head.key.task_id)
         return outcome
 
     async def asks(self, message_id: str = "m-1") -> Head:
-        """A task is started and ends its turn with a question."""
+        """Start a task; end its turn in input-required."""
         return (await self.ends(await self.starts(message_id), INPUT_REQUIRED, "which?")).head
 
     async def more(
         self, head: Head, message_id: str, text: str = "more", *, turn_id: str = "", task: Task | None = None
     ) -> FollowUp:
-        """A message to a task, as `follow_up` takes it."""
+        """Return a message to a task for `follow_up`."""
         return admission.follow_up(
             Message(message_id=message_id, role=Role.ROLE_USER, task_id=head.key.task_id, parts=[Part(text=text)]),
             head,
@@ -102,21 +102,21 @@ class Conversation:
         )
 
     async def queues(self, task_id: str, message_id: str) -> FollowUp:
-        """A message to a task at work, which waits."""
+        """Send a message to a running task; it waits."""
         follow_up = await self.more(await self.head(task_id), message_id)
         outcome = await self.store.follow_up(follow_up, holder="holder-2")
         assert isinstance(outcome, TurnQueued), outcome
         return follow_up
 
     async def cancels(self, task_id: str) -> TurnFinished:
-        """A task is canceled."""
+        """Cancel a task."""
         head = await self.head(task_id)
         return await self.store.cancel(head, self.canceled(head))
 
-    # ── What runners do ───────────────────────────────────────────────────────────────────────────────────────────────
+    # ── Runners ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def says(self, head: Head, state: TaskState = WORKING, text: str = "well") -> TaskStatusUpdateEvent:
-        """A message of the agent by which its task enters the state."""
+        """Return an agent's message with this state."""
         status = lifecycle.status_at(state, self.clock.now())
         said = Message(message_id=f"a-{text[:20]}-{random.getrandbits(64)}", role=Role.ROLE_AGENT)
         said.parts.append(Part(text=text))
@@ -124,11 +124,11 @@ class Conversation:
         return TaskStatusUpdateEvent(task_id=head.key.task_id, context_id=head.context.context_id, status=status)
 
     def canceled(self, head: Head) -> TaskStatusUpdateEvent:
-        """The event by which a task is canceled."""
+        """Return the event of a cancellation."""
         return admission.canceled(head, self.clock.now(), "No longer wanted.")
 
     async def begins(self, holder: str = "holder-2") -> TurnStarted:
-        """The turn begins whose time has come."""
+        """Begin the next turn."""
         outcome = await self.store.begin(self.context, holder=holder)
         assert isinstance(outcome, TurnStarted), outcome
         return outcome
@@ -136,54 +136,54 @@ class Conversation:
     async def ends(
         self, begun: TurnStarted, state: TaskState = COMPLETED, text: str = "done", *, run_next: bool = False
     ) -> TurnFinished:
-        """The turn ends, and its task is in the state."""
+        """End the turn, with its task in the state."""
         return await self.store.finish(begun.lease, begun.head, self.says(begun.head, state, text), run_next=run_next)
 
-    # ── What can be seen ──────────────────────────────────────────────────────────────────────────────────────────────
+    # ── Stored state ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def key(self, task_id: str) -> TaskKey:
-        """The key of a task of the context."""
+        """Return the key of a task of the context."""
         return TaskKey(self.context.owner, task_id)
 
     async def head(self, task_id: str) -> Head:
-        """The head of a task that there is."""
+        """Return the head of an existing task."""
         head = await self.store.head(self.key(task_id))
         assert head is not None, task_id
         return head
 
     async def task(self, task_id: str) -> Task:
-        """The task that its log adds up to."""
+        """Return the task folded from its log."""
         log = await self.store.log(self.key(task_id))
         assert log is not None, task_id
         return projection.fold(log.events)
 
     async def said(self, task_id: str) -> list[str]:
-        """The ids of the client's messages in the task, in order."""
+        """Return the ids of the client's messages in the task, in order."""
         return [said.message_id for said in (await self.task(task_id)).history if said.role == Role.ROLE_USER]
 
     async def state(self, task_id: str) -> str:
-        """The task's state, as people write it."""
+        """Return the task's state as text."""
         return lifecycle.state_name((await self.head(task_id)).state)
 
     async def is_expired(self) -> bool:
-        """Whether the index tells of the context."""
+        """Return True if the index has a timer of the context."""
         return any(
             expired_timers.context == self.context for expired_timers in await self.store.expired_timers(limit=MANY)
         )
 
-    # ── What has to hold ──────────────────────────────────────────────────────────────────────────────────────────────
+    # ── Invariants ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def comes_to_rest(self) -> None:
-        """Nothing is forgotten: what is not at rest is overdue in time, and by what is overdue all comes to an end.
+        """Check for forgotten work: each unfinished turn has a timer, and the timers alone finish all work.
 
-        Bells are heard no more from here on. Every log is whole in the end, and nobody's message is in it twice.
+        No wake-up message is handled from here on. Every log is complete in the end, without a duplicate message.
         """
         for step in range(60):
             self.clock.move(LEASE_SECONDS * 2 + 1)
             heads = [await self.head(task_id) for task_id in self.tasks]
             at_work = [head.key.task_id for head in heads if head.state not in lifecycle.TERMINAL_OR_INTERRUPTED]
             asking = [head for head in heads if head.state in lifecycle.INTERRUPTED]
-            # The index is asked once; it says no more than the claim does.
+            # One query of the index; it returns no more than the claim does.
             in_index = await self.is_expired() if not step else None
             expired_timers = await self.store.claim(ExpiredTimer(self.context, self.clock.now()))
             assert in_index in (None, expired_timers)
@@ -224,6 +224,6 @@ class Conversation:
         await self.ends(begun)
 
 
-def of(conversation: Conversation, **other: str) -> Conversation:
-    """The same store's context of another owner, agent or id."""
-    return Conversation(conversation.store, conversation.clock, replace(conversation.context, **other))
+def of(conversation: StoreConversation, **other: str) -> StoreConversation:
+    """Return the same store's context of another owner, agent or id."""
+    return StoreConversation(conversation.store, conversation.clock, replace(conversation.context, **other))

@@ -1,4 +1,4 @@
-"""An aion.yaml with every field of an agent card, and text outside ASCII."""
+"""aion.yaml with every field of an agent card, and text outside ASCII."""
 
 AION_YAML = """
 aion:

@@ -1,6 +1,6 @@
-"""The whole deployment here: ministack makes the stack of the transformed template, and the built packages run it.
+"""Local deployment: a stack of the transformed template on ministack, run by the built packages.
 
-What Lambda would do itself is done by the emulator of its runtime, whatever AWS calls it for by our pollers.
+The emulator of Lambda's runtime runs the functions; our pollers replace the event sources.
 """
 
 import json
@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 from samtranslator.yaml_helper import yaml_parse
 
-from aion_core.local.emulator import REGION
+from aion_core.local import REGION
 from aion_core.local.lambda_events import schedule_event
 from aion_core.local.pollers import Function, QueuePoller, QueueSource
 from aion_core.local.stack import SETTINGS, client_of
@@ -34,44 +34,44 @@ SERVICES = (
     "apigateway,appconfig,cloudformation,cloudwatch,codedeploy,dynamodb,events,iam,kms,lambda,logs,s3,sns,sqs,sts"
 )
 STACK = "deployed"
-PATIENCE = 120
-# Its receivers are on this machine.
+TIMEOUT = 120
+# The receivers are on this machine.
 HERE = {"AION_PUSH_HTTP": "true", "AION_PUSH_NETWORKS": "127.0.0.0/8"}
 
 
 @dataclass
 class DeployedStack:
-    """What CloudFormation has made, what runs it, and where clients reach it."""
+    """Stack of CloudFormation, with its running functions and its URL for clients."""
 
     endpoint: str
     entrypoint_url: RestApi
     code: Path
     physical_ids: dict[str, str]
     configurations: dict[str, dict[str, Any]]
-    """What Lambda says of each function."""
+    """Lambda's configuration of each function."""
     idle: set[str] = field(default_factory=set)
-    """The functions that take what they are handed and do nothing."""
+    """Functions without effect: their events are only recorded."""
     urls: dict[str, str] = field(default_factory=dict)
     handed: list[tuple[str, Any]] = field(default_factory=list)
-    """What each function was handed, but for requests."""
+    """Events of each function, except requests."""
     _locks: dict[str, Lock] = field(default_factory=dict)
 
     def client(self, service: str) -> Any:
-        """A client of this stack's DynamoDB, SQS or S3."""
+        """Return a client of this stack's DynamoDB, SQS or S3."""
         return client_of(service, self.endpoint)
 
     def environment(self, function: str) -> dict[str, str]:
-        """What CloudFormation has given the function, with what Lambda adds."""
+        """Return the function's variables from CloudFormation and from Lambda."""
         given: dict[str, str] = self.configurations[function]["Environment"]["Variables"]
         return {**given, **SETTINGS, **HERE}
 
     def invoke(self, function: str, event: Any) -> Any:
-        """Hand the event to the built function, and return its answer; the emulator takes one at a time."""
+        """Invoke the built function, and return its answer; the emulator handles one event at a time."""
         self.handed.append((function, event))
         if function in self.idle:
             return {}
         with self._locks.setdefault(function, Lock()):
-            answer = httpx.post(self.urls[function], json=event, timeout=PATIENCE)
+            answer = httpx.post(self.urls[function], json=event, timeout=TIMEOUT)
         answer.raise_for_status()
         told = answer.json()
         if isinstance(told, dict) and "errorType" in told:
@@ -79,7 +79,7 @@ class DeployedStack:
         return told
 
     def call_schedule(self, function: str) -> Any:
-        """Hand the function what the rule sends it that the template made."""
+        """Invoke the function with the event of the template's rule."""
         events = self.client("events")
         for rule in (each["Name"] for each in events.list_rules()["Rules"]):
             if any(_name_in(each["Arn"]) == self.physical_ids[function] for each in _targets(events, rule)):
@@ -96,7 +96,7 @@ def _targets(events: Any, rule: str) -> list[dict[str, Any]]:
 
 
 def _name_in(arn: str) -> str:
-    """Return the function's name, whichever alias of it is meant."""
+    """Return the function's name, also from the ARN of an alias."""
     return arn.split(":")[6]
 
 
@@ -120,7 +120,7 @@ def deployed_stack(folder: Path, aion_yaml: str, agents: Mapping[str, str]) -> I
 
 @contextmanager
 def running(stack: DeployedStack) -> Iterator[None]:
-    """Run the four functions of the stack, each of the unpacked packages in its `code`, until the block ends."""
+    """Run the stack's four functions from the unpacked packages in `code`, until the block ends."""
     with ExitStack() as until_the_end:
         until_the_end.enter_context(_streaming_api(stack))
         for name in FUNCTIONS[1:]:
@@ -135,7 +135,7 @@ def running(stack: DeployedStack) -> Iterator[None]:
 
 @contextmanager
 def running_alone(stack: DeployedStack, function: str, **environ: str) -> Iterator[str]:
-    """Run the package under the runtime emulator, with nothing but it and the runtime on the path; yields its URL."""
+    """Run the package under the runtime emulator, with only the package and the runtime on the path; yield its URL."""
     scratch = stack.code / f"{function}-runtime"
     scratch.mkdir(exist_ok=True)
     handler = stack.configurations[function]["Handler"]
@@ -144,11 +144,11 @@ def running_alone(stack: DeployedStack, function: str, **environ: str) -> Iterat
 
 
 def created(template: Path, endpoint: str, parameters: Mapping[str, str]) -> dict[str, str]:
-    """Make the stack of the template, transformed, and return the physical id of each of its resources."""
+    """Create the stack of the transformed template, and return the physical id of each of its resources."""
     bucket, _, key = CODE.removeprefix("s3://").partition("/")
     s3 = client_of("s3", endpoint)
     s3.create_bucket(Bucket=bucket)
-    # It keeps a function's code, and is asked to call none: the package itself runs elsewhere.
+    # The emulator stores the code of a function, but never invokes it: the package itself runs elsewhere.
     s3.put_object(Bucket=bucket, Key=key, Body=b"PK\x05\x06" + bytes(18))
     plain = _made_here(transformed(template, parameters), template, s3, f"{endpoint}/{bucket}")
     cloudformation = client_of("cloudformation", endpoint)
@@ -159,17 +159,17 @@ def created(template: Path, endpoint: str, parameters: Mapping[str, str]) -> dic
         Capabilities=["CAPABILITY_IAM"],
     )
     cloudformation.get_waiter("stack_create_complete").wait(
-        StackName=STACK, WaiterConfig={"Delay": 1, "MaxAttempts": PATIENCE}
+        StackName=STACK, WaiterConfig={"Delay": 1, "MaxAttempts": TIMEOUT}
     )
     found = cloudformation.describe_stack_resources(StackName=STACK)["StackResources"]
     return {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in found}
 
 
 def _made_here(document: dict[str, Any], file: Path, s3: Any, bucket_url: str) -> dict[str, Any]:
-    """Return the template as the emulator makes it: nested ones in a bucket, where `sam package` puts them.
+    """Return the template in the emulator's form: nested ones in a bucket, as after `sam package`.
 
-    What it does not know is left out, and no request goes through that: the gradual shift to a new version, of which here
-    is none, and alarms on what is calculated.
+    It omits two unsupported things, irrelevant for requests: the gradual shift to a new version (here is only one),
+    and alarms on expressions.
     """
     resources: dict[str, Any] = {}
     for name, resource in document["Resources"].items():
@@ -186,7 +186,7 @@ def _made_here(document: dict[str, Any], file: Path, s3: Any, bucket_url: str) -
 
 
 def unpack(function: str, target: Path, aion_yaml: str, agents: Mapping[str, str]) -> None:
-    """Unpack the built package as Lambda does, and put the agents in that a project of its own would have."""
+    """Unpack the built package as Lambda does, and add the agents of a user's project."""
     with zipfile.ZipFile(package_here(function).zip()) as archive:
         archive.extractall(target)
         for entry in archive.infolist():
@@ -198,7 +198,7 @@ def unpack(function: str, target: Path, aion_yaml: str, agents: Mapping[str, str
 
 @contextmanager
 def _streaming_api(stack: DeployedStack) -> Iterator[None]:
-    """Run ApiFunction as Lambda does where a wrapper is set: the wrapper gets the runtime's own command."""
+    """Run ApiFunction like Lambda with an exec wrapper: the wrapper gets the runtime's own command."""
     code, environ = stack.code / "ApiFunction", stack.environment("ApiFunction")
     scratch = stack.code / "ApiFunction-runtime"
     scratch.mkdir()
@@ -228,7 +228,7 @@ def _invoke(stack: DeployedStack, name: str) -> Callable[[Any, Any], Any]:
 
 
 def _pollers(stack: DeployedStack) -> Iterator[QueuePoller]:
-    """Yield what does the event source mappings' work, which are told to do none."""
+    """Yield the replacements of the disabled event source mappings."""
     functions, names = stack.client("lambda"), {id_: name for name, id_ in stack.physical_ids.items()}
     for rule in stack.client("events").list_rules()["Rules"]:
         stack.client("events").disable_rule(Name=rule["Name"])
@@ -241,7 +241,7 @@ def _pollers(stack: DeployedStack) -> Iterator[QueuePoller]:
             "Queue": mapping["EventSourceArn"],
             "BatchSize": mapping["BatchSize"],
             "FunctionResponseTypes": mapping["FunctionResponseTypes"],
-            # As many as the emulator of one environment can answer.
+            # The maximum of an emulator of one environment.
             "ScalingConfig": {"MaximumConcurrency": 1},
         }
         function = Function(

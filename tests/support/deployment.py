@@ -1,4 +1,4 @@
-"""The app that a deployment's own settings and aion.yaml make, in memory."""
+"""App of a deployment's settings and aion.yaml, in memory."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ BASE_URL = "https://agents.example.com/prod"
 
 
 def deployed(folder: Path, aion_yaml: str, **environ: str) -> FastAPI:
-    """The app; its agents' code is not loaded before a turn needs it."""
+    """Return the app; the first turn of an agent imports its code."""
     config = folder / "aion.yaml"
     config.write_text(aion_yaml, encoding="utf-8")
     given = {"AION_STORE": "memory", "AION_CONFIG": str(config), "AION_BASE_URL": BASE_URL, **environ}
@@ -20,5 +20,5 @@ def deployed(folder: Path, aion_yaml: str, **environ: str) -> FastAPI:
 
 
 def at(app: FastAPI, base_url: str = "http://somewhere-else.test") -> httpx.AsyncClient:
-    """A client that reaches the app by another name than the configured one."""
+    """Return a client of the app under another host name than the configured one."""
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=base_url)

@@ -1,4 +1,4 @@
-"""What the contract suites run on: moto, ministack, and the engine that DYNAMODB_ENDPOINT names."""
+"""Engines of the contract suites: moto, ministack, and the endpoint DYNAMODB_ENDPOINT."""
 
 import os
 from collections.abc import Iterator
@@ -9,8 +9,8 @@ from uuid import uuid4
 
 import pytest
 
-from aion_core.local import resources
-from aion_core.local.emulator import REGION
+from aion_core.local import REGION
+from aion_core.local.resources import create_resources, create_tables
 from aion_core.local.stack import SETTINGS, LocalStack, client_of
 from aion_core.memory.services import MemoryBlobs
 from aion_core.memory.table import MemoryTable
@@ -24,19 +24,19 @@ from tests.support.server import ROOT
 
 DEFAULT = ("moto", "ministack")
 FASTEST = "ministack"
-"""It takes a third of the time that moto takes, and refuses more of what DynamoDB refuses."""
+"""It takes a third of moto's time, and its refusals are closer to DynamoDB's."""
 
 LOCAL = ("memory", "sqlite")
-"""The tables, and the blobs, that need no engine."""
+"""Tables and blobs without an engine."""
 
 
 def local_table(kind: str, clock: Clock, folder: Path) -> Table:
-    """The table of this kind; a file is in the folder."""
+    """Return a table of this kind; a file is in the folder."""
     return MemoryTable(clock) if kind == "memory" else SQLiteTable(folder / "table.sqlite", clock)
 
 
 def local_blobs(kind: str, clock: Clock, folder: Path) -> Blobs:
-    """The blobs of this kind; a file is in the folder."""
+    """Return blobs of this kind; a file is in the folder."""
     return MemoryBlobs() if kind == "memory" else SQLiteBlobs(folder / "blobs.sqlite", clock)
 
 
@@ -44,10 +44,10 @@ class ReachableStack(Protocol):
     """A stack with its clients."""
 
     def client(self, service: str) -> Any:
-        """A client of the stack's DynamoDB, SQS or S3."""
+        """Return a client of the stack's DynamoDB, SQS or S3."""
 
     def environment(self, function: str) -> dict[str, str]:
-        """What the template gives the function, with what it needs to reach this stack."""
+        """Return the function's variables from the template, and those to reach this stack."""
 
 
 class Stack(ReachableStack, Protocol):
@@ -57,12 +57,12 @@ class Stack(ReachableStack, Protocol):
 
 
 def chosen() -> tuple[str, ...]:
-    """The engines of this run: those that AION_TEST_ENGINES names, every one there is by `all`, the fastest by default."""
+    """Return this run's engines: those in AION_TEST_ENGINES, all for `all`, the fastest by default."""
     return chosen_for_each() if _named() else (FASTEST,)
 
 
 def chosen_for_each() -> tuple[str, ...]:
-    """The engines for a test that is marked `each_engine`: every one there is, unless AION_TEST_ENGINES names some."""
+    """Return the engines of an `each_engine` test: all, unless AION_TEST_ENGINES names some."""
     there = (*DEFAULT, *(["endpoint"] if os.environ.get("DYNAMODB_ENDPOINT") else []))
     named = _named()
     for name in named:
@@ -78,12 +78,12 @@ def _named() -> tuple[str, ...]:
 
 
 class MadeStack:
-    """The template's resources, made at an address; its DynamoDB may have another one."""
+    """The template's resources at an address; DynamoDB may have another one."""
 
     def __init__(self, place: Place, *, dynamodb: str | None = None) -> None:
         self._dynamodb = dynamodb or place.endpoint
         self.template = Template(ROOT / "template.yaml", place)
-        resources.make(self.template, self.client)
+        create_resources(self.template, self.client)
 
     def client(self, service: str) -> Any:
         return client_of(service, self._dynamodb if service == "dynamodb" else self.template.place.endpoint)
@@ -94,12 +94,12 @@ class MadeStack:
 
 
 def empty(stack: Stack) -> None:
-    """Make the stack's tables anew, and empty its bucket: moto looks through a whole table for the items of an index."""
+    """Create the stack's tables anew, and empty its bucket: moto scans a whole table for the items of an index."""
     dynamodb = stack.client("dynamodb")
     tables = stack.template.resources(TABLE)
     for table in tables:
         dynamodb.delete_table(TableName=stack.template.attribute(table, None, table))
-    resources.make_tables(stack.template, tables, dynamodb)
+    create_tables(stack.template, tables, dynamodb)
     s3, bucket = stack.client("s3"), stack.environment("ApiFunction")["AION_BUCKET"]
     for page in s3.get_paginator("list_object_versions").paginate(Bucket=bucket):
         found = [*page.get("Versions", []), *page.get("DeleteMarkers", [])]
@@ -110,15 +110,15 @@ def empty(stack: Stack) -> None:
 
 @contextmanager
 def on_ministack() -> Iterator[Stack]:
-    """The stack on a ministack of its own."""
+    """Yield a stack on its own ministack."""
     with ministack.serving() as endpoint:
         yield MadeStack(Place(ministack.ACCOUNT, REGION, endpoint, "contract"))
 
 
 @contextmanager
 def on_endpoint(moto: LocalStack) -> Iterator[Stack]:
-    """The stack with its tables where DYNAMODB_ENDPOINT says; what is no table is moto's."""
-    # Named anew each time: the tables of an earlier run may be there still.
+    """Yield a stack with its tables at DYNAMODB_ENDPOINT, and the rest on moto."""
+    # New names each time: the tables of an earlier run may still exist.
     place = Place(moto.template.place.account, REGION, moto.endpoint, f"contract-{uuid4().hex[:8]}")
     stack = MadeStack(place, dynamodb=os.environ["DYNAMODB_ENDPOINT"])
     try:

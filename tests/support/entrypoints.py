@@ -1,4 +1,4 @@
-"""AWS's fronts before an app, without a socket: each request becomes the event of its front, and that a request again."""
+"""HTTP entry points of AWS without a socket: each request becomes an event, and the event a request again."""
 
 import asyncio
 import json
@@ -19,12 +19,12 @@ EventOf = Callable[[Request, bytes], dict[str, Any]]
 
 
 def rest_api(app: ASGIApp, domain: str, stage: str = "") -> ASGIApp:
-    """The app behind a REST API that is asked at this name; without a stage it is a domain of one's own."""
+    """Return the app behind a REST API of this host name; a custom domain has no stage."""
     return behind(app, lambda request, body: rest_api_event(request, body, domain=domain, stage=stage))
 
 
 def function_url(app: ASGIApp, domain: str) -> ASGIApp:
-    """The app behind a Function URL of this name."""
+    """Return the app behind a Function URL of this host name."""
 
     def event_of(request: Request, body: bytes) -> dict[str, Any]:
         path, query = request.url.path, request.url.query
@@ -38,7 +38,7 @@ def function_url(app: ASGIApp, domain: str) -> ASGIApp:
 
 
 def behind(app: ASGIApp, event_of: EventOf) -> ASGIApp:
-    """The app, as our runtime calls it with the event that is made of each request."""
+    """Return the app as our runtime calls it, with the event of each request."""
     reader = EventReader(cast("Any", app))
 
     async def entrypoint_url(scope: Scope, receive: Receive, send: Send) -> None:

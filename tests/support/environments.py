@@ -1,23 +1,23 @@
-"""Environments of their own, Python's and Node's, for what does not go together with the project's lock."""
+"""Own environments of Python and Node, for dependencies incompatible with the project's lock."""
 
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-from aion_core.packaging import uv
-from aion_core.packaging.file_lock import file_lock
+from aion_core.packaging.cache import file_lock
+from aion_core.packaging.programs import find_uv
 from tests.support.server import ROOT
 
 
 def python_with(requirements: Path) -> Path:
-    """The interpreter of an environment that holds what the lock file names, made once; quick the second time."""
+    """Return the interpreter of an environment with the lock file's packages; it is created once and reused."""
     environment = ROOT / ".cache" / f"{requirements.stem}-{sys.version_info.major}.{sys.version_info.minor}"
     python = environment / "bin" / "python"
     stamp = environment / requirements.name
     with file_lock(environment):
         if not stamp.exists() or stamp.read_bytes() != requirements.read_bytes():
-            program = uv.find()
+            program = find_uv()
             subprocess.run([program, "venv", "--quiet", "--clear", "--python", sys.executable, environment], check=True)
             subprocess.run(
                 [program, "pip", "install", "--quiet", "--python", python, "--require-hashes", "-r", requirements],
@@ -28,13 +28,13 @@ def python_with(requirements: Path) -> Path:
 
 
 def folder_with(requirements: Path, python: str, version: str) -> Path:
-    """A folder with what the lock file names for an interpreter of this version, to be put on its path; made once."""
+    """Return a folder with the lock file's packages for a Python of this version; it is created once and reused."""
     folder = ROOT / ".cache" / f"{requirements.stem}-for-{version}"
     stamp = folder / requirements.name
     with file_lock(folder):
         if not stamp.exists() or stamp.read_bytes() != requirements.read_bytes():
             shutil.rmtree(folder, ignore_errors=True)
-            install: list[str | Path] = [uv.find(), "pip", "install", "--quiet", "--target", folder, "--python", python]
+            install: list[str | Path] = [find_uv(), "pip", "install", "--quiet", "--target", folder, "--python", python]
             only: list[str | Path] = [
                 "--python-version",
                 version,
@@ -50,9 +50,9 @@ def folder_with(requirements: Path, python: str, version: str) -> Path:
 
 
 def node_with(folder: Path) -> Path:
-    """A folder with the programs of the given one and what its package-lock.json names, installed once.
+    """Return a folder with the programs of the given one and its package-lock.json's packages, installed once.
 
-    Raises NodeMissing where there is no Node to run them.
+    Raise NodeMissing without Node.
     """
     if shutil.which("node") is None or shutil.which("npm") is None:
         raise NodeMissing
@@ -70,9 +70,9 @@ def node_with(folder: Path) -> Path:
 
 
 def go_program(folder: Path, **sources: str) -> Path:
-    """The program of the folder's Go module and of these sources, built anew where one of them has changed.
+    """Return the built program of the folder's Go module and these sources; it is built again after a change.
 
-    Raises GoMissing where there is no Go, or where what the module requires cannot be had.
+    Raise GoMissing without Go, or without access to the required modules.
     """
     if shutil.which("go") is None:
         raise GoMissing("go is not there (1.19 or newer): https://go.dev")
@@ -93,7 +93,7 @@ def go_program(folder: Path, **sources: str) -> Path:
 
 
 class NodeMissing(Exception):
-    """Neither node nor npm can be run here."""
+    """Node or npm is not installed here."""
 
     def __init__(self) -> None:
         super().__init__("node and npm are not there (20 or newer): https://nodejs.org")

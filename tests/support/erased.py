@@ -1,4 +1,4 @@
-"""Persons who leave something in every store of a deployment, and the whole of its table and bucket, as they are."""
+"""Persons with data in every store of a deployment, and the raw content of its table and bucket."""
 
 import asyncio
 import itertools
@@ -9,8 +9,8 @@ from typing import Any
 
 import httpx
 
-from aion_core.auth.api_keys import make_key
 from aion_core.auth.principal import API_KEY_ISSUER, Principal
+from aion_core.auth.schemes.api_key import make_key
 from aion_core.bootstrap import build_app
 from aion_core.bootstrap.operator import build_keys
 from aion_core.clock import SystemClock
@@ -20,7 +20,7 @@ from aion_core.stores import keys
 from aion_core.stores.keys import thread_id
 from aion_core.web.request_context import owner_in
 from tests.support.clock import ManualClock
-from tests.support.conversation import COMPLETED, Conversation
+from tests.support.conversation import COMPLETED, StoreConversation
 from tests.support.engines import Stack
 from tests.support.server import ROOT
 from tests.support.service import send
@@ -33,7 +33,7 @@ ISSUER = "https://login.example.com"
 
 
 def environment(stack: Stack) -> dict[str, str]:
-    """The environment of a process of the deployment."""
+    """Return the environment of a process of the deployment."""
     there = {"AION_PUSH_HTTP": "true", "AION_PUSH_NETWORKS": "127.0.0.0/8", "AION_CONFIG": str(AION_YAML)}
     return {
         **stack.environment("ApiFunction"),
@@ -45,7 +45,7 @@ def environment(stack: Stack) -> dict[str, str]:
 
 @dataclass
 class Person:
-    """A principal of API keys, who has used both agents."""
+    """Principal of API keys, with requests to both agents."""
 
     name: str
     contexts: set[tuple[str, str]] = field(default_factory=set)
@@ -54,16 +54,16 @@ class Person:
 
     @property
     def owner(self) -> str:
-        """Who owns what is made outside of the tenant."""
+        """Return the owner of data outside of the tenant."""
         return Principal(API_KEY_ISSUER, self.name).owner
 
     @property
     def owners(self) -> tuple[str, str]:
-        """The owners of all that the person makes."""
+        """Return the owners of all the person's data."""
         return self.owner, owner_in(self.owner, TENANT)
 
     def traces(self) -> set[str]:
-        """The texts by which something in the table or in the bucket may be known as the person's."""
+        """Return the texts that identify the person's data in the table or in the bucket."""
         owned = [ContextKey(owner, *context) for owner in self.owners for context in self.contexts]
         hashes = {thread_id(context) for context in owned}
         hashes |= {keys.session_thread(each.owner, each.agent, each.context_id) for each in owned}
@@ -75,12 +75,12 @@ _numbers = itertools.count(100)
 
 
 def someone(name: str) -> Person:
-    """A person of this name that no other test has."""
+    """Return a new person of this name."""
     return Person(f"{name}-{next(_numbers)}@example.com")
 
 
 async def lives(stack: Stack, person: Person) -> None:
-    """Let the person use the deployment: its app, both frameworks, push, limits, tenants and keys."""
+    """Use the deployment as the person: its app, both frameworks, push, limits, tenants and keys."""
     environ = environment(stack)
     made = make_key(person.name, now=SystemClock().now())
     person.key_id = made.record.id
@@ -114,26 +114,30 @@ async def _converses(client: httpx.AsyncClient, person: Person) -> None:
 
 
 async def _is_cut(stack: Stack, person: Person) -> None:
-    """Leave a task at work, as a process that is gone has left it: with chunks, and a message that waits."""
+    """Leave a running task of a dead process, with chunks and a waiting message."""
     clock = ManualClock()
     person.contexts.add(("graph", f"{person.name}-cut"))
-    chat = Conversation(dynamodb_store(stack, clock), clock, ContextKey(person.owner, "graph", f"{person.name}-cut"))
+    chat = StoreConversation(
+        dynamodb_store(stack, clock), clock, ContextKey(person.owner, "graph", f"{person.name}-cut")
+    )
     begun = await chat.starts(task_id=f"t-{person.name}")
     chunks = DeltaBatch(begun.head.generation, begun.lease.fence, 0, (Delta("Hel", append=False),))
     await chat.store.append_deltas(begun.head.key, chunks)
     await chat.queues(begun.head.key.task_id, "m-2")
     person.contexts.add(("graph", f"{person.name}-long"))
-    chat = Conversation(dynamodb_store(stack, clock), clock, ContextKey(person.owner, "graph", f"{person.name}-long"))
+    chat = StoreConversation(
+        dynamodb_store(stack, clock), clock, ContextKey(person.owner, "graph", f"{person.name}-long")
+    )
     begun = await chat.starts(task_id=f"t-{person.name}-long")
     snapshot = await chat.task(begun.head.key.task_id)
     await chat.store.finish(begun.lease, begun.head, chat.says(begun.head, COMPLETED), snapshot=snapshot)
 
 
-# ── The whole of a deployment ─────────────────────────────────────────────────────────────────────────────────────────
+# ── Raw content ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def table_items(stack: Stack) -> list[dict[str, Any]]:
-    """Every item of the table, in the order of the keys."""
+    """Return every item of the table, in the order of the keys."""
     pages = (
         stack.client("dynamodb")
         .get_paginator("scan")
@@ -145,7 +149,7 @@ def table_items(stack: Stack) -> list[dict[str, Any]]:
 
 
 def bucket_versions(stack: Stack) -> list[dict[str, Any]]:
-    """Every version and delete marker of the bucket: names, version ids and contents."""
+    """Return every version and delete marker of the bucket: names, version ids and contents."""
     s3, bucket = stack.client("s3"), stack.environment("ApiFunction")["AION_BUCKET"]
     return sorted(_versions(s3, bucket), key=lambda each: (each["Key"], each["VersionId"]))
 
@@ -160,11 +164,11 @@ def _versions(s3: Any, bucket: str) -> Iterator[dict[str, Any]]:
 
 
 def of_person(person: Person, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those of the items, or versions, in which any trace of the person is."""
+    """Return the items, or versions, with any trace of the person."""
     traces = person.traces()
     return [item for item in items for text in [repr(item)] if any(trace in text for trace in traces)]
 
 
 def run_in_thread(run: Any, *arguments: object, **options: Any) -> Any:
-    """Run a command beside the event loop of a test: it has a loop of its own."""
+    """Run a command in a thread: it has its own event loop."""
     return asyncio.to_thread(run, *arguments, **options)

@@ -1,4 +1,4 @@
-"""Stores and queues whose next calls fail."""
+"""Stores and queues with failing calls."""
 
 from collections import Counter
 from typing import Any
@@ -7,7 +7,7 @@ from aion_core.errors import StoreUnavailable
 
 
 class Failing:
-    """An adapter whose next calls of some operations raise StoreUnavailable, before or after they take effect."""
+    """Adapter whose next calls of some operations raise StoreUnavailable, before or after they take effect."""
 
     def __init__(self, adapter: Any) -> None:
         self._adapter = adapter
@@ -15,19 +15,19 @@ class Failing:
         self._before: Counter[str] = Counter()
         self._after: Counter[str] = Counter()
         self.calls: Counter[str] = Counter()
-        """The number of calls of each operation, those that fail included."""
+        """Number of calls of each operation, including failed ones."""
 
     def refuse(self, error: Exception | None = None, /, **times: int) -> None:
-        """Let each named operation fail so often, without taking effect."""
+        """Fail each named operation this many times, without effect."""
         self._error = error
         self._before.update(times)
 
     def lose_answers(self, **times: int) -> None:
-        """Let each named operation, an asynchronous one, take effect so often and then fail."""
+        """Execute each named asynchronous operation this many times, then fail it."""
         self._after.update(times)
 
     def heal(self) -> None:
-        """Let nothing fail any more."""
+        """Stop all failures."""
         self._before.clear()
         self._after.clear()
 

@@ -1,12 +1,12 @@
-"""Lambda's Runtime API as a runtime sees it: a real HTTP server on loopback, which a test feeds and observes.
+"""Lambda's Runtime API on loopback: a real HTTP server, fed and observed by a test.
 
     async with FakeRuntimeApi() as api:
         # start a runtime with AWS_LAMBDA_RUNTIME_API=api.address, then
         invocation = api.invoke(event)
-        first = await invocation.chunk(1)      # returns when it has arrived, while the response still streams
+        first = await invocation.chunk(1)      # returns at its arrival, while the response still streams
         answer = await invocation.answered()   # the whole of it, chunk by chunk, with its trailers
 
-What happens is written, in its order, to `journal`.
+`journal` has all events in order.
 """
 
 import asyncio
@@ -20,14 +20,14 @@ from typing import Any, Self
 
 import h11
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 ARN = "arn:aws:lambda:eu-west-1:123456789012:function:agent-api:live"
 DELIMITER = bytes(8)
 
 
 @dataclass
 class Answer:
-    """What the runtime posted for an invocation, as far as it has come."""
+    """Answer of the runtime to an invocation, as far as it has arrived."""
 
     endpoint: str
     headers: dict[str, str]
@@ -37,35 +37,35 @@ class Answer:
 
     @property
     def raw(self) -> bytes:
-        """All that was posted."""
+        """Return all posted bytes."""
         return b"".join(self.chunks)
 
     @property
     def prelude(self) -> dict[str, Any]:
-        """Status, headers and cookies of a streamed response."""
+        """Return status, headers and cookies of a streamed response."""
         prelude: dict[str, Any] = json.loads(self.raw.split(DELIMITER, 1)[0])
         return prelude
 
     @property
     def status(self) -> int:
-        """The status that the client gets."""
+        """Return the client's status."""
         return int(self.prelude["statusCode"])
 
     @property
     def body(self) -> bytes:
-        """The body that the client gets."""
+        """Return the client's body."""
         return self.raw.split(DELIMITER, 1)[1]
 
     @property
     def error(self) -> dict[str, Any]:
-        """The error that was posted to an error endpoint, or at the end of a stream."""
+        """Return the error from an error endpoint, or from the end of a stream."""
         in_trailers = self.trailers.get("lambda-runtime-function-error-body")
         error: dict[str, Any] = json.loads(base64.b64decode(in_trailers) if in_trailers else self.raw)
         return error
 
 
 class FakeInvocation:
-    """An invocation that the test has put in the queue."""
+    """Invocation queued by the test."""
 
     def __init__(
         self, api: "FakeRuntimeApi", request_id: str, payload: bytes, headers: dict[str, str], deadline_in: float
@@ -82,7 +82,7 @@ class FakeInvocation:
 
     @property
     def is_answered(self) -> bool:
-        """Whether the runtime has posted a complete answer."""
+        """Return True if the runtime has posted a complete answer."""
         return self.answer is not None and self.answer.complete
 
     async def chunk(self, number: int) -> bytes:
@@ -98,28 +98,28 @@ class FakeInvocation:
         return self.answer
 
     async def begun(self) -> None:
-        """Wait until the runtime has opened its answer."""
+        """Wait for the start of the runtime's answer."""
         await self._api.until(lambda: self.answer is not None)
 
     def headers(self) -> dict[str, str]:
-        """Return what `next` says of it. Its time runs from here, not from when it was queued."""
+        """Return the response headers of `next`. The invocation's time runs from here, not from its queueing."""
         return {"Lambda-Runtime-Deadline-Ms": str(int((time.time() + self._deadline_in) * 1000))} | self._headers
 
     def hold(self) -> None:
-        """Read no more of the answer, as when the client is slow."""
+        """Stop reading the answer, like a slow client."""
         self._reading.clear()
 
     def read_on(self) -> None:
-        """Read again."""
+        """Continue reading."""
         self._reading.set()
 
     def break_off(self) -> None:
-        """Break the connection on which the answer comes."""
+        """Break the connection of the answer."""
         assert self._connection is not None, "the runtime has not begun to answer"
         self._connection.transport.abort()
 
     async def receive(self, answer: Answer, body: "_Body", connection: asyncio.StreamWriter) -> None:
-        """Take the answer from the runtime."""
+        """Receive the answer from the runtime."""
         self.answer, self._connection = answer, connection
         await self._api.note(f"{self.request_id} {answer.endpoint}")
         partial = bytearray()
@@ -130,7 +130,7 @@ class FakeInvocation:
                 await self._api.note(f"{self.request_id} ended")
                 return
             partial += event.data
-            # A body with a length has no chunks; each piece of it is one then.
+            # A body with a length has no chunks; each piece of it counts as one.
             if event.chunk_end or "content-length" in answer.headers:
                 answer.chunks.append(bytes(partial))
                 partial.clear()
@@ -139,7 +139,7 @@ class FakeInvocation:
 
 @dataclass(frozen=True)
 class RawAnswer:
-    """An answer to `next` that the test has made up."""
+    """Prepared answer to `next`."""
 
     status: int
     headers: dict[str, str]
@@ -147,12 +147,12 @@ class RawAnswer:
 
 
 class FakeRuntimeApi:
-    """The server; `address` is what AWS_LAMBDA_RUNTIME_API must say."""
+    """Server; AWS_LAMBDA_RUNTIME_API must be its `address`."""
 
     def __init__(self, journal: list[str] | None = None) -> None:
         self.journal = journal if journal is not None else []
         self.init_error: Answer | None = None
-        # How often the runtime has asked for an invocation.
+        # Number of the runtime's requests for an invocation.
         self.asked = 0
         self._queue: asyncio.Queue[FakeInvocation | RawAnswer] = asyncio.Queue()
         self._invocations: dict[str, FakeInvocation] = {}
@@ -195,26 +195,26 @@ class FakeRuntimeApi:
         return invocation
 
     def answer_next(self, status: int, headers: dict[str, str] | None = None, body: bytes = b"") -> None:
-        """Queue an answer to `next` that is no invocation."""
+        """Queue an answer to `next` other than an invocation."""
         self._queue.put_nowait(RawAnswer(status, headers or {}, body))
 
-    async def asked_times(self, times: int) -> None:
-        """Wait until the runtime has asked for an invocation that often."""
+    async def requested(self, times: int) -> None:
+        """Wait for this number of requests for an invocation."""
         await self.until(lambda: self.asked >= times)
 
     async def init_failed(self) -> Answer:
-        """Wait until the runtime has reported that it cannot start."""
+        """Wait for the runtime's report of a failed start."""
         await self.until(lambda: self.init_error is not None)
         assert self.init_error is not None
         return self.init_error
 
     async def until(self, happened: Callable[[], bool]) -> None:
-        """Wait for something to be true; each thing that arrives is a reason to look again."""
-        async with asyncio.timeout(PATIENCE), self._changed:
+        """Wait for a condition; each arrival checks it again."""
+        async with asyncio.timeout(TIMEOUT), self._changed:
             await self._changed.wait_for(happened)
 
     async def note(self, what: str) -> None:
-        """Write to the journal and wake who waits."""
+        """Write to the journal and wake the waiting tests."""
         async with self._changed:
             self.journal.append(what)
             self._changed.notify_all()
@@ -246,7 +246,7 @@ class FakeRuntimeApi:
                 await _reply(body, writer, 202)
             case ["POST", "invocation", request_id, "response" | "error" as endpoint]:
                 invocation = self._invocations.get(request_id)
-                # As Lambda: an invocation is answered once, and only one that exists.
+                # As Lambda: an invocation must exist, and has one answer.
                 if invocation is None or invocation.answer is not None:
                     await self.note(f"{request_id} {endpoint} rejected")
                     await _reply(body, writer, 403)
@@ -265,7 +265,7 @@ class FakeRuntimeApi:
         gone = asyncio.create_task(reader.read(1))
         await asyncio.wait({queued, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not queued.done():
-            # The runtime has hung up: the event is for whoever asks next.
+            # The runtime has closed the connection: its next request gets the event.
             queued.cancel()
             return
         gone.cancel()
@@ -278,7 +278,7 @@ class FakeRuntimeApi:
 
 
 class _Body:
-    """One request as it comes in."""
+    """Request during its arrival."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self.http = h11.Connection(h11.SERVER)

@@ -1,4 +1,4 @@
-"""Breaks the calls of a store's client on purpose, by botocore hooks."""
+"""Deliberate failures of a store's client, by botocore hooks."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,20 +13,20 @@ TRANSACT, UPDATE = "TransactWriteItems", "UpdateItem"
 
 
 def events_of(table: Table) -> Any:
-    """Return where botocore's hooks are registered for the calls of a table of DynamoDB."""
+    """Return the botocore hooks of a DynamoDB table's calls."""
     assert isinstance(table, DynamoDBTable)
     return table._calls._client.meta.events
 
 
 class Faults:
-    """What goes wrong with the writes of one store."""
+    """Failures of one store's writes."""
 
     def __init__(self, store: Any) -> None:
-        """`store`: one that is written over DynamoDBTable."""
+        """Use the client of a `store` over DynamoDBTable."""
         self._events = events_of(store._table)
 
     def lose_answers(self, operation: str, *, times: int, then: Callable[[], None] | None = None) -> None:
-        """Let the operation be done, and its answer be lost on the way back; call `then` after the last."""
+        """Execute the operation, and lose its answer; call `then` after the last."""
         left = [times]
 
         def lose(**_: Any) -> None:
@@ -39,7 +39,7 @@ class Faults:
         self._events.register(f"after-call.dynamodb.{operation}", lose)
 
     def refuse(self, operation: str, *, code: str, times: int, reasons: list[str] | None = None) -> None:
-        """Answer the operation with an error of this code, without doing it."""
+        """Answer the operation with an error of this code, without effect."""
         left = [times]
 
         class Response:
@@ -60,7 +60,7 @@ class Faults:
         self._events.register(f"before-call.dynamodb.{operation}", before)
 
     def meanwhile(self, act: Callable[[], Awaitable[Any]], *, operation: str = TRANSACT, nth: int = 1) -> list[Any]:
-        """Let something else happen between what the store reads next and its `nth` write; returns what came of it."""
+        """Run `act` between the store's next read and its `nth` write; return its results."""
         calls, outcomes = [0], list[Any]()
 
         def happens(**_: Any) -> None:

@@ -1,4 +1,4 @@
-"""A function behind a queue or a schedule, in a process of its own, with an access key that tells it from the others.
+"""Function behind a queue or a schedule in its own process, with its own access key.
 
 `python -m tests.support.function_process <handler> [<queue url>]`, in the function's environment.
 """
@@ -20,13 +20,13 @@ ARN = "arn:aws:sqs:us-east-1:123456789012:queue"
 
 
 def signed_by(function: str) -> dict[str, str]:
-    """Return the variables by which its requests are known as the function's."""
+    """Return the variables to identify its requests as the function's."""
     return {"AWS_ACCESS_KEY_ID": function}
 
 
 @contextmanager
 def function_process(stack: LocalStack, function: str, queue: str = "", **environ: str) -> Iterator[None]:
-    """Run the function for each message of the queue, or each second where it has none."""
+    """Run the function for each message of the queue, or each second without a queue."""
     handler = stack.template.resolved(function, "Handler")["Handler"]
     command = [sys.executable, "-m", "tests.support.function_process", handler]
     command += [stack.physical_id(queue)] if queue else []
@@ -50,7 +50,7 @@ def main(handler: str, queue_url: str = "") -> None:
         while True:
             handle({}, LambdaContext("function", "arn", 256, 60))
             threading.Event().wait(1)
-    # What takes messages from the queue on AWS is Lambda, not the function.
+    # On AWS Lambda receives the messages, not the function.
     sqs = client_of("sqs", os.environ["AWS_ENDPOINT_URL"])
 
     def work(message: dict[str, object]) -> None:

@@ -1,4 +1,4 @@
-"""Barriers between processes: code waits at a gate until the test opens it. Tests order events without sleeping."""
+"""Barriers between processes: code waits at a barrier until the test opens it. Tests order events without sleeping."""
 
 import asyncio
 import os
@@ -9,7 +9,7 @@ TIMEOUT = 60.0
 
 
 async def gate(name: str) -> None:
-    """Report the arrival at a gate, and wait for the test to open it."""
+    """Report the arrival at a barrier, and wait for the test to open it."""
     host, port = os.environ["TEST_GATES"].rsplit(":", 1)
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(f"{name}\n".encode())
@@ -18,7 +18,7 @@ async def gate(name: str) -> None:
 
 
 class Gates:
-    """Gates of a test; `journal`, which may be shared, records arrivals and openings."""
+    """Barriers of a test; `journal`, possibly shared, records arrivals and openings."""
 
     def __init__(self, journal: list[str] | None = None) -> None:
         self.journal = journal if journal is not None else []
@@ -39,7 +39,7 @@ class Gates:
         self._server.close()
 
     async def reached(self, name: str) -> None:
-        """Wait for an arrival at the gate."""
+        """Wait for an arrival at the barrier."""
         async with asyncio.timeout(TIMEOUT):
             await self._reached.setdefault(name, asyncio.Event()).wait()
 

@@ -1,4 +1,4 @@
-"""A deployment of two agents that ask who calls, in memory."""
+"""Deployment of two agents with authentication, in memory."""
 
 from pathlib import Path
 from typing import Any
@@ -34,21 +34,28 @@ aion:
 
 
 def jwt_scheme(issuer: Issuer, **more: Any) -> str:
-    """The lines of a scheme of the issuer's tokens, as `jwt`."""
-    said = {"type": "bearer-jwt", "issuer": issuer.url, "audience": AUDIENCE, "jwks_url": f"{issuer.url}/jwks.json"}
-    return scheme("jwt", **said | more)
+    """Return aion.yaml's line for the issuer's tokens, as the scheme `jwt`."""
+    configured = {
+        "type": "bearer-jwt",
+        "issuer": issuer.url,
+        "audience": AUDIENCE,
+        "jwks_url": f"{issuer.url}/jwks.json",
+    }
+    return scheme("jwt", **configured | more)
 
 
-def scheme(name: str, **said: Any) -> str:
-    """The lines of a scheme."""
-    words = ", ".join(f"{key}: {value if isinstance(value, list) else repr(value)}" for key, value in said.items())
+def scheme(name: str, **configured: Any) -> str:
+    """Return aion.yaml's line for a scheme."""
+    words = ", ".join(
+        f"{key}: {value if isinstance(value, list) else repr(value)}" for key, value in configured.items()
+    )
     return f"      {name}: {{{words}}}\n"
 
 
 def guarded(folder: Path, schemes: str, require: str = "", *, two: str = "", **environ: str) -> FastAPI:
-    """The app of an aion.yaml with these schemes; `two` is what its second agent says of itself."""
+    """Return the app of an aion.yaml with these schemes; `two` has further keys of the second agent."""
     (folder / "guarded_agents.py").write_text(GRAPHS)
     config = folder / "aion.yaml"
     config.write_text(AGENTS % (schemes.rstrip("\n"), f"    require: {require}" if require else "", two and f", {two}"))
-    given = {"AION_STORE": "memory", "AION_CONFIG": str(config), "AION_BASE_URL": "https://x.test", **environ}
-    return build_app(Settings.from_environ(given))
+    environment = {"AION_STORE": "memory", "AION_CONFIG": str(config), "AION_BASE_URL": "https://x.test", **environ}
+    return build_app(Settings.from_environ(environment))

@@ -1,4 +1,4 @@
-"""What requests need of IAM: the action and the resource of each part of a request to AWS."""
+"""Necessary IAM permissions of requests: the action and the resource of each part."""
 
 import io
 import json
@@ -25,22 +25,22 @@ _OF_OBJECTS = {"GET": "GetObject", "HEAD": "GetObject", "PUT": "PutObject", "DEL
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request to one of the services, and the status of its answer."""
+    """Request to one of the services, and the status of its answer."""
 
     caller: str
-    """The access key with which it was signed."""
+    """Access key of its signature."""
     service: str
     method: str
     path: str
     query: str
     operation: str
-    """Where the service names it in a header: DynamoDB, SQS and KMS do, S3 does not."""
+    """Operation in a header: DynamoDB, SQS and KMS have one, S3 does not."""
     body: bytes
     status: int
 
 
 class Recorder:
-    """Stands before the emulator, and keeps what it is asked for."""
+    """WSGI middleware of the emulator, with a record of its requests."""
 
     def __init__(self, app: "WSGIApplication") -> None:
         self._app = app
@@ -75,7 +75,7 @@ def _request(environ: "WSGIEnvironment", body: bytes, status: int) -> Request:
 
 @dataclass(frozen=True, order=True)
 class Need:
-    """An action on a resource; names are as this stack's own, since an emulator has no others."""
+    """Action on a resource; names are this stack's own, since an emulator has no others."""
 
     action: str
     resource: str
@@ -83,19 +83,19 @@ class Need:
 
 @dataclass(frozen=True)
 class Grant:
-    """One action of one statement on one resource, either of which may hold `*`."""
+    """One action of one statement on one resource, either of them possibly with `*`."""
 
     sid: str
     action: str
     resource: str
 
     def covers(self, need: Need) -> bool:
-        """Whether the need is allowed by it."""
+        """Return True if the grant allows the need."""
         return self.action.lower() == need.action.lower() and fnmatchcase(need.resource, self.resource)
 
 
 def needs(request: Request, place: "tuple[str, str]") -> Iterator[Need]:
-    """Yield what the request needs; `place` is region and account."""
+    """Yield the permissions for the request; `place` is region and account."""
     region, account = place
     asked: dict[str, Any] = json.loads(request.body) if request.operation and request.body else {}
 
@@ -106,7 +106,7 @@ def needs(request: Request, place: "tuple[str, str]") -> Iterator[Need]:
         case "dynamodb":
             yield from _of_dynamodb(request.operation, asked, lambda name: arn("dynamodb", f"table/{name}"))
         case "sqs":
-            # A batch needs what each of its messages does.
+            # A batch needs the permissions of each of its messages.
             yield Need(
                 f"sqs:{request.operation.removesuffix('Batch')}", arn("sqs", asked["QueueUrl"].rpartition("/")[2])
             )
@@ -114,7 +114,7 @@ def needs(request: Request, place: "tuple[str, str]") -> Iterator[Need]:
             yield Need(f"kms:{request.operation}", asked["KeyId"])
         case "secretsmanager":
             named = asked["SecretId"]
-            # Secrets Manager ends an ARN by six characters of its own.
+            # Secrets Manager ends an ARN with six characters of its own.
             is_arn = named.startswith("arn:")
             yield Need(
                 f"secretsmanager:{request.operation}",
@@ -154,12 +154,12 @@ def _of_s3(request: Request) -> Iterator[Need]:
     assert "versionId" not in parse_qs(request.query), "a version needs an action of its own"
     yield Need(f"s3:{_OF_OBJECTS[request.method]}", f"arn:aws:s3:::{bucket}/{re.sub(r'[*?[]', '_', key)}")
     if request.status == 404 and request.method in ("GET", "HEAD"):
-        # Who may not list is told AccessDenied of an object that is not there, not NoSuchKey.
+        # Without the list permission, a missing object is AccessDenied, not NoSuchKey.
         yield Need("s3:ListBucket", f"arn:aws:s3:::{bucket}")
 
 
 def grants(policies: Any) -> Iterator[Grant]:
-    """Yield what these policies of a function allow, resolved, each action on each resource."""
+    """Yield the grants of a function's resolved policies, each action on each resource."""
     for policy in policies:
         for statement in policy["Statement"]:
             assert statement["Effect"] == "Allow", statement

@@ -1,4 +1,4 @@
-"""Installation of the wheel into an environment of its own, in an empty home, as a user has it."""
+"""Installation of the wheel into its own environment, in an empty home, as for a user."""
 
 import os
 import subprocess
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from aion_core.packaging import uv
+from aion_core.packaging.programs import find_uv
 from aion_core.shipped import shipped
 
 
 @cache
 def wheel(folder: Path) -> Path:
     """Build the wheel of this checkout into the folder."""
-    command = [uv.find(), "build", "--quiet", "--wheel", "--out-dir", str(folder), str(shipped())]
+    command = [find_uv(), "build", "--quiet", "--wheel", "--out-dir", str(folder), str(shipped())]
     subprocess.run(command, check=True)
     (built,) = folder.glob("*.whl")
     return built
@@ -22,7 +22,7 @@ def wheel(folder: Path) -> Path:
 
 @dataclass(frozen=True)
 class Installed:
-    """An environment that holds the wheel, and a home folder with nothing in it."""
+    """Environment with the wheel, and an empty home folder."""
 
     programs: Path
     home: Path
@@ -30,7 +30,7 @@ class Installed:
 
     @property
     def environ(self) -> dict[str, str]:
-        """What a user's shell would have; uv's downloads are shared, since they are nobody's settings."""
+        """Return the variables of a user's shell; uv's download cache is shared."""
         kept = {name: value for name, value in os.environ.items() if name.startswith(("UV_", "PIP_", "LANG", "SSL_"))}
         return {
             **kept,
@@ -41,7 +41,7 @@ class Installed:
         }
 
     def run(self, *command: str, cwd: Path, fails: bool = False, **environ: str) -> str:
-        """Run a program there; return all that it prints. Raises AssertionError where it does not end as expected."""
+        """Run a program there; return all its output. Raise AssertionError for an unexpected exit code."""
         done = subprocess.run(
             command,
             cwd=cwd,
@@ -55,18 +55,18 @@ class Installed:
 
 
 def installed(folder: Path, *extras: str) -> Installed:
-    """Make an environment in the folder, and install the wheel there with these extras."""
+    """Create an environment in the folder, and install the wheel there with these extras."""
     home, environment = folder / "home", folder / "environment"
     home.mkdir()
     built = wheel(folder / "dist")
-    subprocess.run([uv.find(), "venv", "--quiet", "--python", sys.executable, str(environment)], check=True)
+    subprocess.run([find_uv(), "venv", "--quiet", "--python", sys.executable, str(environment)], check=True)
     made = Installed(environment / "bin", home, built)
     requirement = f"aion-lambda[{','.join(extras)}] @ {built.as_uri()}" if extras else f"aion-lambda @ {built.as_uri()}"
-    command = [uv.find(), "pip", "install", "--quiet", "--python", str(environment / "bin" / "python"), requirement]
+    command = [find_uv(), "pip", "install", "--quiet", "--python", str(environment / "bin" / "python"), requirement]
     subprocess.run(command, check=True)
     return made
 
 
 @cache
 def _uv_cache() -> str:
-    return subprocess.run([uv.find(), "cache", "dir"], capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run([find_uv(), "cache", "dir"], capture_output=True, text=True, check=True).stdout.strip()

@@ -1,4 +1,4 @@
-"""An issuer of tokens: its keys, and a real HTTP server that shows them and counts who asks."""
+"""Issuer of tokens, with a real HTTP server for its keys."""
 
 import json
 import threading
@@ -19,7 +19,7 @@ _MAKERS: dict[str, Any] = {
     "ES256": lambda: ec.generate_private_key(ec.SECP256R1()),
     "EdDSA": ed25519.Ed25519PrivateKey.generate,
 }
-_SHOWN: dict[str, Any] = {
+_JWK: dict[str, Any] = {
     "RS256": lambda key: RSAAlgorithm.to_jwk(key.public_key(), as_dict=True),
     "ES256": lambda key: ECAlgorithm.to_jwk(key.public_key(), as_dict=True),
     "EdDSA": lambda key: OKPAlgorithm.to_jwk(key.public_key(), as_dict=True),
@@ -27,44 +27,44 @@ _SHOWN: dict[str, Any] = {
 
 
 class Issuer:
-    """Signs tokens, and shows its public keys at `url`/jwks.json and in a discovery document."""
+    """Issuer with its public keys at `url`/jwks.json, named by its discovery document."""
 
     def __init__(self) -> None:
         self.url = ""
         self.keys: dict[str, tuple[str, Any]] = {}
-        self.shown: list[dict[str, Any]] = []
-        self.asked: list[str] = []
+        self.published_keys: list[dict[str, Any]] = []
+        self.requested_paths: list[str] = []
         self.status = 200
-        self.says: dict[str, Any] = {}
-        """What it answers instead, by path."""
+        self.documents: dict[str, Any] = {}
+        """Documents in place of the usual ones, by path."""
 
     def add(self, kid: str, algorithm: str = "ES256") -> None:
-        """Begin to sign with a new key, and to show it."""
+        """Add a signature key and publish it."""
         key = _MAKERS[algorithm]()
         self.keys[kid] = algorithm, key
-        self.shown.append({**_SHOWN[algorithm](key), "kid": kid, "use": "sig", "alg": algorithm})
+        self.published_keys.append({**_JWK[algorithm](key), "kid": kid, "use": "sig", "alg": algorithm})
 
     def claims(self, **claims: Any) -> dict[str, Any]:
-        """The claims of a good token, with these; None leaves one out."""
+        """Return the claims of a valid token, changed by these; None removes a claim."""
         now = int(time.time())
         good = {"iss": self.url, "aud": AUDIENCE, "sub": "alice", "iat": now, "exp": now + 300, "scope": "chat"}
         return {name: value for name, value in {**good, **claims}.items() if value is not None}
 
     def token(self, kid: str = "k-1", headers: dict[str, Any] | None = None, **claims: Any) -> str:
-        """A token, signed by the key."""
+        """Return a token signed by the key."""
         algorithm, key = self.keys[kid]
         return jwt.encode(self.claims(**claims), key, algorithm, headers={"kid": kid, **(headers or {})})
 
     def fetches(self) -> int:
-        """How often its keys were read."""
-        return self.asked.count("/jwks.json")
+        """Return the number of requests for the keys."""
+        return self.requested_paths.count("/jwks.json")
 
     def answer(self, path: str) -> Any:
-        """What is at the path, None where there is nothing."""
-        if path in self.says:
-            return self.says[path]
+        """Return the document at the path, None for an unknown path."""
+        if path in self.documents:
+            return self.documents[path]
         if path == "/jwks.json":
-            return {"keys": self.shown}
+            return {"keys": self.published_keys}
         if path == "/.well-known/openid-configuration":
             return {"issuer": self.url, "jwks_uri": f"{self.url}/jwks.json"}
         return None
@@ -72,12 +72,12 @@ class Issuer:
 
 @contextmanager
 def issuing() -> Iterator[Issuer]:
-    """An issuer with one key, `k-1`, whose server runs until the block ends."""
+    """Run an issuer with one key, `k-1`, until the block ends."""
     issuer = Issuer()
 
-    class Handler(BaseHTTPRequestHandler):
+    class IssuerHandler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            issuer.asked.append(self.path)
+            issuer.requested_paths.append(self.path)
             found = issuer.answer(self.path)
             status = issuer.status if found is not None else 404
             self.send_response(status)
@@ -89,9 +89,9 @@ def issuing() -> Iterator[Issuer]:
             self.wfile.write(content)
 
         def log_message(self, *_: Any) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), IssuerHandler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         issuer.url = f"http://127.0.0.1:{server.server_port}"

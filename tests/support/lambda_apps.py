@@ -1,4 +1,4 @@
-"""ASGI apps for the tests of the Lambda runtime loop, good ones and bad ones; the path chooses."""
+"""ASGI apps for the tests of the Lambda runtime loop, correct and broken ones; the path chooses."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ async def body(send: Send, data: bytes, more: bool = True) -> None:
 
 
 async def stream(scope: Scope, receive: Receive, send: Send) -> None:
-    """Speaks twice, the second time when it is told to."""
+    """Stream two chunks, the second one after the barrier."""
     await start(send, 200, SSE)
     await body(send, b"data: one\n\n")
     await gate("second")
@@ -34,7 +34,7 @@ async def stream(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def echo(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answers with what it was given."""
+    """Answer with the request."""
     request = await receive()
     context = scope["aws.context"]
     told = {
@@ -84,7 +84,7 @@ async def too_many_headers(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def nothing(scope: Scope, receive: Receive, send: Send) -> None:
-    """Returns without a word."""
+    """Return without a response."""
 
 
 async def unfinished(scope: Scope, receive: Receive, send: Send) -> None:
@@ -118,7 +118,7 @@ async def cookies(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def rests_late(scope: Scope, receive: Receive, send: Send) -> None:
-    """Works on after its answer. Each gate is a turn of the event loop in which the loop could ask too early."""
+    """Continue after the answer. At each barrier the loop could already request the next invocation."""
     await start(send, 200, PLAIN)
     await body(send, b"answered", more=False)
     for number in range(20):
@@ -127,7 +127,7 @@ async def rests_late(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def leaves_a_task_behind(scope: Scope, receive: Receive, send: Send) -> None:
-    """Returns with its answer; a task of its own shows what the loop does then."""
+    """Return with the answer; a remaining task shows the loop's next steps."""
 
     async def behind() -> None:
         for number in range(20):
@@ -138,7 +138,7 @@ async def leaves_a_task_behind(scope: Scope, receive: Receive, send: Send) -> No
 
 
 async def hears_the_end(scope: Scope, receive: Receive, send: Send) -> None:
-    """Listens while it answers, as frameworks do."""
+    """Listen for a disconnect during the answer, as frameworks do."""
     await receive()
     heard = asyncio.create_task(receive())
     await start(send, 200, PLAIN)
@@ -155,7 +155,7 @@ async def says_too_much(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def runs_unheard(scope: Scope, receive: Receive, send: Send) -> None:
-    """Goes on after the test has broken its response, and listens for a disconnect the while."""
+    """Continue after the test has broken the response; listen for a disconnect meanwhile."""
     await receive()
     heard = asyncio.create_task(receive())
     await start(send, 200, SSE)
@@ -186,7 +186,7 @@ async def never_stops_sending(scope: Scope, receive: Receive, send: Send) -> Non
 
 
 async def refuses_to_stop(scope: Scope, receive: Receive, send: Send) -> None:
-    """Swallows its cancellation, and speaks up in the middle of the next invocation."""
+    """Ignore the cancellation, and send in the middle of the next invocation."""
     await start(send, 200, PLAIN)
     await body(send, b"one")
     try:
@@ -198,7 +198,7 @@ async def refuses_to_stop(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def blocks_a_thread(scope: Scope, receive: Receive, send: Send) -> None:
-    """Waits in a thread that nobody can cancel."""
+    """Wait in an uncancellable thread."""
 
     def block() -> None:
         asyncio.run(gate("in a thread"))
@@ -207,7 +207,7 @@ async def blocks_a_thread(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def huge(scope: Scope, receive: Receive, send: Send) -> None:
-    """Sends 32 MB in one message, then 32 MB in 1 KB messages."""
+    """Send 32 MB in one message, then 32 MB in 1 KB messages."""
     await start(send, 200, PLAIN)
     await body(send, b"x" * 32 * 1024 * 1024)
     for _ in range(32 * 1024):
@@ -274,7 +274,7 @@ async def hangs_at_shutdown(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 def of_asgi_2(scope: Scope) -> None:
-    """Would return an app for the scope, but is asked for more than that."""
+    """Return an app for the scope, as in ASGI 2; an ASGI 3 call has more arguments."""
 
 
 not_an_app = "a string"

@@ -1,4 +1,4 @@
-"""A FastAPI app that streams, as ours will."""
+"""Streaming FastAPI app, similar to ours."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

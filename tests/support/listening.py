@@ -1,4 +1,4 @@
-"""Serves an ASGI app on a real socket, from a thread of this process."""
+"""Server of an ASGI app on a real socket, in a thread of this process."""
 
 import contextlib
 import random
@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 
 @contextmanager
 def listening(app: ASGIApp) -> Iterator[str]:
-    """Yield the URL at which the app answers, until the block ends."""
+    """Yield the app's URL until the block ends."""
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -29,7 +29,7 @@ def listening(app: ASGIApp) -> Iterator[str]:
 
 
 def free_port() -> int:
-    """A port on which nothing listens, and which no system gives to anybody who asks for any: it is free a moment later, too."""
+    """Return an unused port below the ephemeral range: it is free a moment later, too."""
     for port in random.SystemRandom().sample(range(15_000, 32_000), 100):
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))

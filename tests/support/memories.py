@@ -1,4 +1,4 @@
-"""Long-term memories to test with: over the memory table, and over DynamoDB on an engine, each beside its task store."""
+"""Long-term memories for tests: over the memory table, and over DynamoDB on an engine, each beside its task store."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -13,13 +13,13 @@ from tests.support.stores import LEASE_SECONDS, MemoryTaskStore, dynamodb_store
 
 
 class Memories:
-    """A task store, and memories that write under its fences to one table."""
+    """Task store, and memories under its fences in one table."""
 
     def __init__(self, tasks: TaskStore, table: Table, clock: Clock) -> None:
         self.tasks, self.table, self._clock = tasks, table, clock
 
     def memory(self, **options: Any) -> TableLongTermMemory:
-        """A memory of its own, as each turn has one."""
+        """Return a new memory, as each turn has."""
         return TableLongTermMemory(self.table, self._clock, **options)
 
 
@@ -29,7 +29,7 @@ def memory_memories(clock: Clock) -> Memories:
 
 
 class DynamoDBMemories(Memories):
-    """`client` is the memories' own: a test may listen to it or come between."""
+    """Memories with their own `client`: a test may observe it or inject failures."""
 
     def __init__(self, stack: Stack, clock: Clock) -> None:
         self.table_name = stack.environment("ApiFunction")["AION_TABLE"]

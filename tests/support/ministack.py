@@ -1,6 +1,6 @@
-"""ministack as a process: AWS on a free port of the loopback, from an environment of its own.
+"""ministack as a process: AWS on a free port of the loopback, from its own environment.
 
-It asks for another botocore than ours, so it cannot be in the project's lock.
+It needs another botocore version than ours, so it cannot be in the project's lock.
 """
 
 import os
@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.support.environments import python_with
 
 ACCOUNT = "000000000000"
-PATIENCE = 60
+TIMEOUT = 60
 
 REQUIREMENTS = Path(__file__).with_name("ministack.txt")
 PROGRAM = Path(__file__).with_name("ministack_program.py")
@@ -24,9 +24,9 @@ SETTINGS = {
     "MINISTACK_ACCOUNT_ID": ACCOUNT,
     "MINISTACK_HOST": "127.0.0.1",
     "LOG_LEVEL": "WARNING",
-    # It would take away the containers of another ministack on this machine.
+    # Without Docker: ministack would remove the containers of another ministack on this machine.
     "DOCKER_HOST": "unix:///nowhere",
-    # It would listen on ports of their own.
+    # Disabled: they would listen on their own ports.
     "IOT_MTLS_ENABLED": "0",
     "SFTP_ENABLED": "0",
 }
@@ -38,16 +38,16 @@ class MinistackError(Exception):
 
 @contextmanager
 def serving(services: str = "dynamodb,kms,s3,sqs") -> Iterator[str]:
-    """Run ministack until the block ends; yields its address once it answers."""
+    """Run ministack until the block ends; yield its address once it answers."""
     python = python_with(REQUIREMENTS)
     with tempfile.TemporaryFile() as printed:
-        # Bound here, so that the port is nobody else's in between.
+        # Bound here, so that no other process can take the port in between.
         with socket.create_server(("127.0.0.1", 0), backlog=512) as listener:
             port, number = listener.getsockname()[1], listener.fileno()
             process = subprocess.Popen(
-                # Isolated: this folder, where a module has ministack's own name, is not on its path.
+                # Isolated mode: this folder has a module with ministack's own name.
                 [python, "-I", PROGRAM, str(number)],
-                # None of this machine's AWS settings.
+                # Without this machine's AWS settings.
                 env={"PATH": os.environ.get("PATH", ""), "GATEWAY_PORT": str(port), "SERVICES": services, **SETTINGS},
                 stdin=subprocess.PIPE,
                 stdout=printed,
@@ -68,8 +68,8 @@ def serving(services: str = "dynamodb,kms,s3,sqs") -> Iterator[str]:
 
 
 def _answers(port: int) -> None:
-    # Whoever connects before it is ready waits; if it ends instead, the connection does.
-    connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    # An early connection waits for the start; if the process ends instead, the connection does.
+    connection = HTTPConnection("127.0.0.1", port, timeout=TIMEOUT)
     try:
         connection.request("GET", "/_ministack/health")
         answer = connection.getresponse()

@@ -1,7 +1,7 @@
-"""A program for an environment of its own that holds ministack: serves on a listening socket that it is given.
+"""Program for an environment with ministack: serves on an inherited listening socket.
 
-Run with the number of the socket's file descriptor; it ends when its standard input does, however its parent has ended.
-See `tests/support/ministack.py`.
+Its argument is the number of the socket's file descriptor. It ends with its standard input, also after its parent's
+death. See `tests/support/ministack.py`.
 """
 
 import asyncio
@@ -19,15 +19,15 @@ from ministack.services.cloudformation.stacks import _add_event as add_event
 
 
 def end_with_parent() -> None:
-    """Read until nobody holds the other end any more."""
+    """Read until the parent has closed the other end."""
     sys.stdin.read()
     os._exit(0)
 
 
 def accept_what_is_not_emulated() -> None:
-    """Let CloudFormation accept what ministack lacks: CodeDeploy, which shifts traffic, and alarms on expressions.
+    """Accept resources unsupported by ministack: CodeDeploy's traffic shift, and alarms on expressions.
 
-    A CodeDeploy resource gets a name and nothing else. An alarm on an expression becomes one on a metric that nobody sends.
+    A CodeDeploy resource gets only a name. An alarm on an expression becomes an alarm on an unused metric.
     """
     nothing = {
         "create": lambda logical_id, props, stack_name: (f"{stack_name}-{logical_id}", {}),
@@ -45,7 +45,7 @@ def accept_what_is_not_emulated() -> None:
 
 
 def keep_what_nested_stacks_retain() -> None:
-    """Let a nested stack's deletion respect DeletionPolicy, as that of an outermost one does in ministack."""
+    """Respect DeletionPolicy in a nested stack's deletion; ministack does so only for an outermost stack."""
     nested = RESOURCES["AWS::CloudFormation::Stack"]
     delete = nested["delete"]
 

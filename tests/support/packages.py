@@ -1,4 +1,4 @@
-"""The functions' packages as this machine can run them: one build for all tests, and for the runs that follow."""
+"""Packages of the functions for this machine: one build for all tests and all following runs."""
 
 import hashlib
 import shutil
@@ -15,14 +15,14 @@ ROOT = shipped()
 
 
 def package_here(function: str, configs: Sequence[Path] | None = None) -> Package:
-    """The function's package for this machine's processor and, where it is there, Lambda's Python; not to be changed."""
+    """Return the function's package for this processor and Lambda's Python, if installed; do not change it."""
     return package(
         function, folder=ROOT, architecture=machine_architecture(), python=lambda_python()[1], configs=configs
     )
 
 
-def told_of(folder: Path) -> dict[str, tuple[int, float, str]]:
-    """Mode, time and hash of each of a folder's files: what a zip could tell of it."""
+def file_states(folder: Path) -> dict[str, tuple[int, float, str]]:
+    """Return mode, time and hash of each of a folder's files, as far as a zip contains them."""
     return {
         file.relative_to(folder).as_posix(): (
             file.stat().st_mode,
@@ -34,7 +34,7 @@ def told_of(folder: Path) -> dict[str, tuple[int, float, str]]:
 
 
 def checkout(folder: Path) -> Path:
-    """What a build needs of a fresh checkout, in a folder where a test may change it."""
+    """Copy the build's input from a fresh checkout into a folder; a test may change it."""
     ignored = shutil.ignore_patterns("__pycache__")
     for name in ("aion", "aion_core", "examples", "handlers", "infra"):
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)

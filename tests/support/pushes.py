@@ -1,4 +1,4 @@
-"""Push configs to test with, beside the task store that they belong to."""
+"""Push configs for tests, beside their task store."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -8,13 +8,13 @@ from aion_core.ports import Claim, Delivery, ExpiredPushTimer, PushConfig, PushC
 from aion_core.ports.table import Table
 from aion_core.stores.push_configs import TablePushConfigs
 from tests.support.clock import ManualClock
-from tests.support.conversation import MANY, Conversation
+from tests.support.conversation import MANY, StoreConversation
 from tests.support.engines import Stack
 from tests.support.stores import CIPHER, LEASE_SECONDS, store_of, table_of
 
 
 def a_config(config_id: str = "p-1", **said: Any) -> PushConfig:
-    """A config with something to keep secret."""
+    """Return a config with a secret."""
     return PushConfig(
         config_id,
         **{
@@ -30,48 +30,48 @@ def a_config(config_id: str = "p-1", **said: Any) -> PushConfig:
 
 @dataclass
 class Pushes:
-    """A context of a store, and who listens to its tasks."""
+    """Context of a store, and the push configs of its tasks."""
 
-    chat: Conversation
+    chat: StoreConversation
     configs: PushConfigs
     clock: ManualClock
     table: Table
 
     def __post_init__(self) -> None:
-        # The table keeps milliseconds, and a time is read as it was kept.
+        # The table stores milliseconds: read times equal stored times.
         self.clock._now = self.clock.now().replace(microsecond=0)
 
     def key(self, task_id: str = "t-m-1") -> TaskKey:
-        """The key of a task."""
+        """Return the key of a task."""
         return self.chat.key(task_id)
 
     async def delivery(self, config_id: str = "p-1", *, task_id: str = "t-m-1") -> Delivery:
-        """How far a config has come that there is."""
+        """Return the delivery state of an existing config."""
         found = [each for each in await self.configs.deliveries(self.key(task_id)) if each.config_id == config_id]
         assert found, config_id
         return found[0]
 
     async def claimed(self, config_id: str = "p-1", *, seconds: float = 60.0) -> Claim:
-        """A claim of the config."""
+        """Claim the config."""
         until = self.clock.now() + timedelta(seconds=seconds)
         claim = await self.configs.claim(await self.delivery(config_id), until=until)
         assert claim is not None
         return claim
 
     async def expired_timers(self) -> list[ExpiredPushTimer]:
-        """What is overdue of this owner's tasks."""
+        """Return the expired timers of this owner's tasks."""
         found = await self.configs.expired_timers(limit=MANY)
         return [each for each in found if each.task.owner == self.chat.context.owner]
 
     async def events_with_timers(self) -> set[int]:
-        """The events that are due, by their generations, once a bell has had its time."""
+        """Return the generations of the due events, after the delay of a wake-up message."""
         self.clock.move(LEASE_SECONDS + 1)
         return {each.generation for each in await self.expired_timers() if each.generation}
 
 
 def on_table(stack: Stack | None, clock: ManualClock, like: Pushes | None = None) -> Pushes:
-    """A context in the stack's table, or in memory; the context of `like` as another process has it."""
+    """Return a context in the stack's table, or in memory; with `like`, its context for another process."""
     table = like.table if like and stack is None else table_of(stack, clock)
     configs = TablePushConfigs(table, CIPHER, clock, lease_seconds=LEASE_SECONDS)
     store = store_of(table, stack, clock)
-    return Pushes(Conversation(store, clock, like.chat.context if like else None), configs, clock, table)
+    return Pushes(StoreConversation(store, clock, like.chat.context if like else None), configs, clock, table)

@@ -1,4 +1,4 @@
-"""What a process still holds: the texts that can be reached from its modules' state, as the garbage collector sees it."""
+"""Remaining references of a process: the texts reachable from its modules' state, found by the garbage collector."""
 
 import gc
 import sys
@@ -18,24 +18,24 @@ PROGRAM = (
     "jwt",
     "httpx",
 )
-"""The packages that serve a request; their modules are where to begin."""
+"""Packages of a request's path; the search begins at their modules."""
 
 _NOT_OURS = ("moto", "botocore", "boto3", "pytest", "_pytest", "tests", "pluggy", "werkzeug", "responses")
-"""The emulator, which is the database in the same process, its clients, and what tests."""
+"""Excluded: the emulator (the database in the same process), its clients, and the test tools."""
 
 
 def roots(packages: Iterable[str] = PROGRAM) -> list[Any]:
-    """The modules of the packages, as they are imported."""
+    """Return the imported modules of the packages."""
     names = tuple(packages)
     return [module for name, module in list(sys.modules.items()) if name.partition(".")[0] in names]
 
 
 def texts_with(marks: Iterable[str], *more: Any) -> Iterator[tuple[str, str]]:
-    """Yield the marks that a reachable text holds, each with that text; `more` are further places to begin at."""
+    """Yield each mark in a reachable text, with the text; `more` are further roots."""
     wanted = [(mark, mark.encode()) for mark in marks]
     todo: list[Any] = [*roots(), *more]
     seen: set[int] = set()
-    kept: list[Any] = []  # so that no id is used again meanwhile
+    kept: list[Any] = []  # so that no id is reused meanwhile
     while todo:
         one = todo.pop()
         if id(one) in seen or _is_foreign(one):
@@ -47,7 +47,7 @@ def texts_with(marks: Iterable[str], *more: Any) -> Iterator[tuple[str, str]]:
                 if mark in one if isinstance(one, str) else encoded in one:
                     yield mark, str(one)[:300]
             continue
-        # A message of protobuf holds its texts where the collector does not look.
+        # The collector does not see the texts in a protobuf message.
         if hasattr(type(one), "DESCRIPTOR") and hasattr(one, "SerializeToString"):
             todo.append(one.SerializeToString())
         todo.extend(gc.get_referents(one))
@@ -56,7 +56,7 @@ def texts_with(marks: Iterable[str], *more: Any) -> Iterator[tuple[str, str]]:
 def _is_foreign(one: Any) -> bool:
     if isinstance(one, types.ModuleType):
         return one.__name__.partition(".")[0] in _NOT_OURS
-    # A test's own function waits for what it asks, and knows it all.
+    # A test's own function has references to its request.
     frame: types.FrameType | None = None
     match one:
         case types.FrameType():

@@ -1,4 +1,4 @@
-"""A webhook on loopback: a real server that notes what is posted to it, and answers as badly as a test wants."""
+"""Webhook on loopback: a real server with a record of its requests, and with faulty answers on request."""
 
 import asyncio
 import ssl
@@ -12,7 +12,7 @@ from standardwebhooks import Webhook
 
 @dataclass(frozen=True)
 class Post:
-    """What was posted."""
+    """Posted request."""
 
     line: str
     headers: Mapping[str, str]
@@ -20,13 +20,13 @@ class Post:
 
     @property
     def id(self) -> str:
-        """Its id by Standard Webhooks."""
+        """Return its Standard Webhooks id."""
         return self.headers["webhook-id"]
 
     def is_signed_by(self, secret: str) -> bool:
-        """Whether a receiver that knows this secret takes it for ours, by the library that it would use.
+        """Return True if a receiver's library verifies the signature with this secret.
 
-        Its `verify` knows the machine's time only, and the sender's may be a test's.
+        The library's `verify` uses the machine's time, and the sender's may be a test's.
         """
         known: str | bytes = secret if secret.startswith("whsec_") else secret.encode()
         at = datetime.fromtimestamp(int(self.headers["webhook-timestamp"]), UTC)
@@ -35,31 +35,31 @@ class Post:
 
 
 Behaviour = Callable[[Post, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-"""What is done about a post: it writes whatever it likes, and may take its time. The connection is closed after it."""
+"""Behaviour for a request: it writes any bytes at any time. Then the server closes the connection."""
 
 
 @dataclass
-class Receiver:
-    """The server; `behaviours` are taken one after another, one for each post, the last one for all that follow."""
+class WebhookReceiver:
+    """Server with one behaviour for each request, in order; the last one repeats."""
 
     behaviours: list[Behaviour]
     port: int = 0
     connections: int = 0
     posts: list[Post] = field(default_factory=list)
     closed_early: int = 0
-    """How often the other side was gone before the answer was written."""
+    """Number of clients gone before their answer."""
 
     def url(self, path: str = "/hook", *, host: str = "127.0.0.1", scheme: str = "http") -> str:
-        """Where it listens."""
+        """Return its URL."""
         return f"{scheme}://{host}:{self.port}{path}"
 
     @property
     def ids(self) -> list[str]:
-        """The ids of what was posted, in order."""
+        """Return the ids of the requests, in order."""
         return [post.id for post in self.posts]
 
     async def heard(self, number: int) -> None:
-        """Wait until so many posts have come."""
+        """Wait for this number of requests."""
         for _ in range(2000):
             if len(self.posts) >= number:
                 return
@@ -85,9 +85,9 @@ class Receiver:
 @asynccontextmanager
 async def receiving(
     *behaviours: Behaviour, tls: ssl.SSLContext | None = None, port: int = 0
-) -> AsyncIterator[Receiver]:
-    """A receiver that listens on a port of its own, or on this one."""
-    receiver = Receiver(list(behaviours) or [answers(200)])
+) -> AsyncIterator[WebhookReceiver]:
+    """Yield a receiver on a new port, or on this one."""
+    receiver = WebhookReceiver(list(behaviours) or [answers(200)])
     server = await asyncio.start_server(
         receiver._serve, "127.0.0.1", port, ssl=tls, ssl_handshake_timeout=5 if tls else None
     )
@@ -110,7 +110,7 @@ def answers(status: int, body: bytes = b"", **headers: str) -> Behaviour:
 
 
 async def dies(_: Post, __: asyncio.StreamReader, ___: asyncio.StreamWriter) -> None:
-    """Take the post, and close without a word."""
+    """Read the request, and close without an answer."""
 
 
 async def talks_nonsense(_: Post, __: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -120,7 +120,7 @@ async def talks_nonsense(_: Post, __: asyncio.StreamReader, writer: asyncio.Stre
 
 
 def holds(release: asyncio.Event) -> Behaviour:
-    """Answer only when the test says so."""
+    """Answer after the test's release."""
 
     async def behave(post: Post, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await release.wait()
@@ -130,7 +130,7 @@ def holds(release: asyncio.Event) -> Behaviour:
 
 
 def drips(before: bytes, seconds: float) -> Behaviour:
-    """Answer one byte at a time for ever, after what is said at once."""
+    """Answer `before` at once, then one byte at a time, forever."""
 
     async def behave(_: Post, __: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(before)
@@ -143,7 +143,7 @@ def drips(before: bytes, seconds: float) -> Behaviour:
 
 
 def floods(before: bytes, megabytes: int, written: list[int]) -> Behaviour:
-    """Answer with as much as is taken; `written` gets how many bytes were on their way when the other side had enough."""
+    """Answer without end; `written` gets the number of bytes sent before the client closes."""
 
     async def behave(_: Post, __: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         written.append(0)
@@ -161,5 +161,5 @@ def floods(before: bytes, megabytes: int, written: list[int]) -> Behaviour:
 
 
 def redirects(status: int, to: str) -> Behaviour:
-    """Send whoever asks elsewhere."""
+    """Redirect the client."""
     return answers(status, Location=to)

@@ -1,4 +1,4 @@
-"""The recorded Lambda events of tests/events, and what the fronts that they are of make of other requests."""
+"""Recorded Lambda events of tests/events, and events of the same entry points for other requests."""
 
 import base64
 import json
@@ -12,13 +12,13 @@ EVENTS = Path(__file__).parent.parent / "events"
 
 
 def recorded_event(name: str, **changes: Any) -> dict[str, Any]:
-    """Return the event of that name, a fresh copy, with these keys changed."""
+    """Return a fresh copy of the event of this name, with these keys changed."""
     event: dict[str, Any] = json.loads((EVENTS / f"{name}.json").read_text())
     return event | changes
 
 
 def function_url_event(path: str, method: str = "GET", body: str = "", query: str = "") -> dict[str, Any]:
-    """Return what a Function URL makes of a plain request."""
+    """Return a Function URL's event for a plain request."""
     event = recorded_event("function_url_v2", rawPath=path, rawQueryString=query, body=body, isBase64Encoded=False)
     event["requestContext"]["http"] |= {"method": method, "path": path}
     return event
@@ -27,9 +27,9 @@ def function_url_event(path: str, method: str = "GET", body: str = "", query: st
 def rest_api_event(
     request: Request, body: bytes, *, domain: str, stage: str = "", identity: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return what API Gateway makes of the request at this name of a REST API.
+    """Return API Gateway's event for the request at this host name of a REST API.
 
-    The stage is no part of the path that the function sees. At a domain of one's own it is in no path.
+    The function's path has no stage. At a custom domain no path has one.
     """
     whole = request.url.path
     path = whole.removeprefix(f"/{stage}") or "/" if stage else whole

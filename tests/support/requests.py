@@ -1,4 +1,4 @@
-"""What the engine's tests share: a call, and a request in it."""
+"""Call and request, shared by the engine's tests."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
-"""A REST API of API Gateway in front of a function that streams: each request becomes an event, its answer is passed on.
+"""REST API of API Gateway for a streaming function: each request becomes an event, and its answer is forwarded.
 
-It asks for AWS signatures, as `ApiAuthorizer: AWS_IAM` has it, and can be made to do what a broken deployment does.
+It demands AWS signatures, as with `ApiAuthorizer: AWS_IAM`, and can imitate a broken deployment.
 """
 
 import json
@@ -29,21 +29,21 @@ DEADLINE = 120.0
 
 @dataclass
 class RestApi:
-    """The front: `url` is where clients reach it, `runtime` the address of the Runtime API that feeds the function."""
+    """Entry point: `url` for clients, `runtime` for the address of the function's Runtime API."""
 
     url: str = ""
     runtime: str = ""
     signed: bool = True
-    """Whether it asks for signatures."""
+    """True if it demands signatures."""
     faults: set[str] = field(default_factory=set)
-    """What is broken: `buffers`, `leads elsewhere`, `cancels nothing`."""
+    """Fault of the deployment: `buffers`, `leads elsewhere`, `cancels nothing`."""
     requests: list[str] = field(default_factory=list)
-    """The methods and paths that have come."""
+    """Methods and paths of the requests."""
 
 
 @contextmanager
 def rest_api() -> Iterator[RestApi]:
-    """Serve it, without a function yet, until the block ends."""
+    """Serve it until the block ends, at first without a function."""
     entrypoint_url = RestApi()
 
     @asynccontextmanager
@@ -60,7 +60,7 @@ def rest_api() -> Iterator[RestApi]:
         if identity is None:
             return JSONResponse({"message": "Missing Authentication Token"}, 403)
         body = _asked(entrypoint_url, body)
-        # Where it listens, as API Gateway knows its own name; not what the client's Host says.
+        # Its own address, as API Gateway uses its own name; not the client's Host header.
         domain = ":".join(map(str, request.scope["server"]))
         event = rest_api_event(request, body, domain=domain, stage=STAGE, identity=identity)
         invocation = request.app.state.api.invoke(event, deadline_in=DEADLINE)
@@ -75,7 +75,7 @@ def rest_api() -> Iterator[RestApi]:
 
 
 def _signer(request: Request, body: bytes) -> dict[str, Any] | None:
-    """Return who has signed the request, or None where nobody has: the signature is made again and compared."""
+    """Return the signer, or None without a signature: the signature is computed again and compared."""
     authorization = request.headers.get("authorization", "")
     named = authorization.partition("SignedHeaders=")[2].partition(",")[0].split(";")
     headers = {name: request.headers[name] for name in named if name in request.headers}
@@ -101,13 +101,13 @@ async def _answer(entrypoint_url: RestApi, request: Request, invocation: FakeInv
         async for piece in pieces:
             yield _told(entrypoint_url, request, piece)
 
-    # Rewritten bodies have another length, and a streamed answer has none.
+    # A rewritten body has another length, and a streamed answer has no length.
     headers = {name: value for name, value in said["headers"].items() if name.lower() != "content-length"}
     return StreamingResponse(body(), said["statusCode"], headers)
 
 
 async def _pieces(invocation: FakeInvocation) -> AsyncIterator[bytes]:
-    """Yield what the function has answered, as it comes."""
+    """Yield the function's answer as it arrives."""
     passed = 0
 
     def there_is_news() -> bool:
@@ -123,7 +123,7 @@ async def _pieces(invocation: FakeInvocation) -> AsyncIterator[bytes]:
         passed += 1
 
 
-# --- What a broken deployment does ---
+# --- Broken deployments ---
 
 
 def _asked(entrypoint_url: RestApi, body: bytes) -> bytes:

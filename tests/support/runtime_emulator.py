@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from aion_core.deploy import sam
-from aion_core.packaging.interpreters import interpreter
+from aion_core.packaging.programs import interpreter
 from infra.sam_local import machine_architecture
 from tests.support.environments import folder_with
 from tests.support.listening import free_port
@@ -20,21 +20,21 @@ from tests.support.listening import free_port
 CLIENT = Path(__file__).with_name("runtime-client.txt")
 LAMBDA_PYTHON = "3.13"
 
-# What /var/runtime/bootstrap does with a wrapper, where there is one.
+# Same as /var/runtime/bootstrap with an exec wrapper.
 BOOTSTRAP = """#!/bin/sh
 exec ${AWS_LAMBDA_EXEC_WRAPPER:+"$AWS_LAMBDA_EXEC_WRAPPER"} "$@"
 """
 
 
 def lambda_python() -> tuple[str, str]:
-    """Return an interpreter of Lambda's version and that version, or else the one that runs the tests."""
+    """Return an interpreter of Lambda's version and its version, or else the interpreter of the tests."""
     if python := interpreter(LAMBDA_PYTHON):
         return python, LAMBDA_PYTHON
     return sys.executable, ".".join(platform.python_version_tuple()[:2])
 
 
 def alone(python: str, scratch: Path) -> str:
-    """Return a program that is this interpreter with nothing installed: what is not in the package is not there."""
+    """Return a program of this interpreter without installed packages: only the package's modules can be imported."""
     program = scratch / "python"
     program.write_text(f'#!/bin/sh\nexec "{python}" -S "$@"\n')
     program.chmod(0o755)
@@ -43,7 +43,7 @@ def alone(python: str, scratch: Path) -> str:
 
 @contextmanager
 def emulated(code: Path, handler: str, environ: Mapping[str, str], scratch: Path) -> Iterator[str]:
-    """Serve the built function as its container would; yields the URL at which it is invoked."""
+    """Serve the built function as its container would; yield the URL for invocations."""
     python, version = lambda_python()
     client = folder_with(CLIENT, python, version)
     bootstrap = scratch / "bootstrap"
@@ -55,7 +55,7 @@ def emulated(code: Path, handler: str, environ: Mapping[str, str], scratch: Path
     command = [str(emulator), "--log-level", "error"]
     command += ["--runtime-interface-emulator-address", f"127.0.0.1:{invoke_port}"]
     command += ["--runtime-api-address", f"127.0.0.1:{runtime_port}"]
-    # In a container the code lies in /var/task, which is also on Python's path.
+    # In a container the code is in /var/task, also on Python's path.
     here = {name: value.replace("/var/task", str(code)) for name, value in environ.items()}
     with subprocess.Popen(
         [*command, str(bootstrap), alone(python, scratch), "-m", "awslambdaric", handler],
@@ -65,7 +65,7 @@ def emulated(code: Path, handler: str, environ: Mapping[str, str], scratch: Path
             "LAMBDA_TASK_ROOT": str(code),
             "PATH": os.environ["PATH"],
             "PYTHONPATH": f"{code}:{client}",
-            "PYTHONDONTWRITEBYTECODE": "1",  # it could not: /var/task is read-only
+            "PYTHONDONTWRITEBYTECODE": "1",  # /var/task is read-only
         },
         start_new_session=True,
     ) as process:
@@ -73,7 +73,7 @@ def emulated(code: Path, handler: str, environ: Mapping[str, str], scratch: Path
             _wait_for(invoke_port, process)
             yield f"http://127.0.0.1:{invoke_port}/2015-03-31/functions/function/invocations"
         finally:
-            # The runtime first, which otherwise tells at length that the emulator is gone.
+            # First the runtime: otherwise it logs the emulator's end at length.
             for number in (signal.SIGTERM, signal.SIGKILL):
                 os.killpg(process.pid, number)
                 time.sleep(0.1)

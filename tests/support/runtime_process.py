@@ -1,4 +1,4 @@
-"""The Lambda runtime loop as a process of its own."""
+"""Process of the Lambda runtime loop."""
 
 import asyncio
 import os
@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 
 class RuntimeProcess:
-    """A running loop: what it wrote, and how it ended."""
+    """Running loop, with its output and exit code."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.lines: list[str] = []
@@ -22,26 +22,26 @@ class RuntimeProcess:
 
     @property
     def log(self) -> str:
-        """All that it has written so far."""
+        """Return its output so far."""
         return "\n".join(self.lines)
 
     @property
     def pid(self) -> int:
-        """The process's id."""
+        """Return the process's id."""
         return self._process.pid
 
     def terminate(self) -> None:
-        """Send it what Lambda sends when the environment is shut down."""
+        """Send SIGTERM, as Lambda does at the shutdown of the environment."""
         self._process.send_signal(signal.SIGTERM)
 
     async def exit_code(self) -> int:
-        """Wait for its end."""
-        async with asyncio.timeout(PATIENCE):
+        """Wait for its end; return the exit code."""
+        async with asyncio.timeout(TIMEOUT):
             await self._reading
             return await self._process.wait()
 
     async def end(self) -> None:
-        """Make sure that it is gone."""
+        """End it, if it still runs."""
         if self._process.returncode is None:
             self._process.kill()
         await self.exit_code()
@@ -61,7 +61,7 @@ async def running(
     environ: dict[str, str] | None = None,
     command: Sequence[str] = (sys.executable, "-m", "aion_core.lambda_runtime"),
 ) -> AsyncIterator[RuntimeProcess]:
-    """Start the loop on an app, as the exec wrapper would, and see that it does not outlive the test."""
+    """Start the loop on an app, as the exec wrapper would; end it with the test."""
     process = await asyncio.create_subprocess_exec(
         *command,
         cwd=ROOT,

@@ -1,7 +1,7 @@
-"""Runs in SAM CLI's own Python: `sam local start-api` without its container, which somebody else plays.
+"""`sam local start-api` in SAM CLI's own Python, with an emulator instead of its container.
 
-`environment TEMPLATE ENV_VARS` prints what SAM would set in each function's container; `serve TEMPLATE URL` prints the
-port of SAM's local API server, which posts its events to that URL.
+`environment TEMPLATE ENV_VARS` prints SAM's variables of each function's container; `serve TEMPLATE URL` prints the
+port of SAM's local API server and posts its events to the URL.
 """
 
 import json
@@ -19,7 +19,7 @@ from werkzeug.serving import make_server
 
 
 class EmulatedLambda(LocalLambdaRunner):
-    """Invokes the function at a URL, not in a container that it starts."""
+    """Invoker of the function at a URL, without a container."""
 
     def __init__(self, url: str) -> None:
         self._url = url

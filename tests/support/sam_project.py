@@ -1,4 +1,4 @@
-"""A user's project, deployed to an emulated AWS by the commands that a user types."""
+"""Project of a user, deployed to an emulated AWS with the CLI's commands."""
 
 import os
 import pty
@@ -18,15 +18,15 @@ from aion_core.shipped import shipped
 from tests.support.rest_api import CALLER, REGION
 
 PROGRAM = Path(sys.executable).with_name("aion")
-PATIENCE = 300
+TIMEOUT = 300
 BUILDS = "include infra/functions.mk\n"
 COPIES = 'build-%:\n\t@echo "$* for $$AION_ARCHITECTURE"\n\t@cp agent.py "$(ARTIFACTS_DIR)"\n'
-"""A rule that builds no package: for what is about the stack alone."""
+"""Makefile rule without a package, for tests of the stack alone."""
 
 
 @dataclass
 class SamProject:
-    """A project's folder, and the AWS that its commands talk to."""
+    """Folder of a project, and the AWS for its commands."""
 
     folder: Path
     endpoint: str
@@ -34,7 +34,7 @@ class SamProject:
 
     @classmethod
     def made(cls, folder: Path, endpoint: str, *, agent: str, makefile: str = COPIES) -> "SamProject":
-        """Write a project of one agent into the folder, with the template as it is shipped."""
+        """Write a project of one agent into the folder, with the shipped template."""
         (folder / "infra").mkdir(parents=True)
         for file in (shipped() / "infra").iterdir():
             if file.suffix in (".yaml", ".mk"):
@@ -48,7 +48,7 @@ class SamProject:
         return cls(folder, endpoint)
 
     def client(self, service: str) -> Any:
-        """A client of the AWS that the project is deployed to."""
+        """Return a client of the deployment's AWS."""
         return client_of(service, self.endpoint)
 
     def run(self, *arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
@@ -60,11 +60,11 @@ class SamProject:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=TIMEOUT,
         )
 
     def typed(self, *arguments: str, answers: list[str], **environ: str) -> tuple[int, str]:
-        """Run `aion` on a terminal, with these lines typed at its prompts; return its exit code and what it showed."""
+        """Run `aion` on a terminal with this input; return its exit code and output."""
         ours, theirs = pty.openpty()
         process = subprocess.Popen(
             [PROGRAM, *arguments],
@@ -75,9 +75,9 @@ class SamProject:
             stderr=theirs,
         )
         os.close(theirs)
-        # The terminal keeps the lines until they are read.
+        # The terminal buffers the lines until they are read.
         os.write(ours, "".join(f"{answer}\n" for answer in answers).encode())
-        shown, end = b"", time.monotonic() + PATIENCE
+        shown, end = b"", time.monotonic() + TIMEOUT
         while time.monotonic() < end:
             if not select.select([ours], [], [], 1)[0]:
                 if process.poll() is not None:
@@ -91,7 +91,7 @@ class SamProject:
         return process.wait(timeout=10), shown.decode().replace("\r\n", "\n")
 
     def process(self, *arguments: str) -> "subprocess.Popen[str]":
-        """Start `aion` without a terminal; its output can be read as it comes."""
+        """Start `aion` without a terminal, with readable output."""
         environ = {**self.environment(), "PYTHONUNBUFFERED": "1"}
         return subprocess.Popen(
             [PROGRAM, *arguments],
@@ -103,8 +103,8 @@ class SamProject:
         )
 
     def environment(self, more: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
-        """The environment of a program that talks to that AWS."""
-        # None of this machine's AWS settings.
+        """Return the environment of a program with this AWS."""
+        # Without this machine's AWS settings.
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "AION_"))}
         settings = {
             "AWS_ENDPOINT_URL": self.endpoint,

@@ -1,4 +1,4 @@
-"""Checkpoint savers to test with: over the memory table, and over DynamoDB on an engine, each beside its task store."""
+"""Checkpoint savers for tests: over the memory table, and over DynamoDB on an engine, each beside its task store."""
 
 import json
 from collections import Counter
@@ -23,7 +23,7 @@ from tests.support.stores import LEASE_SECONDS, MemoryTaskStore, dynamodb_store,
 
 
 class Savers:
-    """A task store, and savers that write under its fences to one table."""
+    """Task store, and savers under its fences in one table."""
 
     def __init__(self, tasks: TaskStore, table: Table, blobs: Blobs, clock: Clock) -> None:
         self.tasks, self.table, self.blobs, self._clock = tasks, table, blobs, clock
@@ -38,7 +38,7 @@ def memory_savers(clock: Clock) -> Savers:
 
 
 class DynamoDBSavers(Savers):
-    """`client` is the savers' own: a test may listen to it or come between."""
+    """Savers with their own `client`: a test may observe it or inject failures."""
 
     def __init__(self, stack: Stack, clock: Clock) -> None:
         self.table_name = stack.environment("ApiFunction")["AION_TABLE"]
@@ -48,7 +48,7 @@ class DynamoDBSavers(Savers):
 
 
 async def begin(tasks: TaskStore, clock: ManualClock) -> TurnStarted:
-    """A context of its own, whose lease `holder-1` has taken."""
+    """Begin a turn in a new context, with the lease of `holder-1`."""
     message = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text="hi")])
     new = admission.new_task(
         message,
@@ -64,7 +64,7 @@ async def begin(tasks: TaskStore, clock: ManualClock) -> TurnStarted:
 
 
 async def taken_over(savers: Savers, clock: ManualClock, begun: TurnStarted) -> TurnStarted:
-    """The lease has run out, and `holder-2` has the context."""
+    """Expire the lease, and begin the turn as `holder-2`."""
     clock.move(LEASE_SECONDS + 1)
     taken = await savers.tasks.begin(begun.lease.context, holder="holder-2")
     assert isinstance(taken, TurnStarted)
@@ -76,16 +76,16 @@ def fence_of(begun: TurnStarted) -> Fence:
 
 
 class Line:
-    """A client's requests to DynamoDB, as they leave; it can be cut before any of them, and stays cut."""
+    """Client's requests to DynamoDB; a failure before any of them lasts until `restart`."""
 
     def __init__(self, client: Any, *, cut_at: int | None = None, cut: Callable[[], None] | None = None) -> None:
-        """Request `cut_at`, counted from 1, and all that follow end in `cut`: by default the network is gone."""
+        """Fail request `cut_at`, counted from 1, and all later ones with `cut`: by default without a network."""
         self._cut = cut or _no_network
         self.restart(cut_at)
         client.meta.events.register("before-call.dynamodb", self._before_call)
 
     def restart(self, cut_at: int | None = None) -> None:
-        """Mend the line and forget what went over it."""
+        """Repair the connection and forget its requests."""
         self.bodies: list[tuple[str, dict[str, Any]]] = []
         self.is_cut, self._cut_at = False, cut_at
 

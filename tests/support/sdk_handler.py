@@ -26,7 +26,7 @@ def services_of(made: Parts) -> AgentServices:
 
 
 class SdkHandler(RequestHandler):
-    """Runs the operation with the name of each method."""
+    """SDK request handler with the operation of each method."""
 
     def __init__(self, made: Parts) -> None:
         self._services = services_of(made)

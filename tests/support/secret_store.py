@@ -1,4 +1,4 @@
-"""Secrets Manager and SSM of an emulator, as tests fill them and as whom they ask."""
+"""Secrets Manager and SSM of an emulator, with secrets and identities of tests."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from moto.server import ThreadedMotoServer
 
 
 class SecretStore:
-    """Secrets Manager and SSM of an emulator, which the environment names."""
+    """Secrets Manager and SSM of an emulator, named by the environment."""
 
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint
@@ -19,7 +19,7 @@ class SecretStore:
         self.ssm: Any = boto3.session.Session().client("ssm")
 
     def put(self, kind: str, name: str, text: str) -> str:
-        """Keep the text, in the place of another of this name; return the ARN."""
+        """Store the text under the name; return the ARN."""
         if kind == "secret":
             try:
                 return str(self.secrets.create_secret(Name=name, SecretString=text)["ARN"])
@@ -29,8 +29,8 @@ class SecretStore:
         return str(self.ssm.get_parameter(Name=f"/{name}")["Parameter"]["ARN"])
 
     @contextmanager
-    def asked_by_nobody(self, name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-        """Within the block IAM is enforced, and the credentials are those of a user without any policy."""
+    def without_permissions(self, name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+        """Enforce IAM in the block, with the credentials of a user without any policy."""
         iam: Any = boto3.session.Session().client("iam")
         iam.create_user(UserName=name)
         key = iam.create_access_key(UserName=name)["AccessKey"]
@@ -45,7 +45,7 @@ class SecretStore:
 
 @contextmanager
 def emulator() -> Iterator[str]:
-    """Run the emulator; yields where it answers."""
+    """Run the emulator; yield its address."""
     found = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     found.start()
     try:
@@ -55,7 +55,7 @@ def emulator() -> Iterator[str]:
 
 
 def reach(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> SecretStore:
-    """Let boto3 find the emulator by the environment, and return what is there."""
+    """Point boto3 at the emulator by the environment; return its stores."""
     monkeypatch.delenv("AWS_PROFILE", raising=False)
     for name, value in {
         "AWS_ENDPOINT_URL": endpoint,

@@ -1,4 +1,4 @@
-"""Starts `aion dev` as a process, the way a user does, and stops it the way a user does."""
+"""Start and stop of `aion dev` as a process, as on a user's terminal."""
 
 import os
 import re
@@ -17,30 +17,30 @@ _URL = re.compile(r"(?:answers|server) at (http://127\.0\.0\.1:\d+)/")
 
 
 @dataclass
-class Server:
-    """A server that has said where it listens."""
+class DevServer:
+    """Running server with a printed address."""
 
     process: "subprocess.Popen[str]"
     url: str
     printed: list[str]
 
     def stop(self) -> int:
-        """Press Ctrl-C, as a terminal does: the whole process group hears it."""
+        """Press Ctrl-C, as a terminal does: the whole process group receives it."""
         os.killpg(self.process.pid, signal.SIGINT)
         return self.process.wait(timeout=30)
 
 
 @contextmanager
-def serving(command: list[str], **environ: str) -> Iterator[Server]:
-    """Run the command until the block ends; it is ready when it has printed its address.
+def serving(command: list[str], **environ: str) -> Iterator[DevServer]:
+    """Run the command until the block ends; it is ready at the print of its address.
 
-    Its state is in a folder of its own, unless AION_DATA_DIR names one.
+    Its state is in a new folder, unless AION_DATA_DIR names one.
     """
     with tempfile.TemporaryDirectory() as folder:
         yield from _serving(command, {"AION_DATA_DIR": folder, **environ})
 
 
-def _serving(command: list[str], environ: Mapping[str, str]) -> Iterator[Server]:
+def _serving(command: list[str], environ: Mapping[str, str]) -> Iterator[DevServer]:
     process = subprocess.Popen(
         command,
         cwd=ROOT,
@@ -61,7 +61,7 @@ def _serving(command: list[str], environ: Mapping[str, str]) -> Iterator[Server]
         assert url is not None, f"{command} did not start:\n{''.join(printed)}"
         reading = threading.Thread(target=lambda: printed.extend(process.stdout or ()), daemon=True)
         reading.start()
-        yield Server(process, url[1], printed)
+        yield DevServer(process, url[1], printed)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
@@ -70,10 +70,10 @@ def _serving(command: list[str], environ: Mapping[str, str]) -> Iterator[Server]
 
 
 def make_dev() -> list[str]:
-    """The README's own command, in the environment that runs the tests."""
+    """Return the README's command, in the environment of the tests."""
     return ["make", "--no-print-directory", "dev", f"VENV={sys.prefix}"]
 
 
 def aion_dev(*arguments: str) -> list[str]:
-    """The command behind it."""
+    """Return the command of `make dev`."""
     return [sys.executable, "-m", "aion_core.cli", "dev", *arguments]

@@ -1,4 +1,4 @@
-"""The real service over a store and an agent, without HTTP."""
+"""Real service over a store and an agent, without HTTP."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -44,7 +44,7 @@ from tests.support.stores import MemoryPushConfigs, MemoryTaskList, MemoryTaskSt
 
 @dataclass
 class Parts:
-    """What meets in a service."""
+    """Parts of a service."""
 
     service: TaskService
     lister: TaskLister
@@ -55,13 +55,13 @@ class Parts:
     conversations: Conversations
     streaming: bool = True
     described: Mapping[str, Any] = field(default_factory=dict)
-    """What the card says otherwise, by the names of `build_card`."""
+    """Other arguments of `build_card`."""
     extended_card: AgentCard | None = None
-    push: "Push | None" = None
+    push: "PushParts | None" = None
 
     @property
     def card(self) -> AgentCard:
-        """The agent's card."""
+        """Return the agent's card."""
         said: dict[str, Any] = {
             "name": "Test",
             "description": "A test's agent.",
@@ -76,15 +76,15 @@ class Parts:
         return build_card(**{**said, **self.described})
 
     def app(self) -> FastAPI:
-        """The ASGI app that serves the agent as `test`."""
+        """Return the ASGI app with the agent as `test`."""
         served = ServedAgent(self.agent, self.card, self.extended_card)
         registry = self.push.registry if self.push else None
         return build_app(self.service, self.lister, self.conversations, {"test": served}, registry=registry)
 
 
 @dataclass
-class Push:
-    """What tells webhooks."""
+class PushParts:
+    """Parts of push delivery."""
 
     configs: PushConfigs
     queue: MemoryPushQueue
@@ -107,9 +107,9 @@ def parts(
     push_events: PushEvents = PushEvents.STATUS,
     **options: Any,
 ) -> Parts:
-    """The service for an agent, or for a graph; in memory unless a store is given, and the list of its tasks.
+    """Return the service of an agent, or of a graph; in memory without a store and its task list.
 
-    With `webhooks`, which post, and what is `allowed` of their URLs, it sends push notifications.
+    With `webhooks`, and with the `allowed` URLs, it sends push notifications.
     """
     clock = clock or SystemClock()
     push_queue = MemoryPushQueue(clock)
@@ -137,7 +137,7 @@ def parts(
         push_queue.handled_by(delivery.deliver)
         events = {"test": push_events}
         registry = PushRegistry(configs, push_queue, store, task_list, allowed or WebhookPolicy(), clock, events=events)
-        push = Push(configs, push_queue, delivery, registry)
+        push = PushParts(configs, push_queue, delivery, registry)
     conversations = Conversations(store, task_list)
     replies = {"test": reply}
     runner = TaskRunner(
@@ -162,14 +162,14 @@ def parts(
 
 @asynccontextmanager
 async def http(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of the app in this process."""
+    """Return a client of the app in this process."""
     transport = httpx.ASGITransport(app, raise_app_exceptions=True)
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
         yield client
 
 
 def send(text: str = "hi", *, message_id: str = "m-1", method: str = "SendMessage", **message: Any) -> dict[str, Any]:
-    """A JSON-RPC request that sends a text, in the dialect of its method."""
+    """Return a JSON-RPC request with a text, in the dialect of its method."""
     old = "/" in method
     part = {"kind": "text", "text": text} if old else {"text": text}
     role = "user" if old else "ROLE_USER"

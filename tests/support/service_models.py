@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class _Paths(list[str]):
-    """Search paths, each once: every session of boto3 adds its own."""
+    """Search paths without duplicates: every session of boto3 adds its own."""
 
     def append(self, path: str) -> None:
         if path not in self:
@@ -20,7 +20,7 @@ class _Paths(list[str]):
 
 
 def share() -> None:
-    """Let all sessions to come use one loader, in a process that has imported botocore."""
+    """Give all later sessions of a process one loader, after the import of botocore."""
     session = sys.modules.get("botocore.session")
     if session is None:
         return

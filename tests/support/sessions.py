@@ -1,4 +1,4 @@
-"""ADK's session services to test with: over the memory table, and over DynamoDB on an engine, each beside its task store."""
+"""ADK session services for tests: over the memory table, and over DynamoDB on an engine, each beside its task store."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -22,13 +22,13 @@ from tests.support.stores import CIPHER, LEASE_SECONDS, MemoryTaskStore, dynamod
 
 
 class SessionPlace:
-    """A task store, and session services that write under its fences to one table."""
+    """Task store, and session services under its fences in one table."""
 
     def __init__(self, tasks: TaskStore, table: Table, blobs: Blobs, cipher: Cipher, clock: Clock) -> None:
         self.tasks, self.table, self.blobs, self.cipher, self._clock = tasks, table, blobs, cipher, clock
 
     def service(self, **options: Any) -> TableSessions:
-        """A service of its own, as each turn has one."""
+        """Return a new service, as each turn has."""
         return TableSessions(self.table, self.blobs, self.cipher, self._clock, **options)
 
 
@@ -38,7 +38,7 @@ def memory_sessions(clock: Clock) -> SessionPlace:
 
 
 class DynamoDBSessionPlace(SessionPlace):
-    """`client` is the services' own: a test may listen to it or come between."""
+    """Session services with their own `client`: a test may observe it or inject failures."""
 
     def __init__(self, stack: Stack, clock: Clock) -> None:
         environment = stack.environment("ApiFunction")
@@ -56,7 +56,7 @@ class DynamoDBSessionPlace(SessionPlace):
         )
 
     def lose_answers(self, *, times: int) -> None:
-        """Let transactions be made, and their answers be lost on the way back."""
+        """Execute transactions, and lose their answers."""
         left = iter(range(times))
 
         def lose(**_: Any) -> None:
@@ -66,7 +66,7 @@ class DynamoDBSessionPlace(SessionPlace):
         self.client.meta.events.register("after-call.dynamodb.TransactWriteItems", lose)
 
     def rows(self, partition: str) -> list[dict[str, Any]]:
-        """What the table holds in the partition."""
+        """Return the partition's items."""
         found: list[dict[str, Any]] = self.client.query(
             TableName=self.table_name,
             ConsistentRead=True,
@@ -76,12 +76,12 @@ class DynamoDBSessionPlace(SessionPlace):
         return found
 
     def objects(self, folder: str) -> list[str]:
-        """The names of the bucket's objects in the folder."""
+        """Return the names of the bucket's objects in the folder."""
         return [each["Key"] for each in self.s3.list_objects_v2(Bucket=self.bucket, Prefix=folder).get("Contents", [])]
 
 
 def said(text: str, *, timestamp: float = 1.0, state: dict[str, Any] | None = None, **more: Any) -> Event:
-    """An event that says the text, and changes the state."""
+    """Return an event with the text and a change of the state."""
     return Event(
         author="agent",
         invocation_id="turn-1",
@@ -93,6 +93,6 @@ def said(text: str, *, timestamp: float = 1.0, state: dict[str, Any] | None = No
 
 
 def texts(session: Session | None) -> list[str]:
-    """What the session's events say."""
+    """Return the texts of the session's events."""
     assert session is not None
     return [event.content.parts[0].text or "" for event in session.events if event.content and event.content.parts]

@@ -1,4 +1,4 @@
-"""Task stores to test with: over the memory table, and over DynamoDB on the embedded stack."""
+"""Task stores for tests: over the memory table, and over DynamoDB on the embedded stack."""
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
@@ -26,34 +26,34 @@ CIPHER = MemoryCipher()
 
 
 class MemoryTaskStore(TableTaskStore):
-    """A task store over a memory table of its own."""
+    """Task store over its own memory table."""
 
     def __init__(self, clock: Clock, **options: Any) -> None:
         self.table, self.clock = MemoryTable(clock), clock
         super().__init__(self.table, MemoryBlobs(), clock, **{"cipher": CIPHER, **options})
 
     def task_keys(self) -> list[TaskKey]:
-        """The keys of all tasks, in no promised order."""
+        """Return the keys of all tasks, in no guaranteed order."""
         found = map(keys.key_of, self.table.items())
         return [keys.task_of(key) for key in found if key.partition.startswith(keys.TASKS) and key.sort == keys.HEAD]
 
 
 class MemoryTaskList(TableTaskList):
-    """The lists of the tasks of such a store."""
+    """Task lists of such a store."""
 
     def __init__(self, store: MemoryTaskStore) -> None:
         super().__init__(store.table, store.clock)
 
 
 class MemoryPushConfigs(TablePushConfigs):
-    """The push configs of the tasks of such a store."""
+    """Push configs of such a store's tasks."""
 
     def __init__(self, store: MemoryTaskStore, clock: Clock, **options: Any) -> None:
         super().__init__(store.table, CIPHER, clock, **options)
 
 
 def dynamodb_table(stack: ReachableStack, *, workers: int = 16, clock: Clock | None = None) -> DynamoDBTable:
-    """The stack's table; the tests keep apart by their owners. Tokens are forgotten by the clock on moto."""
+    """Return the stack's table; tests differ by owner. On moto, idempotency tokens expire by the clock."""
     client = stack.client("dynamodb")
     refuse_empty_keys(client)
     if isinstance(stack, LocalStack):
@@ -63,29 +63,29 @@ def dynamodb_table(stack: ReachableStack, *, workers: int = 16, clock: Clock | N
 
 
 def stack_blobs(stack: ReachableStack) -> S3Blobs:
-    """The stack's bucket."""
+    """Return the stack's bucket."""
     calls = AwsClient("s3", ThreadPoolExecutor(16), client=stack.client("s3"))
     return S3Blobs(calls, bucket=stack.environment("ApiFunction")["AION_BUCKET"])
 
 
 def table_of(stack: ReachableStack | None, clock: Clock) -> Table:
-    """The stack's table, over a client of its own; without a stack a new table in memory."""
+    """Return the stack's table with a new client; without a stack a new table in memory."""
     return MemoryTable(clock) if stack is None else dynamodb_table(stack)
 
 
 def store_of(table: Table, stack: ReachableStack | None, clock: Clock, **options: Any) -> TableTaskStore:
-    """A task store over the table; its blobs are in the stack's bucket, or in memory."""
+    """Return a task store over the table; its blobs are in the stack's bucket, or in memory."""
     blobs = MemoryBlobs() if stack is None else stack_blobs(stack)
     return TableTaskStore(table, blobs, clock, **{"lease_seconds": LEASE_SECONDS, "cipher": CIPHER, **options})
 
 
 def dynamodb_store(stack: ReachableStack, clock: Clock, **options: Any) -> TableTaskStore:
-    """A task store on the stack's table."""
+    """Return a task store on the stack's table."""
     return store_of(dynamodb_table(stack), stack, clock, **options)
 
 
 def dynamodb_list(stack: ReachableStack, clock: Clock) -> TableTaskList:
-    """The lists of the tasks in the stack's table."""
+    """Return the task lists in the stack's table."""
     return TableTaskList(dynamodb_table(stack, workers=4), clock)
 
 
@@ -93,5 +93,5 @@ _owners = itertools.count()
 
 
 def new_owner() -> str:
-    """An owner that no other test has."""
+    """Return a new owner."""
     return f"owner-{next(_owners)}"

@@ -1,4 +1,4 @@
-"""What a reader may receive of a stream: a pure checker of its text (invariant I6)."""
+"""Pure checker of the text received by a reader of a stream."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -6,15 +6,15 @@ from aion_core.ports import Delta
 from aion_core.tasks.broadcast import cursor_of
 
 Chunk = tuple[str, object]
-"""The SSE id of something received, and the thing itself: a Delta, or an event."""
+"""SSE id, and its Delta or event."""
 
 
 def faults_of_text(received: Iterable[Chunk], streamed: Callable[[str], Delta | None] | None = None) -> Iterator[str]:
-    """Yield a sentence for each chunk by which the text shown is no longer a prefix of the true one.
+    """Yield a sentence for each chunk after which the shown text is no prefix of the true one.
 
-    `received`: everything that one client received of a task, in order, over all connections on which it came back with
-    its last SSE id. `streamed` returns the chunk that the turn streamed under an id, None if it streamed none.
-    A text starts with a chunk that says `append: false`, goes on with the very next chunk, and ends with the next event.
+    `received`: everything received by one client of a task, in order, over all connections with a Last-Event-ID.
+    `streamed` returns the turn's chunk of an id, None without one. A text starts with a chunk of `append: false`,
+    continues with the very next chunk, and ends with the next event.
     """
     last, shown = "", None
     for id_, what in received:

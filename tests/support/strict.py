@@ -1,4 +1,4 @@
-"""Refusals that AWS documents and an emulator does not make, as botocore hooks."""
+"""Refusals documented by AWS and missing in emulators, as botocore hooks."""
 
 import re
 from datetime import datetime
@@ -22,7 +22,7 @@ def _refusal(code: str, message: str) -> tuple[_Response, dict[str, Any]]:
 
 
 def refuse_empty_keys(client: Any) -> None:
-    """Refuse the client's queries with an empty text in place of a key.
+    """Refuse the client's queries with an empty text for a key.
 
     "The AttributeValue for a key attribute cannot contain an empty string value."
     """
@@ -39,7 +39,7 @@ def refuse_empty_keys(client: Any) -> None:
 
 
 class StrictTokens:
-    """The tokens of one client's transactions: a known one with the same parameters succeeds, with others it is refused.
+    """Idempotency tokens of one client: a repeated token succeeds with the same parameters, and fails with others.
 
     https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html
     """

@@ -1,4 +1,4 @@
-"""Helpers of the contract suite of the table port, and where emulators deviate from it."""
+"""Helpers of the contract suite of the table port, and deviations of emulators from it."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -15,7 +15,7 @@ from aion_core.ports.table import (
 
 KB = 1024
 FAR = 10**10
-"""A TTL that has not passed."""
+"""Future TTL."""
 
 
 VALUES = {
@@ -49,7 +49,7 @@ DEVIATIONS: dict[str, dict[str, set[str]]] = {
         },
     },
 }  # fmt: skip
-"""What an emulator does otherwise than AWS documents."""
+"""Deviations of emulators from the AWS documentation."""
 
 
 def skip_deviation(engine: str, subject: str) -> None:

@@ -1,4 +1,4 @@
-"""TaskFunction and SweepFunction in a process of their own, which may be killed: polls the queue of a stack elsewhere.
+"""TaskFunction and SweepFunction in a killable process; it polls the queue of a remote stack.
 
 `python -m tests.support.task_process <queue url> <seconds between sweeps, 0 for none>`, in TaskFunction's environment.
 """
@@ -23,7 +23,7 @@ ARN = "arn:aws:sqs:us-east-1:123456789012:tasks"
 def task_process(
     stack: LocalStack, config: Path, *, sweeps: float = 0.0, **environ: str
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    """Run the turns of the stack's queue; yields the process once it polls."""
+    """Run the turns of the stack's queue; yield the process once it polls."""
     command = [sys.executable, "-m", "tests.support.task_process", stack.physical_id("TaskQueue"), str(sweeps)]
     environment = {**os.environ, **stack.environment("TaskFunction"), **environ, "AION_CONFIG": str(config)}
     process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE)

@@ -1,4 +1,4 @@
-"""Tasks to test with, that somebody has begun and nobody ends."""
+"""Tasks of dead workers for tests."""
 
 from datetime import UTC, datetime
 
@@ -11,7 +11,7 @@ from tests.support.stores import dynamodb_store, new_owner
 
 
 async def orphan(stack: ReachableStack, text: str, *, agent: str = "echo") -> Head:
-    """A task at work whose worker is gone: its lease has run out."""
+    """Create a running task of a dead worker, with an expired lease."""
     store = dynamodb_store(stack, SystemClock(), lease_seconds=0.001)
     context = ContextKey(new_owner(), agent, "c-1")
     message = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text=text)])

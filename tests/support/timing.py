@@ -1,4 +1,4 @@
-"""Whether the time that something takes tells two inputs apart: the rank test of Mann and Whitney, on interleaved samples."""
+"""Timing side channels: the rank test of Mann and Whitney, on interleaved samples."""
 
 import random
 import time
@@ -6,15 +6,14 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 Work = Callable[[], Coroutine[Any, Any, object]]
-"""Makes one piece of work anew, which does not wait for anything."""
+"""Returns a new piece of work without waits."""
 
 
-def told_apart(one: Work, other: Work, *, samples: int = 1500) -> float:
-    """How well its time tells which one it was: 0 is not at all, 1 is always; by chance it stays below 0.1.
+def distinguishability(one: Work, other: Work, *, samples: int = 1500) -> float:
+    """Return the distinguishability of two inputs by time: 0 not at all, 1 always; by chance it stays below 0.1.
 
-    It is the distance of the probability that a piece of `other` takes longer than one of `one` from a half, twice. In
-    ranks, an interruption counts no more than any other slow sample; interleaved, what slows the machine down slows
-    both; and what is counted is this thread's own processor time.
+    It is twice the distance from a half of the probability that `other` takes longer than `one`. Ranks limit an
+    interruption to one slow sample; interleaved samples share a slow machine; only this thread's CPU time counts.
     """
     order = [True, False] * samples
     random.Random(7).shuffle(order)

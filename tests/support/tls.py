@@ -1,4 +1,4 @@
-"""A certificate authority of a test's own, and a server that it vouches for."""
+"""Certificate authority of a test, and a server with its certificate."""
 
 import ssl
 import tempfile
@@ -12,7 +12,7 @@ from cryptography.x509.oid import NameOID
 
 
 def authority(host: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """What a server of that name speaks TLS with, and what a client trusts it by."""
+    """Return a server's TLS context for the host name, and a client's context with the authority."""
     root_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     root_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "A test's authority")])
     signs = x509.KeyUsage(
@@ -26,7 +26,7 @@ def authority(host: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
         encipher_only=False,
         decipher_only=False,
     )
-    # As strictly as Python 3.13 looks at them (RFC 5280).
+    # All extensions required by Python 3.13 (RFC 5280).
     root = _signed(
         root_name,
         root_name,

@@ -1,6 +1,6 @@
-"""A program for an environment of its own that holds a2a-sdk 0.3: reads cards as its client does, and verifies them.
+"""Program for an environment with a2a-sdk 0.3: reads and verifies cards as its client does.
 
-Run with the file of a public JWK and the files of cards; each line printed says what came of one.
+Run with the file of a public JWK and the files of cards; each printed line is the result for one card.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from jwt import PyJWK
 
 
 async def main(key: str, *cards: str) -> None:
-    """Print what the client's own resolver makes of each card: the fields it read, or why it does not trust it."""
+    """Print the result of the client's resolver for each card: its fields, or the reason of its rejection."""
     jwk = PyJWK(json.loads(Path(key).read_text()))
     verifier = create_signature_verifier(lambda kid, jku: jwk, [jwk.algorithm_name])
     for card in cards:

@@ -1,4 +1,4 @@
-"""A2A over HTTP as a client of either dialect has it: what it sends, and what it takes out of the answer."""
+"""A2A over HTTP for a client of either dialect: requests, and results of responses."""
 
 import json
 from typing import Any
@@ -15,19 +15,19 @@ METHODS = {
 
 
 class Client:
-    """A client of one dialect."""
+    """Client of one dialect."""
 
     def __init__(self, client: httpx.AsyncClient, dialect: str) -> None:
         self._client, self.dialect = client, dialect
         self._send, self._stream, self._get = METHODS[dialect]
 
     async def send(self, text: str, *, message_id: str = "m-1", **message: Any) -> tuple[str, dict[str, Any]]:
-        """The kind of the answer, `task` or `message`, and the answer."""
+        """Return the kind of the answer, `task` or `message`, and the answer."""
         result = await self._result(send(text, message_id=message_id, method=self._send, **message))
         return unwrapped(result, self.dialect)
 
     async def at_once(self, text: str, **message: Any) -> tuple[str, dict[str, Any]]:
-        """The same, of a message that does not want to wait."""
+        """Send a non-blocking message; return the same."""
         body = send(text, method=self._send, **message)
         body["params"]["configuration"] = (
             {"returnImmediately": True} if self.dialect == "1.0" else {"blocking": False, "acceptedOutputModes": []}
@@ -37,20 +37,20 @@ class Client:
     async def stream(
         self, text: str, *, message_id: str = "m-1", **message: Any
     ) -> list[tuple[str, str, dict[str, Any]]]:
-        """Each frame that holds data: its SSE id, its kind, and what it says."""
+        """Return each data frame: its SSE id, its kind, and its content."""
         body = send(text, message_id=message_id, method=self._stream, **message)
         answer = await self._client.post("/", json=body)
         assert answer.headers["content-type"].startswith("text/event-stream"), answer.text
         return said(answer.text, self.dialect)
 
     async def get(self, task_id: str) -> dict[str, Any]:
-        """The task."""
+        """Return the task."""
         body = {"jsonrpc": "2.0", "id": 7, "method": self._get, "params": {"id": task_id}}
         task: dict[str, Any] = await self._result(body)
         return task
 
     async def call(self, method: str, **params: Any) -> dict[str, Any]:
-        """The whole answer to a request."""
+        """Return the whole answer to a request."""
         answer = await self._client.post("/", json={"jsonrpc": "2.0", "id": 7, "method": method, "params": params})
         assert answer.status_code == 200
         body: dict[str, Any] = answer.json()
@@ -63,7 +63,7 @@ class Client:
 
 
 def unwrapped(result: dict[str, Any], dialect: str) -> tuple[str, dict[str, Any]]:
-    """The kind of a result, and what it is: v1 wraps it, v0.3 says its kind."""
+    """Return the kind and content of a result: v1 wraps it, v0.3 has a kind field."""
     if dialect == "0.3":
         return str(result["kind"]), result
     ((kind, held),) = result.items()
@@ -71,7 +71,7 @@ def unwrapped(result: dict[str, Any], dialect: str) -> tuple[str, dict[str, Any]
 
 
 def said(body: str, dialect: str) -> list[tuple[str, str, dict[str, Any]]]:
-    """The frames of a stream that hold data."""
+    """Return the data frames of a stream."""
     frames = []
     for frame in body.split("\n\n"):
         fields = dict(line.split(": ", 1) for line in frame.split("\n") if line and not line.startswith(":"))
@@ -81,5 +81,5 @@ def said(body: str, dialect: str) -> list[tuple[str, str, dict[str, Any]]]:
 
 
 def texts(parts: list[dict[str, Any]]) -> list[str]:
-    """The texts among the parts, of either dialect."""
+    """Return the texts of the parts, of either dialect."""
     return [part["text"] for part in parts if "text" in part]

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from aion_core.packaging.plan import NOWHERE
+from aion_core.packaging.plan import BUILD_PLACE
 from aion_core.template.reader import ALARM, Template
 
-TEMPLATE = Template(Path(__file__).parents[2] / "template.yaml", NOWHERE)
+TEMPLATE = Template(Path(__file__).parents[2] / "template.yaml", BUILD_PLACE)
 ALARMS = TEMPLATE.resources(ALARM)
 
 Values = Mapping[str, float]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aion_core.packaging.plan import NOWHERE
+from aion_core.packaging.plan import BUILD_PLACE
 from aion_core.settings import Settings
 from aion_core.template.reader import FUNCTION, Template
 from infra.policies.check import EVERY_OPTION, VARIANTS, problems, transformed
@@ -63,15 +63,15 @@ def test_parameter_allows_option(parameter: str) -> None:
     [("", "", True), ("subnet-0a", "sg-0a", True), ("subnet-0a", "", False), ("", "sg-0a", False)],
 )
 def test_subnets_and_security_groups_need_each_other(subnets: str, groups: str, *, is_valid: bool) -> None:
-    template = Template(TEMPLATE, NOWHERE, {"SubnetIds": subnets, "SecurityGroupIds": groups})
+    template = Template(TEMPLATE, BUILD_PLACE, {"SubnetIds": subnets, "SecurityGroupIds": groups})
     roles = template.owner("ApiRole")
     (assertion,) = roles.document["Rules"]["Network"]["Assertions"]
     assert roles.resolve(assertion["Assert"], "Rules") is is_valid
 
 
-@pytest.mark.parametrize("function", Template(TEMPLATE, NOWHERE).resources(FUNCTION))
+@pytest.mark.parametrize("function", Template(TEMPLATE, BUILD_PLACE).resources(FUNCTION))
 def test_function_starts_with_template_environment(function: str) -> None:
-    settings = Settings.from_environ(Template(TEMPLATE, NOWHERE).environment(function))
+    settings = Settings.from_environ(Template(TEMPLATE, BUILD_PLACE).environment(function))
     times = (settings.lease_seconds, settings.max_tries, settings.blocking_wait, settings.retention_days)
     assert times == (30, 3, 240, 30)
     assert settings.task_queue_url.endswith("-TaskQueue")
@@ -89,10 +89,10 @@ def test_changed_parameter_publishes_function_version() -> None:
     changed = {**EVERY_OPTION, "BaseUrl": "https://other.example.com", "MemorySize": "2048", "LeaseSeconds": "60"}
     changed |= {"MaxTries": "5", "BlockingWait": "100", "RetentionDays": "7", "CardKeyId": "k-1", "Stage": "prod"}
     changed |= {"CardKeyUrl": "https://keys.example.com/", "PushHosts": "a.example", "PushPorts": "444"}
-    before = Template(TEMPLATE, NOWHERE)
+    before = Template(TEMPLATE, BUILD_PLACE)
     reached = set()
     for parameter, value in changed.items():
-        after = Template(TEMPLATE, NOWHERE, {parameter: value})
+        after = Template(TEMPLATE, BUILD_PLACE, {parameter: value})
         for name in before.resources(FUNCTION):
             parts = ("Environment", "MemorySize", "Architectures", "Timeout", "LoggingConfig", "VpcConfig")
             if after.resolved(name, *parts) != before.resolved(name, *parts):
@@ -146,8 +146,10 @@ def test_deployment_all_at_once_ignores_alarms() -> None:
     for group in groups:
         condition, _, otherwise = group["AlarmConfiguration"]["Fn::If"]
         assert (condition, otherwise) == ("UsesAlarms", {})
-    assert Template(TEMPLATE, NOWHERE).resolve({"Fn::If": ["UsesAlarms", 1, 0]}, "") == 1
-    assert Template(TEMPLATE, NOWHERE, {"Deployment": "AllAtOnce"}).resolve({"Fn::If": ["UsesAlarms", 1, 0]}, "") == 0
+    assert Template(TEMPLATE, BUILD_PLACE).resolve({"Fn::If": ["UsesAlarms", 1, 0]}, "") == 1
+    assert (
+        Template(TEMPLATE, BUILD_PLACE, {"Deployment": "AllAtOnce"}).resolve({"Fn::If": ["UsesAlarms", 1, 0]}, "") == 0
+    )
 
 
 def test_each_parameter_has_group_and_description() -> None:
@@ -165,7 +167,7 @@ def test_base_url_overrides_domain_name() -> None:
 
 
 def base_url(parameters: dict[str, str]) -> str:
-    return Template(TEMPLATE, NOWHERE, parameters).environment("ApiFunction")["AION_BASE_URL"]
+    return Template(TEMPLATE, BUILD_PLACE, parameters).environment("ApiFunction")["AION_BASE_URL"]
 
 
 def test_default_deployment_needs_signed_requests() -> None:
@@ -173,7 +175,7 @@ def test_default_deployment_needs_signed_requests() -> None:
     methods = api_methods(plain)
     assert len(methods) == 2
     assert all(method["security"] == [{"AWS_IAM": []}] for method in methods)
-    entrypoints = Template(TEMPLATE, NOWHERE).owner("FunctionUrl").document["Resources"]
+    entrypoints = Template(TEMPLATE, BUILD_PLACE).owner("FunctionUrl").document["Resources"]
     for resource in [*plain["Resources"].values(), *entrypoints.values()]:
         if resource["Type"] == "AWS::Lambda::Url" or '"Principal": "*"' in json.dumps(resource):
             # A bucket policy denies; a Function URL is an option.

@@ -1,4 +1,4 @@
-"""The environment is read once, and what cannot be used is named."""
+"""Settings from environment variables."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from aion_core.settings import Settings
 DEPLOYED = {"AION_TABLE": "table", "AION_BUCKET": "bucket", "AION_TASK_QUEUE_URL": "https://sqs/queue"}
 
 
-def test_a_deployment_needs_what_the_template_makes_and_no_more() -> None:
+def test_settings_need_only_resources_of_template() -> None:
     settings = Settings.from_environ(DEPLOYED)
     assert (settings.store, settings.table, settings.bucket) == ("dynamodb", "table", "bucket")
     assert settings.task_queue_url == "https://sqs/queue"
@@ -16,7 +16,7 @@ def test_a_deployment_needs_what_the_template_makes_and_no_more() -> None:
 
 
 @pytest.mark.parametrize("name", DEPLOYED)
-def test_a_variable_that_is_missing_is_named(name: str) -> None:
+def test_missing_variable_is_named(name: str) -> None:
     environ = {key: value for key, value in DEPLOYED.items() if key != name}
     with pytest.raises(ConfigurationError, match=name):
         Settings.from_environ(environ)
@@ -34,10 +34,10 @@ def test_a_variable_that_is_missing_is_named(name: str) -> None:
         ("AION_CARD_KEY_URL", "keys.json"),
     ],
 )
-def test_a_value_that_cannot_be_used_is_named(name: str, value: str) -> None:
+def test_invalid_value_is_named(name: str, value: str) -> None:
     with pytest.raises(ConfigurationError, match=f"{name} is {value!r}"):
         Settings.from_environ({**DEPLOYED, name: value})
 
 
-def test_tries_are_counted_in_whole_numbers() -> None:
+def test_max_tries_is_a_whole_number() -> None:
     assert Settings.from_environ({**DEPLOYED, "AION_MAX_TRIES": "7"}).max_tries == 7

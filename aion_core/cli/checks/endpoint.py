@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from aion_core.agents.config import AgentConfig
-from aion_core.agents.security import declared_securities
+from aion_core.agents.security import read_auth_policies
 from aion_core.cli.checks import CheckResult, failed, ok, warning
 from aion_core.errors import ConfigurationError, StoreError
 
@@ -140,17 +140,19 @@ def _is_unknown(answer: httpx.Response) -> bool:
 
 async def check_issuers(agents: Mapping[str, AgentConfig]) -> AsyncIterator[CheckResult]:
     """Read the keys of each issuer in aion.yaml, as the function would."""
-    from aion_core.auth.declaration import Jwt
-    from aion_core.auth.fetch import fetch
-    from aion_core.auth.jwks import Keys, KeysUnavailable, Unreadable
+    from aion_core.auth.schemes.bearer import JwtScheme
+    from aion_core.auth.schemes.jwks import DocumentUnreadable, IssuerKeys, KeysUnavailable, fetch
     from aion_core.clock import SystemClock
 
     try:
-        securities = declared_securities(agents)
+        policies = read_auth_policies(agents)
     except ConfigurationError:
         return
     schemes = {
-        each.issuer: each for found in securities.values() for each in found.needed.values() if isinstance(each, Jwt)
+        each.issuer: each
+        for found in policies.values()
+        for each in found.required_schemes.values()
+        if isinstance(each, JwtScheme)
     }
     for issuer, scheme in schemes.items():
         reasons: list[str] = []
@@ -158,13 +160,13 @@ async def check_issuers(agents: Mapping[str, AgentConfig]) -> AsyncIterator[Chec
         async def recorded(url: str, reasons: list[str] = reasons) -> Any:
             try:
                 return await fetch(url)
-            except Unreadable as error:
+            except DocumentUnreadable as error:
                 reasons.append(f"{url}: {error}")
                 raise
 
         name = f"keys of {issuer}"
         try:
-            await Keys(scheme, recorded, SystemClock()).key("")
+            await IssuerKeys(scheme, recorded, SystemClock()).key("")
         except KeysUnavailable:
             message = (
                 reasons[-1]

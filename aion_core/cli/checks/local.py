@@ -16,11 +16,11 @@ from aion_core.agents.config_sections import variable_name
 from aion_core.agents.discovery import discover
 from aion_core.agents.environment import read_dotenv
 from aion_core.agents.frameworks import FRAMEWORKS
-from aion_core.agents.security import declared_securities
+from aion_core.agents.security import read_auth_policies
 from aion_core.cli.checks import CheckResult, failed, ok, warning
 from aion_core.cli.dev import agents_variables
 from aion_core.errors import AgentLoadError, ConfigurationError
-from aion_core.packaging.interpreters import interpreter
+from aion_core.packaging.programs import interpreter
 
 OLDEST = (3, 11)
 RUNTIME = (3, 13)
@@ -91,11 +91,11 @@ def check_config(config: Path) -> Read:
     else:
         checks = [ok("aion.yaml", f"{found.config if found else config} declares {', '.join(agents)}.")]
     try:
-        securities = declared_securities(agents)
+        policies = read_auth_policies(agents)
     except ConfigurationError as error:
         return declared, [*checks, failed("security", str(error), "Fix it in aion.yaml.")]
-    if securities:
-        schemes = sorted({name for security in securities.values() for name in security.needed})
+    if policies:
+        schemes = sorted({name for policy in policies.values() for name in policy.required_schemes})
         checks.append(ok("security", f"Callers authenticate by {', '.join(schemes)}."))
     else:
         message = "aion.yaml declares no callers: a deployment accepts only requests signed for AWS IAM."
@@ -215,10 +215,9 @@ def check_template(project: Path | None) -> Iterator[CheckResult]:
 def check_package(config: Path) -> Iterator[CheckResult]:
     """Check the files of this project's package, and the files left out."""
     try:
+        from aion_core.packaging.programs import BuildError, UvMissing
         from aion_core.packaging.requirements import check
-        from aion_core.packaging.run import BuildError
         from aion_core.packaging.selection import select
-        from aion_core.packaging.uv import UvMissing
     except ModuleNotFoundError as error:
         yield warning("package", f"{error.name} is missing.", "pip install 'aion-lambda[local]'.")
         return

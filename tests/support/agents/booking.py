@@ -1,4 +1,4 @@
-"""A graph that asks back: which day is to be booked, and then says how much of the conversation it remembers."""
+"""Graph with one interrupt: it asks for a day, then answers with the number of remembered messages."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Agents that between them need all that a function of a deployment may touch: large answers, artifacts, people's state."""
+"""Agents to use every permission of a function: large answers, artifacts, user state."""
 
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -17,7 +17,7 @@ LARGE = "x" * 40_000
 
 
 async def say(state: MessagesState, *, store: BaseStore) -> dict[str, Any]:
-    """Answer with a lot of text, a little, or after a question; remember it, and forget it."""
+    """Answer with a long text, a short one, or after a question; write and delete a memory."""
     await store.aput(("said",), "last", {"text": LARGE}, ttl=60)
     assert await store.aget(("said",), "last") is not None
     assert await store.asearch(("said",))
@@ -32,7 +32,7 @@ async def say(state: MessagesState, *, store: BaseStore) -> dict[str, Any]:
 
 
 async def speak(state: MessagesState) -> dict[str, Any]:
-    """Say a sentence word by word."""
+    """Stream a sentence word by word."""
     model = GenericFakeChatModel(messages=iter([AIMessage("One word after another.")]))
     return {"messages": [await model.ainvoke(state["messages"])]}
 
@@ -42,7 +42,7 @@ graph = StateGraph(MessagesState).add_node(say).set_entry_point("say")
 
 
 class Keeper(BaseAgent):
-    """Keeps artifacts and state of its session and of its user, and reads them back."""
+    """Agent with artifacts and state of its session and user; it reads them back."""
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         artifacts = ctx.artifact_service

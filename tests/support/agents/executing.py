@@ -1,4 +1,4 @@
-"""An executor of steps: each is noted in a file, recorded as a chunk of one artifact, and takes a moment."""
+"""Executor of steps: each writes a line to a file and a chunk of one artifact, and takes a moment."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ STEPS = ["one", "two", "three"]
 
 
 class StepsExecutor(AgentExecutor):
-    """Takes its steps, and completes."""
+    """Executor of the steps, with a completed task at the end."""
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         updater = TaskUpdater(event_queue, context.task_id or "", context.context_id or "")

@@ -1,4 +1,4 @@
-"""A graph whose model says one word, waits at a gate until the test opens it, and says another."""
+"""Graph whose model streams a word, waits at a barrier of the test, and streams another."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from tests.support.gates import gate
 
 
 async def speak(state: MessagesState, writer: StreamWriter) -> dict[str, Any]:
-    """Speak, wait, speak."""
+    """Stream a word, wait, stream a word."""
     emit_message(writer, AIMessageChunk(content="before ", id="call"))
     await gate("between")
     emit_message(writer, AIMessageChunk(content="after", id="call"))

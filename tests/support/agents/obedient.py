@@ -1,4 +1,4 @@
-"""An agent that does what it is told: it answers, asks back, or works until it is let go."""
+"""Agent controlled by its messages: it answers, asks back, or works until its release."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -8,14 +8,14 @@ from aion_core.protocol.types import Message, Part
 
 
 class Obedient:
-    """Does by the first word of a message: `ask` asks back once, `work` waits to be let go, anything else is echoed."""
+    """Agent controlled by a message's first word: `ask` asks back once, `work` waits for a release, others echo."""
 
     def __init__(self) -> None:
         self.go = asyncio.Event()
         self.works = asyncio.Event()
 
     def load(self) -> None:
-        """Nothing to import."""
+        """Import nothing."""
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         text = asked.message.parts[0].text if asked.message.parts else ""
@@ -28,5 +28,5 @@ class Obedient:
             yield Chunk("on it ", "said-work")
             self.works.set()
             await self.go.wait()
-        # The answer has its message's id, so that the same message gets the same answer, wherever and whenever.
+        # The answer has its message's id: the same message gets the same answer in every process and at any time.
         yield Reply(Message(message_id=f"answer-{asked.message.message_id}", parts=[Part(text=text)]))

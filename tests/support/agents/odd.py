@@ -1,4 +1,4 @@
-"""Graphs that a server meets sooner or later: one that returns 50 MB, one that hangs for a while."""
+"""Unusual graphs: one returns 50 MB, one hangs for a while."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ LARGE = "0123456789abcdef" * (50 * 1024 * 1024 // 16)
 
 
 def answer(state: MessagesState) -> dict[str, Any]:
-    """Return 50 MB of text, or what was asked for."""
+    """Return 50 MB of text, or the message's text."""
     return {"messages": [AIMessage(LARGE if state["messages"][-1].text == "large" else "small")]}
 
 

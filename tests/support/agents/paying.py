@@ -1,6 +1,6 @@
-"""An ADK sequence of two agents: the first pays by a tool that notes each run in a file, the second tells of it.
+"""ADK sequence of two agents: the first pays by a tool with a line in a file, the second reports it.
 
-`HELD_IN` names the agent that stops in the middle of its words and stays there, for a test that kills the process.
+`HELD_IN` names the agent to stop in the middle of its text, for a test of killed processes.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ def pay() -> str:
 
 
 class Speaker(BaseLlm):
-    """Pays first, if it is the payer's; then says its words. Asked again, it answers with what it was shown."""
+    """Model: the payer calls its tool first, then streams its text. A second request is answered with its input."""
 
     model: str = "speaker"
     speaks_for: str

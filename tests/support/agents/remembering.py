@@ -1,4 +1,4 @@
-"""A graph and an ADK agent that keep something in every store they have; what is kept cannot be packed small."""
+"""Graph and ADK agent with incompressible data in every store."""
 
 import os
 from collections.abc import AsyncGenerator
@@ -17,7 +17,7 @@ LARGE = 34_000
 
 
 def noise() -> str:
-    """A text that zlib cannot pack into an item."""
+    """Return a text too large for an item, even after zlib."""
     return os.urandom(LARGE).hex()
 
 
@@ -33,7 +33,7 @@ graph = StateGraph(MessagesState).add_node(reply).add_edge(START, "reply").compi
 
 
 class Remembering(BaseAgent):
-    """Saves artifacts and state of each scope, and says so."""
+    """Agent with artifacts and state of each scope; its answer lists them."""
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         session, artifacts = ctx.session, ctx.artifact_service

@@ -1,4 +1,4 @@
-"""Agents that a test leads by the hand: they stop where it wants, and note what happens to them."""
+"""Agents under a test's control: they stop at its request, and record their acts."""
 
 import asyncio
 from collections import Counter
@@ -14,7 +14,7 @@ def says(text: str) -> Message:
 
 
 class GatedAgent:
-    """Speaks a word, waits to be let go, and answers with what it was asked."""
+    """Agent with one word, a wait for its release, and an echo as its answer."""
 
     def __init__(self) -> None:
         self.go = asyncio.Event()
@@ -23,7 +23,7 @@ class GatedAgent:
         self.stopped = 0
 
     def load(self) -> None:
-        """Nothing to import."""
+        """Import nothing."""
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         text = asked.message.parts[0].text
@@ -39,7 +39,7 @@ class GatedAgent:
 
 
 class Stubborn(GatedAgent):
-    """Does not stop when it is told to."""
+    """Agent without reaction to its cancellation."""
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         self.spoke.set()
@@ -53,7 +53,7 @@ class Stubborn(GatedAgent):
 
 
 class Sour(GatedAgent):
-    """Fails when it is told to stop, as a model's client does that knows no difference."""
+    """Agent with an error at its cancellation, like a model client without CancelledError handling."""
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         try:
@@ -65,10 +65,10 @@ class Sour(GatedAgent):
 
 
 class Asking:
-    """Asks before it answers."""
+    """Agent with a question before its answer."""
 
     def load(self) -> None:
-        """Nothing to import."""
+        """Import nothing."""
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         if asked.turn.message_generation == 1:
@@ -78,9 +78,9 @@ class Asking:
 
 
 class Stepping:
-    """Takes steps, each a message, and stops between two of them when it is asked to drain, as a graph does.
+    """Agent of steps, each a message; when asked to drain, it suspends between two steps, as a graph does.
 
-    What it has done it knows by what is recorded, as a checkpoint would tell it.
+    It reads its finished steps from the recorded events, like a checkpoint.
     """
 
     def __init__(self, steps: int, clock_sleep: float, clock: object) -> None:
@@ -89,7 +89,7 @@ class Stepping:
         self.handoffs: list[int] = []
 
     def load(self) -> None:
-        """Nothing to import."""
+        """Import nothing."""
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         self.handoffs.append(asked.turn.handoffs)

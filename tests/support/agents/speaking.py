@@ -1,4 +1,4 @@
-"""A graph that speaks a sentence word by word, slowly, and notes each time that it begins."""
+"""Graph with a sentence streamed slowly, word by word, and a note of each start."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ WORDS = [f"word{n} " for n in range(20)]
 
 
 class Speaker(BaseChatModel):
-    """Says the same each time."""
+    """Model of one fixed sentence."""
 
     @property
     def _llm_type(self) -> str:

@@ -1,4 +1,4 @@
-"""A graph of steps: each notes in a file that it ran, emits a message, and takes a moment."""
+"""Graph of steps: each notes its run in a file, emits a message, and takes a moment."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ STEPS = ["one", "two", "three", "four"]
 
 
 def step(name: str) -> Any:
-    """Return the node that is this step."""
+    """Return the node of this step."""
 
     async def node(state: MessagesState, writer: StreamWriter) -> dict[str, Any]:
         with Path(os.environ["NOTED_IN"]).open("a") as notes:

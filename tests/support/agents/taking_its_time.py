@@ -1,4 +1,4 @@
-"""A graph that takes its time: five words, and a moment before each."""
+"""Slow graph: five words with a pause before each."""
 
 import asyncio
 from typing import Any
@@ -14,7 +14,7 @@ SECONDS = 0.3
 
 
 async def count(state: MessagesState, writer: StreamWriter) -> dict[str, Any]:
-    """Say the words, one after another."""
+    """Stream the words, one after another."""
     for word in WORDS:
         await asyncio.sleep(SECONDS)
         emit_message(writer, AIMessageChunk(content=word, id="counting"))

@@ -1,4 +1,4 @@
-"""An agent that does what its message's text says, by name: each a way for a turn to go."""
+"""Agent controlled by its message's text: each word in it is one course of a turn."""
 
 import asyncio
 from collections import Counter
@@ -19,16 +19,16 @@ from aion_core.protocol.types import Artifact, Message, Part, TaskState
 
 
 class Teller:
-    """Answers `answer to …`, with whatever the text asks for beside it."""
+    """Agent with the answer `answer to …`, and the other events named in the text."""
 
     def __init__(self) -> None:
         self.go = asyncio.Event()
-        """Lets a `slow` turn go on."""
+        """Continues a `slow` turn."""
         self.began = asyncio.Event()
         self.runs: Counter[str] = Counter()
 
     def load(self) -> None:
-        """Nothing to import."""
+        """Import nothing."""
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         text = asked.message.parts[0].text

@@ -1,4 +1,4 @@
-"""An ADK agent without a model, and a graph: each logs and counts nothing itself."""
+"""ADK agent without a model, and a graph: neither logs nor counts anything itself."""
 
 from collections.abc import AsyncGenerator
 
@@ -10,7 +10,7 @@ from opentelemetry import trace
 
 
 class Traced(BaseAgent):
-    """Says what it was told to whoever reads its answer, and to no trace; an author's span is its own affair."""
+    """Agent with an author's own span; its answer or error repeats the message's text."""
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         with trace.get_tracer("an.author").start_as_current_span("author's own"):

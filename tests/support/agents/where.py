@@ -1,4 +1,4 @@
-"""An agent that says on which event loop it runs."""
+"""Agent to report its event loop."""
 
 import asyncio
 

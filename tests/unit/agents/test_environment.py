@@ -11,7 +11,7 @@ from aion_core.agents.config import DeploymentConfig, read_deployment_config
 from aion_core.agents.config_sections import SecretSource
 from aion_core.agents.environment import bedrock_models, local_environment, template_parameters
 from aion_core.errors import ConfigurationError
-from aion_core.packaging.plan import NOWHERE
+from aion_core.packaging.plan import BUILD_PLACE
 from aion_core.template.reader import Template
 from tests.support.server import ROOT
 
@@ -202,5 +202,5 @@ def test_bedrock_ids_become_arns() -> None:
 
 
 def pattern_of(parameter: str) -> str:
-    pattern: str = Template(ROOT / "template.yaml", NOWHERE).document["Parameters"][parameter]["AllowedPattern"]
+    pattern: str = Template(ROOT / "template.yaml", BUILD_PLACE).document["Parameters"][parameter]["AllowedPattern"]
     return pattern

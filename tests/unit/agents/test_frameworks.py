@@ -13,7 +13,7 @@ from aion_core.agents.load_errors import missing_framework_remedy
 from aion_core.agents.objects import LoadedObject
 from aion_core.agents.source_scan import agent_file
 from aion_core.cli.checks.local import check_agents
-from aion_core.packaging.frameworks import frameworks_of
+from aion_core.packaging.imports import frameworks_of
 from aion_core.ports import Agent, Emission, Reply, TurnRequest
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.testing import serve

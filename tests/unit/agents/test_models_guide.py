@@ -15,7 +15,7 @@ import pytest
 from aion_core.agents.config import DeploymentConfig, read_deployment_config
 from aion_core.agents.environment import bedrock_models, local_environment, template_parameters
 from aion_core.agents.frameworks import framework_of
-from aion_core.packaging.plan import NOWHERE
+from aion_core.packaging.plan import BUILD_PLACE
 from aion_core.template.reader import Template
 from tests.support.server import ROOT
 
@@ -141,7 +141,7 @@ def given(section: str) -> Iterator[tuple[str, str]]:
 
 
 def test_parameters_of_guide_are_taken() -> None:
-    parameters = Template(ROOT / "template.yaml", NOWHERE).document["Parameters"]
+    parameters = Template(ROOT / "template.yaml", BUILD_PLACE).document["Parameters"]
     found = [each for section in SECTIONS for each in given(section)]
     assert {name for name, _ in found} == {
         "AgentSecrets",

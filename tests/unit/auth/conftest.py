@@ -1,4 +1,4 @@
-"""What the tests of who may call share: an issuer whose keys are on a real server, and ApiFunction as AWS has it."""
+"""Fixtures of the authentication tests: an issuer on a real server, and the app of ApiFunction on the emulator."""
 
 import importlib
 import sys
@@ -24,9 +24,9 @@ def issuer() -> Iterator[Issuer]:
 def api_function(
     tmp_path: Path, issuer: Issuer, moto: LocalStack, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[[str, str, str], ASGIApp]]:
-    """Makes ApiFunction's app, as its handler has it, of a module's name and text, and of an aion.yaml.
+    """Return a factory of ApiFunction's app on the emulator, from an agent's module, its text and an aion.yaml.
 
-    The aion.yaml names its schemes as %s, which become the issuer's tokens. What is kept is on the emulator.
+    The aion.yaml has %s in place of its schemes, filled with the scheme of the issuer's tokens.
     """
 
     def make(module: str, agent: str, aion_yaml: str) -> ASGIApp:

@@ -1,10 +1,10 @@
-"""Users of HTTP Basic, and what they send."""
+"""Users of HTTP Basic and their headers."""
 
 import base64
 
 from argon2 import PasswordHasher
 
-# As cheap as it may be: what is tried is not how long it takes.
+# Cheap hashes: the tests do not measure their time.
 CHEAP = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 
 USERS = {
@@ -15,5 +15,5 @@ USERS = {
 
 
 def basic_header(name: str, password: str) -> tuple[str, str]:
-    """The header by which a user says who they are."""
+    """Return the header of a user's name and password."""
     return "Authorization", "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()

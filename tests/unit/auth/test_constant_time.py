@@ -1,7 +1,6 @@
-"""How long a refusal takes, and what it asks of the table, tells nothing of what was right about the credentials (64).
+"""Refusals reveal nothing by their time or by their requests to the table.
 
-Time is measured where texts are compared, by a method that is first shown to find a leak; where somebody may not exist at
-all, what is done for them is counted.
+The time of comparisons is measured, by a method with a test of its own. Work for unknown callers is counted.
 """
 
 import hashlib
@@ -14,121 +13,114 @@ import pytest
 from argon2 import PasswordHasher, extract_parameters
 from starlette.types import ASGIApp
 
-from aion_core.auth import api_keys, basic
-from aion_core.auth.api_keys import ApiKeyVerifier, make_key
-from aion_core.auth.declaration import ApiKey, Basic
-from aion_core.auth.presented import Presented
+from aion_core.auth.credentials import RequestCredentials
+from aion_core.auth.schemes import api_key
+from aion_core.auth.schemes.api_key import ApiKeyScheme, ApiKeyVerifier, make_key
+from aion_core.auth.schemes.basic import BasicScheme
 from aion_core.aws.client import AwsClient
 from aion_core.memory.table import MemoryTable
 from aion_core.stores.api_keys import TableApiKeys
 from tests.support.clock import ManualClock
 from tests.support.issuer import Issuer
-from tests.support.timing import Work, told_apart
-from tests.unit.auth.door import Door
-from tests.unit.auth.foreign import NEVER_WAS, requests
+from tests.support.timing import Work, distinguishability
+from tests.unit.auth.auth_app import AuthApp
+from tests.unit.auth.id_requests import NEVER_WAS, requests
 from tests.unit.auth.passwords import USERS, basic_header
 from tests.unit.auth.test_foreign_ids import AION_YAML, GRAPH, Callers
 
 KNOWS_NOTHING, KNOWS = 0.25, 0.6
-"""Three tries of chance stay far below the one; a comparison that ends early is far above the other."""
+"""Thresholds: chance stays far below the first in one of three tries; an early end is far above the second."""
 
 
-def presented(text: str) -> Presented:
-    return Presented.of([(b"x-api-key", text.encode())], None)
+def key_credentials(text: str) -> RequestCredentials:
+    return RequestCredentials.from_request([(b"x-api-key", text.encode())], None)
 
 
 def wrong_keys(text: str) -> tuple[str, str]:
-    """A key that is wrong from its first secret character on, and one that is in its last one only."""
+    """Return a key with all secret characters wrong, and one with only the last wrong."""
     head, secret = text[:22], text[22:]
     other = {True: "A", False: "B"}
     return head + other[secret[0] != "A"] * len(secret), text[:-1] + other[secret[-1] != "A"]
 
 
 async def verifying(clock: ManualClock) -> tuple[Work, Work]:
-    """The work of refusing each of the two."""
+    """Return the work of refusing each of the two keys."""
     keys = TableApiKeys(MemoryTable(clock), clock)
     made = make_key("alice", now=clock.now())
     await keys.add(made.record)
-    verifier = ApiKeyVerifier(ApiKey(), keys)
-    first, last = (presented(text) for text in wrong_keys(made.text))
+    verifier = ApiKeyVerifier(ApiKeyScheme(), keys)
+    first, last = (key_credentials(text) for text in wrong_keys(made.text))
     return (lambda: verifier.verify(first)), (lambda: verifier.verify(last))
 
 
-async def test_the_time_of_a_wrong_key_does_not_tell_how_much_of_it_is_right(clock: ManualClock) -> None:
-    """R97: 64. What is by chance is not so three times."""
-    works = await verifying(clock)
-    assert min(told_apart(*works) for _ in range(3)) < KNOWS_NOTHING
+async def test_wrong_keys_take_constant_time(clock: ManualClock) -> None:
+    """Chance does not repeat three times."""
+    work = await verifying(clock)
+    assert min(distinguishability(*work) for _ in range(3)) < KNOWS_NOTHING
 
 
-async def test_a_comparison_that_ends_early_is_found_by_the_same_method(
-    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The method would see it: keys kept as they are, and compared a character at a time."""
+async def test_measurement_detects_early_comparison_end(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a comparison by character, the measurement finds the difference."""
 
     def leaks(one: str, other: str) -> bool:
         return len(one) == len(other) and all(a == b for a, b in zip(one, other, strict=True))
 
-    monkeypatch.setattr(api_keys, "_hash", lambda text: text)
+    monkeypatch.setattr(api_key, "_hash", lambda text: text)
     monkeypatch.setattr(hmac, "compare_digest", leaks)
-    works = await verifying(clock)
-    assert max(told_apart(*works) for _ in range(3)) > KNOWS
+    work = await verifying(clock)
+    assert max(distinguishability(*work) for _ in range(3)) > KNOWS
 
 
-class Done(list[tuple[str, Any]]):
-    """What was done, in its order."""
+class WorkLog(list[tuple[str, Any]]):
+    """Recorded operations, in order."""
 
     def note(self, monkeypatch: pytest.MonkeyPatch, where: Any, name: str, what: Callable[..., Any]) -> None:
         original = getattr(where, name)
 
-        def noted(*given: Any, **more: Any) -> Any:
+        def recorded(*given: Any, **more: Any) -> Any:
             self.append((name, what(*given, **more)))
             return original(*given, **more)
 
-        monkeypatch.setattr(where, name, noted)
+        monkeypatch.setattr(where, name, recorded)
 
 
-async def test_as_much_is_done_for_a_key_that_is_unknown_revoked_expired_or_wrong(
-    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """R97: 64: one read, one hash, one comparison of the whole hash, and the same answer."""
-    door = Door(clock, key=ApiKey())
+async def test_all_refused_keys_cost_the_same(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each costs one read, one hash and one comparison of whole hashes, with the same response."""
+    app = AuthApp(clock, key=ApiKeyScheme())
     live, gone, old = (make_key("alice", now=clock.now()) for _ in range(3))
     old = make_key("alice", now=clock.now(), expires=clock.now() + timedelta(seconds=1))
     for made in (live, gone, old):
-        await door.keys.add(made.record)
-    await door.keys.revoke(gone.record.id)
+        await app.keys.add(made.record)
+    await app.keys.revoke(gone.record.id)
     clock.move(2)
     unknown = make_key("alice", now=clock.now())
-    done = Done()
-    done.note(monkeypatch, door.keys, "find", lambda _: None)
-    # Of everybody's, and nothing else uses them in between.
-    done.note(monkeypatch, hashlib, "sha256", lambda text: len(text))
-    done.note(monkeypatch, hmac, "compare_digest", lambda one, other: (len(one), len(other)))
+    work_log = WorkLog()
+    work_log.note(monkeypatch, app.keys, "find", lambda _: None)
+    # Patched for the whole process; no other code calls them during the test.
+    work_log.note(monkeypatch, hashlib, "sha256", lambda text: len(text))
+    work_log.note(monkeypatch, hmac, "compare_digest", lambda one, other: (len(one), len(other)))
     answers = []
     for text in (*wrong_keys(live.text), gone.text, old.text, unknown.text):
-        done.clear()
-        answer = await door.ask(("X-API-Key", text))
-        assert list(done) == [("find", None), ("sha256", len(text)), ("compare_digest", (64, 64))], text
+        work_log.clear()
+        answer = await app.get(("X-API-Key", text))
+        assert list(work_log) == [("find", None), ("sha256", len(text)), ("compare_digest", (64, 64))], text
         answers.append((answer.status_code, answer.content, answer.headers.multi_items()))
     assert answers.count(answers[0]) == len(answers)
     assert answers[0][0] == 401
 
 
-async def test_as_much_is_done_for_a_user_who_is_unknown_as_for_a_wrong_password(
-    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """R97: 64: one argon2 of the same cost."""
-    door = Door(clock, users=USERS, basic=Basic())
-    done = Done()
-    done.note(monkeypatch, PasswordHasher, "verify", lambda _, hashed, __: extract_parameters(hashed))
+async def test_unknown_user_costs_one_hash(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its argon2 parameters equal those of a wrong password."""
+    app = AuthApp(clock, users=USERS, basic=BasicScheme())
+    work_log = WorkLog()
+    work_log.note(monkeypatch, PasswordHasher, "verify", lambda _, hashed, __: extract_parameters(hashed))
     answers = []
     for name in ("alice", "nobody"):
-        done.clear()
-        answer = await door.ask(basic_header(name, "guess"))
-        assert list(done) == [("verify", extract_parameters(USERS["alice"]))]
+        work_log.clear()
+        answer = await app.get(basic_header(name, "guess"))
+        assert list(work_log) == [("verify", extract_parameters(USERS["alice"]))]
         answers.append((answer.status_code, answer.content, answer.headers.multi_items()))
     assert answers[0] == answers[1]
-    assert vars(basic)["PasswordHasher"] is PasswordHasher
 
 
 @pytest.fixture
@@ -136,33 +128,33 @@ def app(api_function: Callable[[str, str, str], ASGIApp]) -> ASGIApp:
     return api_function("acting", GRAPH, AION_YAML)
 
 
-async def test_the_table_is_asked_the_same_for_a_task_of_anothers_as_for_one_that_never_was(
+async def test_foreign_task_costs_same_table_requests(
     app: ASGIApp, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """R96, R97: 64, 70: by every request, as often, and it has nothing to say of either."""
+    """Every request makes the same table requests for a foreign and an unknown id, and reads no item."""
     callers = Callers(app, issuer)  # type: ignore[arg-type]
     bobs = await callers.a_task("bob", "hello")
-    done = Done()
+    work_log = WorkLog()
     original = AwsClient.blocking
 
-    def noted(self: AwsClient, operation: str, **parameters: Any) -> Any:
-        told = original(self, operation, **parameters)
-        done.append((operation, sorted(name for name in told if name != "ResponseMetadata" and told[name])))
-        return told
+    def recorded(self: AwsClient, operation: str, **parameters: Any) -> Any:
+        result = original(self, operation, **parameters)
+        work_log.append((operation, sorted(name for name in result if name != "ResponseMetadata" and result[name])))
+        return result
 
-    monkeypatch.setattr(AwsClient, "blocking", noted)
+    monkeypatch.setattr(AwsClient, "blocking", recorded)
     counted = 0
     for request in (request for request in requests() if request.names("task")):
-        asked = []
+        operations = []
         for id_ in (bobs["id"], NEVER_WAS):
             method, target, body = request.to(task=id_, tenant="red")
-            done.clear()
+            work_log.clear()
             await callers.send("alice", method, target, body)
-            asked.append(list(done))
-        assert asked[0] == asked[1], request.name
-        counted += bool(asked[0])
-        assert not any("Item" in name for _, names in asked[0] for name in names), (request.name, asked)
+            operations.append(list(work_log))
+        assert operations[0] == operations[1], request.name
+        counted += bool(operations[0])
+        assert not any("Item" in name for _, names in operations[0] for name in names), (request.name, operations)
     assert counted > 20
-    done.clear()
+    work_log.clear()
     await callers.rpc("bob", "GetTask", id=bobs["id"])
-    assert any("Item" in name for _, names in done for name in names), "of one's own it has"
+    assert any("Item" in name for _, names in work_log for name in names), "the owner's request reads the item"

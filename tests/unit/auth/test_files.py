@@ -1,4 +1,4 @@
-"""Files leave in the answers of their owner's requests only: no URL that this server gives opens anything (76)."""
+"""Stored files: responses to the owner include them, without URLs of the bucket."""
 
 import base64
 import json
@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 from aion_core.local.stack import LocalStack
 from tests.support.asgi import ask
 from tests.support.issuer import Issuer
-from tests.unit.auth.foreign import HOOK, requests
+from tests.unit.auth.id_requests import HOOK, requests
 
 GRAPH = """
 from typing import Any
@@ -52,13 +52,13 @@ aion:
 """
 
 FILE = base64.b64encode(random.Random(7).randbytes(50_000)).decode()
-"""So large, however it is packed, that it lies in the bucket."""
+"""Large and incompressible, so it is stored in the bucket."""
 
 ENDS = {"SendMessage", "SendStreamingMessage", "CancelTask"}
-"""After these the task asks no more."""
+"""Operations after which the task is no longer interrupted."""
 
 OPENS = ("X-Amz-", "Signature=", "AWSAccessKeyId", "amazonaws.com", "s3://")
-"""What stands in each URL by which S3 gives an object to whoever has it."""
+"""Parts of presigned URLs and bucket URLs."""
 
 
 @pytest.fixture
@@ -67,15 +67,15 @@ def app(api_function: Callable[[str, str, str], ASGIApp]) -> ASGIApp:
 
 
 def objects(bucket: str) -> dict[str, int]:
-    """The sizes of what lies in the bucket."""
+    """Return the sizes of the objects in the bucket."""
     s3: Any = boto3.client("s3")
     return {found["Key"]: found["Size"] for found in s3.list_objects_v2(Bucket=bucket).get("Contents", [])}
 
 
-async def test_no_operation_gives_a_url_that_opens_a_file(
+async def test_responses_contain_no_presigned_url(
     app: ASGIApp, issuer: Issuer, moto: LocalStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """R96: 76: a file that lies in the bucket is in the answer itself, and nothing in it says where it lies."""
+    """A file in the bucket is in the response itself, without its location."""
     signed: list[str] = []
     real = RequestSigner.generate_presigned_url
 
@@ -86,7 +86,7 @@ async def test_no_operation_gives_a_url_that_opens_a_file(
     monkeypatch.setattr(RequestSigner, "generate_presigned_url", presigns)
     bucket = moto.environment("ApiFunction")["AION_BUCKET"]
     boto3.client("s3").generate_presigned_url("get_object", Params={"Bucket": bucket, "Key": "x"})
-    assert len(signed) == 1, "it would be seen here"
+    assert len(signed) == 1, "the spy records signing"
     before = objects(bucket)
     headers = {"authorization": f"Bearer {issuer.token(sub='alice')}", "content-type": "application/json"}
     parts = [{"text": "this file"}, {"raw": FILE, "filename": "a.bin", "mediaType": "application/octet-stream"}]
@@ -112,10 +112,10 @@ async def test_no_operation_gives_a_url_that_opens_a_file(
         if request.operation in ENDS:
             task = None
     large = [size for key, size in objects(bucket).items() if key not in before]
-    assert max(large, default=0) > 30_000, "the file lies in the bucket"
-    assert sum(FILE in answer.text for answer in answers) > 10, "and comes back in the answers"
+    assert max(large, default=0) > 30_000, "the file is stored in the bucket"
+    assert sum(FILE in answer.text for answer in answers) > 10, "the responses include the file"
     for answer in answers:
         everything = answer.text.replace(FILE, "") + str(answer.headers)
         assert not [sign for sign in (*OPENS, bucket) if sign in everything], answer.text[:500]
         assert not 300 <= answer.status_code < 400
-    assert len(signed) == 1, "nobody has signed a URL"
+    assert len(signed) == 1, "no URL was signed"

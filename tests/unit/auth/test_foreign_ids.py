@@ -1,4 +1,4 @@
-"""What belongs to another caller, tenant or agent is as unknown as what never was, by each request that names it."""
+"""Ids of another caller, tenant or agent: each request treats them as unknown ids."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from aion_core.settings import Settings
 from tests.support.asgi import ask
 from tests.support.guarded import jwt_scheme
 from tests.support.issuer import Issuer
-from tests.unit.auth.foreign import HOOK, NEVER_WAS, requests
+from tests.unit.auth.id_requests import HOOK, NEVER_WAS, requests
 
 GRAPH = """
 import asyncio
@@ -28,12 +28,12 @@ from langgraph.types import interrupt
 
 
 async def act(state):
-    said = state["messages"][-1].content
-    if said == "ask":
+    text = state["messages"][-1].content
+    if text == "ask":
         interrupt("really?")
-    if said == "work":
+    if text == "work":
         await asyncio.Event().wait()
-    return {"messages": [AIMessage(f"{said}, says the agent")]}
+    return {"messages": [AIMessage(f"{text}, says the agent")]}
 
 
 graph = StateGraph(MessagesState).add_node("act", act).add_edge(START, "act")
@@ -54,7 +54,7 @@ REQUESTS = list(requests())
 
 
 class Callers:
-    """An app that Bob has used, and somebody else who would like to see what he has there."""
+    """Two callers of an app: Bob with tasks, Alice without."""
 
     def __init__(self, app: FastAPI, issuer: Issuer) -> None:
         self.app = app
@@ -62,19 +62,19 @@ class Callers:
         self._sent = 0
 
     async def rpc(self, who: str, method: str, *, at: str = "", **params: Any) -> Any:
-        """What the method returns."""
+        """Return the response to a JSON-RPC request."""
         body = json.dumps({"jsonrpc": "2.0", "id": 7, "method": method, "params": params}).encode()
         answer = await self.send(who, "POST", f"{at}/", body)
         assert "result" in answer.json(), answer.text
         return answer.json()["result"]
 
     async def send(self, who: str, method: str, target: str, body: bytes = b"") -> httpx.Response:
-        """The answer to a request of somebody's."""
+        """Return the response to a caller's request."""
         headers = {"authorization": f"Bearer {self._tokens[who]}", "content-type": "application/json"}
         return await ask(self.app, method, target, headers, body)
 
     async def a_task(self, who: str, text: str, tenant: str = "") -> dict[str, Any]:
-        """A task with a push config, at rest, asking or at work, in a context that has a secret in its name."""
+        """Return a new task with a push config, in a context with a secret in its name. The text selects its state."""
         self._sent += 1
         named = {"messageId": f"m-{who}-{self._sent}", "contextId": f"{SECRET}-{self._sent}"}
         at_once = {"returnImmediately": text == "work"}
@@ -86,7 +86,7 @@ class Callers:
         return task
 
     async def everything(self, who: str, task: dict[str, Any], tenant: str = "") -> list[Any]:
-        """All that its owner sees of a task."""
+        """Return all of the owner's views of a task."""
         named = {"taskId": task["id"], "tenant": tenant}
         return [
             await self.rpc(who, "GetTask", id=task["id"], tenant=tenant),
@@ -98,7 +98,7 @@ class Callers:
 
 @asynccontextmanager
 async def served(folder: Path, issuer: Issuer) -> AsyncIterator[Callers]:
-    """The app; what its agent is at afterwards is canceled."""
+    """Serve the app, then cancel its running tasks."""
     (folder / "acting.py").write_text(GRAPH)
     config = folder / "aion.yaml"
     config.write_text(AION_YAML % jwt_scheme(issuer).rstrip("\n"))
@@ -111,7 +111,7 @@ async def served(folder: Path, issuer: Issuer) -> AsyncIterator[Callers]:
 
 
 def without(ids: dict[str, str], answer: httpx.Response) -> tuple[int, Any, bytes]:
-    """The answer as it is but for the ids that it was asked for."""
+    """Return the response with the ids replaced."""
     body = answer.content
     for what in sorted(set(ids.values()), key=len, reverse=True):
         body = body.replace(what.encode(), b"<id>")
@@ -120,7 +120,7 @@ def without(ids: dict[str, str], answer: httpx.Response) -> tuple[int, Any, byte
 
 
 def is_unknown(answer: httpx.Response) -> bool:
-    """Whether the answer says that there is no such thing."""
+    """Return True if the response reports an unknown id."""
     if answer.status_code == 404:
         return True
     body = answer.json() if answer.headers["content-type"] == "application/json" else {}
@@ -131,8 +131,8 @@ TASKS = [request for request in REQUESTS if request.names("task")]
 STATES = ("hello", "ask", "work")
 
 
-def test_every_route_there_is_is_tried(tmp_path: Path, issuer: Issuer) -> None:
-    """A path that no request here goes to is public, or it fails this."""
+def test_requests_cover_every_route(tmp_path: Path, issuer: Issuer) -> None:
+    """A path without a request here must be public."""
     (tmp_path / "acting.py").write_text(GRAPH)
     config = tmp_path / "aion.yaml"
     config.write_text(AION_YAML % jwt_scheme(issuer).rstrip("\n"))
@@ -147,17 +147,15 @@ def test_every_route_there_is_is_tried(tmp_path: Path, issuer: Issuer) -> None:
             tried.add(route.path)  # type: ignore[attr-defined]
     all_paths = {route.path for route in app.router.routes}  # type: ignore[attr-defined]
     public = re.compile(r"(/agents/\w+)?/\.well-known/(agent-card|agent|manifest|jwks)\.json|/health/?")
-    # Without its slash, JSON-RPC's own path; and the extended card as a deployment of several agents has it.
+    # The paths of JSON-RPC without a slash, and the extended card's v0.3 path.
     others = {"/agents/one", "/agents/two"}
     assert {path for path in all_paths - tried - others if not public.fullmatch(path)} <= {
         path for path in all_paths if path.endswith("/agent/authenticatedExtendedCard")
     }
 
 
-async def test_a_task_of_another_caller_tenant_or_agent_is_unknown_to_every_request(
-    tmp_path: Path, issuer: Issuer
-) -> None:
-    """R96: 70, 74: the bytes are those of an id that never was, whatever state the task is in, and nothing has changed."""
+async def test_foreign_task_is_unknown_to_every_request(tmp_path: Path, issuer: Issuer) -> None:
+    """The bytes equal those for an unknown id in each state of the task, and nothing changes."""
     async with served(tmp_path, issuer) as callers:
         bobs = [await callers.a_task("bob", text) for text in STATES]
         in_red = await callers.a_task("bob", "ask", tenant="red")
@@ -165,12 +163,12 @@ async def test_a_task_of_another_caller_tenant_or_agent_is_unknown_to_every_requ
         before.append(await callers.everything("bob", in_red, "red"))
         for request in TASKS:
             tenants = request.tenants
-            # Whoever asks, in which tenant and of which agent, where the task is not there for them.
-            asked = [("alice", task, tenant, "") for task in (*bobs, in_red) for tenant in tenants]
-            asked += [("bob", task, tenant, "") for task in bobs for tenant in tenants if tenant]
-            asked += [("bob", in_red, tenant, "") for tenant in tenants if tenant != "red"]
-            asked += [("bob", task, tenant, "/agents/two") for task in bobs for tenant in tenants]
-            for who, task, tenant, prefix in asked:
+            # Callers, tasks, tenants and agents without access to the task.
+            attempts = [("alice", task, tenant, "") for task in (*bobs, in_red) for tenant in tenants]
+            attempts += [("bob", task, tenant, "") for task in bobs for tenant in tenants if tenant]
+            attempts += [("bob", in_red, tenant, "") for tenant in tenants if tenant != "red"]
+            attempts += [("bob", task, tenant, "/agents/two") for task in bobs for tenant in tenants]
+            for who, task, tenant, prefix in attempts:
                 answers = []
                 for id_ in (task["id"], NEVER_WAS):
                     method, target, body = request.to(task=id_, tenant=tenant)
@@ -183,8 +181,8 @@ async def test_a_task_of_another_caller_tenant_or_agent_is_unknown_to_every_requ
         assert [*after, await callers.everything("bob", in_red, "red")] == before
 
 
-async def test_its_owner_finds_it_by_every_one_of_those_requests(tmp_path: Path, issuer: Issuer) -> None:
-    """R96: they would have worked."""
+async def test_owner_finds_task_by_every_request(tmp_path: Path, issuer: Issuer) -> None:
+    """The requests of the other tests work for the owner."""
     async with served(tmp_path, issuer) as callers:
         for request in TASKS:
             tenant = "red" if "{tenant}" in request.path else ""
@@ -196,8 +194,7 @@ async def test_its_owner_finds_it_by_every_one_of_those_requests(tmp_path: Path,
             assert "error" not in answer.text, (request.name, answer.text)
 
 
-async def test_a_context_of_another_is_as_one_that_never_was_to_every_request(tmp_path: Path, issuer: Issuer) -> None:
-    """R96: 71, 73."""
+async def test_foreign_context_is_unknown_to_every_request(tmp_path: Path, issuer: Issuer) -> None:
     about = [request for request in REQUESTS if request.names("context")]
     assert {request.operation for request in about} == {
         "SendMessage",
@@ -208,7 +205,7 @@ async def test_a_context_of_another_is_as_one_that_never_was_to_every_request(tm
     async with served(tmp_path, issuer) as callers:
         for request in about:
             tenant = "red" if "{tenant}" in request.path else ""
-            # At work, so that a message to the very context would wait.
+            # A running task: a message to the same context would be queued.
             bobs = await callers.a_task("bob", "work", tenant)
             before = await callers.everything("bob", bobs, tenant)
             answers = []
@@ -216,17 +213,17 @@ async def test_a_context_of_another_is_as_one_that_never_was_to_every_request(tm
                 method, target, body = request.to(context=context_id, tenant=tenant)
                 answer = await callers.send("alice", method, target, body)
                 assert bobs["id"] not in answer.text
-                status, headers, said = without({"context": context_id}, answer)
-                # Tasks and messages that Alice makes have ids and times of their own.
+                status, headers, content = without({"context": context_id}, answer)
+                # Alice's new tasks and messages have other ids and times.
                 own = rb"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\d{4}-\d\d-\d\dT[\d:.]+Z?"
-                answers.append((status, headers, re.sub(own, b"<own>", said)))
+                answers.append((status, headers, re.sub(own, b"<own>", content)))
             assert answers[0] == answers[1], request.name
             assert await callers.everything("bob", bobs, tenant) == before
             await callers.rpc("bob", "CancelTask", id=bobs["id"], tenant=tenant)
 
 
-async def test_a_list_holds_nothing_of_anothers(tmp_path: Path, issuer: Issuer) -> None:
-    """R96: 73: nor what one has in another tenant, or with another agent."""
+async def test_lists_have_no_foreign_items(tmp_path: Path, issuer: Issuer) -> None:
+    """Other tenants and agents are foreign too."""
     lists = [request for request in REQUESTS if request.operation in ("ListTasks", "GetContexts")]
     async with served(tmp_path, issuer) as callers:
         for tenant in ("", "red"):
@@ -245,8 +242,7 @@ async def test_a_list_holds_nothing_of_anothers(tmp_path: Path, issuer: Issuer) 
                 assert (SECRET in answer.text) is sees, (request.name, who, tenant, prefix)
 
 
-async def test_tasks_of_another_that_a_message_refers_to_tell_its_turn_nothing(tmp_path: Path, issuer: Issuer) -> None:
-    """R96: 72."""
+async def test_foreign_reference_tasks_are_ignored(tmp_path: Path, issuer: Issuer) -> None:
     async with served(tmp_path, issuer) as callers:
         bobs = await callers.a_task("bob", "ask")
         before = await callers.everything("bob", bobs)

@@ -1,4 +1,4 @@
-"""Whose a context, a page, and a tenant are; that ids of another's are unknown to every operation see test_foreign_ids."""
+"""Isolation of contexts, page tokens and tenants. Ids of other callers: see test_foreign_ids."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from tests.support.guarded import guarded, jwt_scheme
 from tests.support.issuer import Issuer
 from tests.support.service import http, send
-from tests.unit.auth.foreign import NEVER_WAS
+from tests.unit.auth.id_requests import NEVER_WAS
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def app(tmp_path: Path, issuer: Issuer) -> FastAPI:
 
 
 async def of_bob(client: httpx.AsyncClient, issuer: Issuer) -> dict[str, Any]:
-    """A task of Bob's, at rest; from then on the client is Alice's."""
+    """Return a finished task of Bob; afterwards the client is Alice's."""
     client.headers["Authorization"] = f"Bearer {issuer.token(sub='bob')}"
     task: dict[str, Any] = (await client.post("/", json=send("a secret of Bob's"))).json()["result"]["task"]
     assert (await client.get(f"/tasks/{task['id']}")).status_code == 200
@@ -27,8 +27,7 @@ async def of_bob(client: httpx.AsyncClient, issuer: Issuer) -> dict[str, Any]:
     return task
 
 
-async def test_a_context_of_another_is_empty_and_ones_own(app: FastAPI, issuer: Issuer) -> None:
-    """R96: 71-73."""
+async def test_foreign_context_id_names_own_context(app: FastAPI, issuer: Issuer) -> None:
     async with http(app) as client:
         bobs = await of_bob(client, issuer)
 
@@ -43,16 +42,15 @@ async def test_a_context_of_another_is_empty_and_ones_own(app: FastAPI, issuer: 
         assert (await call("ListTasks"))["result"]["totalSize"] == 0
         mine = send("mine", contextId=bobs["contextId"], referenceTaskIds=[bobs["id"]])
         task = (await client.post("/", json=mine)).json()["result"]["task"]
-        assert task["contextId"] == bobs["contextId"], "a contextId is the client's choice, and names its own"
+        assert task["contextId"] == bobs["contextId"], "the client chooses the contextId of its own context"
         assert "secret" not in str(task)
         listed = (await call("ListTasks", contextId=bobs["contextId"]))["result"]["tasks"]
         assert [found["id"] for found in listed] == [task["id"]]
-        # Bob's messageId is Bob's; the same one of Alice's, with other content, was no repeat.
+        # Alice's message with Bob's messageId is no repeat.
         assert task["id"] != bobs["id"]
 
 
-async def test_a_page_token_of_another_turns_no_page(app: FastAPI, issuer: Issuer) -> None:
-    """R96."""
+async def test_foreign_page_token_is_refused(app: FastAPI, issuer: Issuer) -> None:
     async with http(app) as client:
         client.headers["Authorization"] = f"Bearer {issuer.token(sub='bob')}"
         for n in range(2):
@@ -64,10 +62,7 @@ async def test_a_page_token_of_another_turns_no_page(app: FastAPI, issuer: Issue
         assert (refused.status_code, refused.json()["error"]["details"][0]["reason"]) == (400, "INVALID_PARAMS")
 
 
-async def test_a_task_is_its_owners_with_whichever_token_until_the_subject_is_another(
-    app: FastAPI, issuer: Issuer
-) -> None:
-    """R96: R9."""
+async def test_task_belongs_to_tokens_subject(app: FastAPI, issuer: Issuer) -> None:
     async with http(app) as client:
         bobs = (await of_bob(client, issuer))["id"]
         issuer.add("k-2", "RS256")
@@ -83,8 +78,7 @@ async def test_a_task_is_its_owners_with_whichever_token_until_the_subject_is_an
 TENANT = {"tenant_claim": "tid"}
 
 
-async def test_whoever_is_in_a_tenant_is_in_no_other(tmp_path: Path, issuer: Issuer) -> None:
-    """R96: 74."""
+async def test_tenant_of_token_excludes_other_tenants(tmp_path: Path, issuer: Issuer) -> None:
     async with http(guarded(tmp_path, jwt_scheme(issuer, **TENANT))) as client:
         client.headers["Authorization"] = f"Bearer {issuer.token(tid='red')}"
         body = send()
@@ -92,34 +86,29 @@ async def test_whoever_is_in_a_tenant_is_in_no_other(tmp_path: Path, issuer: Iss
         for path in (f"/tasks/{task}", f"/red/tasks/{task}", f"/v1/tasks/{task}"):
             assert (await client.get(path)).status_code == 200, path
         for method, params in (("GetTask", {"id": task}), ("ListTasks", {}), ("SendMessage", body["params"])):
-            asked: dict[str, Any] = {
-                "jsonrpc": "2.0",
-                "id": 1,
-                "method": method,
-                "params": {**params, "tenant": "blue"},
-            }
-            assert (await client.post("/", json=asked)).json()["error"]["code"] == -32001, method
-            asked["params"]["tenant"] = "red"
-            assert "result" in (await client.post("/", json=asked)).json()
+            in_blue, in_red = (
+                {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "tenant": tenant}}
+                for tenant in ("blue", "red")
+            )
+            assert (await client.post("/", json=in_blue)).json()["error"]["code"] == -32001, method
+            assert "result" in (await client.post("/", json=in_red)).json()
         for path in (f"/blue/tasks/{task}", "/blue/tasks", "/blue/extendedAgentCard"):
             assert (await client.get(path)).status_code == 404, path
         assert (await client.post("/blue/message:send", json=body["params"])).status_code == 404
-        # The same subject of another tenant is another owner.
+        # The same subject in another tenant is another owner.
         client.headers["Authorization"] = f"Bearer {issuer.token(tid='blue')}"
         assert (await client.get(f"/tasks/{task}")).status_code == 404
         assert (await client.get("/tasks")).json()["totalSize"] == 0
 
 
 @pytest.mark.parametrize("claim", [None, "", 7, ["red"], {"id": "red"}])
-async def test_a_token_without_its_tenant_is_none(tmp_path: Path, issuer: Issuer, claim: Any) -> None:
+async def test_token_without_tenant_claim_is_refused(tmp_path: Path, issuer: Issuer, claim: Any) -> None:
     async with http(guarded(tmp_path, jwt_scheme(issuer, **TENANT))) as client:
         client.headers["Authorization"] = f"Bearer {issuer.token(tid=claim)}"
         assert (await client.get("/tasks")).status_code == 401
 
 
-async def test_where_credentials_name_no_tenant_the_caller_chooses_one_of_their_own(
-    app: FastAPI, issuer: Issuer
-) -> None:
+async def test_caller_without_tenant_chooses_own_tenants(app: FastAPI, issuer: Issuer) -> None:
     async with http(app) as client:
         bobs = await of_bob(client, issuer)
         client.headers["Authorization"] = f"Bearer {issuer.token(sub='bob')}"

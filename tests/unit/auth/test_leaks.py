@@ -1,6 +1,6 @@
-"""Nothing that a client sends ends up in a log, an error, a trace or a queue: each is searched for what was planted (87).
+"""Client data in logs, errors, traces and queues: searches for planted secrets.
 
-Each place is first shown to be searched for real: a harmless marker, the id of a task or a context, is found there.
+Each search first finds a harmless marker, the id of a task or context.
 """
 
 import io
@@ -57,7 +57,7 @@ def app(api_function: Callable[[str, str, str], ASGIApp]) -> ASGIApp:
 
 @pytest.fixture
 def logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
-    """What every logger says, at DEBUG, as Lambda has it and as a terminal has it."""
+    """Yield all log output at DEBUG, in the formats of Lambda and of a terminal."""
     written, root = io.StringIO(), logging.getLogger()
     ours = [logging.StreamHandler(written), logging.StreamHandler(written)]
     ours[0].setFormatter(log_formatter.formatter("aion"))
@@ -73,12 +73,12 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
 
 
 def planted(n: int) -> str:
-    """A secret of its own for each place, so that what is found says where it was."""
+    """Return a secret for one place; its number identifies the place."""
     return f"{SECRET}-{n:03}"
 
 
 def whole_message() -> dict[str, Any]:
-    """A message that is taken, with a secret wherever a client is free to write."""
+    """Return a valid message with a secret in each field of the client's choice."""
     return {
         "message": {
             "messageId": "m-1",
@@ -128,7 +128,7 @@ WRONG: list[tuple[str, dict[str, Any]]] = [
 
 
 class Client:
-    """Somebody with secrets in each header too."""
+    """Client with secrets in its headers too."""
 
     def __init__(self, app: ASGIApp, issuer: Issuer) -> None:
         self._app = app
@@ -136,7 +136,7 @@ class Client:
         self.answers: list[bytes] = []
 
     async def rpc(self, method: str, params: Any, **more: str) -> Any:
-        """The answer's JSON, or its text."""
+        """Return the response to a JSON-RPC request."""
         headers = {
             "authorization": f"Bearer {self.token}",
             "content-type": "application/json",
@@ -154,7 +154,7 @@ class Client:
 
 
 async def everything(client: Client) -> str:
-    """All sorts of requests, good and bad; the id of the first one's task."""
+    """Return all of the owner's views of a task."""
     sent = whole_message()
     answer = (await client.rpc("SendMessage", sent)).json()
     task: str = answer["result"]["task"]["id"]
@@ -175,7 +175,7 @@ async def everything(client: Client) -> str:
 
 
 def bodies(moto: LocalStack, queue: str) -> list[str]:
-    """The bodies in the queue; SQS moves them to the dead letter queue as they are."""
+    """Remove the messages from the queue and return them; SQS moves dead letters unchanged."""
     sqs, url, found = moto.client("sqs"), moto.physical_id(queue), []
     while messages := sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", []):
         found += [json.dumps(message) for message in messages]
@@ -185,16 +185,16 @@ def bodies(moto: LocalStack, queue: str) -> list[str]:
 
 
 def secrets_in(text: str, client: Client) -> list[str]:
-    """The secrets that stand in the text, with what is around them."""
+    """Return the lines with a secret."""
     marks = (SECRET, client.token, client.token.split(".")[2], "cGw0bnRlZC1zM2NyZXQ")
     lines = [line for line in text.splitlines() if any(mark in line for mark in marks)]
     return [line[:400] for line in lines]
 
 
-async def test_what_a_client_sends_is_in_no_log_and_no_queue(
+async def test_logs_and_queues_have_no_client_data(
     app: ASGIApp, issuer: Issuer, logged: io.StringIO, moto: LocalStack
 ) -> None:
-    """R96, R97: 87: not at DEBUG either, nor in what the libraries log."""
+    """Covers DEBUG and the logs of libraries."""
     bodies(moto, "TaskQueue"), bodies(moto, "PushQueue")
     client = Client(app, issuer)
     task = await everything(client)
@@ -203,30 +203,30 @@ async def test_what_a_client_sends_is_in_no_log_and_no_queue(
     await client.rpc("GetTask", {"id": task}, authorization=f"Bearer {client.token}x")
     await client.rpc("GetTask", {"id": task}, authorization=f"Basic {planted(70)}")
     await client.rpc("GetTask", {"id": task}, **{"a2a-version": planted(71), "a2a-extensions": planted(72)})
-    said = logged.getvalue()
-    assert task in said
-    assert "Refused with -32602" in said
-    assert "RuntimeError: the agent has a fault" in said
-    assert secrets_in(said, client) == []
-    woken, told = bodies(moto, "TaskQueue"), bodies(moto, "PushQueue")
-    # What the other functions log of it: one runs the turn, one fails to reach the webhook.
+    log_text = logged.getvalue()
+    assert task in log_text
+    assert "Refused with -32602" in log_text
+    assert "RuntimeError: the agent has a fault" in log_text
+    assert secrets_in(log_text, client) == []
+    wake_ups, notifications = bodies(moto, "TaskQueue"), bodies(moto, "PushQueue")
+    # Logs of the other functions: one runs the turn, one fails to deliver the notification.
     logged.truncate(0)
     worker, delivery, soon = build_worker(), build_push(), datetime.now(UTC) + timedelta(seconds=60)
-    for body in woken:
+    for body in wake_ups:
         await worker.handle(wake_up_of(json.loads(body)["Body"]), until=soon)
-    for body in sorted({json.loads(body)["Body"] for body in told}):
+    for body in sorted({json.loads(body)["Body"] for body in notifications}):
         await delivery.deliver(push_wake_up_of(body), until=soon)
-    said = logged.getvalue()
-    assert "A turn begins." in said
-    assert "A notification failed" in said
-    assert secrets_in(said, client) == []
-    assert any(CONTEXT in body for body in woken)
-    assert any(task in body for body in told)
-    assert secrets_in("\n".join([*woken, *told]), client) == []
+    log_text = logged.getvalue()
+    assert "A turn begins." in log_text
+    assert "A notification failed" in log_text
+    assert secrets_in(log_text, client) == []
+    assert any(CONTEXT in body for body in wake_ups)
+    assert any(task in body for body in notifications)
+    assert secrets_in("\n".join([*wake_ups, *notifications]), client) == []
 
 
-async def test_an_error_says_nothing_of_what_was_sent_but_where_it_is_wrong(app: ASGIApp, issuer: Issuer) -> None:
-    """R98: 87: a refusal may be kept, by a proxy or the client's own log."""
+async def test_errors_have_no_client_data(app: ASGIApp, issuer: Issuer) -> None:
+    """A proxy or the client's log may store a refusal."""
     client = Client(app, issuer)
     for method, params in WRONG:
         answer = await client.rpc(method, params)
@@ -238,10 +238,7 @@ async def test_an_error_says_nothing_of_what_was_sent_but_where_it_is_wrong(app:
         assert secrets_in(answer.text, client) == []
 
 
-async def test_every_line_of_a_request_carries_its_id_and_each_request_has_its_own(
-    app: ASGIApp, issuer: Issuer, logged: io.StringIO
-) -> None:
-    """R97."""
+async def test_log_lines_have_their_requests_id(app: ASGIApp, issuer: Issuer, logged: io.StringIO) -> None:
     client = Client(app, issuer)
     ids = []
     for params in ({"message": {**whole_message()["message"], "contextId": f"c-{n}"}} for n in range(2)):
@@ -255,16 +252,14 @@ async def test_every_line_of_a_request_carries_its_id_and_each_request_has_its_o
     assert ids[0] != ids[1]
 
 
-def test_a_line_break_in_what_is_logged_begins_no_line(logged: io.StringIO) -> None:
-    """R97: 88."""
+def test_logged_line_breaks_are_escaped(logged: io.StringIO) -> None:
     log.install()
     logging.getLogger("aion_core.x").warning("It is %s.", "gone\r\nERROR root: all is lost\x1b[2J\u2028")
     plain = [line for line in logged.getvalue().splitlines() if not line.startswith("{")]
     assert plain == ["WARNING aion_core.x: It is gone\\r\\nERROR root: all is lost\\x1b[2J\\u2028."]
 
 
-def test_a_requests_credentials_are_taken_out_of_its_lines_and_tracebacks(logged: io.StringIO) -> None:
-    """R97."""
+def test_credentials_are_redacted_from_log(logged: io.StringIO) -> None:
     log.install()
     logger = logging.getLogger("author.of.an.agent")
     with log.request("r-1", ["hunter2hunter2", "a b"]):
@@ -288,29 +283,27 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
         yield collector
 
 
-async def test_no_trace_holds_what_was_said(
-    collector: Collector, request: pytest.FixtureRequest, issuer: Issuer
-) -> None:
-    """R97: 87: as it is sent to a collector, errors too."""
+async def test_traces_have_no_client_data(collector: Collector, request: pytest.FixtureRequest, issuer: Issuer) -> None:
+    """Covers errors in spans, as exported to a collector."""
     client = Client(request.getfixturevalue("app"), issuer)
     task = await everything(client)
     with pytest.raises(ValueError), trace.get_tracer("an.author").start_as_current_span("raising"):
         raise ValueError(planted(80))
     for method, params in WRONG:
         await client.rpc(method, params)
-    # An author's span leaves with the next request.
+    # The next request exports an author's span.
     assert all(word in collector.text for word in (task, "request", "turn", "raising", "ValueError"))
     assert secrets_in(collector.text, client) == []
     assert os.environ["ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS"] == "false"
 
 
-async def test_no_line_and_no_metric_of_a_deployed_function_holds_what_was_said(
+async def test_function_output_has_no_client_data(
     monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
     issuer: Issuer,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """R97: 87: all that a deployed function writes."""
+    """Covers log lines and metrics of a deployed function."""
     monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "a-function")
     root = logging.getLogger()
     before, level = root.handlers[:], root.level
@@ -331,10 +324,7 @@ async def test_no_line_and_no_metric_of_a_deployed_function_holds_what_was_said(
     assert secrets_in(written, client) == []
 
 
-async def test_what_reaches_a_dead_letter_queue_is_ids_and_no_more(
-    app: ASGIApp, issuer: Issuer, moto: LocalStack
-) -> None:
-    """R97: 87: a bell that nobody could answer, as it is found by whoever looks."""
+async def test_dead_letters_have_ids_only(app: ASGIApp, issuer: Issuer, moto: LocalStack) -> None:
     for queue in ("TaskQueue", "PushQueue", "TaskDeadLetters", "PushDeadLetters"):
         bodies(moto, queue)
     client, sent = Client(app, issuer), whole_message()
@@ -344,7 +334,7 @@ async def test_what_reaches_a_dead_letter_queue_is_ids_and_no_more(
     sqs = moto.client("sqs")
     for queue, dead, marker in (("TaskQueue", "TaskDeadLetters", CONTEXT), ("PushQueue", "PushDeadLetters", task)):
         url = moto.physical_id(queue)
-        # Heard, and not answered, as often as it may be.
+        # Receive without deletion until SQS moves the message to the dead letter queue.
         while sqs.receive_message(QueueUrl=url, VisibilityTimeout=0, MaxNumberOfMessages=10).get("Messages"):
             pass
         found = bodies(moto, dead)

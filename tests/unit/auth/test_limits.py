@@ -1,4 +1,4 @@
-"""Who asks for too much is told so, and when to come back; others are not touched (88)."""
+"""Limits of requests and streams per caller."""
 
 import asyncio
 import json
@@ -57,7 +57,7 @@ def limited(folder: Path, issuer: Issuer | None, limits: str) -> FastAPI:
 
 
 def asking(app: FastAPI, issuer: Issuer, who: str) -> Ask:
-    """Somebody who sends requests."""
+    """Return a function sending requests of this caller."""
     token = issuer.token(sub=who)
 
     async def send(method: str, target: str, body: Any = None) -> httpx.Response:
@@ -76,15 +76,12 @@ def message(text: str, name: str = "m-1") -> dict[str, Any]:
     return {"message": {"messageId": name, "role": "ROLE_USER", "parts": [{"text": text}]}}
 
 
-async def test_one_request_too_many_is_refused_on_every_binding_and_no_other_callers(
-    tmp_path: Path, issuer: Issuer
-) -> None:
-    """R97: 88."""
+async def test_request_limit_covers_every_binding(tmp_path: Path, issuer: Issuer) -> None:
     app = limited(tmp_path, issuer, "{requests_per_minute: 3}")
     alice, bob = asking(app, issuer, "alice"), asking(app, issuer, "bob")
     for path in ("/tasks", "/agents/two/tasks", "/red/tasks"):
         assert (await alice("GET", path)).status_code == 200
-    # Whatever it is, in whatever tenant and of whichever agent; the body is not even read.
+    # All requests count, in any tenant and of any agent; the body is unread.
     for method, path in (
         ("POST", "/"), ("POST", "/agents/two"), ("POST", "/agents/two/"), ("GET", "/tasks"), ("POST", "/message:send"),
         ("GET", "/blue/tasks"), ("GET", "/v1/tasks"), ("POST", "/agents/one/v1/message:stream"), ("GET", "/nothing"),
@@ -108,37 +105,35 @@ async def test_one_request_too_many_is_refused_on_every_binding_and_no_other_cal
         assert details[0]["metadata"] == {"retryAfterSeconds": refused.headers["Retry-After"]}
     assert (await bob("GET", "/tasks")).status_code == 200
     for public in ("/.well-known/agent-card.json", "/agents/two/.well-known/agent-card.json", "/health"):
-        assert (await alice("GET", public)).status_code == 200, "what is public is not counted"
-    assert (await ask(app, "GET", "/tasks")).status_code == 401, "who is nobody is told so first"
+        assert (await alice("GET", public)).status_code == 200, "public paths are not counted"
+    assert (await ask(app, "GET", "/tasks")).status_code == 401, "authentication precedes the limit"
 
 
-async def test_where_nobody_is_asked_who_they_are_all_are_one_caller(tmp_path: Path) -> None:
+async def test_callers_without_authentication_share_limits(tmp_path: Path) -> None:
     app = limited(tmp_path, None, "{requests_per_minute: 2}")
     statuses = [(await ask(app, "GET", "/tasks")).status_code for _ in range(3)]
     assert statuses == [200, 200, 429]
 
 
-@pytest.mark.parametrize("said", ["", "{}", "{streams_per_owner: 3}"])
-async def test_nothing_is_counted_that_is_not_limited(
-    tmp_path: Path, issuer: Issuer, said: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("configured", ["", "{}", "{streams_per_owner: 3}"])
+async def test_unlimited_requests_are_not_counted(
+    tmp_path: Path, issuer: Issuer, configured: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def counts(*_: Any, **__: Any) -> Any:
         raise AssertionError("a request is counted")
 
     monkeypatch.setattr(TableRateLimits, "take", counts)
-    if "streams" not in said:
+    if "streams" not in configured:
         monkeypatch.setattr(TableRateLimits, "__init__", counts)
-    app = limited(tmp_path, issuer, said)
+    app = limited(tmp_path, issuer, configured)
     alice = asking(app, issuer, "alice")
     for _ in range(50):
         assert (await alice("GET", "/tasks")).status_code == 200
 
 
-async def test_when_nothing_can_be_counted_nobody_is_served_and_nothing_is_said_of_the_table(
+async def test_unavailable_counters_refuse_requests(
     tmp_path: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """R97: 88."""
-
     async def down(self: RateLimits, owner: str, *, per_minute: int) -> float:
         raise StoreUnavailable("the-table-has-a-name: throttled")
 
@@ -160,10 +155,10 @@ STREAMS: dict[str, tuple[str, str, Callable[[str], Any]]] = {
 
 
 @pytest.mark.parametrize("limit", ["streams_per_owner", "streams_per_task"])
-async def test_a_stream_too_many_is_refused_before_it_begins(
+async def test_stream_limit_refuses_before_start(
     tmp_path: Path, issuer: Issuer, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """R97: 88: of a task, or of a caller; when one ends there is room again."""
+    """Covers limits of a task and of a caller. An ended stream makes room."""
     opened = asyncio.Semaphore(0)
     real = TableRateLimits.open_stream
 
@@ -177,8 +172,8 @@ async def test_a_stream_too_many_is_refused_before_it_begins(
     alice, bob = asking(app, issuer, "alice"), asking(app, issuer, "bob")
 
     async def at_work(caller: Ask, name: str = "m-1") -> str:
-        asked = rpc("SendMessage", **message("work", name), configuration={"returnImmediately": True})
-        return str((await caller("POST", "/", asked)).json()["result"]["task"]["id"])
+        request_body = rpc("SendMessage", **message("work", name), configuration={"returnImmediately": True})
+        return str((await caller("POST", "/", request_body)).json()["result"]["task"]["id"])
 
     task = await at_work(alice)
     open_ones = [asyncio.create_task(alice("GET", f"/tasks/{task}:subscribe")) for _ in range(2)]
@@ -193,26 +188,26 @@ async def test_a_stream_too_many_is_refused_before_it_begins(
     answer = await alice("POST", "/", begins)
     is_of_owner = limit == "streams_per_owner"
     assert answer.status_code == (429 if is_of_owner else 200)
-    # Refused, it has begun no task.
+    # The refused request created no task.
     assert (await alice("GET", "/tasks")).json()["totalSize"] == (2 if is_of_owner else 3)
-    # Another's streams are another's.
+    # Streams of another caller do not count.
     assert (await bob("POST", "/", rpc("SendStreamingMessage", **message("hello")))).status_code == 200
     for running in (task, other):
         assert "result" in (await alice("POST", "/", rpc("CancelTask", id=running))).json()
     assert [(await stream).status_code for stream in open_ones] == [200, 200]
     for n in range(3):
         answer = await alice("POST", "/", rpc("SendStreamingMessage", **message("hello", f"m-4-{n}")))
-        assert answer.status_code == 200, "what has ended is not counted"
+        assert answer.status_code == 200, "ended streams are not counted"
 
 
 @pytest.mark.parametrize(
-    ("said", "sentence"),
+    ("configured", "sentence"),
     [
         ("{requests_per_minute: 0}", "aion.limits.requests_per_minute"),
         ("{streams_per_owner: 1000}", "aion.limits.streams_per_owner"),
         ("{requests: 5}", "aion.limits.requests is not a key that aion knows"),
     ],
 )
-def test_what_is_no_limit_is_named(tmp_path: Path, said: str, sentence: str) -> None:
+def test_invalid_limit_is_named(tmp_path: Path, configured: str, sentence: str) -> None:
     with pytest.raises(ConfigurationError, match=sentence):
-        limited(tmp_path, None, said)
+        limited(tmp_path, None, configured)

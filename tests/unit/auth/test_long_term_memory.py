@@ -1,4 +1,4 @@
-"""Long-term memory of a deployment that asks who calls: an owner's next conversation has it, and nobody else."""
+"""Long-term memory of a deployment with authentication: only its owner's conversations read it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -62,15 +62,15 @@ def app(request: pytest.FixtureRequest, tmp_path: Path, issuer: Issuer) -> ASGIA
 
 
 async def said_before(client: httpx.AsyncClient, token: str, agent: str, text: str, context: str) -> Any:
-    """What the agent knows of what its caller has said so far; from now on, the text too."""
+    """Send the text; return the agent's memory of this caller before it."""
     request = send(text, message_id=f"{context}-{text}", contextId=context)
     answer = await client.post(f"/agents/{agent}/", json=request, headers={"Authorization": f"Bearer {token}"})
     task = answer.json()["result"]["task"]
     return task["status"]["message"]["parts"][0]["text"]
 
 
-async def test_memory_is_one_owners_in_all_contexts(app: ASGIApp, issuer: Issuer, tmp_path: Path) -> None:
-    # Named by the test's own folder: the table is the session's.
+async def test_memory_belongs_to_owner_across_contexts(app: ASGIApp, issuer: Issuer, tmp_path: Path) -> None:
+    # Unique subjects: tests share the table.
     ann, bob = (issuer.token(sub=f"{name}-{tmp_path}") for name in ("ann", "bob"))
     async with http(app) as client:  # type: ignore[arg-type]
         for agent in ("one", "two"):

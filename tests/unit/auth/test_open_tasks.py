@@ -1,4 +1,4 @@
-"""How many tasks a caller may have that have not ended: no more are begun, and whatever begins none is never refused."""
+"""Limit of a caller's open tasks."""
 
 import asyncio
 import json
@@ -26,10 +26,10 @@ from langgraph.types import interrupt
 
 
 async def act(state):
-    said = state["messages"][-1].content
-    if said == "ask":
+    text = state["messages"][-1].content
+    if text == "ask":
         interrupt("really?")
-    if said == "work":
+    if text == "work":
         await asyncio.Event().wait()
     return {"messages": [AIMessage("done")]}
 
@@ -84,10 +84,8 @@ async def cancel_all(caller: Ask) -> None:
             await caller("POST", at, rpc("CancelTask", id=task["id"]))
 
 
-async def test_a_task_too_many_is_refused_by_every_way_to_begin_one_and_no_other_callers(
-    app: FastAPI, issuer: Issuer
-) -> None:
-    """R97: 88: over all agents and tenants of a caller's; one that ends makes room."""
+async def test_open_task_limit_covers_every_request(app: FastAPI, issuer: Issuer) -> None:
+    """The limit covers all agents and tenants of a caller. An ended task makes room."""
     alice, bob = asking(app, issuer, "alice"), asking(app, issuer, "bob")
     first = task_of(await begin(alice, "work", "m-1"))
     task_of(await begin(alice, "work", "m-2", at="/agents/two/"))
@@ -106,10 +104,10 @@ async def test_a_task_too_many_is_refused_by_every_way_to_begin_one_and_no_other
         refused = await alice(method, path, body)
         assert (refused.status_code, refused.headers["Retry-After"]) == (429, "10"), (path, refused.text)
         assert "TOO_MANY_REQUESTS" in refused.text
-        assert "3 open tasks" in refused.text
+        assert "You have 3 open tasks, the maximum." in refused.text
     assert (await alice("GET", "/tasks")).json()["totalSize"] == 1
     task_of(await begin(bob, "hello", "m-1"))
-    # Reading and canceling are no new tasks.
+    # Reads and cancellations need no room.
     assert (await alice("GET", f"/tasks/{first['id']}")).status_code == 200
     assert "result" in (await alice("POST", "/", rpc("CancelTask", id=first["id"]))).json()
     for n in range(2 * MOST):
@@ -121,8 +119,8 @@ async def test_a_task_too_many_is_refused_by_every_way_to_begin_one_and_no_other
     await cancel_all(alice)
 
 
-async def test_with_no_room_what_begins_no_task_is_taken(app: FastAPI, issuer: Issuer) -> None:
-    """R97, R110: a repeat gets its task, a question its answer, a task at work one more word."""
+async def test_requests_without_new_task_pass_limit(app: FastAPI, issuer: Issuer) -> None:
+    """Examples: a repeat, an answer to an interrupt, a message to a running task."""
     alice = asking(app, issuer, "alice")
     asks = [task_of(await begin(alice, "ask", f"m-{n}", f"c-{n}")) for n in range(2)]
     works = task_of(await begin(alice, "work", "m-2", "c-2"))
@@ -134,14 +132,13 @@ async def test_with_no_room_what_begins_no_task_is_taken(app: FastAPI, issuer: I
     assert (answered["id"], answered["status"]["state"]) == (asks[0]["id"], "TASK_STATE_COMPLETED")
     task_of(await begin(alice, "ask", "m-5", "c-5"))
     assert (await begin(alice, "hello", "m-9", "c-9")).status_code == 429
-    # Without a taskId, in the context whose task asks: the answer, and no new task.
+    # Without a taskId, a message to the interrupted task's context resumes that task.
     answered = task_of(await begin(alice, "yes", "m-6", "c-1"))
     assert (answered["id"], answered["status"]["state"]) == (asks[1]["id"], "TASK_STATE_COMPLETED")
     await cancel_all(alice)
 
 
-async def test_an_idempotency_key_gets_its_task_with_no_room(app: FastAPI, issuer: Issuer) -> None:
-    """R97: D17."""
+async def test_idempotent_repeat_passes_limit(app: FastAPI, issuer: Issuer) -> None:
     token = issuer.token(sub="alice")
 
     async def send(text: str, key: str, name: str) -> httpx.Response:
@@ -158,12 +155,12 @@ async def test_an_idempotency_key_gets_its_task_with_no_room(app: FastAPI, issue
     await cancel_all(asking(app, issuer, "alice"))
 
 
-async def test_what_turns_out_to_begin_no_task_takes_no_room(app: FastAPI, issuer: Issuer) -> None:
+async def test_refused_messages_do_not_count(app: FastAPI, issuer: Issuer) -> None:
     alice = asking(app, issuer, "alice")
     task_of(await begin(alice, "work", "m-1", "c-1", at="/agents/two/"))
     for n in range(2 * MOST):
         refused = await begin(alice, "hello", f"m-2-{n}", "c-1", at="/agents/two/")
-        assert refused.json()["error"]["code"] == -32004, "the agent takes no message while it is at work"
+        assert refused.json()["error"]["code"] == -32004, "the agent refuses messages during a turn"
         again = await begin(alice, "work", "m-1", "c-1", at="/agents/two/")
         assert again.status_code == 200
     for n in range(MOST - 1):
@@ -172,8 +169,8 @@ async def test_what_turns_out_to_begin_no_task_takes_no_room(app: FastAPI, issue
     await cancel_all(alice)
 
 
-async def test_of_many_that_are_begun_at_once_as_many_are_as_may_be(app: FastAPI, issuer: Issuer) -> None:
-    """R97: 88: though none of them can be found yet when the next one looks."""
+async def test_concurrent_new_tasks_respect_limit(app: FastAPI, issuer: Issuer) -> None:
+    """The requests run before the store shows any of the tasks."""
     alice = asking(app, issuer, "alice")
     answers = await asyncio.gather(*(begin(alice, "work", f"m-{n}") for n in range(5 * MOST)))
     statuses = [answer.status_code for answer in answers]

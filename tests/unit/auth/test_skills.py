@@ -1,4 +1,4 @@
-"""Skills that require more than their agent does: the card says so, and the agent knows which of them its caller may use."""
+"""Skills with further requirements: on the card, and for the agent."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ aion:
     require: [{jwt: [chat]}]
   agents:
     helper:
-      path: asked.py:graph
+      path: echo_agent.py:graph
       skills:
         - {id: ask, name: Ask, description: Anybody may.}
         - {id: refund, name: Refund, description: Needs more., require: [{jwt: [orders.refund]}, {jwt: [admin]}]}
@@ -31,7 +31,7 @@ aion:
         skills: [{id: audit, name: Audit, description: Needs a key., require: [key]}]
 """
 
-ASKED = """
+ECHO_METADATA = """
 import json
 from typing import Any
 from typing_extensions import TypedDict
@@ -43,17 +43,17 @@ class State(MessagesState):
     a2a_inbox: Any
 
 
-def tell(state):
+def echo(state):
     return {"messages": [AIMessage(json.dumps(dict(state["a2a_inbox"].metadata)))]}
 
 
-graph = StateGraph(State).add_node("tell", tell).add_edge(START, "tell")
+graph = StateGraph(State).add_node("echo", echo).add_edge(START, "echo")
 """
 
 
-async def test_an_agent_knows_which_guarded_skills_its_caller_may_use(tmp_path: Path, issuer: Issuer) -> None:
-    """R8, R76, R97: by the server's word, whatever the client writes."""
-    (tmp_path / "asked.py").write_text(ASKED)
+async def test_agent_receives_callers_permitted_skills(tmp_path: Path, issuer: Issuer) -> None:
+    """The server's metadata replaces the client's."""
+    (tmp_path / "echo_agent.py").write_text(ECHO_METADATA)
     schemes = (jwt_scheme(issuer) + scheme("key", type="api-key")).rstrip("\n")
     (tmp_path / "aion.yaml").write_text(AION_YAML % schemes)
     environ = {"AION_STORE": "memory", "AION_CONFIG": str(tmp_path / "aion.yaml")}
@@ -61,15 +61,15 @@ async def test_an_agent_knows_which_guarded_skills_its_caller_may_use(tmp_path: 
 
         async def allowed(scopes: str, method: str = "SendMessage") -> Any:
             body = send("may I?", message_id=f"{scopes}{method}".replace(" ", "-"), method=method)
-            lie = {"aion:allowedSkills": ["refund", "audit"], "AION:allowedSkills": ["refund"], "note": "kept"}
-            body["params"]["metadata"] = lie
+            forged = {"aion:allowedSkills": ["refund", "audit"], "AION:allowedSkills": ["refund"], "note": "kept"}
+            body["params"]["metadata"] = forged
             headers = {"Authorization": f"Bearer {issuer.token(scope=scopes)}"}
             answer = (await client.post("/", json=body, headers=headers)).json()["result"]
             status = answer.get("task", answer)["status"]
-            told = json.loads(status["message"]["parts"][0]["text"])
-            assert told["note"] == "kept"
-            assert "AION:allowedSkills" not in told
-            return told["aion:allowedSkills"]
+            metadata = json.loads(status["message"]["parts"][0]["text"])
+            assert metadata["note"] == "kept"
+            assert "AION:allowedSkills" not in metadata
+            return metadata["aion:allowedSkills"]
 
         for method in ("SendMessage", "message/send"):
             assert await allowed("chat", method) == []
@@ -101,14 +101,14 @@ aion:
     require: [{jwt: [chat]}]
   agents:
     helper:
-      path: asked.py:graph
+      path: echo_agent.py:graph
       skills:
         - {id: refund, name: Refund, description: Needs more., require: [{jwt: [orders.refund, orders.read]}, {jwt: [admin]}]}
         - {id: audit, name: Audit, description: Needs a key., require: [key]}
       capabilities: {extended_agent_card: true}
       extended_card: {description: More.}
     open:
-      path: asked.py:graph
+      path: echo_agent.py:graph
       capabilities: {extended_agent_card: true}
       extended_card:
         skills: [{id: refund, name: Refund, description: Needs more., require: [{jwt: [admin]}]}]
@@ -116,7 +116,7 @@ aion:
 
 
 def served(folder: Path, issuer: Issuer, **environ: str) -> FastAPI:
-    (folder / "asked.py").write_text(ASKED)
+    (folder / "echo_agent.py").write_text(ECHO_METADATA)
     schemes = (jwt_scheme(issuer) + scheme("key", type="api-key")).rstrip("\n")
     (folder / "aion.yaml").write_text(CLOSED_YAML % schemes)
     given = {"AION_STORE": "memory", "AION_CONFIG": str(folder / "aion.yaml"), **environ}
@@ -135,10 +135,10 @@ EVERY_WAY = [
 
 
 @pytest.mark.parametrize(("method", "path", "body"), EVERY_WAY)
-async def test_whoever_may_use_no_skill_of_an_agent_may_not_call_it(
+async def test_caller_without_skills_is_forbidden(
     tmp_path: Path, issuer: Issuer, method: str, path: str, body: Any
 ) -> None:
-    """R97: 66: and is told the least that would open one."""
+    """The response names the fewest scopes for a skill."""
     async with http(served(tmp_path, issuer)) as client:
 
         async def call(scopes: str, path: str = path) -> httpx.Response:
@@ -149,18 +149,16 @@ async def test_whoever_may_use_no_skill_of_an_agent_may_not_call_it(
             refused = await call(scopes)
             assert refused.status_code == 403, refused.text
             assert 'error="insufficient_scope", scope="admin"' in refused.headers["www-authenticate"]
-        # Its skill is not the agent: without what that requires it is no use.
+        # A skill's scope does not replace the agent's scope.
         assert (await call("admin")).status_code == 403
         for scopes in ("chat admin", "chat orders.refund orders.read"):
             assert (await call(scopes)).status_code == (404 if path == "/nothing" else 200)
-        # An agent that says nothing of its skills has one that is open to all its callers.
+        # An agent without declared skills has one open skill.
         assert (await call("chat", f"/agents/open{path.removeprefix('/agents/helper')}")).status_code != 403
 
 
-async def test_the_extended_card_shows_the_skills_that_its_caller_may_use_and_is_signed_for_them(
-    tmp_path: Path, issuer: Issuer
-) -> None:
-    """R7, R97: by every one of its names; the public card, which says what they require, shows them all."""
+async def test_extended_card_shows_permitted_skills_signed(tmp_path: Path, issuer: Issuer) -> None:
+    """Covers all paths of the extended card. The public card shows all skills with their requirements."""
     from aion_core.protocol.keys import CardKey
     from aion_core.protocol.signing import verify_card
 
@@ -178,8 +176,8 @@ async def test_the_extended_card_shows_the_skills_that_its_caller_may_use_and_is
                 card = (await client.get(f"{at}{path}", headers=headers)).json()
                 assert [skill["id"] for skill in card["skills"]] == skills, (path, scopes)
                 assert set(verify_card(card, lambda _: [key]).values()) == {key.id}
-            asked = {"jsonrpc": "2.0", "id": 1, "method": "GetExtendedAgentCard", "params": {}}
-            card = (await client.post(f"{at}/", json=asked, headers=headers)).json()["result"]
+            body = {"jsonrpc": "2.0", "id": 1, "method": "GetExtendedAgentCard", "params": {}}
+            card = (await client.post(f"{at}/", json=body, headers=headers)).json()["result"]
             assert [skill["id"] for skill in card["skills"]] == skills
         public = (await client.get("/.well-known/agent-card.json")).json()
         assert [skill["id"] for skill in public["skills"]] == ["refund", "audit"]

@@ -1,4 +1,4 @@
-"""Two callers in one warm execution environment: of the first nothing is left when the second one comes (75)."""
+"""Two callers in one warm execution environment: nothing of the first remains for the second."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 from tests.support.asgi import ask
 from tests.support.issuer import Issuer
 from tests.support.reachable import texts_with
-from tests.unit.auth.foreign import HOOK
+from tests.unit.auth.id_requests import HOOK
 
 GRAPH = """
 from langchain_core.messages import AIMessage
@@ -42,7 +42,7 @@ aion:
 
 
 class Spy:
-    """What the agent calls in the midst of its turn."""
+    """Spy in the agent's turn."""
 
     def __init__(self) -> None:
         self.marks: list[str] = []
@@ -51,11 +51,11 @@ class Spy:
         self.in_step: asyncio.Barrier | None = None
 
     async def look(self) -> None:
-        """Note which of the marks can be found now, once; in step with another turn, where one is told to be."""
+        """Record the marks reachable now, once; wait for the other turn first if `in_step` is set."""
         if self.in_step:
             await self.in_step.wait()
         if self.marks and not self.looked:
-            # The turn that runs is reached from its task, which no module holds.
+            # Search asyncio tasks too: no module references the running turn's task.
             self.looked, self.found = True, {mark for mark, _ in texts_with(self.marks, asyncio.all_tasks())}
 
 
@@ -71,8 +71,8 @@ def app(api_function: Callable[[str, str, str], ASGIApp], spy: Spy) -> ASGIApp:
     return api_function("warm_agent", GRAPH, AION_YAML)
 
 
-class Caller:
-    """Somebody all of whose words hold a mark."""
+class MarkedCaller:
+    """MarkedCaller with a mark in all of its data."""
 
     def __init__(self, app: ASGIApp, issuer: Issuer, name: str) -> None:
         self.mark = f"{name}{uuid4().hex}"
@@ -81,7 +81,7 @@ class Caller:
         self.marks = [self.mark, self._token[-40:]]
 
     async def rpc(self, method: str, **params: Any) -> httpx.Response:
-        """The answer to a request."""
+        """Return the response to a JSON-RPC request."""
         headers = {
             "authorization": f"Bearer {self._token}",
             "content-type": "application/json",
@@ -91,55 +91,55 @@ class Caller:
         return await ask(self._app, "POST", f"/?query={self.mark}", headers, json.dumps(body).encode())
 
     async def session(self) -> list[str]:
-        """All that somebody may do, and what it was answered."""
-        said = self.mark
+        """Make all kinds of requests; return their responses."""
+        mark = self.mark
         message = {
-            "messageId": f"message-{said}",
-            "contextId": f"context-{said}",
+            "messageId": f"message-{mark}",
+            "contextId": f"context-{mark}",
             "role": "ROLE_USER",
-            "parts": [{"text": f"text-{said}"}, {"data": {"data": said}}, {"raw": "aGk=", "filename": f"file-{said}"}],
-            "metadata": {f"name-{said}": f"value-{said}"},
+            "parts": [{"text": f"text-{mark}"}, {"data": {"data": mark}}, {"raw": "aGk=", "filename": f"file-{mark}"}],
+            "metadata": {f"name-{mark}": f"value-{mark}"},
         }
-        hook = {"id": f"hook-{said}", "url": f"{HOOK}?{said}", "token": f"token-{said}"}
-        asked = {"configuration": {"taskPushNotificationConfig": hook}, "metadata": {"request": said}}
-        answers = [await self.rpc("SendMessage", message=message, **asked)]
+        hook = {"id": f"hook-{mark}", "url": f"{HOOK}?{mark}", "token": f"token-{mark}"}
+        params = {"configuration": {"taskPushNotificationConfig": hook}, "metadata": {"request": mark}}
+        answers = [await self.rpc("SendMessage", message=message, **params)]
         task = answers[0].json()["result"]["task"]
-        again = {**message, "messageId": f"message-2-{said}"}
+        again = {**message, "messageId": f"message-2-{mark}"}
         answers += [
             await self.rpc("SendStreamingMessage", message=again),
             await self.rpc("GetTask", id=task["id"]),
-            await self.rpc("GetTask", id=f"unknown-{said}"),
+            await self.rpc("GetTask", id=f"unknown-{mark}"),
             await self.rpc("ListTasks"),
             await self.rpc("GetContext", contextId=task["contextId"]),
             await self.rpc("GetContexts"),
             await self.rpc("ListTaskPushNotificationConfigs", taskId=task["id"]),
-            await self.rpc(f"Nothing{said}", **{said: said}),
+            await self.rpc(f"Nothing{mark}", **{mark: mark}),
             await self.rpc("SubscribeToTask", id=task["id"]),
             await self.rpc("CancelTask", id=task["id"]),
         ]
         return [answer.text for answer in answers]
 
 
-async def test_nothing_of_a_caller_is_left_when_the_next_one_comes(app: ASGIApp, issuer: Issuer, spy: Spy) -> None:
-    """R96: 75: neither in the state of any module that serves requests, nor in what the next one is answered."""
-    alice, bob = Caller(app, issuer, "alice"), Caller(app, issuer, "bob")
+async def test_warm_environment_retains_nothing_of_caller(app: ASGIApp, issuer: Issuer, spy: Spy) -> None:
+    """Covers module state and the responses to the next caller."""
+    alice, bob = MarkedCaller(app, issuer, "alice"), MarkedCaller(app, issuer, "bob")
     spy.marks = alice.marks
     answers = await alice.session()
     assert all(alice.mark in answer for answer in answers)
-    assert spy.found >= {alice.mark}, "what a turn holds can be found while it runs"
+    assert spy.found >= {alice.mark}, "the search finds data of the running turn"
     left = list(texts_with(alice.marks, app))
     assert left == []
     spy.looked = False
     assert not any(mark in answer for answer in await bob.session() for mark in alice.marks)
     assert spy.looked
-    assert spy.found == set(), "a turn of Bob's holds nothing of Alice's"
+    assert spy.found == set(), "Bob's turn holds no data of Alice"
     assert list(texts_with([*alice.marks, *bob.marks], app)) == []
 
 
-async def test_callers_who_call_at_once_hear_nothing_of_each_other(app: ASGIApp, issuer: Issuer, spy: Spy) -> None:
-    """R96: 75: where a process serves several at once, as make dev does."""
+async def test_concurrent_callers_are_isolated(app: ASGIApp, issuer: Issuer, spy: Spy) -> None:
+    """A server of `make dev` runs concurrent requests in one process."""
     spy.in_step = asyncio.Barrier(2)
-    callers = [Caller(app, issuer, "alice"), Caller(app, issuer, "bob")]
+    callers = [MarkedCaller(app, issuer, "alice"), MarkedCaller(app, issuer, "bob")]
     alices, bobs = await asyncio.gather(*(caller.session() for caller in callers))
     assert all(callers[0].mark in answer and callers[1].mark not in answer for answer in alices)
     assert all(callers[1].mark in answer and callers[0].mark not in answer for answer in bobs)

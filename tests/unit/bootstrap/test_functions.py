@@ -220,7 +220,7 @@ def test_sweep_counts_findings_including_zero(output: Output) -> None:
     lines, metrics = output.lines()
     counted = values(metrics)
     assert set(counted) == {"SweepFound", "SweepEnqueued"}
-    assert counted["SweepEnqueued"] == [swept["rung"]]
+    assert counted["SweepEnqueued"] == [swept["enqueued"]]
     assert 0 <= counted["SweepFound"][0] <= swept["found"]
     assert next(line for line in lines if line["message"] == "swept")["correlation_id"] == request_id
 

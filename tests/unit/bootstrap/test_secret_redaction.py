@@ -1,4 +1,4 @@
-"""Secrets of aion.yaml stay out of log lines."""
+"""Redaction of aion.yaml's secrets in log lines."""
 
 import io
 import json
@@ -8,12 +8,12 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from aion_core import log
-from aion_core.bootstrap.environment import AgentEnvironment
+from aion_core.bootstrap.agent_environment import AgentEnvironment
 from tests.support.clock import ManualClock
-from tests.unit.bootstrap.test_environment import declared, forgotten, now, unique  # noqa: F401  # a fixture
+from tests.unit.bootstrap.test_agent_environment import declared, forgotten, now, unique  # noqa: F401  # a fixture
 
 
-def lines_of(*said: object) -> str:
+def lines_of(*values: object) -> str:
     """Return the output of a foreign log handler."""
     log.install()
     written = io.StringIO()
@@ -21,7 +21,7 @@ def lines_of(*said: object) -> str:
     logger = logging.getLogger("an.agents.own")
     logger.addHandler(handler)
     try:
-        for each in said:
+        for each in values:
             if isinstance(each, BaseException):
                 logger.error("It failed.", exc_info=each)
             else:
@@ -31,7 +31,7 @@ def lines_of(*said: object) -> str:
     return written.getvalue()
 
 
-def test_no_line_holds_a_secret(tmp_path: Path, clock: ManualClock) -> None:
+def test_secret_is_redacted_in_every_form(tmp_path: Path, clock: ManualClock) -> None:
     key = unique()
     odd = f'{unique()}"/+ä\\x'
     pem = f"-----BEGIN {unique()}-----\n{uuid4().hex}\n-----END {unique()}-----\n"
@@ -55,7 +55,7 @@ def test_no_line_holds_a_secret(tmp_path: Path, clock: ManualClock) -> None:
     assert lines_of("1 of 100 abcde") == "It says 1 of 100 abcde\n"
 
 
-def test_replaced_secret_stays_out_of_lines(tmp_path: Path, clock: ManualClock) -> None:
+def test_replaced_secret_is_still_redacted(tmp_path: Path, clock: ManualClock) -> None:
     first, second = unique(), unique()
     values = iter([first, second])
     environment = AgentEnvironment(
@@ -67,7 +67,7 @@ def test_replaced_secret_stays_out_of_lines(tmp_path: Path, clock: ManualClock) 
     assert lines_of(f"{first} {second}") == "It says [redacted] [redacted]\n"
 
 
-def test_secret_of_the_process_stays_out_of_lines(tmp_path: Path, clock: ManualClock) -> None:
+def test_secret_of_environment_is_redacted(tmp_path: Path, clock: ManualClock) -> None:
     value = unique()
     AgentEnvironment(declared(tmp_path, KEY="k"), clock, None, environ={"KEY": value}).apply()
     assert lines_of(value) == "It says [redacted]\n"

@@ -8,12 +8,11 @@ import pytest
 from argon2 import PasswordHasher
 from click.testing import CliRunner, Result
 
-from aion_core.auth.api_keys import ApiKeyVerifier
-from aion_core.auth.decision import Unproven
-from aion_core.auth.declaration import ApiKey
-from aion_core.auth.presented import Presented
+from aion_core.auth.credentials import RequestCredentials
 from aion_core.auth.principal import Principal
-from aion_core.auth.users import users_in
+from aion_core.auth.scheme import AuthFailure
+from aion_core.auth.schemes.api_key import ApiKeyScheme, ApiKeyVerifier
+from aion_core.auth.schemes.basic import parse_users
 from aion_core.cli.main import aion
 from aion_core.clock import SystemClock
 from aion_core.errors import AionError
@@ -38,10 +37,12 @@ def created(run: RunCommand, *arguments: str) -> str:
     return made.stdout.strip()
 
 
-async def whose(stack: LocalStack, text: str) -> Principal | Unproven:
+async def whose(stack: LocalStack, text: str) -> Principal | AuthFailure:
     """Return the server's result for the key."""
     keys = TableApiKeys(dynamodb_table(stack), SystemClock())
-    return await ApiKeyVerifier(ApiKey(), keys).verify(Presented.of([(b"x-api-key", text.encode())], None))
+    return await ApiKeyVerifier(ApiKeyScheme(), keys).verify(
+        RequestCredentials.from_request([(b"x-api-key", text.encode())], None)
+    )
 
 
 def refusal(failed: Result) -> str:
@@ -70,12 +71,12 @@ def test_key_is_printed_once_and_limited(run: RunCommand, stack: LocalStack, tmp
     other = created(run, "alice@example.com")
     assert "every agent" in next(line for line in run("key", "list").stdout.splitlines() if other[-4:] in line)
     assert run("key", "revoke", text.split("_")[1]).exit_code == 0
-    assert asyncio.run(whose(stack, text)) is Unproven.INVALID
+    assert asyncio.run(whose(stack, text)) is AuthFailure.INVALID
     # The whole key is accepted too, and not printed again.
     revoked = run("key", "revoke", other)
     assert revoked.exit_code == 0
     assert other.split("_", 2)[2] not in revoked.output
-    assert asyncio.run(whose(stack, other)) is Unproven.INVALID
+    assert asyncio.run(whose(stack, other)) is AuthFailure.INVALID
     assert "There is no key" in refusal(run("key", "revoke", other))
 
 
@@ -99,7 +100,7 @@ def test_missing_table_is_one_sentence(run: RunCommand, monkeypatch: pytest.Monk
 def test_password_hash_fits_the_users_secret(run: RunCommand) -> None:
     made = run("user", "hash", "alice", input="wonder:land\n")
     assert made.exit_code == 0
-    users = users_in(made.stdout, "it")
+    users = parse_users(made.stdout, "it")
     assert PasswordHasher().verify(users["alice"], "wonder:land")
     assert "wonder" not in made.output
     assert json.loads(run("user", "hash", "alice", input="wonder:land\n").stdout) != users, "each with its own salt"

@@ -11,11 +11,10 @@ from typing import Any
 import boto3
 import pytest
 
-from aion_core.auth.api_keys import make_key
-from aion_core.auth.declaration import AwsIam
-from aion_core.auth.iam import IamVerifier
-from aion_core.auth.presented import Presented
+from aion_core.auth.credentials import RequestCredentials
 from aion_core.auth.principal import API_KEY_ISSUER, BASIC_ISSUER, IAM_ISSUER, Principal
+from aion_core.auth.schemes.api_key import make_key
+from aion_core.auth.schemes.aws_iam import AwsIamScheme, IamVerifier
 from aion_core.bootstrap.operator import build_keys
 from aion_core.cli.data import OWN_ISSUERS, Progress, declared_in, owners_of
 from aion_core.clock import SystemClock
@@ -28,7 +27,7 @@ from aion_core.stores import keys, owned
 from aion_core.web.request_context import owner_in
 from tests.support import operating
 from tests.support.clock import ManualClock
-from tests.support.conversation import Conversation
+from tests.support.conversation import StoreConversation
 from tests.support.erased import AION_YAML, ISSUER
 from tests.support.operating import RunCommand
 from tests.support.stores import dynamodb_store, dynamodb_table
@@ -59,7 +58,7 @@ def owner(stack: LocalStack, run: RunCommand) -> Iterator[str]:
 
 async def uses(stack: LocalStack, owner: str) -> None:
     clock = ManualClock()
-    chat = Conversation(dynamodb_store(stack, clock), clock, ContextKey(owner, "echo", "c-1"))
+    chat = StoreConversation(dynamodb_store(stack, clock), clock, ContextKey(owner, "echo", "c-1"))
     begun = await chat.starts(text="x" * 40_000)
     await chat.ends(begun)
     settings = Settings.from_environ(stack.environment("ApiFunction"))
@@ -210,7 +209,7 @@ async def test_role_arn_stands_for_its_sessions() -> None:
     event: dict[str, Any] = {
         "requestContext": {"identity": {"userArn": "arn:aws:sts::123456789012:assumed-role/caller/session-1"}}
     }
-    principal = await IamVerifier(AwsIam()).verify(Presented.of([], event))
+    principal = await IamVerifier(AwsIamScheme()).verify(RequestCredentials.from_request([], event))
     assert isinstance(principal, Principal)
     found = owners_of("arn:aws:iam::123456789012:role/team/caller", [IAM_ISSUER], [])
     assert principal.owner in {each.owner for each in found}

@@ -14,7 +14,7 @@ from aion_core.ports import PushWakeUp, TaskKey, WakeUp
 from aion_core.ports.queues import body_of, push_body_of
 from tests.support import operating, pushes
 from tests.support.clock import ManualClock
-from tests.support.conversation import Conversation
+from tests.support.conversation import StoreConversation
 from tests.support.operating import RunCommand, refusal
 from tests.support.pushes import a_config
 from tests.support.queues import messages_in
@@ -35,9 +35,9 @@ def run(moto: LocalStack) -> RunCommand:
 
 
 @pytest.fixture
-def chat(moto: LocalStack, clock: ManualClock) -> Conversation:
+def chat(moto: LocalStack, clock: ManualClock) -> StoreConversation:
     clock.move(-3600)
-    return Conversation(dynamodb_store(moto, clock), clock)
+    return StoreConversation(dynamodb_store(moto, clock), clock)
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +62,7 @@ def bodies(moto: LocalStack, queue: str) -> list[str]:
     return sorted(message["Body"] for message in found.get("Messages", []))
 
 
-def wake_up(chat: Conversation) -> str:
+def wake_up(chat: StoreConversation) -> str:
     return body_of(WakeUp(chat.context))
 
 
@@ -70,10 +70,10 @@ def listed(run: RunCommand, queue: str = "task") -> dict[str, dict[str, Any]]:
     return {each["id"]: each for each in json.loads(run("list", "--queue", queue, "--json").stdout)}
 
 
-def test_list_prints_meaning_of_each_message(run: RunCommand, chat: Conversation, moto: LocalStack) -> None:
+def test_list_prints_meaning_of_each_message(run: RunCommand, chat: StoreConversation, moto: LocalStack) -> None:
     asyncio.run(chat.starts("m-1"))
     lost = dead(moto, wake_up(chat))
-    unknown = dead(moto, body_of(WakeUp(Conversation(chat.store, chat.clock).context)))
+    unknown = dead(moto, body_of(WakeUp(StoreConversation(chat.store, chat.clock).context)))
     poison = dead(moto, "not of ours")
     lines = {line.split("\t")[0]: line.split("\t")[3:] for line in run("list", "--queue", "task").stdout.splitlines()}
     assert lines[lost] == [
@@ -84,7 +84,7 @@ def test_list_prints_meaning_of_each_message(run: RunCommand, chat: Conversation
     assert lines[poison][0] == "poison"
 
 
-def test_show_prints_ids_and_gives_message_back(run: RunCommand, chat: Conversation, moto: LocalStack) -> None:
+def test_show_prints_ids_and_gives_message_back(run: RunCommand, chat: StoreConversation, moto: LocalStack) -> None:
     message = dead(moto, wake_up(chat))
     for _ in range(2):
         shown = run("show", message, "--queue", "task").stdout
@@ -93,9 +93,9 @@ def test_show_prints_ids_and_gives_message_back(run: RunCommand, chat: Conversat
     assert bodies(moto, "TaskDeadLetters") == [wake_up(chat)]
 
 
-def test_list_distinguishes_states_of_contexts(run: RunCommand, chat: Conversation, moto: LocalStack) -> None:
+def test_list_distinguishes_states_of_contexts(run: RunCommand, chat: StoreConversation, moto: LocalStack) -> None:
     async def four() -> list[str]:
-        contexts = [Conversation(chat.store, chat.clock) for _ in range(4)]
+        contexts = [StoreConversation(chat.store, chat.clock) for _ in range(4)]
         finished, queued, interrupted, running = contexts
         await finished.ends(await finished.starts("m-1"))
         await queued.store.create(queued.message("m-1"), holder=None)
@@ -117,7 +117,7 @@ def test_list_distinguishes_states_of_contexts(run: RunCommand, chat: Conversati
         assert text in found[each]["status"]
 
 
-def test_redrive_moves_all_messages_by_sqs(run: RunCommand, chat: Conversation, moto: LocalStack) -> None:
+def test_redrive_moves_all_messages_by_sqs(run: RunCommand, chat: StoreConversation, moto: LocalStack) -> None:
     dead(moto, wake_up(chat))
     dead(moto, "not of ours")
     assert run("redrive", "--queue", "task", input="n\n").exit_code == 1
@@ -149,7 +149,7 @@ def test_redrive_of_running_move_is_refused(run: RunCommand, moto: LocalStack, m
     assert "a redrive of this queue may still be running" in refusal(run("redrive", "--queue", "task", "--yes"))
 
 
-def test_drop_deletes_only_named_messages(run: RunCommand, chat: Conversation, moto: LocalStack) -> None:
+def test_drop_deletes_only_named_messages(run: RunCommand, chat: StoreConversation, moto: LocalStack) -> None:
     first, second, third = (dead(moto, body) for body in (wake_up(chat), "not of ours", "nor this"))
     assert run("drop", second, third, "--queue", "task", input="n\n").exit_code == 1
     assert len(bodies(moto, "TaskDeadLetters")) == 3

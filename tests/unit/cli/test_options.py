@@ -21,7 +21,7 @@ from aion_core.settings import Settings
 from aion_core.sqlite.queues import MAX_RECEIVES, SQLiteQueue, open_queues
 from tests.support import operating
 from tests.support.clock import ManualClock
-from tests.support.conversation import Conversation
+from tests.support.conversation import StoreConversation
 from tests.support.operating import RunCommand
 
 COMMANDS = [["key", "list"], ["push", "list"], ["tasks", "list", "--scan"], ["dlq", "list"]]
@@ -143,10 +143,10 @@ def parked(folder: Path, body: str) -> None:
 
 
 def test_tasks_are_listed_shown_and_canceled(run: RunCommand, stores: Stores, folder: Path) -> None:
-    chat = Conversation(stores.tasks, CLOCK)
+    chat = StoreConversation(stores.tasks, CLOCK)
     asyncio.run(chat.starts("m-1"))
     listed = run("tasks", "list")
-    assert listed.stderr == f"Using {folder}, the store of `aion dev`, which is stopped\n"
+    assert listed.stderr == f"Using {folder}, the store of `aion dev` (not running)\n"
     assert listed.stdout.split("\t")[:2] == ["t-m-1", "working"]
     assert run("tasks", "cancel", "t-m-1", "--yes").exit_code == 0
     assert json.loads(run("tasks", "show", "t-m-1", "--json").stdout)[0]["state"] == "canceled"
@@ -154,7 +154,7 @@ def test_tasks_are_listed_shown_and_canceled(run: RunCommand, stores: Stores, fo
 
 
 def test_parked_messages_are_redriven_or_dropped(run: RunCommand, stores: Stores, folder: Path) -> None:
-    chat = Conversation(stores.tasks, CLOCK)
+    chat = StoreConversation(stores.tasks, CLOCK)
     parked(folder, body_of(WakeUp(chat.context)))
     parked(folder, "not of ours")
     listed = json.loads(run("dlq", "list", "--json").stdout)
@@ -174,7 +174,7 @@ def test_keys_and_webhooks_are_listed(run: RunCommand, stores: Stores) -> None:
 
 
 def test_owner_is_deleted_with_large_payloads(run: RunCommand, stores: Stores) -> None:
-    chat = Conversation(stores.tasks, CLOCK)
+    chat = StoreConversation(stores.tasks, CLOCK)
 
     async def converse() -> None:
         begun = await chat.starts(text="x" * 400_000)

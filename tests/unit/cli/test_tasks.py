@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from aion_core.auth.principal import API_KEY_ISSUER, Principal
-from aion_core.dev.place import DataFolder, Running
+from aion_core.dev.data_folder import DataFolder, RunningServer
 from aion_core.local.stack import LocalStack
 from aion_core.ports import ContextKey
 from aion_core.stores import keys
 from aion_core.web.request_context import owner_in
 from tests.support import operating, pushes
 from tests.support.clock import ManualClock
-from tests.support.conversation import Conversation
+from tests.support.conversation import StoreConversation
 from tests.support.operating import RunCommand, refusal
 from tests.support.pushes import a_config
 from tests.support.stores import dynamodb_store, dynamodb_table
@@ -30,11 +30,11 @@ def run(moto: LocalStack) -> RunCommand:
 
 
 @pytest.fixture
-def chat(moto: LocalStack, clock: ManualClock) -> Conversation:
-    return Conversation(dynamodb_store(moto, clock), clock)
+def chat(moto: LocalStack, clock: ManualClock) -> StoreConversation:
+    return StoreConversation(dynamodb_store(moto, clock), clock)
 
 
-def test_owners_tasks_are_listed_newest_first(run: RunCommand, chat: Conversation) -> None:
+def test_owners_tasks_are_listed_newest_first(run: RunCommand, chat: StoreConversation) -> None:
     async def two() -> None:
         await chat.ends(await chat.starts("m-1"))
         chat.clock.move(1)
@@ -54,9 +54,9 @@ def test_owners_tasks_are_listed_newest_first(run: RunCommand, chat: Conversatio
     assert run("list", *owner, "--context", "c-2").stdout == ""
 
 
-def test_subject_stands_for_its_owner(run: RunCommand, chat: Conversation) -> None:
+def test_subject_stands_for_its_owner(run: RunCommand, chat: StoreConversation) -> None:
     owner = owner_in(Principal(API_KEY_ISSUER, "alice@example.com").owner, "red")
-    hers = Conversation(chat.store, chat.clock, ContextKey(owner, "echo", "c-1"))
+    hers = StoreConversation(chat.store, chat.clock, ContextKey(owner, "echo", "c-1"))
     asyncio.run(hers.starts("m-1", task_id="t-hers"))
     subject = ("--subject", "alice@example.com", "--tenant", "red")
     assert run("list", *subject, "--agent", "echo").stdout.startswith("t-hers\t")
@@ -84,7 +84,7 @@ def test_table_is_scanned_only_on_request(run: RunCommand, arguments: tuple[str,
     assert failed.stderr.startswith("Usage: ")
 
 
-def test_scan_finds_task_of_any_owner(run: RunCommand, chat: Conversation) -> None:
+def test_scan_finds_task_of_any_owner(run: RunCommand, chat: StoreConversation) -> None:
     task_id = f"t-{chat.context.owner}"
     asyncio.run(chat.starts("m-1", task_id=task_id))
     assert f"owner       {chat.context.owner}" in run("show", task_id, "--scan").stdout
@@ -94,13 +94,15 @@ def test_scan_finds_task_of_any_owner(run: RunCommand, chat: Conversation) -> No
 
 
 def test_development_server_needs_no_owner(
-    chat: Conversation, moto: LocalStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    chat: StoreConversation, moto: LocalStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task_id = f"t-{chat.context.owner}"
     asyncio.run(chat.starts("m-1", task_id=task_id))
     (tmp_path / ".aion").mkdir()
     environment = moto.environment("ApiFunction")
-    DataFolder(tmp_path / ".aion").announce(Running(os.getpid(), "http://127.0.0.1:8000", moto.endpoint, environment))
+    DataFolder(tmp_path / ".aion").announce(
+        RunningServer(os.getpid(), "http://127.0.0.1:8000", moto.endpoint, environment)
+    )
     monkeypatch.chdir(tmp_path)
     run = operating.runs({})
     assert task_id in run("tasks", "list", "--limit", "1000").stdout
@@ -108,7 +110,7 @@ def test_development_server_needs_no_owner(
     assert f"Task {task_id} is canceled." in run("tasks", "cancel", task_id, "--yes").stdout
 
 
-def test_list_prints_number_of_hidden_tasks(run: RunCommand, chat: Conversation) -> None:
+def test_list_prints_number_of_hidden_tasks(run: RunCommand, chat: StoreConversation) -> None:
     async def three() -> None:
         for number in range(3):
             await chat.ends(await chat.starts(f"m-{number}"))
@@ -124,7 +126,7 @@ def test_list_prints_number_of_hidden_tasks(run: RunCommand, chat: Conversation)
     assert scanned.stderr.startswith("1 of ")
 
 
-def test_show_prints_log_lease_and_queue(run: RunCommand, chat: Conversation) -> None:
+def test_show_prints_log_lease_and_queue(run: RunCommand, chat: StoreConversation) -> None:
     async def busy() -> None:
         begun = await chat.starts("m-1", text="a private word")
         await chat.store.append(begun.lease, begun.head, chat.says(begun.head, text="a private answer"))
@@ -150,7 +152,7 @@ def test_show_prints_log_lease_and_queue(run: RunCommand, chat: Conversation) ->
     assert "private" not in json.dumps(document)
 
 
-def test_expired_lease_is_listed_and_shown(run: RunCommand, chat: Conversation) -> None:
+def test_expired_lease_is_listed_and_shown(run: RunCommand, chat: StoreConversation) -> None:
     # The command uses the machine's clock: start the turn an hour ago.
     chat.clock.move(-3600)
     asyncio.run(chat.starts("m-1"))
@@ -180,7 +182,7 @@ def test_show_prints_webhooks_without_secrets(run: RunCommand, moto: LocalStack)
     assert "hidden" not in shown
 
 
-def test_confirmed_cancel_wakes_queued_turn(run: RunCommand, chat: Conversation, moto: LocalStack) -> None:
+def test_confirmed_cancel_wakes_queued_turn(run: RunCommand, chat: StoreConversation, moto: LocalStack) -> None:
     async def busy() -> None:
         await chat.starts("m-1")
         await chat.waits("m-2")
@@ -202,7 +204,7 @@ def test_confirmed_cancel_wakes_queued_turn(run: RunCommand, chat: Conversation,
     assert "can no longer be canceled" in refusal(run("cancel", "t-m-1", *owner, "--yes"))
 
 
-def test_cancel_event_has_deployments_ttl(chat: Conversation, moto: LocalStack) -> None:
+def test_cancel_event_has_deployments_ttl(chat: StoreConversation, moto: LocalStack) -> None:
     asyncio.run(chat.starts("m-1"))
     name = operating.registered(moto, "aion-kept", RetentionDays="365")
     run = operating.runs(operating.environ_of(moto))

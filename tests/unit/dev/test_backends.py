@@ -1,4 +1,4 @@
-"""The stores that the supervisor of `aion dev` starts."""
+"""Storage backends of the development server."""
 
 import subprocess
 import sys
@@ -9,14 +9,14 @@ import pytest
 
 from aion_core.bootstrap.stores import local_key
 from aion_core.dev.backends import Files
-from aion_core.dev.worker_process import WorkerProcess
+from aion_core.dev.processes import WorkerProcess
 from aion_core.errors import ConfigurationError
 from aion_core.sqlite.queues import SQLiteQueue, open_queues
 from tests.support.clock import ManualClock
 
 
 class Ended:
-    """The process of a worker that has ended."""
+    """Ended process of a worker."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -55,7 +55,7 @@ async def test_start_releases_messages_of_every_worker(tmp_path: Path, clock: Ma
     assert await received_by(folder, clock, "9") == 0
 
 
-def test_key_is_made_once_for_its_user_only(tmp_path: Path) -> None:
+def test_key_file_is_private(tmp_path: Path) -> None:
     program = "import sys; from pathlib import Path; from aion_core.bootstrap.stores import local_key;"
     program += "print(local_key(Path(sys.argv[1])).hex())"
     file = tmp_path / "key"
@@ -72,5 +72,5 @@ def test_key_is_made_once_for_its_user_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"short"])
 def test_broken_key_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "key").write_bytes(content)
-    with pytest.raises(ConfigurationError, match="is no key of aion's"):
+    with pytest.raises(ConfigurationError, match="is not a key of aion"):
         local_key(tmp_path / "key")

@@ -1,4 +1,4 @@
-"""What `aion dev` prints once it answers."""
+"""Start message of `aion dev`."""
 
 from pathlib import Path
 
@@ -12,16 +12,16 @@ def test_greeting_names_factories_per_turn(tmp_path: Path) -> None:
     file = tmp_path / "aion.yaml"
     file.write_text("aion: {agents: {one: {path: a.py}, two: {path: b.py}}}", encoding="utf-8")
     lines = greeting(read_agent_configs(file), "http://x", "memory", per_turn=("two",)).splitlines()
-    told = "its factory is called for each turn, and has not been called yet"
-    assert [line for line in lines if told in line] == [f"two: {told}"]
+    note = "is created by its factory in each turn; the factory has not been called yet"
+    assert [line for line in lines if note in line] == [f"two {note}"]
 
 
 @pytest.mark.parametrize(("mark", "at_root"), [("", "one"), ("default: true", "two")])
-def test_greeting_names_agent_at_root(tmp_path: Path, mark: str, at_root: str) -> None:
+def test_greeting_names_default_agent(tmp_path: Path, mark: str, at_root: str) -> None:
     file = tmp_path / "aion.yaml"
     file.write_text(f"aion: {{agents: {{one: {{path: a.py}}, two: {{path: b.py, {mark}}}}}}}", encoding="utf-8")
     lines = greeting(read_agent_configs(file), "http://x", "memory").splitlines()
-    assert [line for line in lines if " answers at http://x/ " in line] == [
-        f"{at_root} answers at http://x/ and http://x/agents/{at_root}/"
+    assert [line for line in lines if " is available at http://x/ " in line] == [
+        f"{at_root} is available at http://x/ and http://x/agents/{at_root}/"
     ]
     assert sum("/agents/" in line for line in lines) == 2

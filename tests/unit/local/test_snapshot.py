@@ -1,4 +1,4 @@
-"""Snapshots of the emulator: what they bring back, and which are refused."""
+"""Snapshots of the emulator."""
 
 import time
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ KEY = {"pk": ITEM["pk"], "sk": ITEM["sk"]}
 
 @contextmanager
 def stack_of(path: Path, account: str) -> Iterator[LocalStack]:
-    """A stack as a process of its own would have it: its emulator's account is always the same there."""
+    """Run a stack with a fixed account, as in a new process: there the first emulator always has the same account."""
 
     def restore(stack: LocalStack) -> bool:
         return SnapshotFile(path, stack.template).restore(stack.emulator)
@@ -35,13 +35,13 @@ def write(stack: LocalStack, path: Path) -> None:
     SnapshotFile(path, stack.template).write(stack.emulator)
 
 
-def test_all_services_come_back(tmp_path: Path) -> None:
+def test_snapshot_restores_all_services(tmp_path: Path) -> None:
     path, body = tmp_path / "state", b"large" * 100_000
     with stack_of(path, "900000000001") as stack:
         names = stack.environment("ApiFunction")
         stack.client("dynamodb").put_item(TableName=names["AION_TABLE"], Item=ITEM)
         stack.client("s3").put_object(Bucket=names["AION_BUCKET"], Key="k", Body=body)
-        sealed = stack.client("kms").encrypt(KeyId=names["AION_KMS_KEY"], Plaintext=b"secret")["CiphertextBlob"]
+        encrypted = stack.client("kms").encrypt(KeyId=names["AION_KMS_KEY"], Plaintext=b"secret")["CiphertextBlob"]
         queue = names["AION_TASK_QUEUE_URL"]
         stack.client("sqs").send_message(QueueUrl=queue, MessageBody="received, and its receiver died")
         assert stack.client("sqs").receive_message(QueueUrl=queue)["Messages"]
@@ -52,11 +52,11 @@ def test_all_services_come_back(tmp_path: Path) -> None:
         dynamodb = stack.client("dynamodb")
         assert dynamodb.get_item(TableName=names["AION_TABLE"], Key=KEY)["Item"] == ITEM
         assert stack.client("s3").get_object(Bucket=names["AION_BUCKET"], Key="k")["Body"].read() == body
-        opened = stack.client("kms").decrypt(KeyId=names["AION_KMS_KEY"], CiphertextBlob=sealed)
-        assert opened["Plaintext"] == b"secret"
+        decrypted = stack.client("kms").decrypt(KeyId=names["AION_KMS_KEY"], CiphertextBlob=encrypted)
+        assert decrypted["Plaintext"] == b"secret"
         (message,) = stack.client("sqs").receive_message(QueueUrl=names["AION_TASK_QUEUE_URL"])["Messages"]
         assert message["Body"].startswith("received")
-        # What moto is taught of transactions holds for what was restored.
+        # The patched transactions work with restored tables.
         put = {"Put": {"TableName": names["AION_TABLE"], "Item": {**ITEM, "new": {"S": "x"}}}}
         check = {
             "ConditionCheck": {
@@ -85,14 +85,14 @@ def test_reads_are_not_counted_as_writes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
-        (b'"moto": "', b'"moto": "0', "moto 0.* has written it"),
-        (b'"aion": "', b'"aion": "9', "aion 9.* has written it"),
-        (b'"resources": "', b'"resources": "x', "another template"),
-        (b'"format": ', b'"format": 9', "another format"),
-        (b"aion snapshot", b"something else", "broken"),
+        (b'"moto": "', b'"moto": "0', "it was written by moto 0"),
+        (b'"aion": "', b'"aion": "9', "it was written by aion 9"),
+        (b'"resources": "', b'"resources": "x', "template with other resources"),
+        (b'"format": ', b'"format": 9', "unknown format"),
+        (b"aion snapshot", b"something else", "damaged"),
     ],
 )
-def test_strange_snapshot_is_refused(tmp_path: Path, old: bytes, new: bytes, why: str) -> None:
+def test_foreign_snapshot_is_refused(tmp_path: Path, old: bytes, new: bytes, why: str) -> None:
     path = tmp_path / "state"
     with stack_of(path, "900000000003") as stack:
         write(stack, path)
@@ -110,14 +110,14 @@ def test_torn_snapshot_is_refused(tmp_path: Path, length: int) -> None:
         write(stack, path)
         path.write_bytes(path.read_bytes()[:length])
         file = SnapshotFile(path, stack.template)
-        with pytest.raises(Unusable, match="broken"):
+        with pytest.raises(Unusable, match="damaged"):
             file.restore(stack.emulator)
         assert file.set_aside() == tmp_path / "state.unusable"
         assert not path.exists()
 
 
-def test_message_is_not_lost_to_a_caller_that_hung_up(tmp_path: Path) -> None:
-    """A worker that was killed in a long poll would hide a message until its timeout."""
+def test_disconnected_poll_receives_no_message(tmp_path: Path) -> None:
+    """A message sent to a killed worker would stay invisible until its timeout."""
     import socket
 
     with stack_of(tmp_path / "state", "900000000005") as stack:
@@ -140,18 +140,18 @@ def test_message_is_not_lost_to_a_caller_that_hung_up(tmp_path: Path) -> None:
         assert sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=5)["Messages"][0]["Body"] == "x"
 
 
-def test_emulator_is_held_while_it_is_read(tmp_path: Path) -> None:
+def test_paused_emulator_changes_nothing(tmp_path: Path) -> None:
     from threading import Thread
 
     with stack_of(tmp_path / "state", "900000000006") as stack:
         table, emulator = stack.environment("ApiFunction")["AION_TABLE"], stack.emulator
         put = Thread(target=lambda: stack.client("dynamodb").put_item(TableName=table, Item=ITEM))
-        with emulator.held():
+        with emulator.paused():
             before = emulator.writes
             put.start()
             while emulator.writes == before:
                 put.join(0.01)
-            assert put.is_alive(), "it has come in, and waits"
+            assert put.is_alive(), "the request has arrived and waits"
         put.join()
         assert isinstance(emulator, Emulator)
         assert stack.client("dynamodb").get_item(TableName=table, Key=KEY)["Item"] == ITEM
@@ -164,11 +164,11 @@ def test_broken_header_is_refused(tmp_path: Path, header: bytes) -> None:
         write(stack, path)
         magic, _, rest = path.read_bytes().split(b"\n", 2)
         path.write_bytes(b"\n".join([magic, header, rest]))
-        with pytest.raises(Unusable, match="broken"):
+        with pytest.raises(Unusable, match="damaged"):
             SnapshotFile(path, stack.template).restore(stack.emulator)
 
 
-def test_removed_folder_is_made_again(tmp_path: Path) -> None:
+def test_removed_folder_is_created_again(tmp_path: Path) -> None:
     path = tmp_path / "gone" / "state"
     with stack_of(path, "900000000007") as stack:
         write(stack, path)
@@ -187,7 +187,7 @@ def test_messages_of_one_receiver_are_released(tmp_path: Path) -> None:
         again = living.receive_message(QueueUrl=queue, MaxNumberOfMessages=10)["Messages"]
         assert [message["MessageId"] for message in again] == [first["MessageId"]]
         assert second["MessageId"] != first["MessageId"]
-        # Of what the ended one had, the living one has it now.
+        # The released message belongs to the living receiver now.
         stack.emulator.release_messages("ended")
         assert "Messages" not in living.receive_message(QueueUrl=queue, MaxNumberOfMessages=10)
         stack.client("sqs").send_message(QueueUrl=queue, MessageBody="c")
@@ -197,7 +197,7 @@ def test_messages_of_one_receiver_are_released(tmp_path: Path) -> None:
 
 
 def test_released_receivers_poll_gets_nothing(tmp_path: Path) -> None:
-    """Its process may have died a moment ago with a poll that waits."""
+    """Its process may have ended during a long poll."""
     with stack_of(tmp_path / "state", "900000000009") as stack, ThreadPoolExecutor() as threads:
         queue = stack.environment("ApiFunction")["AION_TASK_QUEUE_URL"]
         ended = client_of("sqs", stack.endpoint, receiver="ended")

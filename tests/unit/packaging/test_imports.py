@@ -1,15 +1,29 @@
-"""Imports of an agent's code, and those missing from its package."""
+"""Imports and frameworks of an agent's code, and imports missing from its package."""
 
 from pathlib import Path
 
 import pytest
 
-from aion_core.packaging.imports import imports, missing
+from aion_core.packaging.imports import frameworks_of, imports, missing
+
+ROOT = Path(__file__).parents[3]
+CODE = {
+    "ADK": ("from google.adk.agents import LlmAgent", {"adk"}),
+    "ADK's short name": ("from google import adk", {"adk"}),
+    "LangGraph": ("import langgraph.graph as graph", {"langgraph"}),
+    "LangChain": ("from langchain.agents import create_agent", {"langgraph"}),
+    "both": ("def make():\n    import langgraph\nfrom google.adk import Agent", {"adk", "langgraph"}),
+    "imports of aion": ("from aion.shared.types import A2AOutbox\nfrom aion.adk import get_aion_context", {"adk"}),
+    "an executor": ("from a2a.server.agent_execution import AgentExecutor", set()),
+    "an executor over ADK": ("from a2a.server.agent_execution import AgentExecutor\nimport google.adk", {"adk"}),
+    "unknown imports": ("from google.cloud import storage\nfrom elsewhere import agent", {"adk", "langgraph"}),
+    "invalid Python": ("def (", {"adk", "langgraph"}),
+}
 
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """Return a folder like a package's: a module, a package, a namespace with one package in it, a library."""
+    """Return a folder with a module, a package, a namespace package and a shared library."""
     package = tmp_path / "package"
     for name in (
         "yaml/__init__.py",
@@ -67,3 +81,38 @@ def test_circular_imports_are_read_once(tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text("import neighbour")
     (tmp_path / "neighbour.py").write_text("def late():\n    import agent\nimport agent")
     assert {each.name for each in imports(tmp_path / "agent.py", [tmp_path])} == {"neighbour", "agent"}
+
+
+@pytest.mark.parametrize("case", CODE)
+def test_import_shows_framework(case: str, tmp_path: Path) -> None:
+    """Code without a known import may be of any framework."""
+    code, frameworks = CODE[case]
+    (tmp_path / "agent.py").write_text(code)
+    assert frameworks_of(tmp_path / "agent.py", [tmp_path]) == frameworks
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "from . import sub",
+        "from .sub import root",
+        "from mine import sub",
+        "import mine.sub",
+        "from .sub.tree import root",
+    ],
+)
+def test_imported_neighbour_shows_framework(statement: str, tmp_path: Path) -> None:
+    """The file at `path` may only collect definitions of other files; a file without importers does not count."""
+    package = tmp_path / "mine"
+    (package / "sub").mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "agent.py").write_text(f"{statement}\nimport a2a.server")
+    (package / "sub" / "__init__.py").write_text("from ..sub import tree")
+    (package / "sub" / "tree.py").write_text("from google.adk.agents import BaseAgent\nfrom mine import agent")
+    (package / "other.py").write_text("import langgraph")
+    assert frameworks_of(package / "agent.py", [tmp_path]) == {"adk"}
+
+
+def test_examples_show_their_framework(tmp_path: Path) -> None:
+    assert frameworks_of(ROOT / "examples/adk/agent.py", [ROOT]) == {"adk"}
+    assert frameworks_of(ROOT / "examples/echo/agent.py", [ROOT]) == {"langgraph"}

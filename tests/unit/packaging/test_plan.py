@@ -1,12 +1,12 @@
-"""Plans of packages for a project that is no checkout of aion-lambda's repository."""
+"""Package plans for a project outside of aion-lambda's repository."""
 
 from pathlib import Path
 
 import pytest
 
 from aion_core.agents.config import read_agent_configs
-from aion_core.packaging.plan import Plan, plan
-from aion_core.packaging.run import BuildError
+from aion_core.packaging.plan import PackagePlan, plan
+from aion_core.packaging.programs import BuildError
 
 AGENT = "from langgraph.graph import StateGraph\ngraph = StateGraph(dict)\n"
 FILES = {
@@ -26,16 +26,16 @@ def project(folder: Path) -> Path:
     return folder
 
 
-def planned(folder: Path, function: str = "TaskFunction") -> Plan:
+def planned(folder: Path, function: str = "TaskFunction") -> PackagePlan:
     return plan(function, folder=folder, architecture="arm64", python="3.13")
 
 
-def places(made: Plan) -> set[str]:
+def places(made: PackagePlan) -> set[str]:
     own = ("aion/", "aion_core/", "handlers/")
     return {place for place, _ in made.files if not place.startswith(own)}
 
 
-def test_functions_with_agents_hold_the_project(tmp_path: Path) -> None:
+def test_functions_with_agents_contain_the_project(tmp_path: Path) -> None:
     made = planned(project(tmp_path))
     assert places(made) == {"aion.yaml", "agent.py", "private/words.py", "prompts/hello.txt"}
     assert [(agent.id, agent.path) for agent in made.agents] == [("mine", "agent.py")]
@@ -43,13 +43,13 @@ def test_functions_with_agents_hold_the_project(tmp_path: Path) -> None:
     assert "google-adk" not in made.requirements
 
 
-def test_functions_without_agents_hold_none_of_it(tmp_path: Path) -> None:
+def test_functions_without_agents_exclude_the_project(tmp_path: Path) -> None:
     made = planned(project(tmp_path), "SweepFunction")
     assert places(made) == set()
     assert "langgraph" not in made.requirements
 
 
-def test_own_code_excludes_what_serves_people(tmp_path: Path) -> None:
+def test_package_excludes_developer_code(tmp_path: Path) -> None:
     folders = {place.split("/")[1] for place, _ in planned(project(tmp_path)).files if place.startswith("aion_core/")}
     assert {"bootstrap", "tasks", "web", "lambda_runtime"} <= folders
     assert not folders & {"cli", "local", "packaging", "template", "smoke", "deploy", "_shipped"}
@@ -69,7 +69,7 @@ def test_src_layout_is_found(tmp_path: Path) -> None:
 def test_private_key_fails_the_build(tmp_path: Path) -> None:
     folder = project(tmp_path)
     (folder / "deploy.pem").write_text("-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQ\n")
-    with pytest.raises(BuildError, match=r"deploy\.pem looks like a private key.*name it in \.aionignore"):
+    with pytest.raises(BuildError, match=r"deploy\.pem looks like a private key.*add it to \.aionignore"):
         planned(folder)
     (folder / ".aionignore").write_text("*.pem\n")
     assert "deploy.pem" not in places(planned(folder))
@@ -80,7 +80,7 @@ def test_another_projects_config_is_refused(tmp_path: Path, monkeypatch: pytest.
     elsewhere = tmp_path / "elsewhere.yaml"
     elsewhere.write_text(FILES["aion.yaml"])
     monkeypatch.setenv("AION_CONFIG", str(elsewhere))
-    with pytest.raises(BuildError, match=r"AION_CONFIG names .*elsewhere\.yaml, and this builds .*aion\.yaml"):
+    with pytest.raises(BuildError, match=r"AION_CONFIG is .*elsewhere\.yaml, but this build uses .*aion\.yaml"):
         planned(project(tmp_path / "here"))
     monkeypatch.setenv("AION_CONFIG", str(tmp_path / "here" / "aion.yaml"))
     assert planned(tmp_path / "here").agents
@@ -91,14 +91,14 @@ def test_reserved_names_are_refused(tmp_path: Path, name: str) -> None:
     folder = project(tmp_path)
     (folder / name).parent.mkdir(exist_ok=True)
     (folder / name).touch()
-    with pytest.raises(BuildError, match="a package has aion's own code in"):
+    with pytest.raises(BuildError, match="is reserved for aion's own code"):
         planned(folder)
 
 
 def test_ignored_agent_is_refused(tmp_path: Path) -> None:
     folder = project(tmp_path)
     (folder / ".gitignore").write_text("agent.py\n")
-    with pytest.raises(BuildError, match=r"agent\.py is left out of the package: named by \.gitignore"):
+    with pytest.raises(BuildError, match=r"agent\.py is excluded from the package: matched by \.gitignore"):
         planned(folder)
 
 
@@ -120,12 +120,12 @@ def test_langgraph_json_becomes_a_config(tmp_path: Path) -> None:
     assert read_agent_configs(config)["mine"].path == "src/agent/graph.py:graph"
 
 
-def test_adk_package_is_built_from_above(tmp_path: Path) -> None:
+def test_adk_package_is_built_in_parent_folder(tmp_path: Path) -> None:
     folder = tmp_path / "weather"
     folder.mkdir()
     (folder / "__init__.py").write_text("from . import agent\n")
     (folder / "agent.py").write_text("from google.adk.agents import Agent\nroot_agent = Agent(name='weather')\n")
-    with pytest.raises(BuildError, match="weather is a Python package: build in the folder above it"):
+    with pytest.raises(BuildError, match="weather is a Python package: build in its parent folder"):
         planned(folder)
     made = planned(tmp_path)
     assert {"weather/__init__.py", "weather/agent.py", "aion.yaml"} == places(made)
@@ -136,5 +136,5 @@ def test_root_outside_the_project_is_refused(tmp_path: Path) -> None:
     folder = project(tmp_path / "here")
     (tmp_path / "elsewhere").mkdir()
     (folder / "aion.yaml").write_text("aion: {python_path: [../elsewhere], agents: {mine: {path: agent.py}}}")
-    with pytest.raises(BuildError, match=r"python_path names .*elsewhere, which is not in the project's folder"):
+    with pytest.raises(BuildError, match=r"python_path has .*elsewhere, outside of the project's folder"):
         planned(folder)

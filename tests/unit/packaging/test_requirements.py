@@ -1,12 +1,11 @@
-"""Requirements of packages: aion's extras, the project's dependencies and locks. It asks the package index."""
+"""Requirements of packages: aion's extras, the project's dependencies and locks. Needs a package index."""
 
 from pathlib import Path
 
 import pytest
 
+from aion_core.packaging.programs import BuildError, find_uv, run
 from aion_core.packaging.requirements import TESTED, required_by, resolved, wanted
-from aion_core.packaging.run import BuildError, run
-from aion_core.packaging.uv import find
 from aion_core.shipped import shipped
 
 PROJECT = """
@@ -24,7 +23,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 
 def lines_of(folder: Path, *extras: str, without: tuple[str, ...] = ()) -> dict[str, str]:
-    """The versions that a package of this project would hold."""
+    """Return the resolved versions for this project."""
     text = resolved(
         extras or ("aws",), wanted(folder), without=without, architecture="arm64", python="3.13", folder=folder
     )
@@ -40,7 +39,16 @@ def test_extras_are_resolved_through_each_other() -> None:
 
 
 def test_tested_versions_are_those_of_the_lock() -> None:
-    command = [find(), "export", "--quiet", "--frozen", "--no-header", "--no-annotate", "--no-hashes", "--all-extras"]
+    command = [
+        find_uv(),
+        "export",
+        "--quiet",
+        "--frozen",
+        "--no-header",
+        "--no-annotate",
+        "--no-hashes",
+        "--all-extras",
+    ]
     exported = run([*command, "--no-default-groups", "--no-emit-project", "--project", str(shipped())])
     assert TESTED.read_text() == exported, "run `make lock`"
 
@@ -58,7 +66,7 @@ def test_project_without_lock_gets_tested_versions(tmp_path: Path) -> None:
 
 def test_project_lock_decides_versions(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(PROJECT.format('"cowsay>=6", "idna<3.11"'))
-    run([find(), "lock", "--quiet", "--project", str(tmp_path)])
+    run([find_uv(), "lock", "--quiet", "--project", str(tmp_path)])
     (tmp_path / "uv.lock").write_text((tmp_path / "uv.lock").read_text())
     found = lines_of(tmp_path, "push")
     assert found["idna"].startswith("3.10")
@@ -67,9 +75,9 @@ def test_project_lock_decides_versions(tmp_path: Path) -> None:
 
 def test_stale_lock_is_refused(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(PROJECT.format('"idna"'))
-    run([find(), "lock", "--quiet", "--project", str(tmp_path)])
+    run([find_uv(), "lock", "--quiet", "--project", str(tmp_path)])
     (tmp_path / "pyproject.toml").write_text(PROJECT.format('"idna", "cowsay"'))
-    with pytest.raises(BuildError, match=r"uv\.lock does not have cowsay, which pyproject.toml names: run `uv lock`"):
+    with pytest.raises(BuildError, match=r"uv\.lock lacks cowsay of pyproject.toml: run `uv lock`"):
         lines_of(tmp_path)
 
 
@@ -83,7 +91,7 @@ def test_folder_dependency_becomes_a_wheel(tmp_path: Path) -> None:
     )
     sources = '[tool.uv.sources]\nmine = { path = "lib/mine" }\n'
     (tmp_path / "pyproject.toml").write_text(PROJECT.format('"mine"') + sources)
-    run([find(), "lock", "--quiet", "--project", str(tmp_path)])
+    run([find_uv(), "lock", "--quiet", "--project", str(tmp_path)])
     before = lines_of(tmp_path)["mine"]
     assert before.endswith("-none-any.whl")
     (library / "mine" / "__init__.py").write_text("changed = True\n")
@@ -98,11 +106,11 @@ def test_git_dependency_is_refused(tmp_path: Path) -> None:
 
 def test_conflicting_requirements_are_explained(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("pydantic<2\n")
-    with pytest.raises(BuildError, match=r"do not go together with those of aion-lambda(.|\n)*pydantic"):
+    with pytest.raises(BuildError, match=r"conflict with those of aion-lambda(.|\n)*pydantic"):
         lines_of(tmp_path)
 
 
-def test_unused_distributions_are_left_out(tmp_path: Path) -> None:
+def test_unused_distributions_are_omitted(tmp_path: Path) -> None:
     assert not {"boto3", "botocore"} & set(lines_of(tmp_path, "aws", without=("boto3",)))
 
 
@@ -114,7 +122,7 @@ def test_poetry_project_is_told_to_export(tmp_path: Path) -> None:
 
 def test_broken_pyproject_is_named(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[project\n")
-    with pytest.raises(BuildError, match="is not TOML"):
+    with pytest.raises(BuildError, match="is not valid TOML"):
         wanted(tmp_path)
 
 

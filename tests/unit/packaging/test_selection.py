@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.packaging.run import BuildError
+from aion_core.packaging.programs import BuildError
 from aion_core.packaging.selection import looks_like_private_key, select
 
-# Not a key: nobody has the rest of it.
+# The beginning of a key; it opens nothing.
 PEM = (
     "-----BEGIN {}PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7\n-----END {}PRIVATE KEY-----\n"
 )
@@ -35,13 +35,13 @@ def test_code_and_data_are_selected(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [".env", ".env.local", "sub/.env.production", ".envrc", "prod.env"])
-def test_env_files_are_left_out(tmp_path: Path, name: str) -> None:
+def test_env_files_are_excluded(tmp_path: Path, name: str) -> None:
     written(tmp_path, {"agent.py": "", name: "OPENAI_API_KEY=sk-1", ".aionignore": f"!{name}\n"})
     assert chosen(tmp_path) == {"agent.py"}
     assert left_out(tmp_path)[name] == "may hold secrets"
 
 
-def test_folders_that_tools_make_are_left_out(tmp_path: Path) -> None:
+def test_generated_folders_are_excluded(tmp_path: Path) -> None:
     written(
         tmp_path,
         {
@@ -78,7 +78,7 @@ def test_gitignore_applies_below_its_folder(tmp_path: Path) -> None:
         },
     )
     assert chosen(tmp_path) == {"agent.py", "sub/notes/fine.txt", "local.json"}
-    assert left_out(tmp_path)["run.log"] == "named by .gitignore"
+    assert left_out(tmp_path)["run.log"] == "matched by .gitignore"
 
 
 def test_gitignore_above_the_project_applies(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_gitignore_with_bom_and_bad_pattern_is_read(tmp_path: Path) -> None:
 
 def test_unprintable_file_name_is_refused(tmp_path: Path) -> None:
     (tmp_path / "we\nird.py").touch()
-    with pytest.raises(BuildError, match=r"we\\nird\.py' has characters that are not printable"):
+    with pytest.raises(BuildError, match=r"we\\nird\.py' has unprintable characters"):
         select(tmp_path)
 
 
@@ -110,10 +110,10 @@ def test_aionignore_overrides_gitignore(tmp_path: Path) -> None:
         ".gitignore": "index.bin\n", ".aionignore": "!index.bin\ntests/\n", "index.bin": "", "tests/t.py": "", "a.py": "",
     }  # fmt: skip
     assert chosen(written(tmp_path, files)) == {"index.bin", "a.py"}
-    assert left_out(tmp_path)["tests/"] == "named by .aionignore"
+    assert left_out(tmp_path)["tests/"] == "matched by .aionignore"
 
 
-def test_deployment_files_are_left_out_at_the_top(tmp_path: Path) -> None:
+def test_deployment_files_are_excluded_at_the_top(tmp_path: Path) -> None:
     files = dict.fromkeys(
         ("template.yaml", "samconfig.toml", "Makefile", "uv.lock", "infra/roles.yaml", "infra/mine.py"), ""
     )
@@ -121,7 +121,7 @@ def test_deployment_files_are_left_out_at_the_top(tmp_path: Path) -> None:
     assert chosen(tmp_path) == {"infra/mine.py", "config/template.yaml"}
 
 
-def test_env_file_of_langgraph_json_is_left_out(tmp_path: Path) -> None:
+def test_env_file_of_langgraph_json_is_excluded(tmp_path: Path) -> None:
     written(
         tmp_path,
         {"a.py": "", "keys.txt": "KEY=1", "langgraph.json": '{"graphs": {"a": "a.py:g"}, "env": "./keys.txt"}'},
@@ -130,14 +130,14 @@ def test_env_file_of_langgraph_json_is_left_out(tmp_path: Path) -> None:
     assert left_out(tmp_path)["keys.txt"] == "may hold secrets"
 
 
-def test_links_out_of_the_folder_are_left_out(tmp_path: Path) -> None:
+def test_links_out_of_the_folder_are_excluded(tmp_path: Path) -> None:
     folder = written(tmp_path / "here", {"a.py": "", "data/b.txt": ""})
     written(tmp_path, {"credentials": "secret", "others/c.txt": ""})
     (folder / "link").symlink_to(tmp_path / "credentials")
     (folder / "folder").symlink_to(tmp_path / "others")
     (folder / "inside").symlink_to(folder / "data" / "b.txt")
     assert chosen(folder) == {"a.py", "data/b.txt", "inside"}
-    assert left_out(folder) == {"link": "links out of the folder", "folder/": "links out of the folder"}
+    assert left_out(folder) == {"link": "link out of the folder", "folder/": "link out of the folder"}
 
 
 def test_link_to_parent_folder_ends(tmp_path: Path) -> None:
@@ -199,4 +199,4 @@ def test_code_about_keys_is_no_key(tmp_path: Path, text: str) -> None:
 
 def test_summary_names_secrets_first(tmp_path: Path) -> None:
     written(tmp_path, {"a.py": "", ".git/config": "", ".env": "", ".gitignore": "x.log", "x.log": ""})
-    assert select(tmp_path).summary == "left out: .env; .git/, .gitignore (hidden); x.log (named by .gitignore)"
+    assert select(tmp_path).summary == "excluded: .env; .git/, .gitignore (hidden); x.log (matched by .gitignore)"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.packaging import uv
+from aion_core.packaging.programs import find_uv
 from aion_core.project import ProjectError
 from aion_core.project.dependencies import add
 
@@ -34,13 +34,13 @@ def _environment_of_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def installed(environment: Path) -> set[str]:
-    command = [uv.find(), "pip", "list", "--quiet", "--format", "freeze", "--python", str(environment)]
+    command = [find_uv(), "pip", "list", "--quiet", "--format", "freeze", "--python", str(environment)]
     ran = subprocess.run(command, capture_output=True, text=True, check=True)
     return {line.partition("==")[0] for line in ran.stdout.splitlines()}
 
 
 def environment(folder: Path) -> Path:
-    subprocess.run([uv.find(), "venv", "--quiet", "--python", sys.executable, folder], check=True)
+    subprocess.run([find_uv(), "venv", "--quiet", "--python", sys.executable, folder], check=True)
     return folder
 
 
@@ -57,7 +57,7 @@ def test_add_to_uv_project_leaves_dev_tools_out(tmp_path: Path) -> None:
 
 def test_add_removes_nothing_installed(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(PYPROJECT)
-    subprocess.run([uv.find(), "sync", "--quiet", "--python", sys.executable], cwd=tmp_path, check=True)
+    subprocess.run([find_uv(), "sync", "--quiet", "--python", sys.executable], cwd=tmp_path, check=True)
     add(tmp_path, ["iniconfig"])
     assert installed(tmp_path / ".venv") == {"iniconfig", "toml"}
 
@@ -138,5 +138,5 @@ def test_add_without_uv_says_where_it_is(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.delenv("UV", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
-    with pytest.raises(ProjectError, match=r"could not be added to pyproject\.toml: uv is not there: https://"):
+    with pytest.raises(ProjectError, match=r"could not be added to pyproject\.toml: uv is not installed: https://"):
         add(tmp_path, ["cowsay"])

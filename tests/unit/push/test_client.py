@@ -14,7 +14,7 @@ from aion_core.push.ssrf import WebhookPolicy
 from tests.support.clock import ManualClock
 from tests.support.receiver import (
     Behaviour,
-    Receiver,
+    WebhookReceiver,
     answers,
     dies,
     drips,
@@ -36,7 +36,7 @@ def client(allowed: WebhookPolicy = LOOPBACK, **given: Any) -> PinnedWebhookClie
     return PinnedWebhookClient(allowed, ManualClock(), **{"seconds": 5.0, "body_seconds": 0.05, **given})
 
 
-async def posted(receiver: Receiver, **given: Any) -> PostOutcome:
+async def posted(receiver: WebhookReceiver, **given: Any) -> PostOutcome:
     return await client(**given).post(receiver.url(), {"Content-Type": "application/json", "X": "y"}, b'{"a":1}')
 
 

@@ -14,7 +14,7 @@ from aion_core.tasks import turn
 from tests.support.receiver import (
     Behaviour,
     Post,
-    Receiver,
+    WebhookReceiver,
     answers,
     dies,
     drips,
@@ -38,7 +38,7 @@ def goes_on(tries: int, delivery: Delivery) -> bool:
     return delivery.tries > tries or delivery.cursor == 3
 
 
-def config(receiver: Receiver, **more: object) -> dict[str, object]:
+def config(receiver: WebhookReceiver, **more: object) -> dict[str, object]:
     return {"id": "p", "url": receiver.url(), "token": SECRET, **more}
 
 

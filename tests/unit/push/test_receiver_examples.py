@@ -17,7 +17,7 @@ import pytest
 
 from aion_core.push import signing
 from tests.support.environments import GoMissing, NodeMissing, go_program, node_with
-from tests.support.receiver import Receiver, answers, receiving
+from tests.support.receiver import WebhookReceiver, answers, receiving
 from tests.support.server import ROOT
 from tests.unit.push.pushing import Pushing
 
@@ -32,7 +32,7 @@ def block(language: str) -> str:
     return str(found)
 
 
-async def posts(token: str) -> Receiver:
+async def posts(token: str) -> WebhookReceiver:
     """Return the posts of a task's two events."""
     async with receiving(answers(200)) as receiver:
         pushing = Pushing()

@@ -9,21 +9,20 @@ from a2a.types import AgentCard
 from argon2 import PasswordHasher
 from click.testing import CliRunner
 
-from aion_core.auth.api_keys import make_key
-from aion_core.auth.declaration import ApiKey, Basic
+from aion_core.auth.schemes.api_key import ApiKeyScheme, make_key
+from aion_core.auth.schemes.basic import BasicScheme
 from aion_core.cli.smoke import smoke
 from aion_core.smoke.credentials import NoCredentials, SmokeCredentials, is_aws_host
 from tests.support.clock import ManualClock
 from tests.support.issuer import Issuer, issuing
-from tests.unit.auth.door import Door
-from tests.unit.auth.test_tokens import scheme
+from tests.unit.auth.auth_app import AuthApp, issuer_scheme
 
 HERE = "http://agents.test"
 ON_AWS = "https://a1b2c3.execute-api.eu-west-1.amazonaws.com/dev"
 
 
 @asynccontextmanager
-async def asking(door: Door, environ: dict[str, str], header: str = "") -> AsyncIterator[httpx.AsyncClient]:
+async def asking(app: AuthApp, environ: dict[str, str], header: str = "") -> AsyncIterator[httpx.AsyncClient]:
     """Client of `aion smoke`, after reading a card with this header."""
     credentials = SmokeCredentials.from_environ(environ, HERE, "auto")
     card = AgentCard()
@@ -31,7 +30,7 @@ async def asking(door: Door, environ: dict[str, str], header: str = "") -> Async
         card.security_schemes["key"].api_key_security_scheme.location = "header"
         card.security_schemes["key"].api_key_security_scheme.name = header
     credentials.read_card(card)
-    async with httpx.AsyncClient(auth=credentials, transport=httpx.ASGITransport(door.app), base_url=HERE) as client:
+    async with httpx.AsyncClient(auth=credentials, transport=httpx.ASGITransport(app.app), base_url=HERE) as client:
         yield client
 
 
@@ -40,25 +39,30 @@ async def test_server_accepts_each_kind_of_credentials(clock: ManualClock) -> No
     key = make_key("alice", now=clock.now())
     issuer: Issuer
     with issuing() as issuer:
-        door = Door(clock, users=users, jwt=scheme(issuer), key=ApiKey(header="X-Mine"), basic=Basic())
-        await door.keys.add(key.record)
+        app = AuthApp(
+            clock, users=users, jwt=issuer_scheme(issuer), key=ApiKeyScheme(header="X-Mine"), basic=BasicScheme()
+        )
+        await app.keys.add(key.record)
         for environ, subject in (
             ({"TOKEN": issuer.token(sub="bob")}, "bob"),
             ({"API_KEY": key.text}, "alice"),
             ({"BASIC": "ann:a:colon"}, "ann"),
         ):
-            async with asking(door, environ, header="X-Mine") as client:
+            async with asking(app, environ, header="X-Mine") as client:
                 assert (await client.get("/")).json()["subject"] == subject
-        async with asking(door, {}) as client:
+        async with asking(app, {}) as client:
             assert (await client.get("/")).status_code == 401
 
 
 async def test_key_is_sent_beside_password(clock: ManualClock) -> None:
     users = {"ann": PasswordHasher(time_cost=1, memory_cost=64).hash("secret")}
     both = {"basic": frozenset[str](), "key": frozenset[str]()}
-    door, key = Door(clock, both, users=users, key=ApiKey(), basic=Basic()), make_key("alice", now=clock.now())
-    await door.keys.add(key.record)
-    async with asking(door, {"API_KEY": key.text, "BASIC": "ann:secret"}, header="X-API-Key") as client:
+    app, key = (
+        AuthApp(clock, both, users=users, key=ApiKeyScheme(), basic=BasicScheme()),
+        make_key("alice", now=clock.now()),
+    )
+    await app.keys.add(key.record)
+    async with asking(app, {"API_KEY": key.text, "BASIC": "ann:secret"}, header="X-API-Key") as client:
         assert (await client.get("/")).json()["subject"] == "ann"
 
 

@@ -15,7 +15,7 @@ from aion_core.tasks.broadcast import cursor_of
 from aion_core.tasks.deltas import PAGE_CHARACTERS, DeltaWriter
 from aion_core.tasks.subscription import FRESH_SECONDS, MOST_FAILURES, SharedReads, tail
 from tests.support.clock import ManualClock
-from tests.support.conversation import Conversation
+from tests.support.conversation import StoreConversation
 from tests.support.failing import Failing
 from tests.support.stores import LEASE_SECONDS, MemoryTaskStore
 from tests.support.streams import faults_of_text
@@ -27,7 +27,7 @@ class Stream:
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
         self.store: Any = Failing(MemoryTaskStore(clock))
-        self.chat = Conversation(self.store, clock)
+        self.chat = StoreConversation(self.store, clock)
         self.streamed: dict[str, Delta] = {}
         self.readers: list[Reader] = []
         self._speaking = False

@@ -10,7 +10,7 @@ from aion_core.memory.queues import MemoryWorkQueue
 from aion_core.ports import ContextKey, Lease, LeaseHeld, TaskStore, Turn, WakeUp
 from aion_core.tasks.heartbeat import LOOKS_PER_SECOND, WATCH_SECONDS, Heartbeat, LeaseRenewal, watch_seconds
 from tests.support.clock import ManualClock
-from tests.support.conversation import Conversation
+from tests.support.conversation import StoreConversation
 from tests.support.failing import Failing
 from tests.support.stores import LEASE_SECONDS, MemoryTaskStore
 
@@ -34,8 +34,8 @@ def store(clock: ManualClock) -> Failing:
 
 
 @pytest.fixture
-def chat(store: TaskStore, clock: ManualClock) -> Conversation:
-    return Conversation(store, clock)
+def chat(store: TaskStore, clock: ManualClock) -> StoreConversation:
+    return StoreConversation(store, clock)
 
 
 @pytest.fixture
@@ -43,11 +43,11 @@ def queue(clock: ManualClock) -> Failing:
     return Failing(Messages(clock))
 
 
-def renewal(chat: Conversation, queue: Any, lease: Lease) -> LeaseRenewal:
+def renewal(chat: StoreConversation, queue: Any, lease: Lease) -> LeaseRenewal:
     return LeaseRenewal(chat.store, queue, lease, renew_seconds=RENEW_SECONDS, wake_up_seconds=LEASE_SECONDS)
 
 
-def steps(chat: Conversation, beat: LeaseRenewal, seconds: int) -> list[bool]:
+def steps(chat: StoreConversation, beat: LeaseRenewal, seconds: int) -> list[bool]:
     """Return the result of each step after a pause of these seconds."""
     held = []
     for _ in range(seconds):
@@ -56,18 +56,18 @@ def steps(chat: Conversation, beat: LeaseRenewal, seconds: int) -> list[bool]:
     return held
 
 
-async def test_renewed_lease_outlives_its_term(chat: Conversation, queue: Any) -> None:
+async def test_renewed_lease_outlives_its_term(chat: StoreConversation, queue: Any) -> None:
     lease = (await chat.starts()).lease
     assert all(steps(chat, renewal(chat, queue, lease), 300))
     assert isinstance(await chat.store.begin(chat.context, holder="other"), LeaseHeld)
 
 
-async def test_one_renewal_for_ten_checks(chat: Conversation, queue: Any, store: Failing) -> None:
+async def test_one_renewal_for_ten_checks(chat: StoreConversation, queue: Any, store: Failing) -> None:
     steps(chat, renewal(chat, queue, (await chat.starts()).lease), 30)
     assert (store.calls["renew"], store.calls["holds"]) == (3, 27)
 
 
-async def test_first_renewal_enqueues_one_message(chat: Conversation, queue: Any) -> None:
+async def test_first_renewal_enqueues_one_message(chat: StoreConversation, queue: Any) -> None:
     lease = (await chat.starts()).lease
     beat = renewal(chat, queue, lease)
     steps(chat, beat, RENEW_SECONDS - 1)
@@ -76,7 +76,7 @@ async def test_first_renewal_enqueues_one_message(chat: Conversation, queue: Any
     assert queue.enqueued == [(WakeUp(chat.context, lease.fence), LEASE_SECONDS)]
 
 
-async def test_refused_message_is_enqueued_at_next_renewal(chat: Conversation, queue: Any) -> None:
+async def test_refused_message_is_enqueued_at_next_renewal(chat: StoreConversation, queue: Any) -> None:
     queue.refuse(enqueue_from_thread=1)
     beat = renewal(chat, queue, (await chat.starts()).lease)
     assert all(steps(chat, beat, RENEW_SECONDS))
@@ -87,7 +87,7 @@ async def test_refused_message_is_enqueued_at_next_renewal(chat: Conversation, q
 
 @pytest.mark.parametrize("operation", ["renew", "holds"])
 async def test_refused_call_does_not_end_renewals(
-    chat: Conversation, queue: Any, store: Failing, operation: str
+    chat: StoreConversation, queue: Any, store: Failing, operation: str
 ) -> None:
     beat = renewal(chat, queue, (await chat.starts()).lease)
     store.refuse(**{operation: 2})
@@ -95,7 +95,7 @@ async def test_refused_call_does_not_end_renewals(
     assert isinstance(await chat.store.begin(chat.context, holder="other"), LeaseHeld)
 
 
-async def test_thread_survives_a_refused_call(chat: Conversation, queue: Any, store: Failing) -> None:
+async def test_thread_survives_a_refused_call(chat: StoreConversation, queue: Any, store: Failing) -> None:
     """One throttled call must not end the heartbeat: the turn would run twice."""
     lease = (await chat.starts()).lease
     store.refuse(renew=1)
@@ -108,14 +108,14 @@ async def test_thread_survives_a_refused_call(chat: Conversation, queue: Any, st
             await beat.lost.wait()
 
 
-async def test_cancelled_turn_is_lost_at_next_check(chat: Conversation, queue: Any) -> None:
+async def test_cancelled_turn_is_lost_at_next_check(chat: StoreConversation, queue: Any) -> None:
     beat = renewal(chat, queue, (await chat.starts()).lease)
     assert steps(chat, beat, 1) == [True]
     await chat.cancels("t-m-1")
     assert steps(chat, beat, 1) == [False]
 
 
-async def test_lost_renewal_enqueues_nothing(chat: Conversation, queue: Any) -> None:
+async def test_lost_renewal_enqueues_nothing(chat: StoreConversation, queue: Any) -> None:
     beat = renewal(chat, queue, (await chat.starts()).lease)
     chat.clock.move(LEASE_SECONDS + 1)
     await chat.begins("other")
@@ -123,7 +123,7 @@ async def test_lost_renewal_enqueues_nothing(chat: Conversation, queue: Any) -> 
     assert queue.enqueued == []
 
 
-async def test_many_turns_share_the_checks_of_a_process(chat: Conversation, queue: Any) -> None:
+async def test_many_turns_share_the_checks_of_a_process(chat: StoreConversation, queue: Any) -> None:
     count = 200
     lease = Lease(ContextKey("o", "a", "c"), Turn("turn", "t", 1), "holder", 1)
     assert watch_seconds() == WATCH_SECONDS

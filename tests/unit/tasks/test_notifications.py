@@ -10,7 +10,7 @@ from aion_core.ports import PushConfig, PushWakeUp, TurnStarted
 from aion_core.tasks import notifications
 from aion_core.tasks.notifications import CommitNotifier
 from tests.support.clock import ManualClock
-from tests.support.conversation import INPUT_REQUIRED, WORKING, Conversation
+from tests.support.conversation import INPUT_REQUIRED, WORKING, StoreConversation
 from tests.support.stores import MemoryTaskStore
 
 SUBSCRIBER = PushConfig("p-1", "https://hooks.test/")
@@ -38,23 +38,23 @@ def queue() -> RecordingPushQueue:
 
 
 @pytest.fixture
-def chat(queue: RecordingPushQueue, clock: ManualClock) -> Conversation:
-    return Conversation(MemoryTaskStore(clock, notifier=CommitNotifier(queue)), clock)
+def chat(queue: RecordingPushQueue, clock: ManualClock) -> StoreConversation:
+    return StoreConversation(MemoryTaskStore(clock, notifier=CommitNotifier(queue)), clock)
 
 
-async def starts(chat: Conversation, push: PushConfig | None = SUBSCRIBER) -> TurnStarted:
+async def starts(chat: StoreConversation, push: PushConfig | None = SUBSCRIBER) -> TurnStarted:
     begun = await chat.store.create(replace(chat.message("m-1"), push=push), holder="holder-1")
     assert isinstance(begun, TurnStarted)
     return begun
 
 
-async def says(chat: Conversation, begun: TurnStarted, times: int = 1) -> TurnStarted:
+async def says(chat: StoreConversation, begun: TurnStarted, times: int = 1) -> TurnStarted:
     for _ in range(times):
         begun = replace(begun, head=await chat.store.append(begun.lease, begun.head, chat.says(begun.head)))
     return begun
 
 
-async def test_each_commit_enqueues(chat: Conversation, queue: RecordingPushQueue) -> None:
+async def test_each_commit_enqueues(chat: StoreConversation, queue: RecordingPushQueue) -> None:
     begun = await says(chat, await starts(chat))
     await asyncio.sleep(0)
     assert queue.enqueued == [2, 3]
@@ -66,7 +66,7 @@ async def test_each_commit_enqueues(chat: Conversation, queue: RecordingPushQueu
     assert queue.enqueued[-1] == 6
 
 
-async def test_answer_and_recorded_message_enqueue(chat: Conversation, queue: RecordingPushQueue) -> None:
+async def test_answer_and_recorded_message_enqueue(chat: StoreConversation, queue: RecordingPushQueue) -> None:
     await chat.ends(await starts(chat), INPUT_REQUIRED)
     await chat.store.follow_up(await chat.more(await chat.head("t-m-1"), "m-2"), holder=None)
     assert queue.enqueued == [2, 3, 4]
@@ -78,12 +78,12 @@ async def test_answer_and_recorded_message_enqueue(chat: Conversation, queue: Re
     assert queue.enqueued == [6]
 
 
-async def test_task_without_subscribers_enqueues_nothing(chat: Conversation, queue: RecordingPushQueue) -> None:
+async def test_task_without_subscribers_enqueues_nothing(chat: StoreConversation, queue: RecordingPushQueue) -> None:
     await chat.ends(await says(chat, await starts(chat, push=None), 3))
     assert queue.enqueued == []
 
 
-async def test_events_during_an_enqueue_share_the_next(chat: Conversation, queue: RecordingPushQueue) -> None:
+async def test_events_during_an_enqueue_share_the_next(chat: StoreConversation, queue: RecordingPushQueue) -> None:
     begun = await starts(chat)
     queue.answers.clear()
     begun = await says(chat, begun, 20)
@@ -92,7 +92,7 @@ async def test_events_during_an_enqueue_share_the_next(chat: Conversation, queue
     assert queue.enqueued == [2, 23], "one message for twenty events and the end"
 
 
-async def test_pause_waits_for_the_queue(chat: Conversation, queue: RecordingPushQueue) -> None:
+async def test_pause_waits_for_the_queue(chat: StoreConversation, queue: RecordingPushQueue) -> None:
     """Lambda freezes the process between invocations: a message still on its way would wait for the sweep."""
     begun = await starts(chat)
     queue.answers.clear()
@@ -106,14 +106,14 @@ async def test_pause_waits_for_the_queue(chat: Conversation, queue: RecordingPus
     assert queue.enqueued == [2, 3]
 
 
-async def test_refusing_queue_fails_no_commit(chat: Conversation, queue: RecordingPushQueue) -> None:
+async def test_refusing_queue_fails_no_commit(chat: StoreConversation, queue: RecordingPushQueue) -> None:
     queue.refuses = True
     await chat.ends(await says(chat, await starts(chat)))
     assert await chat.state("t-m-1") == "completed"
 
 
 async def test_hanging_queue_delays_only_the_end(
-    chat: Conversation, queue: RecordingPushQueue, monkeypatch: pytest.MonkeyPatch
+    chat: StoreConversation, queue: RecordingPushQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun = await starts(chat)
     queue.answers.clear()

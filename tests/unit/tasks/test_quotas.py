@@ -9,26 +9,26 @@ from aion_core.stores.limits import TableRateLimits
 from aion_core.tasks.limits import BEING_CREATED
 from aion_core.tasks.quotas import OpenTasks
 from tests.support.clock import ManualClock
-from tests.support.conversation import Conversation, of
+from tests.support.conversation import StoreConversation, of
 from tests.support.stores import MemoryTaskStore
 
 
 @pytest.fixture
-def chat(clock: ManualClock) -> Conversation:
-    return Conversation(MemoryTaskStore(clock), clock)
+def chat(clock: ManualClock) -> StoreConversation:
+    return StoreConversation(MemoryTaskStore(clock), clock)
 
 
 @pytest.fixture
-def tasks(chat: Conversation, clock: ManualClock) -> OpenTasks:
+def tasks(chat: StoreConversation, clock: ManualClock) -> OpenTasks:
     return OpenTasks(TableRateLimits(MemoryTable(clock), clock), chat.store, clock, most=1)
 
 
-def new(chat: Conversation, number: int) -> NewTask:
+def new(chat: StoreConversation, number: int) -> NewTask:
     """Send a message in its own context; return its task."""
     return of(chat, context_id=f"c-{number}").message(f"m-{number}")
 
 
-async def test_task_being_created_counts_as_open(chat: Conversation, tasks: OpenTasks) -> None:
+async def test_task_being_created_counts_as_open(chat: StoreConversation, tasks: OpenTasks) -> None:
     """Parallel messages must not pass the limit together."""
     await tasks.admit("caller", new(chat, 1))
     with pytest.raises(TooManyRequests):
@@ -40,7 +40,7 @@ async def test_task_being_created_counts_as_open(chat: Conversation, tasks: Open
     await tasks.admit("caller", new(chat, 2))
 
 
-async def test_running_task_counts_until_it_ends(chat: Conversation, tasks: OpenTasks) -> None:
+async def test_running_task_counts_until_it_ends(chat: StoreConversation, tasks: OpenTasks) -> None:
     await tasks.admit("caller", chat.message("m-1"))
     begun = await chat.starts("m-1")
     chat.clock.move(2 * BEING_CREATED.total_seconds())

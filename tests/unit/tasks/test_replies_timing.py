@@ -22,7 +22,7 @@ from aion_core.tasks.turn import TurnExecution
 from tests.support.agents.scripted import says
 from tests.support.agents.teller import Teller
 from tests.support.clock import ManualClock
-from tests.support.conversation import Conversation
+from tests.support.conversation import StoreConversation
 from tests.support.requests import request
 from tests.support.service import http, parts, send
 from tests.support.stores import MemoryTaskList, MemoryTaskStore
@@ -318,7 +318,7 @@ graph.add_edge(START, "say")
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
 async def test_pending_input_takes_message_reply_back(reply: ReplyAs, clock: ManualClock) -> None:
     """A message waits for the task, and the task continues: readers must not wait for a Message."""
-    chat = Conversation(MemoryTaskStore(clock), clock)
+    chat = StoreConversation(MemoryTaskStore(clock), clock)
     begun = await chat.starts()
     log = await chat.store.log(begun.head.key)
     assert log is not None

@@ -28,7 +28,7 @@ from aion_core.tasks.runner import MAX_TRIES
 from aion_core.tasks.sweep import Sweep
 from tests.support.agents.scripted import says
 from tests.support.clock import ManualClock
-from tests.support.conversation import Conversation
+from tests.support.conversation import StoreConversation
 from tests.support.failing import Failing
 from tests.support.requests import request
 from tests.support.service import Parts, parts, send_task
@@ -155,7 +155,7 @@ async def test_sweep_wakes_what_it_can_read(clock: ManualClock, failing: str) ->
     inner = MemoryTaskStore(clock)
     store: Any = Failing(inner)
     configs: Any = Failing(MemoryPushConfigs(inner, clock))
-    chat = Conversation(store, clock)
+    chat = StoreConversation(store, clock)
     await store.create(replace(chat.message("m-1"), push=PushConfig("p-1", "https://hooks.test/")), holder="gone")
     clock.move(1000)
     woken: list[Any] = []

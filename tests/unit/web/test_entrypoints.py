@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from aion_core.bootstrap.app import build_app
-from aion_core.bootstrap.operations import Operations
+from aion_core.bootstrap.telemetry import Telemetry
 from aion_core.ports import NoopTraces, NullMetrics
 from aion_core.protocol.keys import CardKey, keys_in
 from aion_core.protocol.signing import verify_card
@@ -55,7 +55,7 @@ def function(folder: Path, **environ: str) -> FastAPI:
     config = folder / "aion.yaml"
     config.write_text(AION_YAML, encoding="utf-8")
     given = {"AION_STORE": "memory", "AION_CONFIG": str(config), "AWS_LAMBDA_FUNCTION_NAME": "api", **environ}
-    return build_app(Settings.from_environ(given), Operations(NullMetrics(), NoopTraces()))
+    return build_app(Settings.from_environ(given), Telemetry(NullMetrics(), NoopTraces()))
 
 
 def signing(folder: Path, algorithm: str = "ES256") -> dict[str, str]:

@@ -156,7 +156,7 @@ def test_dynamodb_sessions_need_an_encryption_key(tmp_path: Path) -> None:
     config = tmp_path / "aion.yaml"
     config.write_text(f"aion: {{agents: {{count: {{path: {ROOT / 'examples/adk/agent.py'}}}}}}}")
     from aion_core.bootstrap.engine import build_engine
-    from aion_core.bootstrap.operations import build_operations
+    from aion_core.bootstrap.telemetry import build_telemetry
 
     environ = {
         "AION_TABLE": "t",
@@ -166,7 +166,7 @@ def test_dynamodb_sessions_need_an_encryption_key(tmp_path: Path) -> None:
     }
     settings = Settings.from_environ(environ)
     with pytest.raises(ConfigurationError, match="AION_KMS_KEY"):
-        build_engine(settings, build_operations(settings)).agents["count"].load()
+        build_engine(settings, build_telemetry(settings)).agents["count"].load()
 
 
 @pytest.mark.parametrize(

@@ -74,10 +74,10 @@ def test_sdk_server_is_imported_for_executors_only(tmp_path: Path) -> None:
     program = """
 import sys
 from aion_core.bootstrap.engine import build_engine
-from aion_core.bootstrap.operations import build_operations
+from aion_core.bootstrap.telemetry import build_telemetry
 from aion_core.settings import Settings
 settings = Settings.from_environ()
-engine = build_engine(settings, build_operations(settings))
+engine = build_engine(settings, build_telemetry(settings))
 print([name for name in ("a2a.server", "aion_core.agents.executor") if name in sys.modules])
 engine.agents["greeter"].load()
 print([name for name in ("a2a.server", "aion_core.agents.executor") if name in sys.modules])

@@ -81,7 +81,7 @@ def test_authentication_and_issuers_keys_are_checked(run: RunCommand, tmp_path: 
             assert code == 0
             assert results["callers"]["message"].startswith("Callers authenticate by Bearer")
             assert results[f"keys of {issuer.url}"]["status"] == "ok"
-            issuer.says["/jwks.json"] = {"no": "keys"}
+            issuer.documents["/jwks.json"] = {"no": "keys"}
             code, results = run_doctor(run, "--url", url, "--config", tmp_path / "aion.yaml")
     assert code == 1
     assert "not a JWK set" in results[f"keys of {issuer.url}"]["message"]

@@ -145,14 +145,14 @@ UNBUILDABLE = {
         "pyproject.toml has its dependencies in [tool.poetry]",
     ),
     "no text": ({"requirements.txt": b"caf\xe9\n"}, "is not UTF-8"),
-    "no TOML": ({"pyproject.toml": b"[project\n"}, "is not TOML"),
+    "no TOML": ({"pyproject.toml": b"[project\n"}, "is not valid TOML"),
     "old lock": (
         {
             "pyproject.toml": b"[project]\nname = 'x'\nversion = '0'\ndependencies = ['httpx']\n",
             "uv.lock": b'version = 1\nrequires-python = ">=3.11"\n[[package]]\nname = "x"\nversion = "0"\n'
             b'source = { virtual = "." }\n',
         },
-        "uv.lock does not have httpx, which pyproject.toml names: run `uv lock`",
+        "uv.lock lacks httpx of pyproject.toml: run `uv lock`",
     ),
 }
 

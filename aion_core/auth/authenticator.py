@@ -1,0 +1,66 @@
+"""Authentication of requests: run the verifiers of an agent's schemes, then decide by its policy."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+
+from aion_core.auth.credentials import RequestCredentials
+from aion_core.auth.policy import AccessDenied, AccessGranted, AuthPolicy, decide
+from aion_core.auth.scheme import AuthFailure, Scheme, Verifier, VerifierResources
+
+logger = logging.getLogger(__name__)
+
+
+class Authenticator:
+    """Authenticates the callers of one agent."""
+
+    def __init__(self, agent_id: str, policy: AuthPolicy, verifiers: Mapping[str, Verifier]) -> None:
+        """Take one verifier for each required scheme, by its name."""
+        self._agent_id, self.policy = agent_id, policy
+        self._verifiers = {name: verifiers[name] for name in policy.required_schemes}
+
+    async def authenticate(self, credentials: RequestCredentials) -> AccessGranted | AccessDenied:
+        """Return the decision on the caller's access to the agent; raises StoreError."""
+        found = await asyncio.gather(*(verifier.verify(credentials) for verifier in self._verifiers.values()))
+        results = dict(zip(self._verifiers, found, strict=True))
+        decision = decide(self.policy, results, self._agent_id)
+        if isinstance(decision, AccessDenied):
+            reasons = ", ".join(
+                f"{name}: {result.value if isinstance(result, AuthFailure) else 'verified'}"
+                for name, result in results.items()
+            )
+            logger.info("Refused with %s for %s: %s", decision.status, self._agent_id, reasons)
+        return decision
+
+
+def build_authenticators(policies: Mapping[str, AuthPolicy], resources: VerifierResources) -> dict[str, Authenticator]:
+    """Return an authenticator for each agent; agents share the verifier of equal schemes.
+
+    Raises ConfigurationError, for example for unreadable users of HTTP Basic.
+    """
+    verifiers: dict[Scheme, Verifier] = {}
+
+    def verifier_of(scheme: Scheme) -> Verifier:
+        # The description changes nothing in the verification.
+        key = scheme.model_copy(update={"description": ""})
+        if key not in verifiers:
+            verifiers[key] = scheme.verifier(resources)
+        return verifiers[key]
+
+    return {
+        agent_id: Authenticator(
+            agent_id, policy, {name: verifier_of(scheme) for name, scheme in policy.required_schemes.items()}
+        )
+        for agent_id, policy in policies.items()
+    }
+
+
+def www_authenticate(policy: AuthPolicy, denied: AccessDenied) -> str:
+    """Return the value of `WWW-Authenticate`: a challenge of each required scheme (RFC 9110, 11.6.1)."""
+    missing_scopes = denied.scopes if denied.status == 403 else None
+    challenges = dict.fromkeys(
+        scheme.challenge(is_invalid=name in denied.invalid, missing_scopes=missing_scopes)
+        for name, scheme in policy.required_schemes.items()
+    )
+    # One field: on Lambda a header has one value.
+    return ", ".join(challenges)

@@ -1,0 +1,65 @@
+"""Credentials of a request: its headers, and the Lambda event of a request signed for AWS IAM.
+
+Query strings are ignored, since logs and histories store them (RFC 6750, 5.3). AWS writes the event, the client writes the
+headers: no header is trusted as a statement of AWS.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+MAX_CREDENTIALS = 16 * 1024
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+
+
+@dataclass(frozen=True, slots=True)
+class RequestCredentials:
+    """Headers and Lambda event of a request."""
+
+    headers: Mapping[str, tuple[str, ...]]
+    """All values of each header, by its name in lower case."""
+    event: Mapping[str, Any]
+    """The Lambda event; empty outside Lambda."""
+
+    @classmethod
+    def from_request(cls, headers: Iterable[tuple[bytes, bytes]], event: Any) -> "RequestCredentials":
+        """Return the credentials in the headers of an ASGI scope and in the Lambda event."""
+        values: dict[str, tuple[str, ...]] = {}
+        for raw_name, raw_value in headers:
+            name = raw_name.decode("latin-1").lower()
+            values[name] = (*values.get(name, ()), raw_value.decode("latin-1").strip())
+        return cls(values, event if isinstance(event, Mapping) else {})
+
+    def has_header(self, name: str) -> bool:
+        """Return True if the request has the header, with any value."""
+        return name.lower() in self.headers
+
+    def header(self, name: str) -> str:
+        """Return the header's value; "" for a missing, repeated (ambiguous) or too long header."""
+        values = self.headers.get(name.lower(), ())
+        return values[0] if len(values) == 1 and len(values[0]) <= MAX_CREDENTIALS else ""
+
+    def has_authorization(self, scheme: str) -> bool:
+        """Return True if an `Authorization` header has this scheme, in any case (RFC 9110, 11.4)."""
+        return any(_scheme(value) == scheme.lower() for value in self.headers.get("authorization", ()))
+
+    def authorization(self, scheme: str) -> str:
+        """Return the token after the scheme in `Authorization`; "" unless it is one valid token (RFC 9110, 11.2)."""
+        value = self.header("authorization")
+        if _scheme(value) != scheme.lower():
+            return ""
+        credentials = value.partition(" ")[2].strip(" ")
+        return credentials if _TOKEN.fullmatch(credentials) else ""
+
+
+def _scheme(value: str) -> str:
+    return value.partition(" ")[0].lower()
+
+
+def event_text(event: Any, *path: str) -> str:
+    """Return the text at the path of keys in a Lambda event; "" without a text there."""
+    found = event
+    for name in path:
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found if isinstance(found, str) else ""

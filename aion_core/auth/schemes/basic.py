@@ -1,0 +1,225 @@
+"""HTTP Basic (RFC 7617): names and passwords, stored as argon2 hashes.
+
+An argon2 hash is slow on purpose, so a process hashes each credential once and then recognises it by a keyed hash with a key
+of this process. Wrong credentials are remembered too, and the number of wrong ones hashed in a minute is limited:
+password guessing must not take the processor from other callers.
+"""
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import logging
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Literal
+
+from aion_core.auth.credentials import RequestCredentials
+from aion_core.auth.principal import BASIC_ISSUER, Principal
+from aion_core.auth.scheme import REALM, AuthFailure, Scheme, VerifierResources, http_scheme
+from aion_core.errors import ConfigurationError
+from aion_core.ports import Clock
+from aion_core.protocol.types import SecurityScheme
+
+logger = logging.getLogger(__name__)
+
+MAX_REMEMBERED = 1000
+CONCURRENT_HASHES = 2
+"""Maximum number of passwords hashed at once: each hash takes a processor and 64 MB."""
+WRONG_PER_MINUTE = 30
+"""Maximum number of wrong passwords hashed by a process per minute. Above it, unknown credentials get status 429."""
+
+USERS_FRESH = timedelta(minutes=5)
+"""Maximum delay until an added, changed or removed user takes effect."""
+USERS_RETRY = timedelta(seconds=30)
+"""Time between a failed read of the users and the next one."""
+USERS_STALE_IF_ERROR = timedelta(hours=24)
+"""Maximum age of the users while they cannot be read again."""
+
+
+class BasicScheme(Scheme):
+    """Names and passwords, with their hashes in a secret."""
+
+    type: Literal["basic"] = "basic"
+
+    def on_card(self) -> SecurityScheme:
+        """Return the scheme's form on the card."""
+        return http_scheme("Basic", self.description)
+
+    def challenge(self, *, is_invalid: bool = False, missing_scopes: frozenset[str] | None = None) -> str:
+        """Return the challenge."""
+        return f'Basic realm="{REALM}", charset="UTF-8"'
+
+    def verifier(self, resources: VerifierResources) -> "BasicVerifier":
+        """Return a verifier for the deployment's users, read now; raises ConfigurationError."""
+        return BasicVerifier(BasicUsers(resources.basic_users, resources.clock), resources.clock)
+
+
+def hash_password(password: str) -> str:
+    """Return the argon2 hash of the password."""
+    from argon2 import PasswordHasher
+
+    return PasswordHasher().hash(password)
+
+
+# ── Users ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class UsersUnavailable(Exception):
+    """The users are too old and cannot be read again."""
+
+
+class BasicUsers:
+    """Password hashes by user name, read at start and again every few minutes."""
+
+    def __init__(self, read: Callable[[], Mapping[str, str]], clock: Clock) -> None:
+        """Read the users. `read` blocks; it raises ConfigurationError, after the start an error of the log only."""
+        self._read, self._clock = read, clock
+        self._hashes = read()
+        self._read_at = clock.now()
+        self._next_read_at = self._read_at + USERS_FRESH
+
+    async def hashes(self) -> Mapping[str, str]:
+        """Return the hashes by user name; raises UsersUnavailable."""
+        now = self._clock.now()
+        if now >= self._next_read_at:
+            # Concurrent requests use the current users.
+            self._next_read_at = now + USERS_RETRY
+            try:
+                self._hashes = await asyncio.to_thread(self._read)
+            except ConfigurationError as error:
+                logger.error("The users of HTTP Basic cannot be read again; the earlier users stay: %s", error)
+            else:
+                self._read_at, self._next_read_at = now, now + USERS_FRESH
+        if now - self._read_at > USERS_STALE_IF_ERROR:
+            raise UsersUnavailable
+        return self._hashes
+
+
+def parse_users(text: str, source: str) -> dict[str, str]:
+    """Return the hashes by user name; raises ConfigurationError that names the source of the text."""
+    try:
+        users = json.loads(text)
+    except ValueError:
+        # Without the cause: its text quotes the secret.
+        raise ConfigurationError(f"{source} is no JSON; it has to hold an object of names and argon2 hashes.") from None
+    if not isinstance(users, dict) or not all(
+        isinstance(hashed, str) and hashed.startswith("$argon2") and name and ":" not in name
+        for name, hashed in users.items()
+    ):
+        raise ConfigurationError(f"{source} has to hold an object of names and argon2 hashes: see `aion user hash`.")
+    return users
+
+
+# ── Verification ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class BasicVerifier:
+    """Verifier of names and passwords."""
+
+    def __init__(self, users: BasicUsers, clock: Clock) -> None:
+        from argon2 import PasswordHasher
+
+        self._users, self._budget = users, _AttemptBudget(clock)
+        self._hasher = PasswordHasher()
+        self._process_key = secrets.token_bytes(32)
+        self._right, self._wrong = _VerifiedCredentials(), _VerifiedCredentials()
+        self._hashing = asyncio.Semaphore(CONCURRENT_HASHES)
+        self._in_progress: dict[tuple[bytes, str], asyncio.Task[bool]] = {}
+
+    async def verify(self, credentials: RequestCredentials) -> Principal | AuthFailure:
+        """Return the user, or the reason of the failure."""
+        if not credentials.has_authorization("Basic"):
+            return AuthFailure.MISSING
+        pair = _name_and_password(credentials)
+        if pair is None:
+            return AuthFailure.INVALID
+        name, password = pair
+        try:
+            hashes = await self._users.hashes()
+        except UsersUnavailable:
+            return AuthFailure.UNAVAILABLE
+        # For an unknown name, compare with another user's hash: both cases take the same time. The result is ignored.
+        hashed = hashes.get(name) or next(iter(hashes.values()), "")
+        credential = hmac.digest(self._process_key, json.dumps(pair).encode(), hashlib.sha256)
+        if name in hashes and self._right.contains(credential, hashed):
+            return Principal(BASIC_ISSUER, name)
+        if self._wrong.contains(credential, hashed):
+            return AuthFailure.INVALID
+        comparing = self._in_progress.get((credential, hashed))
+        if comparing is None:
+            if not self._budget.take():
+                return AuthFailure.TOO_MANY_ATTEMPTS
+            comparing = asyncio.create_task(self._compare(credential, hashed, password, is_user=name in hashes))
+            self._in_progress[credential, hashed] = comparing
+        # Shielded: other requests may await the same comparison when this one is cancelled.
+        return Principal(BASIC_ISSUER, name) if await asyncio.shield(comparing) else AuthFailure.INVALID
+
+    async def _compare(self, credential: bytes, hashed: str, password: str, *, is_user: bool) -> bool:
+        """Return True for a user's password; remember the result."""
+        try:
+            async with self._hashing:
+                is_right = await asyncio.to_thread(self._matches, hashed, password) and is_user
+            if is_right:
+                self._budget.give_back()
+            (self._right if is_right else self._wrong).add(credential, hashed)
+            return is_right
+        finally:
+            del self._in_progress[credential, hashed]
+
+    def _matches(self, hashed: str, password: str) -> bool:
+        from argon2.exceptions import Argon2Error, InvalidHashError
+
+        try:
+            return self._hasher.verify(hashed, password)
+        except (Argon2Error, InvalidHashError):
+            return False
+
+
+def _name_and_password(credentials: RequestCredentials) -> tuple[str, str] | None:
+    """Return the name and password in `Authorization`; None for an unreadable header."""
+    try:
+        decoded = base64.b64decode(credentials.authorization("Basic"), validate=True).decode("utf-8")
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+    name, colon, password = decoded.partition(":")
+    return (name, password) if colon and name else None
+
+
+class _VerifiedCredentials:
+    """Recent credentials, each valid for the hash it was compared with."""
+
+    def __init__(self) -> None:
+        self._hashes: OrderedDict[bytes, str] = OrderedDict()
+
+    def contains(self, credential: bytes, hashed: str) -> bool:
+        return self._hashes.get(credential) == hashed
+
+    def add(self, credential: bytes, hashed: str) -> None:
+        self._hashes[credential] = hashed
+        if len(self._hashes) > MAX_REMEMBERED:
+            self._hashes.popitem(last=False)
+
+
+class _AttemptBudget:
+    """Token bucket of `WRONG_PER_MINUTE` attempts, refilled evenly."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._step = timedelta(minutes=1) / WRONG_PER_MINUTE
+        self._full_at = clock.now()
+
+    def take(self) -> bool:
+        now = self._clock.now()
+        full_at = max(self._full_at, now) + self._step
+        if full_at - now > timedelta(minutes=1):
+            return False
+        self._full_at = full_at
+        return True
+
+    def give_back(self) -> None:
+        self._full_at -= self._step

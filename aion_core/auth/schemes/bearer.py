@@ -1,0 +1,185 @@
+"""Bearer tokens (RFC 6750): JSON Web Tokens of a configured issuer, verified by RFC 8725.
+
+The configuration fixes the algorithms and the location of the keys. Before the signature is verified, only the token's `alg`,
+`kid` and `iss` are read: to reject early, and to choose among the issuer's keys.
+"""
+
+import logging
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from a2a.types import a2a_pb2 as pb
+from pydantic import BeforeValidator, Field, StringConstraints
+
+from aion_core.auth.credentials import RequestCredentials
+from aion_core.auth.principal import Principal
+from aion_core.auth.scheme import REALM, AuthFailure, Scheme, TrustedUrl, VerifierResources, http_scheme
+from aion_core.protocol.types import SecurityScheme
+
+if TYPE_CHECKING:
+    from aion_core.auth.schemes.jwks import IssuerKeys
+
+logger = logging.getLogger(__name__)
+
+LEEWAY_SECONDS = 60
+REQUIRED_CLAIMS = ("exp", "iat", "iss", "aud", "sub")
+MAX_SUBJECT = 512
+
+# Public-key algorithms only: nobody can sign with a verification key.
+Algorithm = Literal["RS256", "ES256", "EdDSA"]
+Audience = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+
+
+def _as_list(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+class JwtScheme(Scheme):
+    """Signed tokens of an issuer, sent as `Authorization: Bearer`."""
+
+    has_scopes: ClassVar[bool] = True
+
+    issuer: TrustedUrl
+    audience: Annotated[tuple[Audience, ...], BeforeValidator(_as_list), Field(min_length=1)]
+    """Accepted audiences; a token names one of them."""
+    algorithms: Annotated[tuple[Algorithm, ...], Field(min_length=1)] = ("RS256", "ES256", "EdDSA")
+    tenant_claim: str = ""
+    """Claim with the subject's tenant; without it callers choose their tenant."""
+    scope_claim: str = ""
+    """Claim with the scopes; by default `scope` (RFC 9068), else `scp`."""
+
+    @property
+    @abstractmethod
+    def keys_url(self) -> str:
+        """Return the URL of the issuer's keys; "" for the URL in its discovery document."""
+
+    @property
+    def discovery_url(self) -> str:
+        """Return the URL of an OpenID provider's discovery document."""
+        return f"{self.issuer.rstrip('/')}/.well-known/openid-configuration"
+
+    @property
+    def identity(self) -> str:
+        """Return the issuer: a policy has one scheme of an issuer."""
+        return self.issuer
+
+    def duplicate_error(self, names: Sequence[str]) -> str:
+        """Return the error text for schemes of the same issuer."""
+        return f"two schemes are of the issuer {self.issuer}; one may have several audiences."
+
+    def challenge(self, *, is_invalid: bool = False, missing_scopes: frozenset[str] | None = None) -> str:
+        """Return the challenge, with an error code for wrong or insufficient tokens (RFC 6750, 3.1)."""
+        challenge = f'Bearer realm="{REALM}"'
+        if missing_scopes is not None:
+            scopes = f', scope="{" ".join(sorted(missing_scopes))}"' if missing_scopes else ""
+            return f'{challenge}, error="insufficient_scope"{scopes}'
+        return f'{challenge}, error="invalid_token"' if is_invalid else challenge
+
+    def verifier(self, resources: VerifierResources) -> "JwtVerifier":
+        """Return a verifier, which reads the issuer's keys."""
+        from aion_core.auth.schemes.jwks import IssuerKeys, fetch
+
+        return JwtVerifier(self, IssuerKeys(self, fetch, resources.clock))
+
+
+class BearerJwtScheme(JwtScheme):
+    """Signed tokens of an issuer, with its keys at `jwks_url`."""
+
+    type: Literal["bearer-jwt"] = "bearer-jwt"
+    jwks_url: TrustedUrl
+
+    @property
+    def keys_url(self) -> str:
+        """Return the URL of the issuer's keys."""
+        return self.jwks_url
+
+    def on_card(self) -> SecurityScheme:
+        """Return the scheme's form on the card."""
+        return http_scheme("Bearer", self.description, "JWT")
+
+
+class OidcScheme(JwtScheme):
+    """Signed tokens of an OpenID provider, with its keys named by its discovery document."""
+
+    type: Literal["oidc"] = "oidc"
+    jwks_url: TrustedUrl | None = None
+
+    @property
+    def keys_url(self) -> str:
+        """Return the configured URL of the keys; "" for the URL in the discovery document."""
+        return self.jwks_url or ""
+
+    def on_card(self) -> SecurityScheme:
+        """Return the scheme's form on the card, with the discovery document for the client."""
+        return SecurityScheme(
+            open_id_connect_security_scheme=pb.OpenIdConnectSecurityScheme(
+                open_id_connect_url=self.discovery_url, description=self.description or None
+            )
+        )
+
+
+class JwtVerifier:
+    """Verifier of an issuer's tokens."""
+
+    def __init__(self, scheme: JwtScheme, keys: "IssuerKeys") -> None:
+        self._scheme, self._keys = scheme, keys
+
+    async def verify(self, credentials: RequestCredentials) -> Principal | AuthFailure:
+        """Return the token's subject, or the reason of the failure; only the log has details."""
+        from jwt.exceptions import PyJWTError
+
+        from aion_core.auth.schemes.jwks import KeysUnavailable
+
+        if not credentials.has_authorization("Bearer"):
+            return AuthFailure.MISSING
+        token = credentials.authorization("Bearer")
+        try:
+            return await self._principal(token)
+        except KeysUnavailable:
+            return AuthFailure.UNAVAILABLE
+        except (PyJWTError, ValueError, RecursionError) as error:
+            # Without the error's text, which may quote the token.
+            logger.info("Refused a bearer token of %s: %s", self._scheme.issuer, type(error).__name__)
+            return AuthFailure.INVALID
+
+    async def _principal(self, token: str) -> Principal | AuthFailure:
+        import jwt
+
+        header = jwt.get_unverified_header(token)
+        algorithm, key_id = header.get("alg"), header.get("kid")
+        if algorithm not in self._scheme.algorithms or not isinstance(key_id, str):
+            return AuthFailure.INVALID
+        # Check the issuer first: another issuer's token must not cause a request for keys.
+        unverified = jwt.decode(token, options={"verify_signature": False})
+        if unverified.get("iss") != self._scheme.issuer:
+            return AuthFailure.INVALID
+        key = await self._keys.key(key_id)
+        if key is None or key.algorithm_name != algorithm:
+            return AuthFailure.INVALID
+        claims = jwt.decode(
+            token,
+            key,
+            algorithms=[algorithm],
+            audience=self._scheme.audience,
+            issuer=self._scheme.issuer,
+            leeway=LEEWAY_SECONDS,
+            options={"require": list(REQUIRED_CLAIMS)},
+        )
+        return self._principal_of(claims)
+
+    def _principal_of(self, claims: Mapping[str, Any]) -> Principal | AuthFailure:
+        subject = claims["sub"]
+        tenant = claims.get(self._scheme.tenant_claim, "") if self._scheme.tenant_claim else ""
+        if not isinstance(subject, str) or not 0 < len(subject) <= MAX_SUBJECT:
+            return AuthFailure.INVALID
+        if not isinstance(tenant, str) or (self._scheme.tenant_claim and not tenant):
+            return AuthFailure.INVALID
+        return Principal(self._scheme.issuer, subject, tenant, self._scopes(claims))
+
+    def _scopes(self, claims: Mapping[str, Any]) -> frozenset[str]:
+        """Return the scopes, from a text with spaces (RFC 8693) or a list."""
+        names = [self._scheme.scope_claim] if self._scheme.scope_claim else ["scope", "scp"]
+        value = next((claims[name] for name in names if name in claims), "")
+        scopes = value.split(" ") if isinstance(value, str) else value if isinstance(value, list) else []
+        return frozenset(scope for scope in scopes if isinstance(scope, str) and scope)

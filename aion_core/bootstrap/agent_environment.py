@@ -1,0 +1,237 @@
+"""Environment variables and secrets for agents' code: set before the code is imported, and refreshed regularly.
+
+Only functions with agents build this. Other functions need no model keys, and their roles cannot read them.
+"""
+
+import json
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+from aion_core import log
+from aion_core.agents.config import DeploymentConfig
+from aion_core.agents.config_sections import SecretSource
+from aion_core.errors import ConfigurationError
+from aion_core.ports import Clock
+from aion_core.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+REFRESH = timedelta(minutes=5)
+"""Age of secrets before they are read again."""
+BETWEEN_TRIES = timedelta(seconds=30)
+"""Delay before the next attempt after a failure."""
+STALE = timedelta(minutes=30)
+"""Age of an unreadable secret before the log has an error instead of a warning. An alarm counts errors."""
+
+_AT_ONCE = 16
+
+Read = Callable[[str, str], str]
+"""Returns the text of a secret by service and name. Blocking; called from several threads.
+
+Raises ConfigurationError with the remedy and without any part of the secret.
+"""
+Start = Callable[[Callable[[], None]], None]
+"""Runs work in the background of a turn."""
+
+
+def _in_a_thread(work: Callable[[], None]) -> None:
+    # A new thread: abandoned synchronous nodes may occupy all threads of the default executor.
+    threading.Thread(target=work, name="secrets", daemon=True).start()
+
+
+class AgentEnvironment:
+    """Variables declared in aion.yaml for agents' code, set in `environ`.
+
+    A variable with a value keeps it, and its secret is not read. An empty variable counts as unset.
+    """
+
+    def __init__(
+        self,
+        declared: DeploymentConfig,
+        clock: Clock,
+        read: Read | None,
+        *,
+        environ: MutableMapping[str, str] | None = None,
+        start: Start = _in_a_thread,
+    ) -> None:
+        """Pass `read=None` to read no secrets."""
+        self._declared, self._clock, self._read = declared, clock, read
+        self._environ = os.environ if environ is None else environ
+        self._start = start
+        self._sources: dict[str, SecretSource] = {}
+        self._values: dict[str, str] = {}
+        self._lock = threading.Lock()
+        self._again_at = self._read_at = clock.now()
+        self._newest = 0
+
+    def apply(self) -> None:
+        """Set the variables. Blocks until all secrets are read.
+
+        Raises ConfigurationError with a line for each unusable secret.
+        """
+        for name, value in self._declared.environment.items():
+            self._environ.setdefault(name, value)
+        missing = {name: source for name, source in self._declared.secrets.items() if not self._environ.get(name)}
+        if missing and self._read is None:
+            logger.warning("Not set, because this process reads no secrets: %s.", ", ".join(missing))
+        elif missing:
+            self._sources = missing
+            values, problems = self._values_now()
+            if problems:
+                raise ConfigurationError("\n".join(problems))
+            self._read_at = self._clock.now()
+            self._again_at = self._read_at + REFRESH
+            self._set(values)
+        # Redact values from a developer's .env as well.
+        log.always_keep_out(*(self._environ[name] for name in self._declared.secrets if name in self._environ))
+
+    @property
+    def has_secrets(self) -> bool:
+        """True if a variable holds a secret read by this object."""
+        return bool(self._sources)
+
+    def refresh_if_due(self) -> None:
+        """Start reading the secrets again if they are old enough. Returns at once.
+
+        A changed value replaces the variable's value. An unreadable secret keeps its last value.
+        """
+        if not self.has_secrets:
+            return
+        with self._lock:
+            now = self._clock.now()
+            if now < self._again_at:
+                return
+            self._again_at = now + BETWEEN_TRIES
+            self._newest += 1
+            number = self._newest
+        self._start(lambda: self._refresh(number))
+
+    def _refresh(self, number: int) -> None:
+        try:
+            values, problems = self._values_now()
+        except Exception:  # the thread would print it without the log's redaction
+            logger.exception("Cannot read the agents' secrets again.")
+            return
+        now = self._clock.now()
+        with self._lock:
+            if number != self._newest:
+                # Lambda froze this thread, and a later one has read the secrets since.
+                return
+            self._set(values)
+            is_stale = now - self._read_at > STALE
+            if not problems:
+                self._read_at, self._again_at = now, now + REFRESH
+        level = logging.ERROR if is_stale else logging.WARNING
+        for problem in problems:
+            logger.log(level, "Using the last value of a secret. %s", problem)
+
+    def _set(self, values: Mapping[str, str]) -> None:
+        # Before an agent can log them.
+        log.always_keep_out(*values.values())
+        for name, value in values.items():
+            if value == self._values.get(name):
+                continue
+            if name in self._values:
+                logger.info(
+                    "The secret %s has changed; %s has the new value. Existing clients still use the old value.",
+                    self._sources[name],
+                    name,
+                )
+            self._values[name] = self._environ[name] = value
+
+    def _values_now(self) -> tuple[dict[str, str], list[str]]:
+        """Read all secrets concurrently, each once; return the values by variable, and the problems."""
+        places = list(dict.fromkeys((source.service, source.name) for source in self._sources.values()))
+        with ThreadPoolExecutor(min(_AT_ONCE, len(places)), thread_name_prefix="secrets") as executor:
+            texts = dict(zip(places, executor.map(self._text, places), strict=True))
+        values: dict[str, str] = {}
+        problems: list[str] = []
+        for name, source in self._sources.items():
+            text = texts[source.service, source.name]
+            try:
+                if isinstance(text, ConfigurationError):
+                    raise text
+                values[name] = _value(text, source)
+            except ConfigurationError as error:
+                problems.append(f"{name}: secret {source}: {error}")
+        return values, problems
+
+    def _text(self, place: tuple[str, str]) -> str | ConfigurationError:
+        assert self._read is not None  # noqa: S101  # otherwise there are no sources
+        try:
+            return self._read(*place)
+        except ConfigurationError as error:
+            return error
+
+
+def _value(text: str, source: SecretSource) -> str:
+    """Return the variable's value. Raises ConfigurationError without any part of the text."""
+    # `--secret-string file://key` includes the file's final line break, invalid in an HTTP header.
+    value = _member(text, source.key) if source.key else text.removesuffix("\n").removesuffix("\r")
+    if not value:
+        raise ConfigurationError("it is empty. Set its value.")
+    try:
+        encoded = value.encode()
+    except UnicodeEncodeError:
+        encoded = b"\0"
+    if b"\0" in encoded:
+        raise ConfigurationError("it has a character not allowed in an environment variable.")
+    return value
+
+
+def _member(text: str, key: str) -> str:
+    try:
+        document = json.loads(text)
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        # Without the parser's message, which quotes the text.
+        raise ConfigurationError(f"it is not a JSON object with the key {key!r}. Correct it, or remove #{key}.")
+    if key not in document:
+        raise ConfigurationError(
+            f"its JSON object has no key {key!r}. Correct aion.yaml, or add the key to the secret."
+        )
+    value = document[key]
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int | float):
+        return json.dumps(value)
+    raise ConfigurationError(f"the value of its key {key!r} is neither text nor a number.")
+
+
+def agent_environment(declared: DeploymentConfig, settings: Settings, clock: Clock) -> AgentEnvironment:
+    """Return the environment for agents' code, with secrets from AWS if the settings enable them."""
+    is_needed = settings.secrets and not all(os.environ.get(name) for name in declared.secrets)
+    return AgentEnvironment(declared, clock, read_from_aws(declared.secrets.values()) if is_needed else None)
+
+
+def read_from_aws(sources: Iterable[SecretSource]) -> Read:
+    """Return a function that reads these secrets from Secrets Manager and SSM."""
+    from aion_core.aws.secrets import DENIED, MISSING, Secrets, SecretUnreadable
+
+    secrets = Secrets()
+    # Create boto3's clients here, in one thread: creating them is slow and not safe for threads.
+    secrets.connect({source.service for source in sources})
+
+    def read(service: str, name: str) -> str:
+        try:
+            text = secrets.text(service, name)
+        except SecretUnreadable as error:
+            if error.of_its_key:
+                remedy = "Name the KMS key that encrypts it in the template parameter AgentSecretsKey."
+                raise ConfigurationError(f"{error.code} to its key. {remedy}") from None
+            if error.code == DENIED:
+                raise ConfigurationError("AccessDenied. Add its ARN to the template parameter AgentSecrets.") from None
+            if error.code in MISSING:
+                remedy = "Create it in this region, or correct its name in aion.yaml."
+                raise ConfigurationError(f"not found. {remedy}") from None
+            raise ConfigurationError(f"AWS returned an error ({error.code or 'unknown error'}).") from None
+        if text is None:
+            raise ConfigurationError("it is binary, but must be text.")
+        return text
+
+    return read

@@ -1,0 +1,50 @@
+"""Authentication of a deployment: the policies of its agents, and their authenticators."""
+
+from collections.abc import Callable, Mapping
+
+from aion_core.agents.config import AgentConfig
+from aion_core.agents.security import read_auth_policies
+from aion_core.auth import authenticator
+from aion_core.auth.authenticator import Authenticator
+from aion_core.auth.policy import AuthPolicy, policies_at_entrypoints
+from aion_core.auth.scheme import VerifierResources
+from aion_core.auth.schemes.basic import parse_users
+from aion_core.bootstrap.secrets import secret_or_file
+from aion_core.errors import ConfigurationError
+from aion_core.ports import ApiKeys, Clock
+from aion_core.settings import Settings
+
+
+def build_auth_policies(configs: Mapping[str, AgentConfig], settings: Settings) -> dict[str, AuthPolicy]:
+    """Return the auth policy of each agent, {} without authentication: on a developer's machine only.
+
+    Raises ConfigurationError for a deployment without a policy, or with an impossible one.
+    """
+    if not settings.auth:
+        return {}
+    policies = read_auth_policies(configs)
+    if not policies and settings.store == "memory":
+        return {}
+    return policies_at_entrypoints(policies, configs.keys(), settings.entrypoints)
+
+
+def build_authenticators(
+    policies: Mapping[str, AuthPolicy], settings: Settings, api_keys: Callable[[], ApiKeys], clock: Clock
+) -> dict[str, Authenticator] | None:
+    """Return an authenticator for each agent, None without policies; raises ConfigurationError for a missing setting."""
+    if not policies:
+        return None
+    resources = VerifierResources(clock, api_keys, basic_users=lambda: basic_users(settings))
+    return authenticator.build_authenticators(policies, resources)
+
+
+def basic_users(settings: Settings) -> dict[str, str]:
+    """Return the password hashes by user name; raises ConfigurationError that names their source."""
+    if not settings.basic_users_secret and not settings.basic_users_file:
+        raise ConfigurationError(
+            "aion.yaml declares HTTP Basic, and AION_BASIC_USERS_SECRET, the name of the secret with the users, is missing. "
+            "A server of your own may read them from a file, AION_BASIC_USERS_FILE."
+        )
+    setting = "AION_BASIC_USERS_SECRET" if settings.basic_users_secret else "AION_BASIC_USERS_FILE"
+    text, source = secret_or_file(settings.basic_users_secret, settings.basic_users_file, setting)
+    return parse_users(text, source)

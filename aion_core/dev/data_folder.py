@@ -1,0 +1,159 @@
+"""Data folder of the development server, `.aion`: its lock, its address and its stored data.
+
+Imports only the standard library, since every `aion` command reads this folder.
+"""
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from aion_core.errors import ConfigurationError
+
+FOLDER = ".aion"
+SQLITE = "AION_SQLITE_FOLDER"
+"""Environment variable with the folder of the SQLite files."""
+VARIABLE = "AION_DATA_DIR"
+STATE = "dev.json"
+STORE, SNAPSHOT = "store", "state"
+"""Names of the SQLite folder and of the emulator's snapshot."""
+_LOCK = "dev.lock"
+
+
+@dataclass(frozen=True)
+class RunningServer:
+    """A running development server, as described by its file."""
+
+    pid: int
+    url: str
+    endpoint: str = ""
+    """Endpoint of the emulated AWS; empty for other stores."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Environment of its functions: table, bucket, queues, key, region and credentials of the emulator."""
+
+    @classmethod
+    def read(cls, folder: Path) -> Self | None:
+        """Return the server running in this folder; None if there is no server or its process has ended."""
+        try:
+            state: dict[str, Any] = json.loads((folder / STATE).read_text(encoding="utf-8"))
+            found = cls(int(state["pid"]), str(state["url"]), str(state["endpoint"]), dict(state["environment"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return found if _is_alive(found.pid) else None
+
+
+@dataclass(frozen=True)
+class LocalServer:
+    """A development server with stored data, running or stopped."""
+
+    name: str
+    environment: Mapping[str, str]
+    """Variables that select its store."""
+
+
+def find_local_server() -> LocalServer | None:
+    """Return the server in AION_DATA_DIR, or else in the nearest `.aion` of this folder and its parents.
+
+    A server with its tasks in memory does not count: other processes cannot read them.
+    """
+    if named := os.environ.get(VARIABLE):
+        return _local(Path(named).expanduser().absolute())
+    here = Path.cwd()
+    return next(filter(None, (_local(folder / FOLDER) for folder in (here, *here.parents))), None)
+
+
+def _local(folder: Path) -> LocalServer | None:
+    running = RunningServer.read(folder)
+    if running is not None:
+        is_memory = not running.endpoint and SQLITE not in running.environment
+        return None if is_memory else LocalServer(f"the development server at {running.url}", running.environment)
+    if (folder / STORE).is_dir():
+        return LocalServer(f"{folder / STORE}, the store of `aion dev` (not running)", {SQLITE: str(folder / STORE)})
+    return None
+
+
+def make_ignored(folder: Path) -> None:
+    """Create the folder if it is missing, with a .gitignore for all its files. Raises OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    ignore = folder / ".gitignore"
+    if not ignore.exists():
+        ignore.write_text("*\n", encoding="utf-8")
+
+
+class DataFolder:
+    """Data folder of one development server at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Create the folder and hold its lock. Raises ConfigurationError if another server holds the lock."""
+        try:
+            make_ignored(self.path)
+            lock = (self.path / _LOCK).open("w")
+        except OSError as error:
+            raise ConfigurationError(
+                f"Cannot write to {self.path}: {error.strerror}. Choose another folder with --data-dir."
+            ) from error
+        with lock:
+            if not _lock(lock.fileno()):
+                raise ConfigurationError(self._in_use())
+            try:
+                yield
+            finally:
+                with contextlib.suppress(OSError):
+                    (self.path / STATE).unlink(missing_ok=True)
+
+    def announce(self, running: RunningServer) -> None:
+        """Write the server's address to the folder. Only this user can read it: it has the emulator's credentials.
+
+        Create the folder again if it was deleted. Raises OSError.
+        """
+        make_ignored(self.path)
+        temporary = self.path / f"{STATE}.new"
+        state = {
+            "pid": running.pid,
+            "url": running.url,
+            "endpoint": running.endpoint,
+            "environment": dict(running.environment),
+        }
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(state, file, indent=1)
+        temporary.replace(self.path / STATE)
+
+    def _in_use(self) -> str:
+        running = RunningServer.read(self.path)
+        where = f" at {running.url} (process {running.pid})" if running else ""
+        return (
+            f"A development server is already running in this folder{where}. Stop it, or choose another data folder "
+            "with --data-dir."
+        )
+
+
+def _lock(descriptor: int) -> bool:
+    """Acquire the lock; return False if another process holds it. The system releases it when the process ends."""
+    try:
+        import fcntl
+    except ImportError:
+        # Windows has no such lock: two servers would share their data.
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

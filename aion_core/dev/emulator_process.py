@@ -1,0 +1,88 @@
+"""Emulator process: restores the snapshot, serves the template's resources, and writes snapshots regularly."""
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from aion_core.dev.data_folder import SNAPSHOT
+from aion_core.dev.messages import ENDING, EmulatorFailed, EmulatorReady, EmulatorTask, ReleaseMessages
+from aion_core.local import EmulatorError
+from aion_core.local.snapshot import Saver, SnapshotFile, Unusable
+from aion_core.local.stack import LocalStack
+from aion_core.template.reader import TemplateError
+
+SNAPSHOT_SECONDS = 3.0
+LOCK_SECONDS = 10.0
+"""Seconds to wait for an earlier emulator. After a crash of its supervisor it may still be writing a snapshot."""
+
+
+def main(connection: Connection, task: EmulatorTask) -> None:
+    """Serve until the supervisor closes the connection."""
+    for number in ENDING:
+        signal.signal(number, signal.SIG_IGN)
+    try:
+        with _state_lock(task.folder):
+            _serve(connection, task)
+    except (EmulatorError, TemplateError, OSError) as error:
+        with contextlib.suppress(OSError):
+            connection.send(EmulatorFailed(str(error)))
+    sys.stderr.flush()
+    # Exit at once: request threads may still be running.
+    os._exit(0)
+
+
+def _serve(connection: Connection, task: EmulatorTask) -> None:
+    notes: list[str] = []
+    files: list[SnapshotFile] = []
+
+    def restore(stack: LocalStack) -> bool:
+        file = SnapshotFile(task.folder / SNAPSHOT, stack.template)
+        files.append(file)
+        if task.fresh:
+            file.delete()
+        try:
+            return file.restore(stack.emulator)
+        except Unusable as unusable:
+            aside = file.set_aside()
+            notes.append(f"Ignored the saved state in {task.folder}: {unusable}. Moved it to {aside}.")
+            return False
+
+    stack = LocalStack.start(task.template, prepare=restore)
+    saver = Saver(
+        files[0],
+        stack.emulator,
+        seconds=SNAPSHOT_SECONDS,
+        failed=lambda error: print(f"Cannot write to {task.folder}: {error.strerror}.", file=sys.stderr),
+    )
+    saver.start()
+    # A supervisor that has ended has closed its end.
+    with contextlib.suppress(EOFError, OSError):
+        connection.send(EmulatorReady(stack.template.place, tuple(notes)))
+        while isinstance(message := connection.recv(), ReleaseMessages):
+            stack.emulator.release_messages(message.receiver)
+    saver.stop()
+
+
+@contextlib.contextmanager
+def _state_lock(folder: Path) -> Iterator[None]:
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    with (folder / f"{SNAPSHOT}.lock").open("w") as lock:
+        deadline = time.monotonic() + LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise EmulatorError(f"another process is using {folder}") from None
+                time.sleep(0.05)
+        yield

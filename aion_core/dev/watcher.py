@@ -1,0 +1,98 @@
+"""File watcher for the agents' code, configuration and prompts."""
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from watchfiles import Change, DefaultFilter, watch
+
+SUFFIXES = (".py", ".pyi", ".yaml", ".yml", ".json", ".toml", ".env")
+PROMPTS = "prompts"
+"""Name of a folder with prompts: an edit of any file in it reloads the agents."""
+
+_IGNORED = frozenset({"__pycache__", "node_modules", "site-packages", "venv", "build", "dist"})
+_STEP, _DEBOUNCE = 50, 300
+"""Milliseconds without a change before an edit is reported, and the longest wait for that."""
+
+
+class EditFilter(DefaultFilter):
+    """Filter for code, configuration and prompts outside of ignored folders."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__()
+        self._root = root
+
+    def __call__(self, change: Change, path: str) -> bool:
+        """Return True if the change may affect the agents."""
+        place = Path(path)
+        inner = place.relative_to(self._root) if place.is_relative_to(self._root) else place
+        if any(is_ignored(self._root / part) for part in inner.parts[:-1]):
+            return False
+        if place.name.startswith(".env") or PROMPTS in inner.parts[:-1]:
+            return not place.name.endswith(("~", ".swp", ".tmp"))
+        return place.suffix in SUFFIXES
+
+
+def is_ignored(folder: Path) -> bool:
+    """Return True for a hidden folder, a virtual environment or a cache."""
+    return folder.name in _IGNORED or folder.name.startswith(".") or (folder / "pyvenv.cfg").exists()
+
+
+class Watcher:
+    """Threads that report edits below some folders."""
+
+    def __init__(
+        self, folders: Sequence[Path], edited: Callable[[Iterable[str]], None], failed: Callable[[Exception], None]
+    ) -> None:
+        """Call `edited` with the edited paths, or `failed` if the folders cannot be watched."""
+        self._edited, self._failed = edited, failed
+        self._stopping = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._watch, args=(root, paths, recursive), name="edits", daemon=True)
+            for root in folders
+            for paths, recursive in ((_itself, False), (_inner, True))
+        ]
+
+    def start(self) -> None:
+        """Start watching."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Stop watching."""
+        self._stopping.set()
+
+    def _watch(self, root: Path, paths: Callable[[Path], list[Path]], recursive: bool) -> None:
+        # Leave ignored folders out here too: an environment may have more folders than the system can watch.
+        try:
+            watched = paths(root)
+            if not watched:
+                return
+            for changes in watch(
+                *watched,
+                watch_filter=EditFilter(root),
+                step=_STEP,
+                debounce=_DEBOUNCE,
+                stop_event=self._stopping,
+                recursive=recursive,
+                raise_interrupt=False,
+                ignore_permission_denied=True,
+            ):
+                self._edited(path for _, path in changes)
+        except Exception as error:  # watchfiles passes on the system's errors
+            self._failed(error)
+
+
+def _itself(root: Path) -> list[Path]:
+    return [root]
+
+
+def _inner(root: Path) -> list[Path]:
+    """Return its folders to watch recursively."""
+    if root in (Path.home(), Path(root.anchor)):
+        # A home folder or the file system's root has far more than the agents' code.
+        return []
+    try:
+        return [path for path in sorted(root.iterdir()) if path.is_dir() and not is_ignored(path)]
+    except OSError:
+        return []

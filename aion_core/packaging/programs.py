@@ -1,0 +1,71 @@
+"""Programs of a build: uv, and Python interpreters on this machine."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+
+
+class BuildError(Exception):
+    """A package cannot be built. The message names the fix."""
+
+
+def run(command: Sequence[str], *, cwd: Path | None = None) -> str:
+    """Run a program and return its standard output. Raises BuildError with its error output if it fails."""
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True)  # noqa: S603 - no shell
+    if done.returncode:
+        raise BuildError(f"{' '.join(command[:3])} failed:\n{done.stderr.strip()}")
+    return done.stdout
+
+
+class UvMissing(Exception):
+    """uv is not installed."""
+
+    def __init__(self) -> None:
+        super().__init__("uv is not installed: https://docs.astral.sh/uv/getting-started/installation/")
+
+
+def find_uv() -> str:
+    """Return the path of uv: the one running this process, beside this Python, or on the path. Raises UvMissing."""
+    beside = Path(sys.executable).with_name("uv")
+    found = os.environ.get("UV") or (str(beside) if beside.is_file() else shutil.which("uv"))
+    if found is None:
+        raise UvMissing
+    return found
+
+
+@cache
+def uv_version() -> str:
+    """Return uv's version. Raises UvMissing."""
+    done = subprocess.run([find_uv(), "--version"], capture_output=True, text=True, check=True)  # noqa: S603
+    return done.stdout.strip()
+
+
+@cache
+def interpreter(version: str) -> str | None:
+    """Return the path of a Python of this version ("3.13"); None if this machine has no such Python."""
+    return next((python for python in _candidates(version) if _is(python, version)), None)
+
+
+def _candidates(version: str) -> Iterator[str]:
+    """Yield possible interpreters: the running one, the one on the path, pyenv's, uv's."""
+    yield sys.executable
+    if on_the_path := shutil.which(f"python{version}"):
+        yield on_the_path
+    # The pyenv program on the path runs only the selected version, so look in pyenv's own folders too.
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    yield from (str(python) for python in sorted(pyenv.glob(f"versions/{version}.*/bin/python")))
+    by_uv = Path(os.environ.get("UV_PYTHON_INSTALL_DIR") or Path.home() / ".local/share/uv/python")
+    yield from (str(python) for python in sorted(by_uv.glob(f"cpython-{version}.*/bin/python")))
+
+
+def _is(python: str, version: str) -> bool:
+    code = "import sys; print(sys.implementation.name, '%d.%d' % sys.version_info[:2])"
+    try:
+        done = subprocess.run([python, "-I", "-c", code], capture_output=True, text=True, timeout=60)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.stdout.split() == ["cpython", version]

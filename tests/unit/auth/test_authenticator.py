@@ -1,0 +1,51 @@
+"""Authentication with several schemes."""
+
+from typing import Any
+
+from aion_core.auth.schemes.api_key import ApiKeyScheme, make_key
+from aion_core.auth.schemes.basic import BasicScheme
+from tests.support.clock import ManualClock
+from tests.support.issuer import Issuer
+from tests.unit.auth.auth_app import AuthApp, issuer_scheme
+from tests.unit.auth.passwords import USERS, basic_header
+
+
+async def key(app: AuthApp, clock: ManualClock, principal: str = "alice", **more: Any) -> str:
+    made = make_key(principal, now=clock.now(), **more)
+    await app.keys.add(made.record)
+    return made.text
+
+
+async def test_combined_schemes_follow_requirements(issuer: Issuer, clock: ManualClock) -> None:
+    """Either a token with the scope and a key, or a name and a password."""
+    both, alone = {"jwt": frozenset({"chat"}), "key": frozenset[str]()}, {"basic": frozenset[str]()}
+    app = AuthApp(clock, both, alone, users=USERS, jwt=issuer_scheme(issuer), key=ApiKeyScheme(), basic=BasicScheme())
+    token = ("Authorization", f"Bearer {issuer.token()}")
+    our_key = ("X-API-Key", await key(app, clock, "machine"))
+    assert (await app.get(token, our_key)).json()["subject"] == "alice", "the first principal is the caller"
+    assert (await app.get(basic_header("bob", "Ünïcode"))).json()["subject"] == "bob"
+    assert (await app.get(basic_header("bob", "Ünïcode"), our_key)).json()["subject"] == "bob"
+    refused = await app.get(token)
+    assert refused.status_code == 401
+    assert refused.headers["www-authenticate"] == (
+        'Bearer realm="aion", ApiKey realm="aion", header="X-API-Key", Basic realm="aion", charset="UTF-8"'
+    )
+    assert (await app.get(our_key)).status_code == 401
+    unscoped = ("Authorization", f"Bearer {issuer.token(scope='x')}")
+    assert (await app.get(unscoped, our_key)).status_code == 403
+    for_two = ("X-API-Key", await key(app, clock, "machine", agents=frozenset({"two"})))
+    assert (await app.get(token, for_two)).status_code == 403
+    assert (await app.get(token, for_two, path="/agents/two/")).status_code == 200
+
+
+async def test_credentials_for_different_tenants_are_forbidden(issuer: Issuer, clock: ManualClock) -> None:
+    app = AuthApp(
+        clock,
+        {"jwt": frozenset(), "key": frozenset()},
+        jwt=issuer_scheme(issuer, tenant_claim="tid"),
+        key=ApiKeyScheme(),
+    )
+    token = ("Authorization", f"Bearer {issuer.token(tid='red')}")
+    for tenant, status in (("", 200), ("red", 200), ("blue", 403)):
+        our_key = ("X-API-Key", await key(app, clock, tenant=tenant))
+        assert (await app.get(token, our_key)).status_code == status

@@ -1,0 +1,68 @@
+"""Log line of a request."""
+
+import json
+import logging
+from typing import Any
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from aion_core import log
+from aion_core.dev.request_log import RequestLogMiddleware
+
+
+def app_of(answer: Response) -> RequestLogMiddleware:
+    async def endpoint(request: Request) -> Response:
+        await request.body()
+        return answer
+
+    return RequestLogMiddleware(Starlette(routes=[Route("/{path:path}", endpoint, methods=["GET", "POST"])]))
+
+
+async def logged(answer: Response, caplog: pytest.LogCaptureFixture, **asked: Any) -> dict[str, Any]:
+    log.install()
+    transport = httpx.ASGITransport(app_of(answer))
+    with caplog.at_level(logging.INFO, "aion_core.dev.request_log"):
+        async with httpx.AsyncClient(transport=transport, base_url="http://x") as http:
+            await http.request(asked.pop("method", "POST"), asked.pop("path", "/"), **asked)
+    (record,) = [each for each in caplog.records if each.name == "aion_core.dev.request_log"]
+    return {**vars(record), **log.labels_of(record)}
+
+
+async def test_json_rpc_is_named_by_its_method(caplog: pytest.LogCaptureFixture) -> None:
+    answer = {"result": {"task": {"id": "t-1", "contextId": "c-1", "status": {}}}}
+    said = await logged(Response(json.dumps(answer)), caplog, json={"method": "SendMessage", "params": {}})
+    assert (said["operation"], said["status"], said["is_failure"]) == ("SendMessage", "200", False)
+    assert (said["task_id"], said["context_id"]) == ("t-1", "c-1")
+
+
+async def test_protocol_error_is_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+    answer = {"error": {"code": -32001, "message": "Task not found"}}
+    said = await logged(Response(json.dumps(answer)), caplog, json={"method": "GetTask", "params": {"id": "t-2"}})
+    assert (said["status"], said["is_failure"], said["task_id"]) == ("200 error -32001", True, "t-2")
+
+
+async def test_stream_is_named_by_its_first_event(caplog: pytest.LogCaptureFixture) -> None:
+    frames = (f"id: 1\ndata: {json.dumps({'result': {'task': {'id': 't-1', 'status': {}}}})}\n\n", "data: {}\n\n")
+
+    async def stream() -> Any:
+        for frame in frames:
+            yield frame
+
+    body = {"method": "SendStreamingMessage"}
+    said = await logged(StreamingResponse(stream(), media_type="text/event-stream"), caplog, json=body)
+    assert (said["operation"], said["task_id"]) == ("SendStreamingMessage", "t-1")
+
+
+async def test_rest_is_named_by_its_path(caplog: pytest.LogCaptureFixture) -> None:
+    said = await logged(Response(status_code=404), caplog, method="GET", path="/tasks/t-1", params={"q": "private"})
+    assert (said["operation"], said["status"], said["is_failure"]) == ("GET /tasks/t-1", "404", True)
+
+
+async def test_strange_method_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    said = await logged(Response("{}"), caplog, json={"method": "a\nb is forged"})
+    assert said["operation"] == "POST /"

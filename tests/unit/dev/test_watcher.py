@@ -1,0 +1,36 @@
+"""Filter of edits that reload the agents."""
+
+from pathlib import Path
+
+import pytest
+from watchfiles import Change
+
+from aion_core.dev.watcher import EditFilter
+
+
+@pytest.mark.parametrize(
+    ("path", "counts"),
+    [
+        ("agent.py", True),
+        ("src/mine/tools.py", True),
+        ("aion.yaml", True),
+        ("langgraph.json", True),
+        (".env", True),
+        (".env.local", True),
+        ("prompts/system.md", True),
+        ("mine/prompts/deep/system", True),
+        ("prompts/.system.md.swp", False),
+        ("README.md", False),
+        ("data.sqlite", False),
+        (".aion/state.json", False),
+        (".git/config.json", False),
+        (".venv/lib/x.py", False),
+        ("env/lib/x.py", False),
+        ("node_modules/x/package.json", False),
+        ("mine/__pycache__/x.py", False),
+    ],
+)
+def test_edits_of_code_and_configuration_count(tmp_path: Path, path: str, counts: bool) -> None:
+    (tmp_path / "env").mkdir()
+    (tmp_path / "env" / "pyvenv.cfg").touch()
+    assert EditFilter(tmp_path)(Change.modified, str(tmp_path / path)) is counts

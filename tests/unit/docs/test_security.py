@@ -1,0 +1,29 @@
+"""Guide to security: its aion.yaml and its commands."""
+
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from aion_core.agents.config import read_agent_configs
+from aion_core.agents.security import read_auth_policies
+from aion_core.cli.main import aion
+
+GUIDE = (Path(__file__).parents[3] / "docs" / "security.md").read_text(encoding="utf-8")
+
+
+def test_guide_policies_are_as_described(tmp_path: Path) -> None:
+    file = tmp_path / "aion.yaml"
+    file.write_text(re.findall(r"^```yaml\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)[0])
+    found = read_auth_policies(read_agent_configs(file))
+    assert found["helper"].require == ({"login": frozenset({"agents.chat"})}, {"key": frozenset()})
+    assert found["backoffice"].require == ({"login": frozenset({"agents.admin"}), "key": frozenset()},)
+
+
+@pytest.mark.parametrize("command", sorted(set(re.findall(r"aion ((?:key|user) [a-z]+)", GUIDE))))
+def test_guide_command_options_exist(command: str) -> None:
+    shown = CliRunner().invoke(aion, [*command.split(), "--help"])
+    assert shown.exit_code == 0
+    for line in re.findall(rf"^aion {command} (.*?)(?:  +#.*)?$", GUIDE, re.MULTILINE):
+        assert all(option in shown.output for option in re.findall(r"--[a-z]+", line)), line
