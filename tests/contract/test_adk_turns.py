@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 from google.adk.agents import BaseAgent, LlmAgent, SequentialAgent
-from google.adk.tools import FunctionTool, LongRunningFunctionTool, ToolContext
+from google.adk.tools.function_tool import FunctionTool
+from google.adk.tools.long_running_tool import LongRunningFunctionTool
+from google.adk.tools.tool_context import ToolContext
 
 from aion.shared.types import A2AOutbox
 from aion_core.agents.adk.agent import AdkAgent
@@ -83,7 +85,7 @@ async def test_another_process_accepts_the_answers(place: SessionPlace, clock: M
                 return [call("approve", "call-2")]
             return [call("pay", "call-1", amount=5)]
 
-        tools = [FunctionTool(pay, require_confirmation=True), LongRunningFunctionTool(func=approve)]
+        tools: list[Any] = [FunctionTool(pay, require_confirmation=True), LongRunningFunctionTool(func=approve)]
         return SequentialAgent(
             name="root",
             sub_agents=[

@@ -7,12 +7,13 @@ import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, TypedDict, cast
 from uuid import uuid4
 
 import pytest
 from botocore.awsrequest import AWSResponse
 from langchain_core.messages import HumanMessage
+from langchain_core.runnables import RunnableConfig
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 from langgraph.checkpoint.conformance import checkpointer_test, validate
@@ -31,7 +32,7 @@ from tests.support.engines import Stack
 from tests.support.savers import DynamoDBSavers, Line, Savers, begin, fence_of, memory_savers, taken_over
 from tests.support.stores import new_owner
 
-Node = Callable[[Any], Any]
+Node = Any
 
 
 @pytest.fixture
@@ -62,7 +63,7 @@ class Trail(TypedDict):
 
 def chain(**nodes: Node) -> StateGraph[Any, Any, Any, Any]:
     """Return a graph of these nodes in sequence."""
-    builder: Any = StateGraph(Trail)
+    builder: StateGraph[Any, Any, Any, Any] = StateGraph(Trail)
     for name, node in nodes.items():
         builder.add_node(name, node)
     for one, next_one in zip([START, *nodes], nodes, strict=False):
@@ -186,7 +187,9 @@ async def test_many_writes_are_one_request(table: DynamoDBSavers, config: Any) -
 async def test_writes_without_checkpoint_are_ignored(table: DynamoDBSavers, config: Any) -> None:
     saver = table.saver()
     older = await put(saver, config, x=1)
-    never_stored = {"configurable": {**older["configurable"], "checkpoint_id": empty_checkpoint()["id"]}}
+    never_stored: RunnableConfig = {
+        "configurable": {**older["configurable"], "checkpoint_id": empty_checkpoint()["id"]}
+    }
     await saver.aput_writes(never_stored, [("x", 2)], "task-1")
     found = await saver.aget_tuple(config)
     assert found is not None
@@ -327,9 +330,10 @@ class Answers:
         if not self.left:
             return None
         self.left -= 1
-        response = AWSResponse(request.url, 400, {"content-type": "application/x-amz-json-1.0"}, None)
+        headers: Any = {"content-type": "application/x-amz-json-1.0"}
+        response: Any = AWSResponse(request.url, 400, headers, None)
         response._content = self._body
-        return response
+        return cast("AWSResponse", response)
 
 
 # ── Log before checkpoint ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -420,8 +424,8 @@ async def test_blocking_call_on_event_loop_raises(savers: Savers, config: Any) -
 async def test_synchronous_graph_is_stored_from_any_thread(savers: Savers, config: Any) -> None:
     graph = chain(a=leaves("a"), b=leaves("b")).compile(savers.saver())
     assert graph.invoke({"trail": []}, config) == {"trail": ["a", "b"]}  # on the event loop's own thread
-    again = {**config, "metadata": {"run_id": "turn-2"}}
-    assert await asyncio.to_thread(graph.invoke, {"trail": []}, again) == {"trail": ["a", "b", "a", "b"]}
+    again: Any = {**config, "metadata": {"run_id": "turn-2"}}
+    assert await asyncio.to_thread(lambda: graph.invoke({"trail": []}, again)) == {"trail": ["a", "b", "a", "b"]}
     assert len([*graph.get_state_history(config)]) == 8
 
 
@@ -431,7 +435,7 @@ async def test_interrupt_in_subgraph_is_resumed(savers: Savers, config: Any) -> 
 
     # "#" separates the parts of keys, and node names may contain it.
     inner = chain(**{"a#": leaves("a"), "a": asks}).compile()
-    builder: Any = StateGraph(Trail)
+    builder: StateGraph[Any, Any, Any, Any] = StateGraph(Trail)
     builder.add_node("sub#%graph", inner)
     builder.add_edge(START, "sub#%graph")
 
@@ -446,7 +450,7 @@ async def test_interrupt_in_subgraph_is_resumed(savers: Savers, config: Any) -> 
 
 async def history(savers: Savers, config: Any) -> AsyncGenerator[Any, None]:
     """Return every checkpoint of the thread, in all namespaces."""
-    anywhere = {"configurable": {"thread_id": config["configurable"]["thread_id"]}}
+    anywhere: RunnableConfig = {"configurable": {"thread_id": config["configurable"]["thread_id"]}}
     async for found in savers.saver().alist(anywhere):
         yield found
 
@@ -594,7 +598,7 @@ class Connection:
 
 
 def fan(*names: str) -> StateGraph[Any, Any, Any, Any]:
-    builder: Any = StateGraph(Trail)
+    builder: StateGraph[Any, Any, Any, Any] = StateGraph(Trail)
     builder.add_node("join", leaves("join"))
     for name in names:
         builder.add_node(name, leaves(name))
@@ -637,7 +641,8 @@ async def test_turn_costs_limited_requests(
 async def test_newest_state_is_one_request(table: DynamoDBSavers, config: Any) -> None:
     graph = chain(a=leaves("a"), b=leaves("b")).compile(table.saver())
     for turn in range(4):
-        await graph.ainvoke({"trail": []}, {**config, "metadata": {"run_id": f"turn-{turn}"}})
+        this_turn: Any = {**config, "metadata": {"run_id": f"turn-{turn}"}}
+        await graph.ainvoke({"trail": []}, this_turn)
     line = Line(table.client)
     assert len((await graph.aget_state(config)).values["trail"]) == 8
     assert line.requests == {"Query": 1}

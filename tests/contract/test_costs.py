@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from a2a.types.a2a_pb2 import SendMessageConfiguration
@@ -13,7 +14,7 @@ from aion_core.aws.client import AwsClient
 from aion_core.aws.dynamodb_table import DynamoDBTable
 from aion_core.clock import SystemClock
 from aion_core.ports import ContextKey, Delta, WakeUp
-from aion_core.protocol.types import Message, Part, Role, SendMessageRequest, TaskState
+from aion_core.protocol.types import Message, Part, Role, SendMessageRequest, Task, TaskState
 from aion_core.stores.task_store import TableTaskStore
 from aion_core.tasks.call import CallContext
 from tests.support.agents.counting import talking
@@ -44,7 +45,7 @@ class CountedStore:
         return sum(count for operation, count in self.requests.items() if operation not in READS)
 
 
-def request(**message: str) -> SendMessageRequest:
+def request(**message: Any) -> SendMessageRequest:
     return SendMessageRequest(
         message=Message(message_id=str(uuid7()), role=Role.ROLE_USER, parts=[Part(text="talk")], **message)
     )
@@ -76,6 +77,7 @@ async def test_requests_of_blocking_send(stack: Stack, context_id: str, at_most:
     counted = CountedStore(stack)
     service = parts(talking(1), counted.store).service
     task = await service.send(CallContext(new_owner(), "test"), request(context_id=context_id))
+    assert isinstance(task, Task)
     assert task.status.state == TaskState.TASK_STATE_COMPLETED
     deltas = counted.requests["PutItem"]
     assert sum(counted.requests.values()) - deltas <= at_most
@@ -127,7 +129,8 @@ async def test_event_cost_is_independent_of_task_length(stack: Stack) -> None:
         if event_name.endswith("TransactWriteItems"):
             sizes[len(sizes)] = len(body)
 
-    counted.store._table._calls._client.meta.events.register("before-send.dynamodb.*", measure)
+    stored: Any = counted.store._table
+    stored._calls._client.meta.events.register("before-send.dynamodb.*", measure)
     service = parts(talking(1), counted.store).service
     call = CallContext(new_owner(), "test")
     for _ in range(12):

@@ -9,7 +9,7 @@ import pytest
 from aion_core.errors import StoreError
 from aion_core.memory import table
 from aion_core.memory.queues import MemoryPushQueue, MemoryWorkQueue
-from aion_core.ports import ExpiredTimer, TurnQueued, TurnStarted, WhenBusy
+from aion_core.ports import ExpiredTimer, TaskKey, TurnQueued, TurnStarted, WhenBusy
 from aion_core.ports.schema import TIMERS
 from aion_core.stores import keys as stored_keys
 from aion_core.stores import timers
@@ -333,11 +333,13 @@ async def test_unreadable_timer_shard_does_not_stop_sweep(clock: ManualClock, ca
     push = pushes.on_table(None, clock)
     assert isinstance(push.table, table.MemoryTable)
     contexts = [of(push.chat, context_id=f"c-{number}") for number in range(40)]
+    tasks: list[TaskKey] = []
     for chat in contexts:
         created = await chat.store.create(replace(chat.message("m-1"), push=a_config()), holder=None)
         assert isinstance(created, TurnQueued)
-        await push.configs.put(created.head.key, a_config())
-    task = created.head.key
+        tasks.append(created.head.key)
+        await push.configs.put(tasks[-1], a_config())
+    task = tasks[-1]
     clock.move(LEASE_SECONDS + 1)
     unreadable = [stored_keys.timer_shard(contexts[0].context), stored_keys.push_timer_shard(task)]
     push.table.faults = UnreadableShards(*unreadable)

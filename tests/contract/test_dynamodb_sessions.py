@@ -32,7 +32,7 @@ def place(stack: Stack, clock: ManualClock) -> DynamoDBSessionPlace:
 
 
 @pytest.fixture
-def of() -> dict[str, str]:
+def of() -> dict[str, Any]:
     """Return the parameters of a new session."""
     return {"app_name": f"app-of-{new_owner()}", "user_id": new_owner(), "session_id": "c-1"}
 
@@ -46,7 +46,7 @@ async def a_fence(place: DynamoDBSessionPlace, clock: ManualClock) -> Fence:
 
 @pytest.mark.parametrize("fenced", [True, False], ids=["in a turn", "outside"])
 async def test_write_with_lost_answer_is_stored_once(
-    place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, str], fenced: bool
+    place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, Any], fenced: bool
 ) -> None:
     service = place.service(fence=await a_fence(place, clock) if fenced else None)
     place.lose_answers(times=2)
@@ -61,7 +61,7 @@ async def test_write_with_lost_answer_is_stored_once(
     assert found.state == {"x": 2, "user:y": 1}
 
 
-async def test_retry_after_lost_answer_finds_own_write(place: DynamoDBSessionPlace, of: dict[str, str]) -> None:
+async def test_retry_after_lost_answer_finds_own_write(place: DynamoDBSessionPlace, of: dict[str, Any]) -> None:
     service = place.service()
     session = await service.create_session(**of)
     event = said("one", state={"x": 1})
@@ -78,7 +78,7 @@ async def test_retry_after_lost_answer_finds_own_write(place: DynamoDBSessionPla
     assert found.state == {"x": 1, "y": 1}
 
 
-async def test_other_event_is_not_taken_for_own(place: DynamoDBSessionPlace, of: dict[str, str]) -> None:
+async def test_other_event_is_not_taken_for_own(place: DynamoDBSessionPlace, of: dict[str, Any]) -> None:
     mine = await place.service().create_session(**of)
     theirs = await place.service().get_session(**of)
     assert theirs is not None
@@ -89,7 +89,7 @@ async def test_other_event_is_not_taken_for_own(place: DynamoDBSessionPlace, of:
         await place.service().create_session(**of)
 
 
-async def test_session_with_missing_event_is_corrupt(place: DynamoDBSessionPlace, of: dict[str, str]) -> None:
+async def test_session_with_missing_event_is_corrupt(place: DynamoDBSessionPlace, of: dict[str, Any]) -> None:
     """The session is not returned with a shorter history."""
     service = place.service()
     session = await service.create_session(**of, state={"x": 1})
@@ -102,7 +102,7 @@ async def test_session_with_missing_event_is_corrupt(place: DynamoDBSessionPlace
 
 
 @pytest.mark.parametrize("missing", ["EVENT#0000000002", "STATE"])
-async def test_partial_append_is_read_again(place: DynamoDBSessionPlace, of: dict[str, str], missing: str) -> None:
+async def test_partial_append_is_read_again(place: DynamoDBSessionPlace, of: dict[str, Any], missing: str) -> None:
     """A query may see a part of a transaction."""
     service = place.service()
     session = await service.create_session(**of)
@@ -122,7 +122,7 @@ async def test_partial_append_is_read_again(place: DynamoDBSessionPlace, of: dic
     assert found.state == {"n": 1}
 
 
-async def test_leftover_events_do_not_join_new_session(place: DynamoDBSessionPlace, of: dict[str, str]) -> None:
+async def test_leftover_events_do_not_join_new_session(place: DynamoDBSessionPlace, of: dict[str, Any]) -> None:
     service = place.service()
     session = await service.create_session(**of, state={"x": 1})
     for n in range(3):
@@ -155,7 +155,7 @@ def thread_of(session: Session) -> str:
 TOKEN = "ya29.a-users-access-token"
 
 
-async def test_access_token_is_encrypted_everywhere(place: DynamoDBSessionPlace, of: dict[str, str]) -> None:
+async def test_access_token_is_encrypted_everywhere(place: DynamoDBSessionPlace, of: dict[str, Any]) -> None:
     """In a credential response, in state of each scope, and in a tool's answer; small and large."""
     credential = AuthCredential(auth_type=AuthCredentialTypes.OAUTH2, oauth2=OAuth2Auth(access_token=TOKEN))
     noise = random.Random(1).randbytes(40_000).hex()
@@ -191,7 +191,7 @@ def unpacked(content: bytes) -> bytes:
     return content
 
 
-async def test_moved_content_is_corrupt(place: DynamoDBSessionPlace, of: dict[str, str]) -> None:
+async def test_moved_content_is_corrupt(place: DynamoDBSessionPlace, of: dict[str, Any]) -> None:
     service = place.service()
     mine, theirs = await service.create_session(**of), await service.create_session(**{**of, "user_id": new_owner()})
     for session in (mine, theirs):
@@ -203,7 +203,7 @@ async def test_moved_content_is_corrupt(place: DynamoDBSessionPlace, of: dict[st
         await place.service().get_session(app_name=theirs.app_name, user_id=theirs.user_id, session_id=theirs.id)
 
 
-async def test_replaced_shared_value_deletes_its_blob(place: DynamoDBSessionPlace, of: dict[str, str]) -> None:
+async def test_replaced_shared_value_deletes_its_blob(place: DynamoDBSessionPlace, of: dict[str, Any]) -> None:
     large = random.Random(1).randbytes(40_000).hex()
     session = await place.service().create_session(**of, state={"user:x": large})
     folder = f"kept/state/{keys.user_state_partition(of['user_id'], of['app_name']).split('#')[1]}/"
@@ -221,7 +221,7 @@ async def test_replaced_shared_value_deletes_its_blob(place: DynamoDBSessionPlac
 
 
 async def test_expired_session_may_be_created_again(
-    place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, str]
+    place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, Any]
 ) -> None:
     service = place.service(retention=RETENTION)
     session = await service.create_session(**of, state={"x": 1, "user:y": 1, "app:z": 1})
@@ -237,7 +237,7 @@ async def test_expired_session_may_be_created_again(
 
 
 async def test_used_session_keeps_all_events(
-    place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, str]
+    place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, Any]
 ) -> None:
     """Each item outlives the head, and each object is rewritten before the bucket's rule deletes it."""
     written: dict[str, float] = {}
@@ -248,7 +248,7 @@ async def test_used_session_keeps_all_events(
     large = random.Random(1).randbytes(40_000).hex()
     fence = await a_fence(place, clock)
     session = await place.service(fence=fence, retention=RETENTION).create_session(**of, state={"x": large})
-    said_so = []
+    said_so: list[str] = []
     for days in (0, 1, 29, 1, 6, 29, 29, 3, 29):
         clock.move(days * 86400)
         service = place.service(fence=fence, retention=RETENTION)
@@ -268,7 +268,7 @@ async def test_used_session_keeps_all_events(
 
 
 async def test_renewal_is_not_repeated_soon(
-    place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, str]
+    place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, Any]
 ) -> None:
     fence = await a_fence(place, clock)
     session = await place.service(fence=fence, retention=RETENTION).create_session(**of)
@@ -287,7 +287,7 @@ async def test_renewal_is_not_repeated_soon(
 
 
 async def test_session_deleted_during_renewal_stays_deleted(
-    place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, str]
+    place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, Any]
 ) -> None:
     fence = await a_fence(place, clock)
     session = await place.service(fence=fence, retention=RETENTION).create_session(**of, state={"x": 1})
@@ -305,7 +305,7 @@ async def test_session_deleted_during_renewal_stays_deleted(
 
 
 async def test_read_outside_turn_renews_nothing(
-    place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, str]
+    place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, Any]
 ) -> None:
     session = await place.service(retention=RETENTION).create_session(**of, state={"x": 1})
     before = rows_of(place, session)
@@ -315,7 +315,7 @@ async def test_read_outside_turn_renews_nothing(
 
 
 async def test_next_holder_reads_last_write(
-    place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, str]
+    place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, Any]
 ) -> None:
     begun = await begin(place.tasks, clock)
     session = await place.service(fence=fence_of(begun)).create_session(**of)

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -410,7 +411,7 @@ async def test_canceled_task_takes_no_events(chat: StoreConversation, there: Sto
             _cancel: (turn.head, chat.canceled(turn.head)),
             _follow_up: (await chat.more(turn.head, "more"), "holder-2", WhenBusy.INTERRUPT),
         }[call]
-        faults.meanwhile(lambda task_id=task_id: there.cancels(task_id))
+        faults.meanwhile(partial(there.cancels, task_id))
         with pytest.raises(LeaseLost):
             await call(chat, given)
         head = await chat.head(task_id)

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -247,7 +248,8 @@ async def test_rejected_message_leaves_nothing(chat: StoreConversation, state: s
 async def test_known_message_to_running_task_is_duplicate(chat: StoreConversation, when_busy: WhenBusy) -> None:
     turn = await chat.starts("m-1")
     await chat.queues("t-m-1", "m-2")
-    for message_id, options in (("m-2", {}), ("m-1", {"text": "hi"})):
+    repeats: list[tuple[str, dict[str, Any]]] = [("m-2", {}), ("m-1", {"text": "hi"})]
+    for message_id, options in repeats:
         again = await chat.more(turn.head, message_id, turn_id="another turn", **options)
         if message_id == "m-1":
             # The first message had no task id, so its content hash differs.

@@ -35,13 +35,13 @@ def there(stack: Stack, clock: ManualClock, here: Pushes) -> Pushes:
 @pytest.fixture
 def tasks(here: Pushes) -> Faults:
     """Return the faults of the task store's writes."""
-    return Faults(here.chat.store)  # type: ignore[arg-type]
+    return Faults(here.chat.store)
 
 
 @pytest.fixture
 def configs(here: Pushes) -> Faults:
     """Return the faults of the push configs' writes."""
-    return Faults(here.configs)  # type: ignore[arg-type]
+    return Faults(here.configs)
 
 
 def listens(there: Pushes) -> Callable[[], Awaitable[Any]]:

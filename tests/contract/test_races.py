@@ -43,7 +43,7 @@ def there(stack: Stack, clock: ManualClock, here: StoreConversation) -> StoreCon
 
 @pytest.fixture
 def faults(here: StoreConversation) -> Faults:
-    return Faults(here.store)  # type: ignore[arg-type]
+    return Faults(here.store)
 
 
 # ── A new message ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -114,7 +114,7 @@ async def test_rejecting_message_in_taken_context_is_refused(
         "one that waits": lambda: there.waits("m-2"),
         "a question": asks,
     }
-    faults.meanwhile(acts[by])  # type: ignore[arg-type]
+    faults.meanwhile(acts[by])
     outcome = await here.store.create(here.message("m-3"), holder=None, when_busy=WhenBusy.REJECT)
     assert outcome == (Interrupted("t-m-2") if by == "a question" else ContextInUse("t-m-2"))
     assert await here.store.head(here.key("t-m-3")) is None

@@ -308,7 +308,7 @@ async def test_secret_created_meanwhile_is_used(stack: Stack, clock: ManualClock
 
     def meanwhile(**_: Any) -> None:
         if not others:
-            others.append(asyncio.run(other.tasks.secret()))  # type: ignore[arg-type]  # a coroutine
+            others.append(asyncio.run(other.tasks.secret()))
 
     events_of(mine.table).register("before-call.dynamodb.PutItem", meanwhile)
     assert [await mine.tasks.secret()] == others == [await stored_secret(other)]

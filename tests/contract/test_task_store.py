@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -111,7 +112,8 @@ async def test_idempotency_key_with_other_content_is_refused(chat: StoreConversa
 
 async def test_idempotency_key_and_message_id_are_known(chat: StoreConversation) -> None:
     await chat.starts("m-1", idempotency_key="key-1")
-    for options in ({}, {"idempotency_key": "key-1"}, {"idempotency_key": "key-2"}):
+    repeats: list[dict[str, Any]] = [{}, {"idempotency_key": "key-1"}, {"idempotency_key": "key-2"}]
+    for options in repeats:
         again = chat.message("m-1", task_id="t-2", **options)
         assert await chat.store.create(again, holder=None) == Duplicate("t-m-1")
     with_the_key_alone = chat.message("m-2", idempotency_key="key-1")

@@ -111,7 +111,7 @@ async def run(graph: Any, config: Any) -> Any:
             return summary(state.values)
         answers = {question.id: ANSWERS[question.value] for question in questions(state)}
         # The message has no id: a second one would be visible.
-        given = Command(resume=answers) if answers else {"messages": [HumanMessage("hi")], "trail": ["turn"]}
+        given: Any = Command(resume=answers) if answers else {"messages": [HumanMessage("hi")], "trail": ["turn"]}
         async for _ in graph.astream(given, config, durability="sync"):
             pass
 

@@ -34,7 +34,10 @@ WAKE_UP = WakeUp(ContextKey("owner", "echo", "c-1"), 1)
 class QueueHarness(Protocol):
     """Queue with a recording handler."""
 
-    work_queue: WorkQueue
+    @property
+    def work_queue(self) -> WorkQueue:
+        """Return the queue under test."""
+        ...
 
     async def received(self) -> list[WakeUp]:
         """Return the messages since the last call."""

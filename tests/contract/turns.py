@@ -4,12 +4,13 @@ import asyncio
 import operator
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, TypedDict, cast
 
 from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseMessage, ToolMessage
+from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langgraph.config import get_stream_writer
 from langgraph.func import entrypoint, task
@@ -54,7 +55,7 @@ class Words(BaseChatModel):
         if self.work is not None:
             self.work.run(said)
         if self.calls and not isinstance(messages[-1], ToolMessage):
-            call = {"type": "tool_call_chunk", "name": "weather", "args": "{}", "id": "call-1", "index": 0}
+            call = tool_call_chunk(name="weather", args="{}", id="call-1", index=0)
             yield ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=[call]))
         else:
             for word in self.text.split():
@@ -63,7 +64,7 @@ class Words(BaseChatModel):
     async def _agenerate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
         whole = AIMessageChunk(content="")
         async for chunk in self._astream(messages):
-            whole += chunk.message
+            whole = cast("AIMessageChunk", whole + chunk.message)
         return ChatResult(generations=[ChatGeneration(message=AIMessage(whole.content, tool_calls=whole.tool_calls))])
 
 

@@ -424,7 +424,7 @@ def test_destroy_resumes_after_kill(project: SamProject) -> None:
 @pytest.mark.deep
 def test_packaged_template_creates_the_stack(deployed: SamProject) -> None:
     """Create a stack of the `sam package` file, as Terraform's aws_cloudformation_stack and CDK's CfnInclude do."""
-    command = [sam.command(), "package", "--resolve-s3", "--region", "us-east-1"]
+    command: list[str | Path] = [sam.command(), "package", "--resolve-s3", "--region", "us-east-1"]
     command += ["--template-file", ".aws-sam/build/template.yaml", "--output-template-file", "packaged.yaml"]
     packaged = subprocess.run(command, cwd=deployed.folder, env=deployed.environment(), capture_output=True, text=True)
     assert packaged.returncode == 0, packaged.stdout + packaged.stderr

@@ -361,6 +361,10 @@ def test_stream_continues_after_killed_worker(project: Path) -> None:
         assert Counter(notes(project))["begin"] == 2, "the step that had ended does not run again"
 
 
+def has_completed(server: ServerProcess, task_id: str) -> bool:
+    return bool(get(server, task_id)["result"]["status"]["state"] == "TASK_STATE_COMPLETED")
+
+
 def test_sixteen_queued_turns_run_at_once(server: ServerProcess, project: Path) -> None:
     body = send("wait")
     body["params"]["configuration"] = {"returnImmediately": True}
@@ -371,7 +375,7 @@ def test_sixteen_queued_turns_run_at_once(server: ServerProcess, project: Path) 
     until(lambda: notes(project).count("wait") == 16, server)
     (project / "seen" / "go").touch()
     for task in tasks:
-        until(lambda task=task: get(server, task)["result"]["status"]["state"] == "TASK_STATE_COMPLETED", server)
+        until(partial(has_completed, server, task), server)
 
 
 def test_second_server_in_the_folder_names_the_first(server: ServerProcess, project: Path) -> None:

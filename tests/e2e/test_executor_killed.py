@@ -5,6 +5,7 @@ import signal
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -26,7 +27,7 @@ def own_stack() -> Iterator[LocalStack]:
 def test_executors_of_killed_worker_fail_or_restart(own_stack: LocalStack, tmp_path: Path) -> None:
     """Kill real processes: `fail` repeats no step, `restart` repeats no text."""
     notes, config = tmp_path / "notes", AGENTS / "executing.yaml"
-    environ = {"NOTED_IN": str(notes), **SHORT_LEASE}
+    environ: dict[str, Any] = {"NOTED_IN": str(notes), **SHORT_LEASE}
     with api_process(own_stack, config, **environ) as api:
         urls = {agent: f"{api.url}/agents/{agent}" for agent in ("failing", "restarting")}
         with task_process(own_stack, config, **{**environ, "STEP_SECONDS": "60"}) as first:

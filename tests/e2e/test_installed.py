@@ -15,6 +15,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -249,7 +250,7 @@ def test_sam_build_packages_the_project(tools: Installed, tmp_path: Path) -> Non
     tools.run("aion", "new", "my-agent", cwd=tmp_path)
     folder, artifacts = tmp_path / "my-agent", tmp_path / "artifacts"
     tools.run("uv", "sync", "--quiet", cwd=folder)
-    ask = {"AION_ARCHITECTURE": machine_architecture(), "AION_PYTHON": lambda_python()[1]}
+    ask: dict[str, Any] = {"AION_ARCHITECTURE": machine_architecture(), "AION_PYTHON": lambda_python()[1]}
     said = tools.run("make", "build-TaskFunction", f"ARTIFACTS_DIR={artifacts}", cwd=folder, **ask)
     assert "agents: " in said
     assert (artifacts / "agent.py").read_text() == (folder / "agent.py").read_text()

@@ -93,7 +93,7 @@ def check_steps(task: dict[str, Any], notes: Path, killed_in: str) -> None:
 def test_task_of_killed_api_process_is_finished(own_stack: LocalStack, tmp_path: Path, killed_in: str) -> None:
     """Run no finished step and stream no text twice; the sweep finds `one`, a wake-up message resumes `three`."""
     notes, config = tmp_path / "notes", AGENTS / "steps.yaml"
-    environ = {"NOTED_IN": str(notes), **SHORT_LEASE}
+    environ: dict[str, Any] = {"NOTED_IN": str(notes), **SHORT_LEASE}
     body = send("go", message_id="m-1", contextId="killed", method="SendStreamingMessage")
     told = threading.Event()
     ids: list[str] = []
@@ -128,7 +128,7 @@ def test_task_of_killed_api_process_is_finished(own_stack: LocalStack, tmp_path:
 def test_task_of_killed_worker_is_finished(own_stack: LocalStack, tmp_path: Path) -> None:
     """Kill the worker of a task without a client."""
     notes, config = tmp_path / "notes", AGENTS / "steps.yaml"
-    environ = {"NOTED_IN": str(notes), **SHORT_LEASE}
+    environ: dict[str, Any] = {"NOTED_IN": str(notes), **SHORT_LEASE}
     with api_process(own_stack, config, **environ) as api:
         with task_process(own_stack, config, **environ) as first:
             body = send("go", message_id="m-1", contextId="killed")
@@ -145,7 +145,7 @@ def test_task_of_killed_worker_is_finished(own_stack: LocalStack, tmp_path: Path
 def test_repeated_turn_never_doubles_text(own_stack: LocalStack, tmp_path: Path) -> None:
     """Start the killed process's text anew with append=false."""
     notes, config = tmp_path / "notes", AGENTS / "speaking.yaml"
-    environ = {"NOTED_IN": str(notes), **SHORT_LEASE}
+    environ: dict[str, Any] = {"NOTED_IN": str(notes), **SHORT_LEASE}
     with api_process(own_stack, config, **environ) as api, task_process(own_stack, config, **environ) as first:
         body = send("go", message_id="m-1", contextId="killed")
         body["params"]["configuration"] = {"returnImmediately": True}
@@ -171,7 +171,7 @@ def test_repeated_turn_never_doubles_text(own_stack: LocalStack, tmp_path: Path)
 def test_killed_turn_resumes_within_a_minute(own_stack: LocalStack, tmp_path: Path) -> None:
     """Resume by the lease's own wake-up message: a lease of 30 s, renewed each 10 s, without a sweep."""
     notes, config = tmp_path / "notes", AGENTS / "steps.yaml"
-    environ = {"NOTED_IN": str(notes), "STEP_SECONDS": "12"}
+    environ: dict[str, Any] = {"NOTED_IN": str(notes), "STEP_SECONDS": "12"}
     with api_process(own_stack, config, **environ) as api:
         with task_process(own_stack, config, **environ) as first:
             body = send("go", message_id="m-1", contextId="killed")

@@ -107,7 +107,7 @@ async def test_remote_agent_resumes_task_with_answer(agents: ServerProcess, use_
 @pytest.mark.parametrize("streaming", [True, False], ids=["stream", "send"])
 async def test_remote_agent_uses_rest(agents: ServerProcess, streaming: bool) -> None:
     """Use HTTP+JSON on the client's preference."""
-    rest = {"supported_protocol_bindings": ["HTTP+JSON"], "use_client_preference": True}
+    rest: dict[str, Any] = {"supported_protocol_bindings": ["HTTP+JSON"], "use_client_preference": True}
     conversation = RemoteSession(agents, "booking", streaming=streaming, **rest)
     asked = question(await conversation.send(types.Part(text="Book a room")))
     answer = types.FunctionResponse(id=asked.id, name=asked.name, response={"result": "Monday"})

@@ -3,6 +3,7 @@
 import os
 import uuid
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import httpx
 import pytest
@@ -59,7 +60,7 @@ def task(url: str) -> str:
 
 @schema.parametrize()
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
-def test_binding_matches_openapi_document(url: str, task: str, case: schemathesis.Case) -> None:
+def test_binding_matches_openapi_document(url: str, task: str, case: schemathesis.Case[Any]) -> None:
     if case.meta is not None and case.meta.generation.mode == GenerationMode.POSITIVE:
         use_existing_ids(case, task)
     # A completed task cannot be canceled. The server accepts protobuf's JSON beyond the schema (null, a number as text, an
@@ -70,7 +71,7 @@ def test_binding_matches_openapi_document(url: str, task: str, case: schemathesi
     )
 
 
-def use_existing_ids(case: schemathesis.Case, task: str) -> None:
+def use_existing_ids(case: schemathesis.Case[Any], task: str) -> None:
     """Replace the random ids of a valid request with existing ones, so that the server can accept it."""
     if "id" in case.path_parameters and case.path.startswith("/tasks/{id}") and len(case.path_parameters["id"]) % 2:
         case.path_parameters["id"] = task
@@ -80,6 +81,7 @@ def use_existing_ids(case: schemathesis.Case, task: str) -> None:
             case.path_parameters["id"] = "p"
     if case.method == "POST" and case.path.endswith("/pushNotificationConfigs"):
         # Replace the config: a task has at most ten. Most random URIs are not valid webhooks.
+        assert isinstance(case.body, dict)
         case.body |= {"id": "p", "url": WEBHOOK}
     case.query.pop("pageToken", None)
     # The server refuses a repeated key, or context, with another message.
@@ -88,6 +90,6 @@ def use_existing_ids(case: schemathesis.Case, task: str) -> None:
     message = case.body.get("message") if isinstance(case.body, dict) else None
     if isinstance(message, dict) and "contextId" in message:
         message["contextId"] = str(uuid.uuid4())
-    configuration = case.body.get("configuration") if isinstance(case.body, dict) else None
+    configuration: Any = case.body.get("configuration") if isinstance(case.body, dict) else None
     if isinstance(configuration, dict) and isinstance(configuration.get("taskPushNotificationConfig"), dict):
         configuration["taskPushNotificationConfig"]["url"] = WEBHOOK

@@ -13,6 +13,7 @@ from a2a.types import Artifact, Message, Part, Role, Task
 from google.protobuf.json_format import ParseDict
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseMessage
+from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.tools import tool
 from langgraph.graph import START, StateGraph, add_messages
@@ -210,7 +211,7 @@ def retry_of_a_model_call() -> Graph:
 
 
 def asks_for(name: str, args: str) -> AIMessageChunk:
-    call = {"type": "tool_call_chunk", "name": name, "args": args, "id": "call-1", "index": 0}
+    call = tool_call_chunk(name=name, args=args, id="call-1", index=0)
     return AIMessageChunk(content="", tool_call_chunks=[call])
 
 

@@ -29,6 +29,7 @@ from typing import Any
 import httpx
 import pytest
 
+from aion_core.ports import Agent
 from tests.golden import graphs
 from tests.support.service import http, parts, send
 
@@ -125,7 +126,7 @@ def frame(lines: list[str]) -> dict[str, Any]:
     return {**fields, "data": json.loads(fields["data"])}
 
 
-async def hear(graph: graphs.Graph, texts: list[str], method: str) -> list[Exchange]:
+async def hear(graph: graphs.Graph | Agent, texts: list[str], method: str) -> list[Exchange]:
     """Return the frames for each text; every text after the first goes to the first one's task.
 
     The resulting task never has the same message twice.

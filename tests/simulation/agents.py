@@ -25,7 +25,7 @@ from aion_core.stores.retries import Fence, FencedWrites
 from tests.simulation.table import operation
 
 if TYPE_CHECKING:
-    from tests.simulation.world import Process
+    from tests.simulation.processes import Process
 
 Op = tuple[Any, ...]
 

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from aion_core.memory.services import MemoryMetrics
-from aion_core.ports import Notification, PushConfig, PushWakeUp, TaskKey, WakeUp, WebhookRequest
+from aion_core.ports import Blobs, Notification, PushConfig, PushWakeUp, TaskKey, WakeUp, WebhookRequest
 from aion_core.push.attempts import SKIPPED as SKIPPED
 from aion_core.push.delivery import PushDelivery
 from aion_core.stores import keys, push_configs, timers
@@ -74,7 +74,7 @@ def assemble(process: "Process") -> Parts:
         process,
         TableTaskStore(
             process.table,
-            process.blobs,
+            cast("Blobs", process.blobs),  # the store uses no other methods of it
             clock,
             retention=settings.retention,
             cipher=world.cipher,
@@ -170,14 +170,18 @@ def back(call: CallContext, last_event_id: str) -> CallContext:
 
 def handle_wake_up(process: "Process", wake_up: WakeUp | PushWakeUp) -> Awaitable[Any]:
     """Handle a wake-up message as the function does."""
+    handled: Awaitable[Any]
     if isinstance(wake_up, PushWakeUp):
-        return process.parts.delivery.deliver(wake_up, until=process.deadline)
-    return process.parts.worker.handle(wake_up, until=process.deadline)
+        handled = process.parts.delivery.deliver(wake_up, until=process.deadline)
+    else:
+        handled = process.parts.worker.handle(wake_up, until=process.deadline)
+    return handled
 
 
 def sweep(process: "Process") -> Awaitable[Any]:
     """Sweep as the scheduled function does each minute."""
-    return process.parts.sweep.once()
+    swept: Awaitable[Any] = process.parts.sweep.once()
+    return swept
 
 
 @contextmanager

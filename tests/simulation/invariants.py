@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from aion_core.errors import AionError, StoreCorrupt
 from aion_core.ports import TaskKey
-from aion_core.protocol.types import Message, Task, TaskState
+from aion_core.protocol.types import Message, Task, TaskState, TaskStatus, TaskStatusUpdateEvent
 from aion_core.tasks import projection
 from tests.simulation.agents import PROGRAMS, answer_to, text_of
 from tests.simulation.facts import ASKS, ENDS, folded, happened, has_expired, texts_of
 from tests.simulation.faults import DEADLY, Fault
-from tests.simulation.history import plain, users_messages
+from tests.simulation.history import Entry, Hold, plain, users_messages
 from tests.simulation.loop import at_once
 from tests.simulation.push_invariants import PUSH_CHECKS
 from tests.simulation.reader_invariants import READER_CHECKS
@@ -67,17 +67,17 @@ def i2_a_message_is_taken_once(world: "SimWorld") -> Iterator[str]:
             # The record of a message expires with its task, or before.
             place = key.task_id if world.forgets else world.history.context_of[key].context_id
             told[key.owner, place, message.message_id] += 1
-    for (owner, context, message), times in told.items():
+    for (owner, context, message_id), times in told.items():
         if times > 1:
-            yield f"{message} of {owner} stands {times} times in the context {context}."
+            yield f"{message_id} of {owner} stands {times} times in the context {context}."
     turns: dict[tuple[str, str, str], set[str]] = {}
     for did in world.history.agent:
         if did.what == "given":
             place = did.task_id if world.forgets else did.context.context_id
             turns.setdefault((did.context.owner, place, did.message_id), set()).add(did.turn)
-    for (_, _, message), of_it in turns.items():
+    for (_, _, message_id), of_it in turns.items():
         if len(of_it) > 1:
-            yield f"{message} was answered in {len(of_it)} turns."
+            yield f"{message_id} was answered in {len(of_it)} turns."
 
 
 def i3_a_task_goes_where_it_may(world: "SimWorld") -> Iterator[str]:
@@ -142,15 +142,15 @@ def i10_one_lives_in_a_context(world: "SimWorld") -> Iterator[str]:
             if before and before[-1].state in ASKS and not has_expired(world, key, hold.at):
                 yield f"The turn {hold.turn} was begun while {key.task_id} waited for its answer."
     slack = 1200.0 if world.skewed else 10.5
-    by_context: dict[object, list[object]] = {}
+    by_context: dict[object, list[Hold]] = {}
     for hold in world.history.holds:
-        before = by_context.setdefault(hold.context, [])
-        for other in before:
-            if hold.at < other.until - slack and (other.over is None or other.over > hold.at):  # type: ignore[attr-defined]
-                yield f"{hold.process} took the lease {hold.fence} while {other.process} held {other.fence} and lived."  # type: ignore[attr-defined]
-            if hold.fence <= other.fence:  # type: ignore[attr-defined]
-                yield f"The fence {hold.fence} was given after {other.fence}."  # type: ignore[attr-defined]
-        before.append(hold)
+        earlier = by_context.setdefault(hold.context, [])
+        for other in earlier:
+            if hold.at < other.until - slack and (other.over is None or other.over > hold.at):
+                yield f"{hold.process} took the lease {hold.fence} while {other.process} held {other.fence} and lived."
+            if hold.fence <= other.fence:
+                yield f"The fence {hold.fence} was given after {other.fence}."
+        earlier.append(hold)
 
 
 def i11_what_is_finished_is_not_done_again(world: "SimWorld") -> Iterator[str]:
@@ -219,11 +219,18 @@ def i14_nothing_is_left(world: "SimWorld") -> Iterator[str]:
         yield f"Bells have died: {[letter.wake_up for letter in world.queue.dead]}."
 
 
+def status_of(entry: Entry) -> TaskStatus:
+    """Return the status of a task or of its update."""
+    event = entry.numbered.event
+    assert isinstance(event, Task | TaskStatusUpdateEvent)
+    return event.status
+
+
 def i15_a_failure_has_a_reason(world: "SimWorld") -> Iterator[str]:
     for key, entries in world.history.log.items():
         if not entries or entries[-1].state != TaskState.TASK_STATE_FAILED:
             continue
-        status = entries[-1].numbered.event.status
+        status = status_of(entries[-1])
         reason = text_of(status.message)
         if not reason:
             yield f"{key.task_id} failed without a reason."
@@ -293,7 +300,7 @@ def i18_the_answer_is_the_agents(world: "SimWorld") -> Iterator[str]:
     for key, entries in world.history.log.items():
         if not entries or entries[-1].state != TaskState.TASK_STATE_COMPLETED:
             continue
-        said = text_of(entries[-1].numbered.event.status.message)
+        said = text_of(status_of(entries[-1]).message)
         ended = {did.turn for did in world.history.agent if did.task_id == key.task_id and did.what == "ended"}
         if said and not said.startswith("done: "):
             yield f"{key.task_id} is complete with the answer {said!r}."

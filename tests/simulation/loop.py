@@ -5,6 +5,7 @@ import heapq
 import logging
 import sys
 import warnings
+from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import Context, ContextVar
@@ -56,6 +57,11 @@ class SimLoop(asyncio.BaseEventLoop):
     until its release.
     """
 
+    # Attributes of asyncio.BaseEventLoop, and of its handles, without published types.
+    _check_closed: Callable[[], None]
+    _ready: deque[Any]
+    _scheduled: list[Any]
+
     def __init__(self, random: Random, *, most_steps: int = 150_000) -> None:
         super().__init__()
         self._random, self._now, self._left = random, 0.0, most_steps
@@ -65,12 +71,12 @@ class SimLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         return self._now
 
-    def create_task(self, coro: Any, *, name: str | None = None, context: Context | None = None) -> SimTask:
+    def create_task(self, coro: Any, *, name: object = None, context: Context | None = None) -> SimTask:
         self._check_closed()
         number = len(self.everything)
         # asyncio adds the task to a set during its construction: it needs its number before.
         SimTask.number = number
-        task = SimTask(coro, loop=self, name=name or f"task-{number}", context=context)
+        task = SimTask(coro, loop=self, name=str(name or f"task-{number}"), context=context)
         task.number, task.life = number, context.get(LIFE) if context is not None else LIFE.get()
         self.everything.append(task)
         return task
@@ -125,7 +131,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def _process_events(self, event_list: Any) -> None:
         """Do nothing: there are no I/O events."""
 
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:  # type: ignore[override]
         raise NotImplementedError("the simulation has one thread")
 
 

@@ -119,7 +119,12 @@ class Process:
             self.world.loop.hold(life)
         thaw = self.world.outside(seconds, self._thaw, lives)
         if after_takeover is not None:
-            self.world.waits_for_takeover(self, lambda: (thaw.cancel(), self._thaw(lives)), after_takeover)
+
+            def thaw_now() -> None:
+                thaw.cancel()
+                self._thaw(lives)
+
+            self.world.waits_for_takeover(self, thaw_now, after_takeover)
         self.world.thawed = max(self.world.thawed, self.world.loop.time() + seconds)
         await asyncio.sleep(0)
 

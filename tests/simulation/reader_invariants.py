@@ -134,8 +134,9 @@ def i19_what_is_said_is_said_as_it_was(world: "SimWorld") -> Iterator[str]:
     for key, entries in world.history.log.items():
         for entry in entries:
             event, said = entry.numbered.event, entry.numbered.key
-            word = said and isinstance(event, TaskStatusUpdateEvent) and not event.HasField("metadata")
-            if word and text_of(event.status.message).rstrip(".") != f"word {said}":
+            if not said or not isinstance(event, TaskStatusUpdateEvent) or event.HasField("metadata"):
+                continue
+            if text_of(event.status.message).rstrip(".") != f"word {said}":
                 yield f"{key.task_id} has {text_of(event.status.message)!r} for {said}."
     if world.history.faults or world.history.deaths:
         return
@@ -144,7 +145,8 @@ def i19_what_is_said_is_said_as_it_was(world: "SimWorld") -> Iterator[str]:
         whole = hearing.heard and hearing.heard[0][1] == "1" and hearing.how == "clean" and len(fences) == 1
         if whole and _ended(hearing):
             text = "".join(what.text for _, _, what in hearing.heard if isinstance(what, Delta))
-            spoken = world.history.spoken.get((hearing.task_id, *fences), "")
+            (fence,) = fences
+            spoken = world.history.spoken.get((hearing.task_id, fence), "")
             if text != spoken:
                 yield f"{hearing.client} received {text[:40]!r}, and {spoken[:40]!r} was streamed."
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aion_core.errors import AionError
@@ -78,7 +79,7 @@ class Entrypoint:
         try:
             async with aclosing(operation(process.parts.service, call)) as batches:
                 async for batch in batches:
-                    await process.effect("sse.write", lambda said=batch: self._speaks(connection, said))
+                    await process.effect("sse.write", partial(self._speaks, connection, batch))
                     await connection.room()
             connection.ends()
         except AionError as refused:

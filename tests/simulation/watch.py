@@ -135,6 +135,7 @@ class Watch:
         for numbered in log.events:
             status = getattr(numbered.event, "status", None)
             state = status.state if status is not None else state
+            assert state is not None
             entries.append(Entry(at, process.name, operation.method, numbered, state, plain(numbered.event)))
         self._history.resting[task] = at
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -78,7 +79,7 @@ class SimWorld:
 
     # ── A schedule ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def run(self, scenario: Callable[["SimWorld"], Coroutine[Any, Any, None]]) -> None:
+    def run(self, scenario: Callable[["SimWorld"], Awaitable[Any]]) -> None:
         """Let the scenario's clients act, then wait until all work is done."""
         self.loop.set_exception_handler(self._surprise)
         with no_logging(self.tracing), assembly.deterministic(self):
@@ -90,7 +91,7 @@ class SimWorld:
                 self.over = True
                 self._put_away()
 
-    async def _live(self, scenario: Callable[["SimWorld"], Coroutine[Any, Any, None]]) -> None:
+    async def _live(self, scenario: Callable[["SimWorld"], Awaitable[Any]]) -> None:
         sweeping = asyncio.ensure_future(self._sweep_each_minute())
         try:
             async with asyncio.timeout(16 * 3600.0):
@@ -276,7 +277,10 @@ class SimWorld:
             if self.forgets:
                 self.expire()
             process = self.process("sweep")
-            self.begin(process, lambda _, by=process: self._guarded(by, assembly.sweep(by)))
+            self.begin(process, partial(self._sweep, process))
+
+    def _sweep(self, process: Process, _: CallContext) -> Coroutine[Any, Any, None]:
+        return self._guarded(process, assembly.sweep(process))
 
     async def _guarded(self, process: Process, work: Awaitable[Any]) -> None:
         try:
@@ -372,7 +376,8 @@ class SimWorld:
 
     def tell(self, process: Process, made: SimOperation, result: Any) -> None:
         """Note the result of an operation, or its error, as received by the process."""
-        history, first = self.history, next(iter(made.arguments), None)
+        history = self.history
+        first: Any = next(iter(made.arguments), None)
         if isinstance(result, asyncio.CancelledError) and made.method in ("create", "follow_up", "begin", "finish"):
             history.unheard = True
         if isinstance(result, BaseException):

@@ -1,6 +1,6 @@
 """Rare answers of AWS; emulators never give them."""
 
-from typing import Any
+from typing import Any, cast
 
 from botocore.awsrequest import AWSResponse
 
@@ -9,9 +9,10 @@ def answers(client: Any, status: int, body: bytes) -> None:
     """Answer all requests of the client instead of the service, without retries."""
 
     def answer(request: Any, **_: Any) -> AWSResponse:
-        response = AWSResponse(request.url, status, {"content-type": "text/plain"}, None)
+        headers: Any = {"content-type": "text/plain"}
+        response: Any = AWSResponse(request.url, status, headers, None)
         response._content = body
-        return response
+        return cast("AWSResponse", response)
 
     client.meta.events.register("before-send", answer)
     service = client.meta.service_model.service_name

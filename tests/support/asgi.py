@@ -73,7 +73,8 @@ async def call(
     running = asyncio.ensure_future(app(scope, receive, send))
     _calls.add(running)
     running.add_done_callback(_calls.discard)
-    await asyncio.wait({running, answered}, return_when=asyncio.FIRST_COMPLETED)
+    either: set[asyncio.Future[Any]] = {running, answered}
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     if not answered.done():
         await running  # it raised: its error explains more than a missing answer
     return await answered

@@ -11,11 +11,11 @@ from typing import Any
 from a2a.compat.v0_3 import types as v03
 from a2a.types import StreamResponse
 from google.protobuf.json_format import ParseDict, ParseError
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 Event = dict[str, Any]
 
-MODELS = {
+MODELS: dict[str, type[BaseModel]] = {
     "task": v03.Task,
     "message": v03.Message,
     "status-update": v03.TaskStatusUpdateEvent,

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -128,7 +128,8 @@ def running(stack: DeployedStack) -> Iterator[None]:
         pollers = list(_pollers(stack))
         for poller in pollers:
             poller.start()
-        until_the_end.callback(lambda: [poller.stop() for poller in pollers])
+        for poller in pollers:
+            until_the_end.callback(poller.stop)
         yield
 
 
@@ -221,6 +222,11 @@ def _streaming_api(stack: DeployedStack) -> Iterator[None]:
         process.wait(timeout=30)
 
 
+def _invoke(stack: DeployedStack, name: str) -> Callable[[Any, Any], Any]:
+    """Return the function of this name, to call with an event and a context."""
+    return lambda event, _: stack.invoke(name, event)
+
+
 def _pollers(stack: DeployedStack) -> Iterator[QueuePoller]:
     """Yield the replacements of the disabled event source mappings."""
     functions, names = stack.client("lambda"), {id_: name for name, id_ in stack.physical_ids.items()}
@@ -243,7 +249,7 @@ def _pollers(stack: DeployedStack) -> Iterator[QueuePoller]:
             arn,
             configuration["Timeout"],
             configuration["MemorySize"],
-            lambda event, _, name=name: stack.invoke(name, event),
+            _invoke(stack, name),
         )
         place = Place(ministack.ACCOUNT, REGION, stack.endpoint, STACK)
         yield QueuePoller(function, QueueSource.of(event, place), stack.client("sqs"), retry_after=1)

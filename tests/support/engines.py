@@ -40,16 +40,20 @@ def local_blobs(kind: str, clock: Clock, folder: Path) -> Blobs:
     return MemoryBlobs() if kind == "memory" else SQLiteBlobs(folder / "blobs.sqlite", clock)
 
 
-class Stack(Protocol):
-    """The template's tables, queues and buckets, on some engine."""
-
-    template: Template
+class ReachableStack(Protocol):
+    """A stack with its clients."""
 
     def client(self, service: str) -> Any:
         """Return a client of the stack's DynamoDB, SQS or S3."""
 
     def environment(self, function: str) -> dict[str, str]:
         """Return the function's variables from the template, and those to reach this stack."""
+
+
+class Stack(ReachableStack, Protocol):
+    """The template's tables, queues and buckets, on some engine."""
+
+    template: Template
 
 
 def chosen() -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -39,7 +39,7 @@ def function_url(app: ASGIApp, domain: str) -> ASGIApp:
 
 def behind(app: ASGIApp, event_of: EventOf) -> ASGIApp:
     """Return the app as our runtime calls it, with the event of each request."""
-    reader = EventReader(app)
+    reader = EventReader(cast("Any", app))
 
     async def entrypoint_url(scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)

@@ -34,8 +34,16 @@ def folder_with(requirements: Path, python: str, version: str) -> Path:
     with file_lock(folder):
         if not stamp.exists() or stamp.read_bytes() != requirements.read_bytes():
             shutil.rmtree(folder, ignore_errors=True)
-            install = [find_uv(), "pip", "install", "--quiet", "--target", folder, "--python", python]
-            only = ["--python-version", version, "--only-binary", ":all:", "--require-hashes", "-r", requirements]
+            install: list[str | Path] = [find_uv(), "pip", "install", "--quiet", "--target", folder, "--python", python]
+            only: list[str | Path] = [
+                "--python-version",
+                version,
+                "--only-binary",
+                ":all:",
+                "--require-hashes",
+                "-r",
+                requirements,
+            ]
             subprocess.run([*install, *only], check=True)
             stamp.write_bytes(requirements.read_bytes())
     return folder
@@ -76,7 +84,7 @@ def go_program(folder: Path, **sources: str) -> Path:
             shutil.copy(source, environment)
         for name, text in sources.items():
             (environment / f"{name}.go").write_text(text)
-        command = ["go", "build", "-mod=mod", "-o", program, "."]
+        command: list[str | Path] = ["go", "build", "-mod=mod", "-o", program, "."]
         built = subprocess.run(command, cwd=environment, capture_output=True, text=True)
     if built.returncode and "dial tcp" in built.stderr:
         raise GoMissing(f"What it requires cannot be had: {built.stderr.strip()}")

@@ -55,7 +55,7 @@ def main(handler: str, queue_url: str = "") -> None:
 
     def work(message: dict[str, object]) -> None:
         context = LambdaContext("function", "arn", 1024, 900)
-        failed = handle(sqs_event([message], ARN), context)["batchItemFailures"]  # type: ignore[arg-type]
+        failed = handle(sqs_event([message], ARN), context)["batchItemFailures"]
         if not failed:
             sqs.delete_message(QueueUrl=queue_url, ReceiptHandle=message["ReceiptHandle"])
 

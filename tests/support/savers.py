@@ -67,7 +67,7 @@ async def taken_over(savers: Savers, clock: ManualClock, begun: TurnStarted) -> 
     """Expire the lease, and begin the turn as `holder-2`."""
     clock.move(LEASE_SECONDS + 1)
     taken = await savers.tasks.begin(begun.lease.context, holder="holder-2")
-    assert taken is not None
+    assert isinstance(taken, TurnStarted)
     return taken
 
 

@@ -5,7 +5,7 @@ Each session of botocore reads a megabyte of JSON for its first client: a third 
 
 import functools
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from botocore.loaders import Loader
@@ -28,8 +28,8 @@ def share() -> None:
 
     @functools.cache
     def shared(data_path: str | None = None) -> "Loader":
-        loader: Loader = create(data_path)
+        loader: Any = create(data_path)
         loader._search_paths = _Paths(loader.search_paths)
-        return loader
+        return cast("Loader", loader)
 
     session.create_loader = shared  # type: ignore[attr-defined]

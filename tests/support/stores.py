@@ -17,7 +17,7 @@ from aion_core.stores import keys
 from aion_core.stores.push_configs import TablePushConfigs
 from aion_core.stores.task_list import TableTaskList
 from aion_core.stores.task_store import TableTaskStore
-from tests.support.engines import Stack
+from tests.support.engines import ReachableStack
 from tests.support.strict import StrictTokens, refuse_empty_keys
 
 LEASE_SECONDS = 30.0
@@ -52,7 +52,7 @@ class MemoryPushConfigs(TablePushConfigs):
         super().__init__(store.table, CIPHER, clock, **options)
 
 
-def dynamodb_table(stack: Stack, *, workers: int = 16, clock: Clock | None = None) -> DynamoDBTable:
+def dynamodb_table(stack: ReachableStack, *, workers: int = 16, clock: Clock | None = None) -> DynamoDBTable:
     """Return the stack's table; tests differ by owner. On moto, idempotency tokens expire by the clock."""
     client = stack.client("dynamodb")
     refuse_empty_keys(client)
@@ -62,29 +62,29 @@ def dynamodb_table(stack: Stack, *, workers: int = 16, clock: Clock | None = Non
     return DynamoDBTable(calls, name=stack.environment("ApiFunction")["AION_TABLE"])
 
 
-def stack_blobs(stack: Stack) -> S3Blobs:
+def stack_blobs(stack: ReachableStack) -> S3Blobs:
     """Return the stack's bucket."""
     calls = AwsClient("s3", ThreadPoolExecutor(16), client=stack.client("s3"))
     return S3Blobs(calls, bucket=stack.environment("ApiFunction")["AION_BUCKET"])
 
 
-def table_of(stack: Stack | None, clock: Clock) -> Table:
+def table_of(stack: ReachableStack | None, clock: Clock) -> Table:
     """Return the stack's table with a new client; without a stack a new table in memory."""
     return MemoryTable(clock) if stack is None else dynamodb_table(stack)
 
 
-def store_of(table: Table, stack: Stack | None, clock: Clock, **options: Any) -> TableTaskStore:
+def store_of(table: Table, stack: ReachableStack | None, clock: Clock, **options: Any) -> TableTaskStore:
     """Return a task store over the table; its blobs are in the stack's bucket, or in memory."""
     blobs = MemoryBlobs() if stack is None else stack_blobs(stack)
     return TableTaskStore(table, blobs, clock, **{"lease_seconds": LEASE_SECONDS, "cipher": CIPHER, **options})
 
 
-def dynamodb_store(stack: Stack, clock: Clock, **options: Any) -> TableTaskStore:
+def dynamodb_store(stack: ReachableStack, clock: Clock, **options: Any) -> TableTaskStore:
     """Return a task store on the stack's table."""
     return store_of(dynamodb_table(stack), stack, clock, **options)
 
 
-def dynamodb_list(stack: Stack, clock: Clock) -> TableTaskList:
+def dynamodb_list(stack: ReachableStack, clock: Clock) -> TableTaskList:
     """Return the task lists in the stack's table."""
     return TableTaskList(dynamodb_table(stack, workers=4), clock)
 

@@ -6,11 +6,11 @@ from aion_core.clock import SystemClock
 from aion_core.ports import ContextKey, Head, TurnStarted
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.tasks import admission
-from tests.support.engines import Stack
+from tests.support.engines import ReachableStack
 from tests.support.stores import dynamodb_store, new_owner
 
 
-async def orphan(stack: Stack, text: str, *, agent: str = "echo") -> Head:
+async def orphan(stack: ReachableStack, text: str, *, agent: str = "echo") -> Head:
     """Create a running task of a dead worker, with an expired lease."""
     store = dynamodb_store(stack, SystemClock(), lease_seconds=0.001)
     context = ContextKey(new_owner(), agent, "c-1")

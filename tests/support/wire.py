@@ -46,7 +46,8 @@ class Client:
     async def get(self, task_id: str) -> dict[str, Any]:
         """Return the task."""
         body = {"jsonrpc": "2.0", "id": 7, "method": self._get, "params": {"id": task_id}}
-        return await self._result(body)
+        task: dict[str, Any] = await self._result(body)
+        return task
 
     async def call(self, method: str, **params: Any) -> dict[str, Any]:
         """Return the whole answer to a request."""

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,14 +10,13 @@ from infra.policies.check import (
     EVERY_OPTION,
     VALUES,
     VARIANTS,
-    ResolvedDeployment,
     document,
     linted,
     problems,
     schema_errors,
     values_at,
 )
-from infra.policies.rules import ROOT
+from infra.policies.deployment import ROOT, ResolvedDeployment
 
 TEMPLATE = ROOT / "template.yaml"
 DOCUMENTS = [document(ResolvedDeployment(TEMPLATE, parameters)) for parameters in VARIANTS]
@@ -178,7 +178,8 @@ def test_each_value_policy_applies_and_refuses(start: str) -> None:
     for end, schema in VALUES[start].items():
         path = f"{start}/{end}"
         assert end == "." or any([*values_at(each, path)] for each in DOCUMENTS), path
-        assert any([*schema_errors(schema, wrong)] for wrong in (None, "ec2:*", {"Type": "Canary"}, [], 0, 10**9)), path
+        wrong_values: tuple[Any, ...] = (None, "ec2:*", {"Type": "Canary"}, [], 0, 10**9)
+        assert any([*schema_errors(schema, wrong)] for wrong in wrong_values), path
 
 
 def test_cfn_lint_finds_mistakes(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ class Keeper(BaseAgent):
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         artifacts = ctx.artifact_service
         assert artifacts is not None
-        where = {"app_name": ctx.app_name, "user_id": ctx.user_id, "session_id": ctx.session.id}
+        where: dict[str, Any] = {"app_name": ctx.app_name, "user_id": ctx.user_id, "session_id": ctx.session.id}
         for name in ("note.txt", "user:note.txt"):
             await artifacts.save_artifact(**where, filename=name, artifact=types.Part(text=LARGE))
             assert await artifacts.load_artifact(**where, filename=name) is not None

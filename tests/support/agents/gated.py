@@ -12,9 +12,9 @@ from tests.support.gates import gate
 
 async def speak(state: MessagesState, writer: StreamWriter) -> dict[str, Any]:
     """Stream a word, wait, stream a word."""
-    emit_message(writer, AIMessageChunk("before ", id="call"))
+    emit_message(writer, AIMessageChunk(content="before ", id="call"))
     await gate("between")
-    emit_message(writer, AIMessageChunk("after", id="call"))
+    emit_message(writer, AIMessageChunk(content="after", id="call"))
     return {}
 
 

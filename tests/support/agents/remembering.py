@@ -1,7 +1,7 @@
 """Graph and ADK agent with incompressible data in every store."""
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from google.adk.agents.base_agent import BaseAgent
@@ -35,10 +35,10 @@ graph = StateGraph(MessagesState).add_node(reply).add_edge(START, "reply").compi
 class Remembering(BaseAgent):
     """Agent with artifacts and state of each scope; its answer lists them."""
 
-    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncIterator[Event]:
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         session, artifacts = ctx.session, ctx.artifact_service
         assert artifacts is not None
-        place = {"app_name": ctx.app_name, "user_id": ctx.user_id, "session_id": session.id}
+        place: dict[str, Any] = {"app_name": ctx.app_name, "user_id": ctx.user_id, "session_id": session.id}
         for name in ("report.txt", "user:photo.txt", "old.txt", "old.txt"):
             await artifacts.save_artifact(filename=name, artifact=types.Part(text=noise()), **place)
         await artifacts.delete_artifact(filename="old.txt", **place)

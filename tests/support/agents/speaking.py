@@ -34,7 +34,7 @@ class Speaker(BaseChatModel):
                 with Path(os.environ["NOTED_IN"]).open("a") as notes:
                     notes.write("half\n")
             await asyncio.sleep(0.1)
-            yield ChatGenerationChunk(message=AIMessageChunk(word))
+            yield ChatGenerationChunk(message=AIMessageChunk(content=word))
 
 
 async def speak(state: MessagesState) -> dict[str, Any]:

@@ -17,7 +17,7 @@ async def count(state: MessagesState, writer: StreamWriter) -> dict[str, Any]:
     """Stream the words, one after another."""
     for word in WORDS:
         await asyncio.sleep(SECONDS)
-        emit_message(writer, AIMessageChunk(word, id="counting"))
+        emit_message(writer, AIMessageChunk(content=word, id="counting"))
     return {}
 
 

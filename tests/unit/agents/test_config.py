@@ -1,5 +1,6 @@
 """aion.yaml: its accepted contents, and the error message for each mistake."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ ONE = "aion:\n  agents:\n    a:\n      path: a.py\n"
 """A valid start of an aion.yaml."""
 
 
-def config(folder: Path, text: str) -> dict[str, AgentConfig]:
+def config(folder: Path, text: str) -> Mapping[str, AgentConfig]:
     file = folder / "aion.yaml"
     file.write_text(text, encoding="utf-8")
     return read_agent_configs(file)

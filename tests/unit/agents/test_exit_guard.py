@@ -39,7 +39,7 @@ def is_interrupted(*_: Any) -> Any:
     raise KeyboardInterrupt
 
 
-def one_node(node: Callable[..., Any], schema: Any = MessagesState) -> StateGraph[Any, Any, Any, Any]:
+def one_node(node: Any, schema: Any = MessagesState) -> StateGraph[Any, Any, Any, Any]:
     return StateGraph(schema).add_node("node", node).add_edge(START, "node")
 
 

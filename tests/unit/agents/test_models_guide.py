@@ -137,7 +137,7 @@ def given(section: str) -> Iterator[tuple[str, str]]:
                 assert set(words[2::2]) <= {"--parameter"}
                 yield from (tuple(word.split("=", 1)) for word in words[3::2])  # type: ignore[misc]
     for block in blocks(section, "toml"):
-        yield from (tuple(word.split("=", 1)) for word in tomllib.loads(block)["parameter_overrides"])  # type: ignore[misc]
+        yield from (tuple(word.split("=", 1)) for word in tomllib.loads(block)["parameter_overrides"])
 
 
 def test_parameters_of_guide_are_taken() -> None:

@@ -8,13 +8,13 @@ from aion_core.authoring.context import (
     AgentIdentity,
     AionContext,
     Event,
-    EventKind,
     Message,
     Thread,
     User,
 )
 from aion_core.authoring.types import A2AInbox
 from aion_core.protocol import types as a2a
+from aion_core.protocol.aion.extensions import EventKind
 
 
 class RecordingSink:

@@ -22,7 +22,9 @@ objects = st.dictionaries(keys, json_values, max_size=3)
 
 
 def _part(content: dict[str, Any], metadata: dict[str, Any], filename: str, media_type: str) -> Part:
-    named = {} if content.keys() & {"text", "data"} else {"filename": filename, "media_type": media_type}
+    named: dict[str, Any] = (
+        {} if content.keys() & {"text", "data"} else {"filename": filename, "media_type": media_type}
+    )
     return Part(**content, **named, metadata=metadata or None)
 
 

@@ -99,8 +99,8 @@ async def test_envelopes_survive_in_pydantic_state() -> None:
     saver = InMemorySaver(serde=serializer())
     graph = StateGraph(State).add_node("node", node).add_edge(START, "node").compile(checkpointer=saver)
     config: Any = {"configurable": {"thread_id": "t"}}
-    first = await graph.ainvoke({"a2a_inbox": INBOX}, config)
-    second = await graph.ainvoke({"a2a_inbox": INBOX}, config)
+    first = await graph.ainvoke(State(a2a_inbox=INBOX), config)
+    second = await graph.ainvoke(State(a2a_inbox=INBOX), config)
     assert first["a2a_outbox"] == second["a2a_outbox"] == A2AOutbox(message=MESSAGE)
     assert (first["seen"], second["seen"]) == ("False", "True")
 

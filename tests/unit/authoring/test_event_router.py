@@ -15,7 +15,8 @@ from langgraph.types import Command, StreamWriter, interrupt
 
 from aion.langgraph import AgentIdentity, AionContext, Event, Message, Thread, create_event_router
 from aion.shared.types import A2AInbox
-from aion_core.authoring.context import EventKind, aion_context_set
+from aion_core.authoring.context import aion_context_set
+from aion_core.protocol.aion.extensions import EventKind
 from tests.unit.authoring.recording_sink import RecordingSink, a_turn
 
 

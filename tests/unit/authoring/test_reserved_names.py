@@ -89,7 +89,7 @@ def test_value_without_reserved_keys_is_unchanged(value: dict[str, Any]) -> None
 
 def test_metadata_is_cleaned_and_data_unchanged() -> None:
     sent = {"aion:network": "x", "own": [{"AION:y": 1, "kept": {"aion:z": 2}}]}
-    kept = {"own": [{"kept": {}}]}
+    kept: dict[str, Any] = {"own": [{"kept": {}}]}
     part = {"data": sent, "metadata": sent}
     message = {"parts": [part], "metadata": sent}
     task = ParseDict(

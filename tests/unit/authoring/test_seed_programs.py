@@ -48,7 +48,7 @@ async def helper(state: State, runtime: Runtime[AionContext]) -> dict:  # type: 
 
 async def test_seed_sync_node_emits_everything() -> None:
     graph = StateGraph(State).add_node("report", report).add_edge(START, "report").compile()
-    given = {"messages": [HumanMessage("write it up", id="m-1")]}
+    given: State = {"messages": [HumanMessage("write it up", id="m-1")]}
     streamed = [event async for event in graph.astream(given, stream_mode=["custom", "values"])]
     file, data, message, metadata = [payload for mode, payload in streamed if mode == "custom"]
     assert isinstance(file, ArtifactEmitted)
@@ -84,7 +84,8 @@ async def test_seed_graph_without_context_gets_context() -> None:
         await runtime.context.thread.reply("Here is what I can do.")
         return {}
 
-    graph = StateGraph(State).add_node("helper", helper).add_edge(START, "helper").compile()
+    builder: Any = StateGraph(State)
+    graph = builder.add_node("helper", helper).add_edge(START, "helper").compile()
     sink = RecordingSink()
     context: Any = a_turn(sink)
     await graph.ainvoke({"messages": []}, context=context)

@@ -78,7 +78,7 @@ def test_secrets_of_each_kind_are_set(tmp_path: Path, aws: SecretStore, clock: M
     arn = aws.put("secret", name, f"whole-{name}\n")
     aws.put("secret", f"{name}/db", json.dumps({"password": password, "port": 5432, "é": "ü"}))
     parameter = aws.put("parameter", name, f"parameter-{name}")
-    said = {
+    said: dict[str, Any] = {
         "BY_NAME": name,
         "BY_ARN": arn,
         "PASSWORD": f"{name}/db#password",

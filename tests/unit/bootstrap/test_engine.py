@@ -35,7 +35,9 @@ async def test_sweep_makes_retry_without_wake_up_message(
     """Also for attempts beyond the queue's longest delay; sweep interval and schedule are shortened."""
     monkeypatch.setattr(engine, "SWEEP_SECONDS", 0.05)
     monkeypatch.setattr(delivery, "LONGEST_WAKE_UP_SECONDS", 0.0)
-    monkeypatch.setitem(PushDelivery.__init__.__kwdefaults__, "retry_seconds", (0.1, 0.1, 0.1))
+    defaults = PushDelivery.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "retry_seconds", (0.1, 0.1, 0.1))
     (tmp_path / "retried.py").write_text(GRAPH)
     (tmp_path / "aion.yaml").write_text(AGENT)
     here = {

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -107,7 +108,7 @@ def test_help_of_each_command_fits_terminal(path: tuple[str, ...]) -> None:
     assert "..." not in shown.stdout.partition("Commands:")[2], "what a command does fits into a line"
 
 
-CLOCK = SystemClock()
+CLOCK: Any = SystemClock()
 
 
 @pytest.fixture

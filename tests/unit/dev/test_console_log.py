@@ -3,6 +3,7 @@
 import json
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,7 @@ def test_request_is_one_line() -> None:
 
 
 def test_colour_is_off_by_default() -> None:
-    said = {"operation": "SendMessage", "status": "500", "is_failure": True, "duration_ms": 7}
+    said: dict[str, Any] = {"operation": "SendMessage", "status": "500", "is_failure": True, "duration_ms": 7}
     assert "\033[31m500\033[0m" in line_of("request", colour=True, **said)
     assert "\033" not in line_of("request", **said)
 

@@ -30,7 +30,9 @@ async def test_guides_graphs_reply(block: str, answer: str) -> None:
     exec(compile(block, "docs/langgraph.md", "exec"), names)  # noqa: S102  # our own page
     graph = names["graph"]
     if inspect.isfunction(graph):
-        graph = LangGraphAgent(per_turn_factory(graph, "graph"))
+        factory = per_turn_factory(graph, "graph")
+        assert factory is not None
+        graph = LangGraphAgent(factory)
     async with http(parts(graph).app()) as client:
         task = (await client.post("/", json=send())).json()["result"]["task"]
         assert task["status"]["message"]["parts"][0]["text"] == answer

@@ -2,10 +2,11 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 
-from aion_core.ports import Blocked, Delivered, PostOutcome, PostRefused, Unreachable, WebhookGone
+from aion_core.ports import Blocked, Delivered, Delivery, PostOutcome, PostRefused, Unreachable, WebhookGone
 from aion_core.push.attempts import SKIPPED
 from aion_core.push.circuit_breaker import FAILURES_TO_OPEN, MAX_RECEIVERS, OPEN_SECONDS, SLOW_SECONDS, CircuitBreaker
 from tests.support.receiver import Behaviour, Post, answers, receiving
@@ -102,6 +103,10 @@ async def test_hanging_receiver_delays_no_other_receiver() -> None:
         assert len(hung.posts) == in_vain + len(heard)
 
 
+def tried_again(tries: int, delivery: Delivery) -> bool:
+    return delivery.tries > tries or delivery.cursor == 3
+
+
 async def test_last_attempt_is_made_with_open_circuit() -> None:
     """The circuit of its host is open."""
     made: list[Pushing] = []
@@ -118,8 +123,6 @@ async def test_last_attempt_is_made_with_open_circuit() -> None:
             before, tries = len(hung.posts), state.tries
             pushing.clock._now = max(pushing.clock.now(), state.next_at)
             await pushing.later(0, task)
-            state = await pushing.rests(
-                task, lambda delivery, tries=tries: delivery.tries > tries or delivery.cursor == 3
-            )
+            state = await pushing.rests(task, partial(tried_again, tries))
     assert (state.cursor, state.dead, state.dead_from) == (3, 2, 2)
     assert [id_ for id_ in hung.ids[before:] if id_.startswith(task["id"])] == ids(task, 2, 3)

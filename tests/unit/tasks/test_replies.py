@@ -199,10 +199,12 @@ async def test_message_mode_answer_may_return_immediately(naming: bool) -> None:
     made = made_with(ReplyAs.MESSAGE)
     call = caller()
     asking = await made.service.send(call, request("asks"))
+    assert isinstance(asking, Task)
     answer = request("slow", message_id="m-2", task_id=asking.id if naming else "", return_immediately=True)
     task = await made.service.send(call, answer)
     assert isinstance(task, Task)
     assert task.status.state == TaskState.TASK_STATE_WORKING
+    assert isinstance(made.agent, Teller)
     made.agent.go.set()
     await made.work_queue.quiet()
     await until(lambda: not call.background)

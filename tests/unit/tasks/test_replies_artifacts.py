@@ -140,6 +140,7 @@ async def test_history_has_each_answer_once_in_order(answer: AnswerAs) -> None:
     await made.service.send(call, request("meanwhile", message_id="m-1"))
     clock.move(1)
     asking = await made.service.send(call, request("asks", message_id="m-2"))
+    assert isinstance(asking, Task)
     await made.service.send(call, request("that one", message_id="m-3"))
     history = Conversations(store, MemoryTaskList(store))
     read = partial(history.history, TaskKey("owner", asking.id), ContextKey("owner", "test", "c"))
@@ -253,7 +254,7 @@ async def test_answer_of_failed_turn_is_kept() -> None:
     """The task fails with its reason; the artifact stays."""
     clock = ManualClock()
     store = DiesAtTheEnd(MemoryTaskStore(clock), times=4)
-    made = parts(Fickle(), store, clock, answer=AnswerAs.ARTIFACT)  # type: ignore[arg-type]
+    made = parts(Fickle(), store, clock, answer=AnswerAs.ARTIFACT)
     task = await done(asyncio.create_task(made.service.send(CallContext("owner", "test"), request())), clock)
     assert task.status.state == TaskState.TASK_STATE_FAILED
     assert [artifact.parts[0].text for artifact in task.artifacts] == ["answer 1"]

@@ -203,6 +203,7 @@ async def test_repeat_gets_same_message_in_another_process(reply: ReplyAs) -> No
     assert await other.service.send(caller(), request("hi")) == first
     clock.move(60)
     assert [item.payload for item in await streamed(other, "hi")] == [first]
+    assert isinstance(other.agent, Teller)
     assert not other.agent.runs
 
 
@@ -243,6 +244,7 @@ async def test_next_holder_gives_the_message(reply: ReplyAs) -> None:
     store = MemoryTaskStore(clock)
     dies, agent = parts(Teller(), store, clock, reply=reply), Teller()
     first = asyncio.create_task(streamed(dies, "slow", call=CallContext("owner", "test")))
+    assert isinstance(dies.agent, Teller)
     await until(dies.agent.began.is_set)
     first.cancel()
     dies.work_queue.close()
@@ -272,10 +274,11 @@ async def test_message_mode_follow_up_makes_it_task() -> None:
         clock.move(0.1)
         await asyncio.sleep(0.001)
     assert first.result() == second.result()
-    assert isinstance(first.result(), Task)
-    assert [message.parts[0].text for message in first.result().history] == ["slow", "answer to slow", "more"]
-    assert first.result().status.message.parts[0].text == "answer to more"
-    assert not first.result().HasField("metadata")
+    task = first.result()
+    assert isinstance(task, Task)
+    assert [message.parts[0].text for message in task.history] == ["slow", "answer to slow", "more"]
+    assert task.status.message.parts[0].text == "answer to more"
+    assert not task.HasField("metadata")
 
 
 # ── From aion.yaml ────────────────────────────────────────────────────────────────────────────────────────────────────

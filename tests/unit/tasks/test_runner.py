@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -353,11 +354,11 @@ async def test_turn_is_suspended_after_store_error() -> None:
     class Troubled(MemoryTaskStore):
         trouble = 1
 
-        async def append(self, *args: object, **kwargs: object) -> object:  # type: ignore[override]
+        async def append(self, *args: Any, **kwargs: Any) -> Any:
             if self.trouble:
                 self.trouble -= 1
                 raise StoreUnavailable("throttled")
-            return await super().append(*args, **kwargs)  # type: ignore[arg-type]
+            return await super().append(*args, **kwargs)
 
     store = Troubled(clock)
     agent = Stepping(3, 0.0, clock)

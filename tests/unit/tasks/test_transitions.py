@@ -249,7 +249,9 @@ def test_same_holder_takes_in_message_of_another_task() -> None:
     finished = transitions.finished(end, record, waiting, SECOND_HEAD, None, times=TIMES)
     assert finished.recorded_message == (SECOND, "u-2")
     assert [
-        (event.task, event.generation, event.event.task_id) for event in finished.events if event.generation > 3
+        (event.task, event.generation, getattr(event.event, "task_id", None))
+        for event in finished.events
+        if event.generation > 3
     ] == [(SECOND, 6, "t-2")]
     assert [move.after.key for move in finished.heads] == [TASK, SECOND]
 

@@ -49,7 +49,8 @@ def by_envelope(state: State) -> State:
 
 
 def own_context(state: State, runtime: Runtime[Own]) -> State:
-    assert runtime.context == {}
+    context: object = runtime.context
+    assert context == {}
     message = get_aion_context().message
     assert message is not None
     return {"messages": [AIMessage(f"echo {message.text}")]}
@@ -226,7 +227,7 @@ async def test_several_questions_are_answered_by_their_ids() -> None:
     class Asking(TypedDict):
         messages: Annotated[list[AnyMessage], add_messages]
 
-    def asks(name: str) -> Callable[[State], State]:
+    def asks(name: str) -> Any:
         def node(state: State) -> State:
             runs.append(name)
             return {"messages": [AIMessage(f"{name}={interrupt(f'{name}?')}")]}

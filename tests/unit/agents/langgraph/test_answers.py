@@ -156,7 +156,7 @@ def look() -> str:
 
 async def test_text_with_tool_call_is_no_fallback(method: str) -> None:
     """Neither from the state nor from the streamed text."""
-    scripts = [["Let me look.", asks_for("look", "{}")], [asks_for("City", '{"name": "Riga"}')]]
+    scripts: list[list[Any]] = [["Let me look.", asks_for("look", "{}")], [asks_for("City", '{"name": "Riga"}')]]
     graph = create_agent(Model(scripts=scripts), [look], response_format=ToolStrategy(City))
     (task,) = await held(graph, method, "which?")
     assert task["status"]["state"] in ("TASK_STATE_COMPLETED", "completed")

@@ -63,14 +63,24 @@ TEXTS = (
 @BOTH
 async def test_texts_form_one_human_message(method: str) -> None:
     seen: list[AnyMessage] = []
-    await run(lambda state: seen.extend(state["messages"]) or {}, request(method, *TEXTS))
+
+    def node(state: dict[str, Any]) -> dict[str, Any]:
+        seen.extend(state["messages"])
+        return {}
+
+    await run(node, request(method, *TEXTS))
     assert [(type(message), message.content, message.id) for message in seen] == [(HumanMessage, "one two", "m-1")]
 
 
 @BOTH
 async def test_a_message_without_text_makes_no_human_message(method: str) -> None:
     seen: list[Any] = []
-    await run(lambda state: seen.append(list(state["messages"])) or {}, request(method, {"data": {"n": 1}}))
+
+    def node(state: dict[str, Any]) -> dict[str, Any]:
+        seen.append(list(state["messages"]))
+        return {}
+
+    await run(node, request(method, {"data": {"n": 1}}))
     assert seen == [[]]
 
 

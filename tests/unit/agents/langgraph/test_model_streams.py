@@ -1,13 +1,14 @@
 """Sequence of concurrent model calls and replies: each is streamed as a whole, or marked as aborted."""
 
 from langchain_core.messages import AIMessageChunk
+from langchain_core.messages.tool import tool_call_chunk
 
 from aion_core.agents.langgraph.outbound import ModelStreams
 from aion_core.ports import Chunk
 
 
 def chunk(text: str, call: str, *, last: bool = False, tool: bool = False) -> AIMessageChunk:
-    calls = [{"type": "tool_call_chunk", "name": "look", "args": "{}", "id": "1", "index": 0}] if tool else []
+    calls = [tool_call_chunk(name="look", args="{}", id="1", index=0)] if tool else []
     return AIMessageChunk(content=text, id=call, chunk_position="last" if last else None, tool_call_chunks=calls)
 
 

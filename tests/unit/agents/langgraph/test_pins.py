@@ -244,6 +244,7 @@ async def test_graph_copy_takes_our_saver(own: Any) -> None:
     assert (await copy.aget_state(turn("turn-1"))).values == {"trail": ["a"]}
     assert type(copy) is CompiledStateGraph
     assert (copy.builder, copy.context_schema, copy.name) == (builder, Tenant, "theirs")
+    assert copy.config is not None
     assert copy.config["tags"] == ["author"]
     assert graph.checkpointer is own
     assert "t" in ours.storage

@@ -113,7 +113,7 @@ async def test_no_author_makes_a_task_unknown(version: str) -> None:
     assert "UNSPECIFIED" not in answer.text
 
 
-PART = {"data": {"n": 1}, "metadata": {"kept": True}}
+PART: dict[str, Any] = {"data": {"n": 1}, "metadata": {"kept": True}}
 GIVEN: dict[str, Any] = {
     "the SDK's": Message(role=Role.ROLE_AGENT, parts=[Part(text="out"), ParseDict(PART, Part())]),
     "v1 JSON": {"role": "ROLE_AGENT", "parts": [{"text": "out"}, PART]},

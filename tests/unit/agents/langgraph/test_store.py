@@ -20,6 +20,7 @@ from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
 
 from aion_core.checkpointing.persistence import OwnerStore
+from aion_core.protocol.types import Task
 from aion_core.tasks.call import CallContext
 from tests.golden.graphs import ScriptedModel, asks_for
 from tests.support.requests import request
@@ -164,7 +165,12 @@ async def test_tools_of_a_prebuilt_agent_get_the_store() -> None:
         seen.extend(item.key for item in await store.asearch(NS))
         return {"messages": [AIMessage(state["messages"][-2].text)]}
 
-    scripts = [[asks_for("first", "{}")], [asks_for("second", "{}")], [asks_for("look", "{}")], ["done"]]
+    scripts: list[list[Any]] = [
+        [asks_for("first", "{}")],
+        [asks_for("second", "{}")],
+        [asks_for("look", "{}")],
+        ["done"],
+    ]
     agent = create_agent(Model(scripts=scripts), [first, second, look])
     graph = StateGraph(MessagesState).add_node("agent", agent).add_node("check", check)
     graph.add_edge(START, "agent").add_edge("agent", "check")
@@ -182,7 +188,7 @@ async def test_prebuilt_agents_own_tools_remember() -> None:
         return "looked"
 
     seen: list[list[str]] = []
-    scripts = [[asks_for("look", "{}")], ["done"]] * 2
+    scripts: list[list[Any]] = [[asks_for("look", "{}")], ["done"]] * 2
     await talk(create_agent(Model(scripts=scripts), [look]), "hi", "hi")
     assert seen == [[], ["n0"]]
 
@@ -275,6 +281,7 @@ async def test_cancelled_node_writes_nothing_later() -> None:
     await asyncio.wait_for(sending, 10)
     for message_id in ("m-2", "m-3"):
         answer = await made.service.send(call, request("quick", message_id=message_id, context_id="c-1"))
+        assert isinstance(answer, Task)
         assert answer.status.message.parts[0].text == "[]"
         if not go.is_set():
             go.set()

@@ -139,7 +139,7 @@ async def test_emission_after_end_is_ignored_and_logged(caplog: pytest.LogCaptur
     async with http(parts(one_node(strays)).app()) as client:
         task = await ask(client)
         ended.set()
-        await asyncio.wrap_future(stray[0])  # type: ignore[call-overload]
+        await asyncio.wrap_future(stray[0])
         body = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": task["id"]}}
         assert (await client.post("/", json=body)).json()["result"] == task
     assert said(task) == "done"
@@ -365,7 +365,7 @@ async def test_retried_node_repeats_no_emission() -> None:
             raise ConnectionError("once")
         return {}
 
-    graph = StateGraph(MessagesState, context_schema=AionContext)
+    graph: Any = StateGraph(MessagesState, context_schema=AionContext)
     graph.add_node("node", flaky, retry_policy=RetryPolicy(initial_interval=0.01))
     graph.add_edge(START, "node")
     async with http(parts(graph).app()) as client:
