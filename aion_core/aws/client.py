@@ -30,8 +30,8 @@ _CONFIG = Config(
 # An emulator of AWS has one address, without a host name for each bucket.
 _EMULATOR_CONFIG = _CONFIG.merge(Config(s3={"addressing_style": "path"}))
 
-# Transient error codes of DynamoDB, S3, SQS and KMS. Every status from 500 on is transient too, since a gateway's answer
-# has no code. Missing queues and forbidden keys are permanent errors.
+# Transient error codes of DynamoDB, S3, SQS and KMS. Every status from 500 on is transient too, since a gateway's
+# answer has no code. Missing queues and forbidden keys are permanent errors.
 _TRANSIENT = frozenset(
     {
         "InternalError",
@@ -69,12 +69,12 @@ class NoSuchObject(Exception):
 
 
 class AwsClient:
-    """Awaitable boto3 client of one AWS service. Unless given, the client is created from the environment at the first call."""
+    """Awaitable boto3 client of one AWS service. By default the first call creates the client from the environment."""
 
     def __init__(
         self, service: str, executor: ThreadPoolExecutor, *, client: Any = None, timeout: float = TIMEOUT
     ) -> None:
-        """Make the calls in threads of `executor`. Abandoned synchronous nodes may block all threads of asyncio's default one."""
+        """Make the calls in threads of `executor`. Abandoned synchronous nodes may block asyncio's default executor."""
         self._service, self._executor, self._client, self._timeout = service, executor, client, timeout
 
     async def __call__(self, operation: str, **parameters: Any) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from aion_core.ports.table import (
 Attribute = dict[str, Any]
 """Value in DynamoDB JSON, such as `{"S": "text"}`."""
 
-# Encoders by exact type, since a bool is an int too. They are much faster than boto3's serializers, and make no Decimals.
+# Encoders by exact type, since a bool is an int too. They are much faster than boto3's, and make no Decimals.
 _ENCODERS: dict[type, Callable[[Any], Attribute]] = {
     str: lambda value: {"S": value},
     int: lambda value: {"N": str(int(value))},
@@ -149,7 +149,7 @@ class Placeholders:
                 return " OR ".join(map(self.condition, conditions))
 
     def _conjunct(self, condition: Condition) -> str:
-        """Return the expression of a condition within AND, in parentheses if needed. DynamoDB refuses redundant ones."""
+        """Return a condition's expression for use within AND, in parentheses if needed. DynamoDB refuses others."""
         expression = self.condition(condition)
         return f"({expression})" if _is_disjunction(condition) else expression
 
@@ -186,7 +186,7 @@ def _is_disjunction(condition: Condition) -> bool:
 
 
 def write_parameters(table: str, write: Write) -> tuple[str, dict[str, Any]]:
-    """Return the name of a write's transaction action, such as `Put`, and its parameters. A single request has the same."""
+    """Return a write's transaction action, such as `Put`, and its parameters. A single request has the same ones."""
     placeholders = Placeholders()
     parameters: dict[str, Any] = {"TableName": table}
     match write:

@@ -59,7 +59,7 @@ class Secrets:
             raise ConfigurationError(f"AWS clients for secrets cannot be created: {error}") from error
 
     def read(self, arn: str, variable: str) -> str:
-        """Return the text of the secret with this ARN, in a blocking call. `variable` is the ARN's environment variable.
+        """Return the text of the secret with this ARN; the call blocks. `variable` is the ARN's environment variable.
 
         Raises ConfigurationError. Its text names the ARN and the variable, and contains nothing of the secret.
         """

@@ -70,10 +70,10 @@ class UnserializableState(AgentFailed):
 
 
 class _Serializer(JsonPlusSerializer):
-    """LangGraph's serializer, extended for protobuf, since an agent may store the A2A SDK's Message or Task in its state."""
+    """LangGraph's serializer, extended for protobuf: an agent's state may contain the A2A SDK's Message or Task."""
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
-        """Serialize the object into a type and bytes. A protobuf Message or Task in it will be restored as an A2AOutbox.
+        """Serialize an object to a type and bytes. A protobuf Message or Task in it is restored as an A2AOutbox.
 
         Raises UnserializableState for a value without a serialized form.
         """
@@ -113,7 +113,7 @@ class OwnerStore(BaseStore):
     supports_ttl = True
 
     def __init__(self, memory: Callable[[], LongTermMemory], scope: MemoryScope) -> None:
-        """Make the store on the graph's event loop. The first operation calls `memory` to create the long-term memory."""
+        """Make the store on the graph's event loop. The first operation calls `memory` for the long-term memory."""
         self._make_memory, self._scope = memory, scope
         self._loop = asyncio.get_running_loop()
         # In DynamoDB, two concurrent transactions with a check of the same fence conflict.
@@ -138,7 +138,7 @@ class OwnerStore(BaseStore):
             return asyncio.run(self._batch(list(ops)))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """Run the operations and return their results in order. The reads run before the writes, and do not see them."""
+        """Run the operations and return their results in order. All reads run before the writes."""
         return await self._batch(list(ops))
 
     async def _batch(self, ops: list[Op]) -> list[Result]:

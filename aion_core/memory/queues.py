@@ -56,7 +56,7 @@ class _Queue(Generic[B]):
         self._start(wake_up, delay)
 
     def enqueue_from_thread(self, wake_up: B, *, delay: float = 0.0) -> None:
-        """See `ports.WorkQueue.enqueue_from_thread`. It does not wait for the event loop, since an agent may block it."""
+        """See `ports.WorkQueue.enqueue_from_thread`. The call does not wait for the event loop."""
         if self._closed:
             raise StoreUnavailable("The queue is closed.")
         if self._loop is None:

@@ -356,7 +356,7 @@ class MemoryTable:
         return entries
 
     def _lagging(self, index: Index) -> Mapping[Key, Sequence[Item | None]]:
-        """Return the versions of recently changed index entries. The first version of each is from before the index lag."""
+        """Return the versions of recently changed index entries. Each one's first version is older than the lag."""
         recent = self._versions[index.name]
         if not self.faults.index_lag:
             recent.clear()

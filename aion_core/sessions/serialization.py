@@ -18,10 +18,10 @@ class UnserializableSession(AgentFailed):
 
 
 def event_bytes(event: Event) -> bytes:
-    """Serialize an ADK event as JSON. Raises UnserializableSession if it contains a value without a JSON form."""
+    """Serialize an ADK event as JSON. Raises UnserializableSession for a value without a JSON form."""
     try:
-        # Use aliases: a credential's scheme has a field `type_`, readable only by its alias. Use Python's json module and
-        # ASCII: a model may cut a surrogate pair in half, and half a pair has no UTF-8 form.
+        # Use aliases: a credential's scheme has a field `type_`, readable only by its alias. Use Python's json module
+        # and ASCII: a model may cut a surrogate pair in half, and half a pair has no UTF-8 form.
         plain = event.model_dump(mode="json", by_alias=True, exclude_none=True)
         return json.dumps(plain, separators=(",", ":")).encode("ascii")
     except (ValueError, TypeError) as error:

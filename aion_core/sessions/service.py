@@ -190,7 +190,7 @@ class StoredSessions(BaseSessionService):
 
     @abstractmethod
     async def _read(self, key: SessionKey, *, newest: int | None) -> SessionRecord | None:
-        """Return the session with its newest events, or all events if `newest` is None. Return None if it does not exist."""
+        """Return the session with its newest events (all if `newest` is None), or None for a missing session."""
 
     @abstractmethod
     async def _shared(self, app_name: str, user_id: str) -> ScopedState:

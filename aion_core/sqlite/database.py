@@ -113,7 +113,7 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """Yield a connection in a transaction. Commit the transaction at the end, or roll it back after an exception."""
+        """Yield a connection in a transaction. Commit the transaction at the end, or undo it after an exception."""
         with self._write_lock, self.reading() as connection:
             # Take the write lock now (IMMEDIATE): SQLite refuses to turn a read transaction into a writing one after
             # another process's write.

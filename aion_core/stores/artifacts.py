@@ -55,9 +55,9 @@ class VersionInfo:
 class BlobArtifacts(BaseArtifactService):
     """ADK's artifact service for all turns.
 
-    An artifact's name with the prefix `user:` makes it the user's, in every session. Versions count from 0, and each save
-    gets its own number. A deleted artifact begins again at 0. On S3, a session's artifact expires one retention after
-    its save, and a user's artifact never. Every method may raise StoreUnavailable.
+    A file name with the prefix `user:` belongs to the user in every session. Versions count from 0, and each save gets
+    its own number. A deleted artifact begins again at 0. On S3, a session's artifact expires one retention after its
+    save, and a user's artifact never. Every method may raise StoreUnavailable.
     """
 
     def __init__(self, blobs: Blobs, clock: Clock) -> None:
@@ -95,7 +95,7 @@ class BlobArtifacts(BaseArtifactService):
         session_id: str | None = None,
         version: int | None = None,
     ) -> types.Part | None:
-        """Return a version of the artifact, by default the newest. Follow references. Return None if it does not exist."""
+        """Return a version of the artifact (by default the newest), or None if it is missing. Follow references."""
         key = _key(app_name, user_id, filename, session_id)
         # Loop once more than ADK's limit of references, since ADK raises in the last round.
         for depth in range(artifact_util._MAX_ARTIFACT_REFERENCE_DEPTH, -1, -1):
@@ -150,7 +150,7 @@ class BlobArtifacts(BaseArtifactService):
         session_id: str | None = None,
         version: int | None = None,
     ) -> ArtifactVersion | None:
-        """Return ADK's description of a version of the artifact, by default the newest. Return None if it does not exist."""
+        """Return ADK's description of an artifact's version (by default the newest), or None if it is missing."""
         key = _key(app_name, user_id, filename, session_id)
         number, info = await self._found(key, version)
         return _version(key, number, info) if info is not None else None
@@ -192,7 +192,7 @@ class BlobArtifacts(BaseArtifactService):
         return found is not None and found["by"] == metadata["by"]
 
     async def _found(self, key: ArtifactKey, version: int | None) -> tuple[int, VersionInfo | None]:
-        """Return the number and description of a version, by default the newest. The description is None if it is missing."""
+        """Return the number and description of a version, by default the newest. The description may be None."""
         number = version if version is not None else max(await self._versions(key), default=-1)
         return number, await self._info(key, number) if number >= 0 else None
 

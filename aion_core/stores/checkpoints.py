@@ -42,7 +42,7 @@ from aion_core.stores.items import Payloads, Reads, StoredPayload, Ttl
 from aion_core.stores.retries import Fence, FencedWrites
 
 WRITES_A_PAGE = 100
-"""Number of writes in one item, since an update expression may have 4 KB. The same request puts the rest in more items."""
+"""Number of writes in one item, since an update expression may have 4 KB. More writes need more items."""
 
 FIRST_PAGE, LARGEST_PAGE = 4, 256
 """Page sizes of a query. The newest checkpoint needs few items, a thread's history many."""
@@ -152,7 +152,7 @@ class TableSaver(BaseCheckpointSaver[int]):
     # ── Reads ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return the checkpoint named by the config, or the thread's newest one, or None if there is no such checkpoint."""
+        """Return the checkpoint named by the config, by default the thread's newest, or None if it is missing."""
         thread_id, ns, checkpoint_id = _place(config)
         first = keys.checkpoint_sort(ns, checkpoint_id or "")
         async with aclosing(self._newest_first(thread_id, first)) as found:
@@ -380,7 +380,7 @@ async def _all(found: AsyncIterator[T]) -> Sequence[T]:
 
 
 def _finished(work: Coroutine[Any, Any, T]) -> T:
-    """Run the coroutine on a new event loop and return its result. Use another thread if this one has a running loop."""
+    """Run the coroutine on a new event loop, in another thread if this one has a running loop. Return its result."""
     if running_loop() is None:
         return asyncio.run(work)
     with ThreadPoolExecutor(1) as executor:

@@ -31,7 +31,7 @@ class Inspection:
         self._table, self._clock, self._reads = table, clock, Reads(table, clock)
 
     async def context(self, context: ContextKey) -> ContextStatus | None:
-        """Return the status of a context, or None if it does not exist. An expired context has only its fencing number."""
+        """Return the status of a context, or None if it is missing. An expired context has only its fencing number."""
         item = await self._table.get(keys.context_key(context))
         if item is None:
             return None
@@ -46,13 +46,13 @@ class Inspection:
         return [int(item[SORT].split("#")[1]) for item in found if "due_at" in item]
 
     async def tasks(self, task_id: str = "") -> AsyncIterator[Head]:
-        """Yield the heads (state and last event number) of all tasks, or of those with this id. Scans the whole table."""
+        """Scan the table and yield the heads (state and last event number) of all tasks, or of those with this id."""
         async for item in self._scan(HEAD_ATTRIBUTES):
             if item[SORT] == keys.HEAD and task_id in ("", keys.task_of(keys.key_of(item)).task_id):
                 yield heads.head_of(keys.task_of(keys.key_of(item)), item)
 
     async def deliveries(self, task_id: str = "") -> AsyncIterator[Delivery]:
-        """Yield the push deliveries of all tasks, or of those with this id. Scans the whole table."""
+        """Scan the table and yield the push deliveries of all tasks, or of those with this id."""
         async for item in self._scan(deliveries.ATTRIBUTES):
             task = keys.task_of(keys.key_of(item))
             if item[SORT].startswith(keys.push_sort("")) and task_id in ("", task.task_id):

@@ -18,7 +18,7 @@ from aion_core.tasks.contexts import VERSION, milliseconds
 
 @contextmanager
 def readable(what: str) -> Iterator[None]:
-    """Raise StoreCorrupt if the block finds invalid attributes in an item. The error's text names the item by `what`."""
+    """Raise StoreCorrupt if the block finds invalid attributes in an item. `what` names the item in the error."""
     try:
         yield
     except (KeyError, ValueError, TypeError, AttributeError) as error:
@@ -29,7 +29,7 @@ P = TypeVar("P", Page, VersionPage)
 
 
 async def all_pages(read: Callable[[Any], Awaitable[P]]) -> AsyncGenerator[P, None]:
-    """Yield every page of a query. `read` is called with the previous page's end position, or None for the first page."""
+    """Yield every page of a query. `read` gets the previous page's end position, or None for the first page."""
     after = None
     while True:
         page = await read(after)
@@ -97,7 +97,7 @@ class Reads:
                 yield item
 
     def lives(self, item: Item) -> bool:
-        """Return True unless the item's TTL has passed. DynamoDB deletes expired items late, so reads must check the TTL."""
+        """Return True unless the item's TTL has passed. Reads must check it: DynamoDB deletes expired items late."""
         return TTL_ATTRIBUTE not in item or int(item[TTL_ATTRIBUTE]) > self._clock.now().timestamp()
 
 
@@ -162,10 +162,10 @@ class Payloads:
         self._blobs = blobs
 
     async def attributes(self, payloads: Mapping[str, StoredPayload], *, folder: str) -> Item:
-        """Return an item's attributes for the payloads. Large payloads are first stored together as one blob in the folder."""
+        """Return an item's attributes for the payloads. Store large payloads together as one blob in the folder."""
         if sum(len(payload.body) for payload in payloads.values()) <= LARGE_BYTES:
             return {name: _described(payload, body=payload.body) for name, payload in payloads.items()}
-        # Store the blob before the item: an item must not refer to a missing blob. An unused blob expires with its folder.
+        # Store the blob before the item: an item must not refer to a missing blob. Unused blobs expire by their folder.
         blob, at = f"{folder}/{uuid4()}", 0
         await self._blobs.put(blob, b"".join(payload.body for payload in payloads.values()))
         attributes: Item = {}

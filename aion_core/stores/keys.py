@@ -69,7 +69,7 @@ def snapshot_key(task: TaskKey, generation: int) -> Key:
 
 
 def delta_partition(task: TaskKey) -> str:
-    """Return the partition of a task's stream deltas. It is not the task's own, since deltas are many and expire soon."""
+    """Return the partition of a task's stream deltas. It is separate from the task's events: deltas expire soon."""
     return f"DELTA#{quoted(task.owner)}#{task.task_id}"
 
 
@@ -120,7 +120,7 @@ def message_key(context: ContextKey, message_id: str) -> Key:
 
 
 def idempotency_key(owner: str, agent: str, key: str) -> Key:
-    """Return the key of an Idempotency-Key's record. Its context id is empty, so no message's record has the same key."""
+    """Return the key of an Idempotency-Key's record. It has an empty context id, unlike a message's record."""
     return message_key(ContextKey(owner, agent, ""), key)
 
 
@@ -284,7 +284,7 @@ def session_thread(user_id: str, app_name: str, session_id: str) -> str:
 
 
 def session_partition(thread: str) -> str:
-    """Return the partition of an ADK session. The session's events sort before its head, and its state after the head."""
+    """Return the partition of an ADK session. Its events sort before the head item, and its state after the head."""
     return f"SESSION#{thread}"
 
 

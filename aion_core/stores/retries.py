@@ -43,8 +43,8 @@ async def jitter(attempt: int) -> None:
 async def commit(table: Table, plan: Callable[[int], Awaitable[TransactionPlan[T]]], *, busy: str) -> T:
     """Plan a transaction, make its writes and return its outcome, with retries.
 
-    `plan` is called with the number of the attempt, from 0. After a refusal or a lost answer it must read again, look for
-    its own earlier write, and plan anew; its exceptions end the commit. The same writes keep the same client token.
+    `plan` is called with the number of the attempt, from 0. After a refusal or a lost answer it must read again, look
+    for its own earlier write, and plan anew. Its exceptions end the commit. The same writes keep the same client token.
     Raises StoreUnavailable, with the text `busy` after too many refusals.
     """
     lost_answers, token = 0, ""
@@ -115,9 +115,9 @@ class FencedWrites:
         )
 
     async def commit(self, *writes: Write) -> None:
-        """Make the writes in one transaction. They take effect once, also if an answer is lost and the request repeated.
+        """Make the writes in one transaction, exactly once even after a lost answer.
 
-        Raises LeaseLost if another lease holder has the context, WriteRefused if a condition of the writes is refused.
+        Raises LeaseLost if another lease holder has the context, WriteRefused if a condition of the writes fails.
         """
         token = str(uuid7())
         lost_answers = 0

@@ -32,7 +32,7 @@ class EncryptedItems:
         self._blobs, self._cipher, self._payloads = blobs, cipher, Payloads(blobs)
 
     async def encrypted(self, key: Key, content: bytes, *, folder: str) -> Item:
-        """Encrypt the content and return the item's attribute for it. It can be decrypted only in the item with this key."""
+        """Encrypt the content into an attribute of the item with this key. No other item can use the attribute."""
         body = await self._cipher.encrypt(compress(content), about=_about(key))
         return await self._payloads.attributes({_CONTENT: StoredPayload("sealed", body)}, folder=folder)
 

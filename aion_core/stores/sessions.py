@@ -174,7 +174,7 @@ class TableSessions(StoredSessions):
         self._states.pop(thread, None)
 
     async def _commit(self, key: SessionKey, shared: ScopedState, *changes: Write) -> None:
-        """Write the session's changes and the shared state in one transaction. Write surplus shared values before it."""
+        """Write the session's changes and shared state in one transaction. Write surplus shared values before it."""
         change = await self._shared_state.change(key, shared)
         values = change.writes
         while len(values) > VALUES_AT_ONCE:
@@ -202,7 +202,7 @@ class TableSessions(StoredSessions):
         return Put(keys.session_head_key(thread), item, only_if=Either((Absent(), AtMost(TTL_ATTRIBUTE, now))))
 
     def _move_head(self, thread: str, known: Revision, event: Event, *, state_changes: bool) -> Update:
-        """Return the update of a session's head for one more event. The table refuses it if the revision has changed."""
+        """Return the update of a session's head for one more event, on condition of the session's known revision."""
         values: dict[str, Any] = {
             "revision": known.number + 1,
             "updated": repr(event.timestamp),

@@ -64,7 +64,7 @@ class TaskLog:
         return await self._log_of(key, head_of(key, found[-1]), after, rows)
 
     async def _log_from_snapshot(self, key: TaskKey) -> Log | None:
-        """Return the log from the newest snapshot, or from the first event. Read the newest items first to find it soon."""
+        """Return the log from the newest snapshot, or from the first event. Read the newest items first."""
         rows: dict[str, Item] = {}
         pages = self._reads.pages(
             keys.task_partition(key),
@@ -91,7 +91,7 @@ class TaskLog:
         return await self._log_of(key, head, 0, rows) if head is not None else None
 
     async def _log_of(self, key: TaskKey, head: Head, base: int, rows: Mapping[str, Item]) -> Log | None:
-        """Build the log from a task's items, starting with the snapshot at `base`. Return None if an event is missing."""
+        """Build the log from a task's items, from the snapshot at `base` on. Return None if an event is missing."""
         entries: list[Numbered] = []
         if base and keys.snapshot_sort(base) in rows:
             packed = await self._unpacked("task", rows[keys.snapshot_sort(base)])
@@ -189,8 +189,8 @@ class TaskLog:
         """Return the attribute with a payload's bytes. Store a large payload as a blob, and return its name instead."""
         if len(packed) <= LARGE_BYTES:
             return {name: packed}
-        # Store the blob before the item: an item must not refer to a missing blob. An unused blob expires by the bucket's
-        # lifecycle rule. The name contains a hash of the content, so another attempt writes the same blob.
+        # Store the blob before the item: an item must not refer to a missing blob. An unused blob expires by the
+        # bucket's lifecycle rule. The name contains a hash of the content, so another attempt writes the same blob.
         blob = f"{TASKS}/{task.owner}/{task.task_id}/{file}-{hashlib.sha256(packed).hexdigest()[:32]}"
         await self._blobs.put(blob, packed)
         return {f"{name}_blob": blob}
