@@ -84,5 +84,5 @@ def time_of(event: Event) -> datetime | None:
 
 
 def milliseconds(since: datetime, until: datetime) -> float:
-    """Return the milliseconds between two times. Return 0 for a negative difference: the clocks of two machines may differ."""
+    """Return the milliseconds between two times, at least 0, since the clocks of two machines may differ."""
     return max(0.0, (until - since).total_seconds() * 1000)

@@ -64,7 +64,7 @@ def _remove_message(task: Task, message_id: str) -> None:
 
 
 def _put(task: Task, event: TaskArtifactUpdateEvent) -> None:
-    """Add an artifact update to the task: replace the artifact of the same id, or with `append` extend it (A2A 4.2.2)."""
+    """Add an artifact to the task: replace the artifact with its id, or with `append` extend it (A2A 4.2.2)."""
     for artifact in task.artifacts:
         if artifact.artifact_id == event.artifact.artifact_id:
             if event.append:

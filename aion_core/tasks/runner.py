@@ -52,7 +52,7 @@ MAX_HANDOFFS = 200
 """Number of handoffs of a turn between processes before its task fails: two days of work."""
 
 STOP_SECONDS = 2.0
-"""Longest wait for an agent to stop after its cancellation. The store refuses its later writes by the fencing number."""
+"""Longest wait for a cancelled agent to stop. The store refuses its later writes, because the fence has grown."""
 
 AFTER_END_SECONDS = 5.0
 """Longest run of an agent's code after its turn has ended: another turn may have the lease by then."""
@@ -236,7 +236,7 @@ class TaskRunner:
         return not deadline.now.is_set() and (deadline.until - self._clock.now()).total_seconds() > 2 * DRAIN_SECONDS
 
     async def _suspend(self, turn: TurnExecution, *, delay: float = 0.0) -> None:
-        """Suspend the turn and enqueue a wake-up message for it. If the store fails, the lease of the turn runs out instead."""
+        """Suspend the turn and enqueue a wake-up message for it. If the store fails, the turn's lease runs out."""
         turn.over = True
         try:
             await turn.pause()
@@ -323,7 +323,7 @@ class Worker:
             await self.run(begun, broadcast, deadline or Deadline(until))
 
     async def run(self, begun: TurnStarted, broadcast: EventBroadcast, deadline: Deadline | None = None) -> None:
-        """Run a leased turn, then the next turns in the queue of its context. `broadcast` receives the first turn's events."""
+        """Run a leased turn, then the next turns of its context. `broadcast` receives the first turn's events."""
         following = await self._runner.run(begun, broadcast, deadline)
         while following is not None and (next_broadcast := await self._broadcast_of(following)) is not None:
             following = await self._runner.run(following, next_broadcast, deadline)
