@@ -121,12 +121,12 @@ class EventBroadcast:
         return cursor_of(self._last_id) or Cursor()
 
     def entry(self, generation: int) -> Numbered | None:
-        """Return the log entry of event `generation`; None if the log holds it only as part of a snapshot, or not at all."""
+        """Return the log entry of event `generation`; None if the log lacks it or has it only within a snapshot."""
         first = self.log[0].generation if self.log else 1
         return self.log[generation - first] if 0 <= generation - first < len(self.log) else None
 
     def knows_state(self) -> bool:
-        """Return True if this broadcast knows the task's newest state: the turn runs or has stopped its task in this process."""
+        """Return True if this broadcast has the task's newest state: the turn runs or has stopped its task here."""
         return self.has_stopped() or not self._ended.is_set()
 
     def has_stopped(self) -> bool:

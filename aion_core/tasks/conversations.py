@@ -116,7 +116,7 @@ class Conversations:
             return None
 
     async def _load(self, tasks: TaskFilter, task_id: str) -> Task | None:
-        """Return the task of this id from the log; None if it was deleted, no longer matches the filter or is unreadable."""
+        """Return the task of this id from its log; None if it was deleted, is unreadable, or fails the filter."""
         try:
             log = await self._store.log(TaskKey(tasks.owner, task_id))
         except StoreCorrupt as error:

@@ -63,7 +63,7 @@ class LeaseRenewal:
         wake_up_seconds: float,
         watch: Callable[[], float] = watch_seconds,
     ) -> None:
-        """Renew every `renew_seconds`, check every `watch()` seconds, and delay the wake-up message by `wake_up_seconds`."""
+        """Renew every `renew_seconds`, check every `watch()`; delay the wake-up message by `wake_up_seconds`."""
         self._store, self._work_queue, self._lease = store, work_queue, lease
         self._renew_seconds, self._wake_up_seconds, self._watch = renew_seconds, wake_up_seconds, watch
         self._since_renewal, self._enqueued = 0.0, False
@@ -96,7 +96,7 @@ class LeaseRenewal:
 
 
 class Heartbeat:
-    """Context manager that renews a lease in a thread, by `LeaseRenewal`. It sets its event `lost` if the lease is lost."""
+    """Context manager: renews a lease in a thread, by `LeaseRenewal`, and sets its event `lost` if the lease is lost."""
 
     def __init__(
         self, store: TaskStore, work_queue: WorkQueue, lease: Lease, *, renew_seconds: float, wake_up_seconds: float
@@ -123,7 +123,7 @@ class Heartbeat:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop the thread without waiting for it. A renewal in progress is harmless: the store compares the lease's fence."""
+        """Stop the thread without waiting. A renewal in progress is harmless, since the store compares the fence."""
         _beating.discard(id(self))
         self._stop.set()
 

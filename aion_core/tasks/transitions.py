@@ -42,12 +42,12 @@ def lost() -> LeaseLost:
 
 
 def is_over(head: Head | None) -> bool:
-    """Return True if no turn of the task with this head can begin: it has ended, or has expired while its turn waited."""
+    """Return True if no turn of the task with this head can begin: the task has ended, or expired while waiting."""
     return head is None or head.state in lifecycle.TERMINAL
 
 
 def dropped(record: ContextRecord, task_id: str, times: Times) -> Transition[None]:
-    """Return the transition to remove an ended task from its context's record, so that it does not block the context."""
+    """Return the transition to remove an ended task from its context's record: it must not block the context."""
     return Transition(None, contexts.removed(task_id, record, record.fence + 1, times))
 
 
@@ -203,7 +203,7 @@ def finished(
     *,
     times: Times,
 ) -> Transition[TurnFinished]:
-    """Return the transition to end a turn while another turn waits. The same holder or another process runs that turn."""
+    """Return the transition to end a turn while another turn waits, for the same lease holder or another one."""
     lease, head, after = ending.lease, ending.head, ending.after
     row = new_event(head, after, ending.event, token=ending.token)
     move = HeadMove(heads.moved(head, after), after)
