@@ -137,7 +137,7 @@ def delivery_of(task: TaskKey, config_id: str, item: Item) -> Delivery:
 
 
 def change(before: Delivery, after: Delivery, shard: str, **more: Any) -> Change:
-    """Return the change of a config's item to `after`, if its revision equals that of `before`. `more` sets attributes."""
+    """Return the change of a config's item to `after`, if its revision is that of `before`. `more` sets attributes."""
     values: Mapping[str, Any] = {**attributes_of(after, shard), **more}
     gone = tuple(name for name in _OPTIONAL if name not in values)
     return Change(values=values, remove=gone, only_if=Equals("revision", before.revision))

@@ -46,7 +46,7 @@ def subscribers_as_read(head: Head) -> Condition:
 
 
 def as_read(head: Head, *, fence: bool) -> Condition:
-    """Return the condition that the task has the event number and push subscribers of `head`; with `fence`, its fence too."""
+    """Return the condition that the task has the event number, push subscribers and (with `fence`) fence of `head`."""
     mine = (Equals("fence", head.fence),) if fence else ()
     return Both((Equals("generation", head.generation), *mine, subscribers_as_read(head)))
 

@@ -96,7 +96,7 @@ class LeaseRenewal:
 
 
 class Heartbeat:
-    """Context manager: renews a lease in a thread, by `LeaseRenewal`, and sets its event `lost` if the lease is lost."""
+    """Context manager: renews a lease in a thread, by `LeaseRenewal`, and sets its event `lost` after its loss."""
 
     def __init__(
         self, store: TaskStore, work_queue: WorkQueue, lease: Lease, *, renew_seconds: float, wake_up_seconds: float

@@ -53,7 +53,7 @@ class CommitNotifier:
             await self.settle(head.key)
 
     async def begun(self, begun: TurnStarted) -> None:
-        """Enqueue a message if the client's message is the task's newest event: the beginning turn may have recorded it."""
+        """Enqueue a message if the client's message is the task's newest event: the turn may have recorded it."""
         if begun.lease.turn.message_generation == begun.head.generation:
             await self.committed(begun.head)
 

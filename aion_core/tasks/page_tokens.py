@@ -18,10 +18,10 @@ MAX_CHARACTERS = 512
 """Limit above the length of every token: an id has at most 128 characters, and the rest has a fixed length."""
 
 _FIXED = struct.Struct(">Bq16s")
-"""Start of a token: version, microseconds since 1970, and a hash of the list. The task's id and the signature follow."""
+"""Start of a token: version, microseconds since 1970, hash of the list. The task's id and the signature follow."""
 _HASH_BYTES = 16
 _AFTER = b"after\0"
-"""Part of the signed text in tokens of other lists than task lists, so that neither kind of token passes for the other."""
+"""Part of the signed text in tokens of other lists than task lists, so that the two kinds are not confused."""
 _SIGNATURE_BYTES = hashlib.sha256().digest_size
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

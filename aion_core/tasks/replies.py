@@ -125,7 +125,7 @@ def seconds_left(log: Sequence[Numbered], at: datetime) -> float:
 
 
 def may_be_message(log: Sequence[Numbered]) -> bool:
-    """Return True if one Message can hold the log's content: at most one answer, no other message or artifact."""
+    """Return True if one Message can hold the log's content: at most one answer, nothing else."""
     answers: set[str] = set()
     for entry in log:
         match entry.event:
