@@ -100,7 +100,7 @@ class WebhookPolicy:
         )
 
     def excluding(self, base_url: str) -> Self:
-        """Return this policy with another URL of the service itself, also forbidden for webhooks; "" changes nothing."""
+        """Return this policy with one more URL of the service itself, forbidden for webhooks; "" changes nothing."""
         return replace(self, own=self.own | {_host_and_port(base_url)}) if base_url else self
 
 
