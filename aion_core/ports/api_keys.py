@@ -35,7 +35,7 @@ class ApiKeys(Protocol):
         ...
 
     async def find(self, key_id: str) -> KeyRecord | None:
-        """Return the record of the API key with this id; None if it does not exist or has expired. The read is consistent.
+        """Return the record of the API key with this id; None if it does not exist or has expired. Consistent.
 
         Raises StoreError.
         """

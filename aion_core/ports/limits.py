@@ -58,7 +58,7 @@ class RateLimits(Protocol):
     """
 
     async def take(self, owner: str, *, per_minute: int) -> float:
-        """Take a token for a request from the owner's bucket and return 0; if it is empty, return the seconds until a token.
+        """Take a request token from the owner's bucket and return 0; if it is empty, return the seconds until a token.
 
         The bucket holds `per_minute` tokens and fills evenly.
         """

@@ -32,7 +32,7 @@ class TaskList(Protocol):
     """List of tasks by the time of their status, newest first. It may lag behind the event log."""
 
     async def page(self, tasks: TaskFilter, *, after: ListCursor | None, limit: int) -> Sequence[ListCursor]:
-        """Return the positions of up to `limit` matching tasks after the position `after`. None begins with the newest."""
+        """Return the positions of up to `limit` matching tasks after `after`. None begins with the newest task."""
         ...
 
     async def count(self, tasks: TaskFilter) -> int:
