@@ -84,7 +84,7 @@ class AgentTyping:
 
 @dataclass(frozen=True, slots=True)
 class InputRequired:
-    """Ending of a turn that interrupts its task until a client sends input. Message and metadata name the interrupts."""
+    """Ending of a turn that interrupts its task: it requires input. Message and metadata name the interrupts."""
 
     message: Message
     state: TaskState = TaskState.TASK_STATE_INPUT_REQUIRED

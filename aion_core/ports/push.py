@@ -73,7 +73,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The right of a process to post for one push config, until the claim expires or the config is deleted or replaced."""
+    """Right of a process to post for a push config, until it expires or the config is deleted or replaced."""
 
     delivery: Delivery
     config: PushConfig | None
@@ -180,7 +180,7 @@ class PushConfigs(Protocol):
         ...
 
     async def redrive(self, task: TaskKey, config_id: str) -> Delivery | None:
-        """Reset a config so that its dead letters are posted again, from now on. Return None without such a config.
+        """Enable the config and set its timer to now, to post its dead letters again. Return None if it does not exist.
 
         Events after the first dead letter are posted again too, with their earlier ids.
         """

@@ -76,7 +76,7 @@ class DeadLetters(Protocol):
         ...
 
     async def redrive(self) -> None:
-        """Move all dead letters back into their queue. The move may end after the return; a message may be in both meanwhile."""
+        """Move all dead letters back into their queue, perhaps after the return. A message may then be in both queues."""
         ...
 
     async def drop(self, letter: DeadLetter) -> None:

@@ -197,14 +197,14 @@ class TaskStore(Protocol):
         ...
 
     def holds(self, lease: Lease) -> bool:
-        """Return True if the task still has the lease's fence: no other holder has it, and it is not canceled. Blocking."""
+        """Return True if the task has the lease's fence: no other holder, no cancellation. The call blocks."""
         ...
 
     async def append(self, lease: Lease, head: Head, event: Event, *, key: str = "") -> Head:
         """Record a turn's event as number `head.generation + 1` of its task and return the task's new head.
 
-        `key` is stored with the event. A repeat after a lost response finds its own record. Raises LeaseLost, without a
-        record, if the fence has changed or another process has ended the task.
+        The cost is constant. `key` is stored with the event. A repeat after a lost response finds the event recorded
+        before. Raises LeaseLost, without a record, if the fence has changed or another process has ended the task.
         """
         ...
 
@@ -213,9 +213,9 @@ class TaskStore(Protocol):
     ) -> TurnFinished:
         """Record the last event of the turn and release its lease atomically; with `run_next` lease the next turn.
 
-        That turn begins as by `begin`, with the same holder. After an event that interrupts the task, no turn begins
-        before the answer. `snapshot` is the task with this event, a start for readers. Raises PendingInput, without a
-        record, if the event would end a task with a waiting message; LeaseLost as `append` does.
+        The next turn begins as by `begin`, with the same holder. After an event that interrupts the task, no turn
+        begins before the answer. `snapshot` is the task with this event, a start for readers. Raises PendingInput,
+        without a record, if the event would end a task with a waiting message; LeaseLost as `append` does.
         """
         ...
 
@@ -234,8 +234,8 @@ class TaskStore(Protocol):
     async def cancel(self, head: Head, event: Event) -> TurnFinished:
         """Record the cancellation of the task, and remove its running and waiting turns.
 
-        The fence grows, so that no later event is recorded. Raises LeaseLost if the task has changed since `head`: read
-        it again.
+        The fence grows, so that no later event of its turns is recorded. Raises LeaseLost if the task has changed since
+        `head`: read it again.
         """
         ...
 
