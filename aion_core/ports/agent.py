@@ -42,7 +42,7 @@ class Chunk:
 
     text: str
     message_id: str
-    """Identifies the model call."""
+    """Id of the model call's message, the same in all of its chunks."""
     breaks_off: bool = False
     """True if the model call failed and its message stays incomplete. Such a chunk has no text."""
 
@@ -74,7 +74,7 @@ class AgentArtifact:
     last_chunk: bool = True
     key: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """Metadata of the update beside the artifact's own."""
+    """Metadata of the artifact update event, besides the artifact's own metadata."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,10 +20,10 @@ class KeyRecord:
     last4: str
     """Last characters of the key, so that its user can recognise it."""
     agents: frozenset[str] | None = None
-    """The permitted agents; None for all."""
+    """Agents that the key may call; None for all."""
     scopes: frozenset[str] = frozenset()
     tenant: str = ""
-    """The only permitted tenant; "" for any."""
+    """The only tenant that the key may use; "" for any."""
     expires: datetime | None = None
 
 

@@ -80,5 +80,5 @@ class RateLimits(Protocol):
         ...
 
     async def forget_tasks(self, owner: str, tasks: Collection[OpenTask]) -> None:
-        """Uncount these tasks, if they are counted."""
+        """Uncount these tasks of the owner, if they are counted."""
         ...

@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol
 
 MAX_MEMORY_BYTES = 350_000
-"""The longest value of an item."""
+"""Longest value of a memory item, in bytes."""
 MAX_MEMORY_NAME_BYTES = 800
-"""The longest namespace and key of an item together, each label with a byte more."""
+"""Longest namespace and key of an item together in bytes, counting one byte more for each label."""
 
 Namespace = tuple[str, ...]
 """A path of labels. A label is not empty and holds no "."."""
@@ -28,7 +28,7 @@ class MemoryItem:
     namespace: Namespace
     key: str
     value: str
-    """JSON."""
+    """The value as JSON text."""
     created_at: datetime
     updated_at: datetime
     ttl: timedelta | None = None

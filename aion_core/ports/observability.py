@@ -55,28 +55,28 @@ class Metrics(Protocol):
 
 
 class NullMetrics:
-    """`Metrics` without an effect."""
+    """Implementation of `Metrics` without an effect."""
 
     def count(self, metric: Metric, value: float = 1.0, *, agent: str = "") -> None:
-        """See `Metrics.count`."""
+        """Ignore the value; see `Metrics.count`."""
 
     def flush(self) -> None:
-        """See `Metrics.flush`."""
+        """Do nothing; see `Metrics.flush`."""
 
 
 class SpanKind(StrEnum):
     """Kind of a span, as in OpenTelemetry."""
 
     SERVER = "server"
-    """Handles a request."""
+    """The span handles a request."""
     CONSUMER = "consumer"
-    """Handles a queued message."""
+    """The span handles a queued message."""
     CLIENT = "client"
-    """Calls another system."""
+    """The span calls another system."""
 
 
 class Span(Protocol):
-    """A span of running work."""
+    """A trace span of running work."""
 
     def note(self, name: str, value: str | int) -> None:
         """Set an attribute of the span."""
@@ -106,19 +106,19 @@ class Traces(Protocol):
 
 
 class NoopTraces:
-    """`Traces` and `Span` without an effect."""
+    """Implementation of `Traces` and `Span` without an effect."""
 
     def span(
         self, name: str, kind: SpanKind, *, traceparent: str = "", attributes: Mapping[str, str | int] | None = None
     ) -> AbstractContextManager[Span]:
-        """See `Traces.span`."""
+        """Return a context manager without an effect; see `Traces.span`."""
         return nullcontext(self)
 
     def note(self, name: str, value: str | int) -> None:
-        """See `Span.note`."""
+        """Ignore the attribute; see `Span.note`."""
 
     def failed(self, why: str) -> None:
-        """See `Span.failed`."""
+        """Ignore the failure; see `Span.failed`."""
 
     def flush(self) -> None:
-        """See `Traces.flush`."""
+        """Do nothing; see `Traces.flush`."""

@@ -64,7 +64,7 @@ class ObjectVersion:
     name: str
     version_id: str
     size: int
-    """In bytes; 0 for a delete marker."""
+    """Size of the version in bytes; 0 for a delete marker."""
     is_marker: bool
     modified: datetime
 
@@ -75,7 +75,7 @@ class VersionPage:
 
     versions: Sequence[ObjectVersion]
     next: Any = None
-    """Pass it as `after` for the next page; None on the last page."""
+    """Position to pass as `after` for the next page; None on the last page."""
 
 
 class ObjectVersions(Protocol):

@@ -26,9 +26,9 @@ class PushConfig:
     id: str
     """Id of the config, unique within its task. The server generates one if the client gives no id."""
     url: str = field(repr=False)
-    """Its query may hold a secret."""
+    """URL of the webhook. Its query may hold a secret."""
     token: str = field(default="", repr=False)
-    """Sent unchanged in a header of each notification."""
+    """The client's token, sent in a header of each notification unless it is a signing key."""
     scheme: str = ""
     """The HTTP authentication scheme (`Bearer`, `Basic`, …); "" without authentication."""
     credentials: str = field(default="", repr=False)

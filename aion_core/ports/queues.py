@@ -76,7 +76,7 @@ class DeadLetters(Protocol):
         ...
 
     async def redrive(self) -> None:
-        """Move all dead letters back into their queue, perhaps after the return. A message may then be in both queues."""
+        """Move all dead letters back into their queue. This may end after the return: a message may be in both."""
         ...
 
     async def drop(self, letter: DeadLetter) -> None:

@@ -10,7 +10,7 @@ PARTITION, SORT = "pk", "sk"
 """Names of the attributes of an item's key."""
 
 Item = dict[str, Any]
-"""An item: its attributes by name, including the key. A value is a str, int, bool, bytes, list, dict or frozenset of str."""
+"""An item's attributes by name, with its key. A value is a str, int, bool, bytes, list, dict or frozenset of str."""
 
 LAST = "\U0010ffff"
 """Character that sorts after all characters of sort keys: the end of a range of keys."""
@@ -30,7 +30,7 @@ class Index(NamedTuple):
     partition: str
     sort: str
     sort_type: str = "S"
-    """`S` for text, `N` for whole numbers."""
+    """Type of the sort key: `S` for text, `N` for whole numbers."""
     copied: tuple[str, ...] = ()
     """The attributes copied to an entry, besides the keys of the index and of the item."""
 
@@ -134,7 +134,7 @@ class Change:
     """A change of some attributes of an item. It does not include the item's key."""
 
     values: Mapping[str, Any] = field(default_factory=dict)
-    """Attributes and their new values."""
+    """Attributes to set, with their new values."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Attributes and the values to set if they are absent."""
     add: Mapping[str, int] = field(default_factory=dict)
@@ -191,7 +191,7 @@ CONDITION_FAILED, CONFLICT, FINE = "ConditionalCheckFailed", "TransactionConflic
 
 
 class WriteRefused(Exception):
-    """Error of a write or transaction without effect: a condition failed, or another transaction wrote the same items."""
+    """Error: no item was written, since a condition failed or another transaction was writing one of the items."""
 
     def __init__(self, reasons: tuple[str, ...]) -> None:
         """`reasons` holds one of CONDITION_FAILED, CONFLICT and FINE for each write, in their order."""
@@ -209,7 +209,7 @@ class WriteRefused(Exception):
 
 
 class TokenReused(StoreError):
-    """The transaction's token was used with other writes before (IdempotentParameterMismatch). Those may have succeeded."""
+    """Error: the token was used with other writes, perhaps with success (IdempotentParameterMismatch)."""
 
 
 # ── Reads ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -217,7 +217,7 @@ class TokenReused(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page of a query or scan."""
+    """One page of items from a query or scan."""
 
     items: Sequence[Item]
     count: int

@@ -27,7 +27,7 @@ class NewTask:
     request: Mapping[str, Any] = field(default_factory=dict)
     """The request's metadata, stored with the first event."""
     idempotency_key: str = ""
-    """Identifies a repeat of a message without contextId."""
+    """The client's Idempotency-Key, to recognise a repeat of a message without contextId."""
     push: PushConfig | None = None
     """The client's push config, stored in the task's transaction. Its webhook receives all events."""
 
@@ -57,7 +57,7 @@ class WhenBusy(StrEnum):
     ENQUEUE = "enqueue"
     """The message waits in the context's queue."""
     REJECT = "reject"
-    """The message is refused."""
+    """The message is refused with an error."""
     INTERRUPT = "interrupt"
     """The running task is canceled first."""
 

@@ -33,7 +33,7 @@ class PushEvents(StrEnum):
     """Kinds of task events for push notifications: `push.events` in aion.yaml."""
 
     STATUS = "status"
-    """Status updates."""
+    """Status updates only."""
     STATUS_AND_ARTIFACT = "status+artifact"
     """Status and artifact updates."""
     ALL = "all"
@@ -49,7 +49,7 @@ class Head:
     state: TaskState
     """State of the task after its newest event."""
     timestamp: datetime
-    """Time of that state."""
+    """Timestamp of the status update to that state."""
     generation: int
     """Number of durable events in the log, numbered 1..generation without a gap."""
     fence: int

@@ -66,7 +66,7 @@ class Unreachable:
     """Outcome of a post without a response: no connection, no valid certificate, or a timeout."""
 
     reason: str
-    """A short text without secrets."""
+    """Short reason for logs, without secrets."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,7 +112,7 @@ class WebhookTarget:
     host: str
     port: int
     path: str
-    """Path and query."""
+    """Path and query of the URL."""
     address: Address | None = None
     """The host's address if the URL contains an address instead of a name."""
 
@@ -124,7 +124,7 @@ class WebhookTarget:
 
     @property
     def url(self) -> str:
-        """The complete URL."""
+        """The complete URL, in its normal form."""
         return f"{self.scheme}://{self.authority}{self.path}"
 
 

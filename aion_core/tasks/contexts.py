@@ -46,7 +46,7 @@ class Times:
     """Current time, lease term and retention of one attempt to write, from one reading of the clock."""
 
     now: int
-    """Milliseconds since 1970."""
+    """Current time in milliseconds since 1970."""
     lease: int
     """Term of a lease in milliseconds."""
     retention: int
@@ -95,7 +95,7 @@ class ContextRecord:
     running: Turn | None = None
     waiting: tuple[Turn, ...] = ()
     interrupted: str | None = None
-    """Id of the task that requires input."""
+    """Id of the context's task that requires input; None without such a task."""
     exists: bool = False
     expired: bool = False
     """True if the record's TTL has passed: only its fence and queue version are valid then."""
@@ -148,7 +148,7 @@ def milliseconds(at: datetime) -> int:
 
 
 def moment(since_1970: int) -> datetime:
-    """Return the time of these milliseconds since 1970."""
+    """Return the datetime in UTC of these milliseconds since 1970."""
     return datetime.fromtimestamp(since_1970 / 1000, UTC)
 
 

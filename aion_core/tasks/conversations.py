@@ -27,7 +27,7 @@ LISTED_AT_ONCE = 100
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """Messages and artifacts of a context, oldest first."""
+    """Conversation: the messages and artifacts of a context, oldest first."""
 
     context_id: str
     history: Sequence[Message]

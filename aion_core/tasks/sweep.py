@@ -33,7 +33,7 @@ PARALLEL = 16
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """Counts of one sweep."""
+    """Result of one sweep: the numbers of found timers and enqueued messages."""
 
     found: int
     """Number of expired timers of contexts and notifications, as found in the index."""
