@@ -46,8 +46,8 @@ def discover(path: Path) -> Discovered:
     """Return the agents of a folder or a file; `file.py:name` and `package.module:name` name one agent.
 
     In a folder, the first match counts: an aion.yaml, a langgraph.json, one or several ADK agents, the only Python file
-    with an agent. The discovery imports no code. Without an agent, raises ConfigurationError with the searched files.
-    With several candidates, the error lists them and explains how to choose one.
+    with an agent. The discovery imports no code. Raises ConfigurationError if there is no agent, or if there are
+    several candidates; the error lists the searched files or the candidates.
     """
     place, colon, name = str(path.expanduser()).partition(":")
     target = Path(place)

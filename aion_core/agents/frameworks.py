@@ -132,7 +132,7 @@ FRAMEWORKS: dict[str, Framework] = {
         example="executor",
     ),
 }
-"""Frameworks by name. The first match counts for an object of several, and the first one is a new project's default."""
+"""Frameworks by name. An object of several frameworks belongs to the first one. A new project uses the first entry."""
 
 
 def framework_of(candidate: object) -> str | None:
@@ -174,7 +174,7 @@ def constructors() -> frozenset[str]:
 
 
 def agent_classes() -> frozenset[str]:
-    """Return the names from which a class may derive to be an agent of any framework."""
+    """Return the names of the constructors and the abstract base classes of agents of all frameworks."""
     return constructors().union(*(framework.bases for framework in FRAMEWORKS.values()))
 
 

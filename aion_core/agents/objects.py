@@ -167,7 +167,7 @@ def _without_parts(agents: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parts(agent: Any) -> Iterator[Any]:
-    """Yield the agents within an agent: a graph's builder, an App's root agent, sub-agents, agents of nodes and tools."""
+    """Yield the agents within an agent, such as a graph's builder, an App's root agent, or a sub-agent."""
     yield getattr(agent, "builder", None)
     # `root_agent` is a part of an App. A sub-agent has the attribute too, and there it is the agent's top ancestor.
     root = getattr(agent, "root_agent", None) if not hasattr(agent, "sub_agents") else None
