@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 # ── Context and inbox ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 NETWORK, SENDER_ID = "aion:network", "aion:senderId"
-"""Keys of the inbox's metadata for the source network of a request and for its sender there. Only the server sets them."""
+"""Keys of the inbox's metadata for a request's source network and its sender there. Only the server sets them."""
 
 
 def context_of(request: TurnRequest, sink: ReplySink, *, name: str = "") -> AionContext:

@@ -60,13 +60,13 @@ class StreamSequencer:
             yield from self._next()
 
     def discard(self, message_id: str) -> Iterator[Chunk]:
-        """Drop the buffered chunks of a message that is now complete, and yield those of the next one."""
+        """Drop the buffered chunks of a message that is now complete, and yield those of the next message."""
         self._buffered.pop(message_id, None)
         if message_id == self._open:
             yield from self._next()
 
     def abort(self, message_id: str) -> Iterator[Chunk]:
-        """Yield the abort of the message if it is streaming, then the buffered chunks of the next one."""
+        """Abort a message. If it is streaming, yield an abort chunk and the buffered chunks of the next message."""
         self._closed.add(message_id)
         if message_id == self._open:
             yield Chunk("", message_id, breaks_off=True)
