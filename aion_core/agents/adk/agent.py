@@ -182,7 +182,7 @@ class AdkAgent:
 
 
 def build_agent(loaded: LoadedObject, config: AgentConfig, dependencies: AgentDependencies) -> Agent:
-    """Return the `ports.Agent` of a loaded ADK agent. Its sessions are encrypted, and its artifacts are stored as blobs."""
+    """Return the `ports.Agent` of a loaded ADK agent, with encrypted sessions and with artifacts stored as blobs."""
     table, blobs, clock, cipher = dependencies.table, dependencies.blobs, dependencies.clock, dependencies.cipher
     if cipher is None:
         raise ConfigurationError(
