@@ -1,4 +1,4 @@
-"""Local server for tests: the agents of an aion.yaml in the test process, and a client for them.
+"""Local server for tests. It serves the agents of an aion.yaml in the test process and provides a client.
 
 ```python
 async with serve("aion.yaml") as client:
@@ -40,11 +40,11 @@ ENVIRONMENT = {
     "AION_SECRETS": "off",
     "AION_REVEAL_ERRORS": "true",
     "AION_BASE_URL": DEFAULT_BASE_URL,
-    # A test's webhook listens on this machine.
+    # The webhook of a test listens on this machine.
     "AION_PUSH_HTTP": "true",
     "AION_PUSH_NETWORKS": "127.0.0.0/8,::1/128",
 }
-"""Settings of the served app, in place of the process's environment variables."""
+"""Settings of the served app. They replace the environment variables of the process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +52,15 @@ class AgentReply:
     """Answer to one message, after the agent has finished, failed, or asked for input."""
 
     state: str
-    """State of the task, by A2A's names: `completed`, `failed`, `input-required`, …; `completed` for a plain message."""
+    """A2A name of the task's state, such as `completed` or `input-required`. For a plain message it is `completed`."""
     text: str
     """Final message of the task, or else the text of its artifacts. For a failed task, the reason."""
     chunks: tuple[str, ...] = field(repr=False)
-    """Streamed pieces of text, in order."""
+    """Streamed text chunks in order."""
     context_id: str = field(repr=False)
     """Id of the conversation, for `ask(..., context_id=...)`."""
     task: Task | None = field(repr=False)
-    """Task as returned by GetTask; None if the agent answers with plain messages (`reply: message`)."""
+    """Task as in the response of GetTask, or None if the agent answers with plain messages (`reply: message`)."""
     events: tuple[StreamResponse, ...] = field(repr=False)
     """All events of the stream."""
 
@@ -70,7 +70,7 @@ class AgentClient:
     """Client of a served agent."""
 
     a2a: Client
-    """Official A2A client, for everything beyond `ask`: tasks, cancel, webhooks."""
+    """Client of the A2A SDK for other operations than `ask`, such as cancel or webhooks."""
     card: AgentCard
     """Card of the agent."""
     http: httpx.AsyncClient
@@ -139,7 +139,7 @@ def _task_id(events: Sequence[StreamResponse]) -> str:
 
 
 def _chunks(events: Sequence[StreamResponse]) -> tuple[str, ...]:
-    """Return the text chunks of a model's answer, or else of the artifacts."""
+    """Return the text chunks of a model in the stream, or else the texts of the artifacts."""
     artifacts = [event.artifact_update.artifact for event in events if event.HasField("artifact_update")]
     deltas = _texts([artifact for artifact in artifacts if artifact.artifact_id == STREAM_DELTA_ID])
     return deltas or _texts(artifacts)

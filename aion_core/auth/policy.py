@@ -148,18 +148,19 @@ def _permitted_skills(policy: AuthPolicy, results: Results, caller: Principal, a
 # ── HTTP entry points ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 SIGNED, OPEN = "AWS_IAM", "NONE"
-"""Authorizers of API Gateway and of a Function URL: AWS verifies signatures, or forwards every request."""
+"""Authorizers of an HTTP entry point. With `SIGNED` AWS verifies signatures, with `OPEN` it forwards all requests."""
 
 _IAM_POLICY = AuthPolicy({"aws_iam": AwsIamScheme()}, ({"aws_iam": frozenset()},))
-"""Policy without one in aion.yaml, if all entry points verify signatures: the caller is the signer."""
+"""Default policy if aion.yaml declares no policy and all HTTP entry points verify signatures. Callers are signers."""
 
 
 def policies_at_entrypoints(
     policies: Mapping[str, AuthPolicy], agent_ids: Collection[str], authorizers: Collection[str]
 ) -> dict[str, AuthPolicy]:
-    """Return each agent's policy at the HTTP entry points with these authorizers; empty outside the template's function.
+    """Return the auth policy of each agent, after a check against the HTTP entry points' authorizers.
 
-    Raises ConfigurationError if nobody would authenticate callers, or if a policy is impossible at an entry point.
+    `authorizers` is empty outside the function of template.yaml. Raises ConfigurationError if callers would not be
+    authenticated, or if a policy is impossible at an entry point.
     """
     if not policies:
         if authorizers and set(authorizers) == {SIGNED}:
