@@ -132,7 +132,7 @@ class StoreUnavailable(StoreError):
 
 
 class StoreCorrupt(StoreError):
-    """A task's stored data has a gap or an unreadable record. The store never returns an incomplete task."""
+    """A task's event log has a gap, or a stored record is unreadable. The store never returns an incomplete task."""
 
 
 class UnreadableWakeUp(StoreError, ValueError):

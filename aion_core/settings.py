@@ -29,7 +29,7 @@ class Settings:
     base_url: str
     """AION_BASE_URL: URL of the server in agent cards, or "". The server never takes it from a Host header."""
     store: str
-    """AION_STORE: type of the store. `sqlite` is for one machine, and `memory` loses its tasks with the process."""
+    """AION_STORE: type of the store. It is `dynamodb`, `sqlite` on one machine, or `memory` until the process ends."""
     sqlite_folder: Path
     """AION_SQLITE_FOLDER: folder of the database files of the `sqlite` store."""
     turns_at_once: int

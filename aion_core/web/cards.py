@@ -33,7 +33,7 @@ Sign = Callable[[AgentCard, str], AgentCard]
 
 
 def unsigned(card: AgentCard, base_url: str) -> AgentCard:
-    """Return the card without a signature."""
+    """Return the card unchanged, for a deployment without a signing key."""
     return card
 
 

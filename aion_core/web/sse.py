@@ -48,7 +48,7 @@ class StreamFormat:
 
 
 HEARTBEAT_SECONDS = 15.0
-"""Interval between comments in an idle stream. API Gateway closes idle connections."""
+"""Interval between comments in an idle stream. HTTP entry points such as API Gateway close idle connections."""
 
 COMMENT = ": \n\n"
 """Empty SSE comment. Clients ignore it."""
