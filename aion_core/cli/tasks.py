@@ -1,4 +1,4 @@
-"""`aion tasks`: list, show and cancel tasks, without decrypting secrets."""
+"""`aion tasks` lists, shows and cancels tasks, without decrypting secrets."""
 
 import asyncio
 import json
@@ -176,7 +176,10 @@ async def _reports(operator: "Operator", task_id: str, owner: str, *, scan: bool
 
 
 async def _heads(operator: "Operator", task_id: str, owner: str, *, scan: bool) -> "list[Head]":
-    """Return the task, or all tasks of the id when scanning; raises ConfigurationError without one."""
+    """Read the head of an owner's task or, with `scan`, the heads of all owners' tasks with this id.
+
+    Raises ConfigurationError if there is no such task.
+    """
     from aion_core.ports import TaskKey
 
     if bool(owner) == scan:
@@ -193,7 +196,7 @@ async def _heads(operator: "Operator", task_id: str, owner: str, *, scan: bool) 
 
 
 async def _expired(operator: "Operator", limit: int) -> "list[Head]":
-    """Return the tasks of contexts with expired timers, the oldest timer first."""
+    """Return the head of the active or interrupted task of each context with an expired timer, oldest timer first."""
     from aion_core.ports import TaskKey
 
     heads = []
