@@ -113,7 +113,7 @@ def stack_url(parameters: dict[str, str], outputs: dict[str, str]) -> str:
 
 
 def stack_endpoint(stack: str, sign: str = "auto") -> Endpoint:
-    """Look up the stack's URL and, if it needs AWS signatures, their region.
+    """Look up the URL of a stack and, if it needs AWS signatures, their region.
 
     Raises ConfigurationError for an unknown stack.
     """
