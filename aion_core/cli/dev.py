@@ -103,8 +103,8 @@ def dev(
     """Serve the agents of PATH on 127.0.0.1, without an AWS account, docker or an API key. Ctrl-C stops the server.
 
     PATH is a folder, a Python file (file.py:name), a module (package.module:name), an aion.yaml or a langgraph.json.
-    Without a PATH, the command searches this folder for an aion.yaml, a langgraph.json, an ADK agent, or one Python file
-    with an agent.
+    Without a PATH, the command searches this folder for an aion.yaml, a langgraph.json, an ADK agent, or one Python
+    file with an agent.
 
     An edit of the agents' code or configuration reloads them; running turns resume in the new code. The next start reads
     the stored tasks of the data directory.

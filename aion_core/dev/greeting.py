@@ -19,8 +19,8 @@ def greeting(
 ) -> str:
     """Return the start message with the URLs of each agent, and a curl command for the default agent.
 
-    `where` is a sentence about the store. `failed` has the reason for each agent not loaded, by agent id. `per_turn` are
-    the ids of agents created by a factory in each turn.
+    `where` is a sentence about the store. `failed` has the reason for each agent not loaded, by agent id. `per_turn`
+    has the ids of agents created by a factory in each turn.
     """
     failed, lines = failed or {}, []
     at_root = default_agent(agents)

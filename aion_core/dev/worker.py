@@ -246,7 +246,7 @@ class _Worker:
         loop.call_later(leave + LEAVE_SECONDS, streams_end.set)
 
     async def _turns_ended(self, *, beside: bool) -> None:
-        """Wait, up to a time limit, until turns from queues are handed off. The limit is longer `beside` a successor."""
+        """Wait, up to a time limit, until turns from queues are handed off. With a successor the limit is longer."""
         seconds = HANDOFF_SECONDS_BESIDE_SUCCESSOR if beside else HANDOFF_SECONDS
         deadline = time.monotonic() + seconds
         for poller in self._pollers:

@@ -90,8 +90,8 @@ class LocalStack:
     ) -> Self:
         """Start an emulator with the template's resources on this address. Port 0 selects a free port.
 
-        No function is invoked until `poll`. `prepare` may restore earlier resources and then returns True. If it returns
-        False, the resources are created.
+        No function is invoked until `poll`. `prepare` may restore earlier resources and then returns True. If it
+        returns False, the resources are created.
         """
         # Import moto only here. A worker attached to another process's stack starts a second faster without it.
         from aion_core.local.emulator import Emulator
