@@ -126,7 +126,7 @@ def frameworks_of(file: Path, roots: Sequence[Path]) -> set[str]:
 def frameworks_used(paths: Iterable[str], roots: Sequence[Path]) -> list[str]:
     """Return the names of the frameworks imported by the agents at these paths, as written in aion.yaml.
 
-    Paths and imports are resolved in each folder of `roots` and in its `src`. An agent without a known import is skipped.
+    Paths and imports are resolved in each folder of `roots` and in its `src`. Agents without a known one are skipped.
     """
     used: set[str] = set()
     folders = [folder for root in roots for folder in (root, root / "src")]
