@@ -19,8 +19,8 @@ def add(folder: Path, packages: Sequence[str], *, environment: Path | None = Non
     """Add packages to the project's dependencies and install them. Return a sentence about the result.
 
     With a pyproject.toml, uv adds and locks them. With a requirements.txt, each becomes a line of it. uv then installs
-    it into the folder's .venv or, without one, into `environment` (by default this program's). Raises ProjectError, before any change, for
-    an invalid package name, for a folder without either file, and for another tool's project.
+    it into the folder's .venv or, without one, into `environment` (by default this program's). Raises
+    ProjectError, before any change, for an invalid package name, for a folder without either file, and for another tool's project.
     """
     for package in packages:
         if not _REQUIREMENT.match(package):

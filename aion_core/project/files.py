@@ -136,8 +136,8 @@ def contents(*, has_tests: bool) -> dict[str, str]:
 def aionignore(text: str, files: Collection[str], there: Callable[[str], bool]) -> str:
     """Return the .aionignore for a folder with existing files. It excludes only files written by `aion init`.
 
-    `text` is the .aionignore of a new project. `files` are the paths of all files of a project. `there` returns True for
-    the path of an existing file.
+    `text` is the .aionignore of a new project. `files` are the paths of all files of a project. `there` returns True
+    for the path of an existing file.
     """
     lines: list[str] = []
     for line in text.splitlines():

@@ -87,7 +87,7 @@ class Upgrade:
 
 
 def find_project(here: Path) -> Path:
-    """Return the folder with template.yaml and infra/, either this folder or a parent. Raises ProjectError without one."""
+    """Return this folder or the nearest parent with template.yaml and infra/. Raises ProjectError without one."""
     for folder in (here, *here.parents):
         if (folder / "template.yaml").is_file() and (folder / "infra").is_dir():
             if folder.resolve() == shipped().resolve():
