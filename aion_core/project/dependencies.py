@@ -20,7 +20,8 @@ def add(folder: Path, packages: Sequence[str], *, environment: Path | None = Non
 
     With a pyproject.toml, uv adds and locks them. With a requirements.txt, each becomes a line of it. uv then installs
     it into the folder's .venv or, without one, into `environment` (by default this program's). Raises
-    ProjectError, before any change, for an invalid package name, for a folder without either file, and for another tool's project.
+    ProjectError, before any change, for an invalid package name, for a folder without either file, and for a project
+    of another tool.
     """
     for package in packages:
         if not _REQUIREMENT.match(package):
