@@ -81,7 +81,7 @@ def create(
 @key.command("list", short_help="Print the keys, without their secrets.")
 @options.deployment
 def list_keys(deployment: Deployment) -> None:
-    """Print the keys, newest first: id, principal, last four characters, time of creation, agents, and limits."""
+    """Print the id, principal, last four characters, time of creation, agents and limits of each key, newest first."""
     keys = asyncio.run(build_keys(deployment.settings("AION_TABLE")).all())
     if not keys:
         click.echo("No keys.", err=True)

@@ -202,7 +202,7 @@ class _Report:
 
     @property
     def lines(self) -> list[dict[str, Any]]:
-        """One line for each store with data: its name and its numbers of items, versions and bytes."""
+        """Name of each store with data, and its numbers of items, versions and bytes."""
         from aion_core.stores.owned import STORES
         from aion_core.stores.survey import LEFTOVERS, MENTIONS
 

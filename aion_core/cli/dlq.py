@@ -88,7 +88,7 @@ _limit = click.option(
 
 @click.group(short_help="List and redrive dead letters.")
 def dlq() -> None:
-    """List, redrive and drop dead letters: queue messages that a function failed to process five times.
+    """List, redrive and drop dead letters, which are queue messages not processed after five attempts.
 
     A queue message holds ids only. The table holds the work, so no task depends on a message. The queues' URLs come from
     --stack, or from AION_TASK_QUEUE_URL and AION_PUSH_QUEUE_URL. Beside `aion dev`, the command reads its local queues.
@@ -108,7 +108,7 @@ Examples:
 @options.as_json
 @options.deployment
 def list_letters(queues: tuple[str, ...], limit: int, *, as_json: bool, deployment: Deployment) -> None:
-    """Print the messages: id, queue, time of sending, category, and the current state of their task.
+    """Print the id, queue, time of sending and category of each message, and the current state of its task.
 
     Categories: pending (work is left: fix the cause, then redrive), obsolete (the work is done: redrive or drop), poison
     (not a wake-up message of this version: drop). SQS hides the messages from others for some seconds.
@@ -128,7 +128,7 @@ def list_letters(queues: tuple[str, ...], limit: int, *, as_json: bool, deployme
 @_queue
 @options.deployment
 def show(message_id: str, queues: tuple[str, ...], deployment: Deployment) -> None:
-    """Print the message MESSAGE_ID: its body, its ids, and the current state of its task."""
+    """Print the body and ids of the message MESSAGE_ID, and the current state of its task."""
     for each in _found(deployment, _named(queues), [message_id]):
         lines = {
             "message": each.letter.id,

@@ -150,7 +150,7 @@ class Deployment:
 
 
 def deployment(command: Command) -> Command:
-    """Add the options naming a deployment, and pass it as `deployment`."""
+    """Add the options that name a deployment, and pass it as `deployment`."""
 
     @click.option(
         "--stack",
@@ -199,7 +199,7 @@ def aws(command: Command) -> Command:
 
 @contextmanager
 def aws_environment(profile: str | None, region: str | None, endpoint_url: str | None) -> Iterator[None]:
-    """Set these options in the environment, for the AWS SDK, until the block ends."""
+    """Set profile, region and endpoint in the environment, for the AWS SDK, until the block ends."""
     variables = {
         "AWS_PROFILE": profile,
         "AWS_REGION": region,
@@ -215,7 +215,10 @@ def aws_environment(profile: str | None, region: str | None, endpoint_url: str |
 
 @contextmanager
 def _environment(chosen: Mapping[str, str], kept: Sequence[str] = ()) -> Iterator[None]:
-    """Set these variables, or remove empty ones, within the block; restore them and `kept` afterwards."""
+    """Set these environment variables within the block, and remove those with an empty value.
+
+    Afterwards restore their earlier values and those of the variables named in `kept`.
+    """
     before = {name: os.environ.get(name) for name in (*chosen, *kept)}
     _set(chosen)
     try:
@@ -232,7 +235,7 @@ def _set(variables: Mapping[str, str]) -> None:
 
 
 def saved_place(saved: "SamConfig") -> tuple[str | None, str | None]:
-    """Return samconfig.toml's profile and region, each unless the environment has one."""
+    """Return the AWS profile and the region from samconfig.toml. Values in the environment take precedence."""
     environ = os.environ
     region = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or saved.get("region")
     is_named = environ.get("AWS_PROFILE") or environ.get("AWS_ACCESS_KEY_ID")
@@ -264,7 +267,7 @@ def stack(command: Command) -> Command:
 
 
 def owner(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options naming an owner, and pass it as `owner`, "" without one."""
+    """Add the options that name an owner, and pass the owner id as `owner`, or "" without one."""
 
     @click.option("--owner", help="Owner of the tasks, as printed by logs, dead letters and this command.")
     @click.option("--subject", help="Instead of --owner: a token's subject, or an API key's principal.")
@@ -295,7 +298,7 @@ def owner(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def owner_of(subject: str, issuer: str, tenant: str) -> str:
-    """Return the subject's owner, as in the table."""
+    """Return the owner id of a subject, issuer and tenant, as stored in the table."""
     from aion_core.web.request_context import owner_in
 
     return owner_in(Principal(issuer, subject).owner, tenant)

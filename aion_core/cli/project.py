@@ -191,7 +191,7 @@ def _uv() -> str:
 @click.command(short_help="Add packages to the agent's dependencies.")
 @click.argument("packages", nargs=-1, required=True, metavar="PACKAGE...")
 def add(packages: tuple[str, ...]) -> None:
-    """Add packages to this project's dependencies, lock and install them; development tools stay unchanged.
+    """Add packages to this project's dependencies, lock and install them. Development tools stay unchanged.
 
     With a pyproject.toml uv adds them; otherwise they become lines of requirements.txt. A PACKAGE may have a version:
     'langchain-openai>=1'.

@@ -77,7 +77,7 @@ def list_tasks(
     scan: bool,
     as_json: bool,
 ) -> None:
-    """Print tasks: id, state, time of the state, owner, agent and context; newest first for an owner.
+    """Print id, state, time of the state, owner, agent and context of tasks. An owner's tasks are sorted, newest first.
 
     A deployment needs an owner and an agent, or --expired, or --scan.
     """
@@ -121,7 +121,7 @@ Examples:
 @options.as_json
 @options.deployment
 def show(task_id: str, owner: str, deployment: Deployment, *, scan: bool, content: bool, as_json: bool) -> None:
-    """Print the task TASK_ID: its state and events, its context's lease and queue of turns, its timers and webhooks."""
+    """Print the state, events, timers and webhooks of the task TASK_ID, and the lease and turns of its context."""
     scan = scan or (not owner and deployment.is_of_development)
     operator = _operator(deployment)
     found = asyncio.run(_reports(operator, task_id, owner, scan=scan, content=content))

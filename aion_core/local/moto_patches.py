@@ -21,7 +21,7 @@ Actions = list[dict[str, Any]]
 
 
 def speed_up_dynamodb(backend: "DynamoDBBackend") -> None:
-    """Patch moto's DynamoDB. A failed transaction restores only its own items; a query reads only one hash key's items.
+    """Patch moto's DynamoDB, so that transactions and queries handle only their own items instead of the whole table.
 
     The patched backend must not handle requests concurrently.
     """

@@ -95,7 +95,7 @@ class SmokeCredentials(httpx.Auth):
         return " and ".join(filter(None, parts)) or "no credentials"
 
     def read_card(self, card: AgentCard) -> None:
-        """Read the name of the header for an API key from the card. Raises NoCredentials if an API key has no header."""
+        """Read the name of the header for an API key from the card. Raises NoCredentials if the API key has none."""
         schemes = [scheme.api_key_security_scheme for scheme in card.security_schemes.values()]
         headers = [scheme.name for scheme in schemes if scheme.location.lower() == "header"]
         self._key_header = headers[0] if headers else ""
