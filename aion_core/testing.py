@@ -1,4 +1,4 @@
-"""Local server for tests: the agents of an aion.yaml in the test process, and a client for them.
+"""Server for tests that runs the agents of an aion.yaml in the test process, and a client for it.
 
 ```python
 async with serve("aion.yaml") as client:
@@ -52,9 +52,9 @@ class AgentReply:
     """Answer to one message, after the agent has finished, failed, or asked for input."""
 
     state: str
-    """State of the task, by A2A's names: `completed`, `failed`, `input-required`, …; `completed` for a plain message."""
+    """State of the task, such as `completed`, `failed` or `input-required`. It is `completed` for a plain message."""
     text: str
-    """Final message of the task, or else the text of its artifacts. For a failed task, the reason."""
+    """Text of the task's final message, or else of its artifacts. For a failed task, it is the reason."""
     chunks: tuple[str, ...] = field(repr=False)
     """Streamed pieces of text, in order."""
     context_id: str = field(repr=False)
@@ -70,7 +70,7 @@ class AgentClient:
     """Client of a served agent."""
 
     a2a: Client
-    """Official A2A client, for everything beyond `ask`: tasks, cancel, webhooks."""
+    """Client of the a2a-sdk, for requests other than `ask`, such as cancelling a task."""
     card: AgentCard
     """Card of the agent."""
     http: httpx.AsyncClient

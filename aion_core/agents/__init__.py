@@ -1,1 +1,1 @@
-"""Agents as aion runs them: loaded from aion.yaml, one adapter for each framework."""
+"""Configuration, discovery and loading of agents, with an adapter for each framework."""

@@ -1,4 +1,4 @@
-"""Agent cards, made from the configuration in aion.yaml."""
+"""Agent cards built from the configuration in aion.yaml."""
 
 from collections.abc import Mapping, Sequence
 
@@ -27,9 +27,9 @@ def public_card(
     delivers: bool = True,
     policy: AuthPolicy | None = None,
 ) -> AgentCard:
-    """Return the public card of an agent below `base_url`, with its auth policy.
+    """Return the public card of an agent served below `base_url`, including its auth policy.
 
-    `delivers`: the deployment delivers push notifications, as the template's does.
+    `delivers` is True if the deployment delivers push notifications.
     """
     required = policy.skills if policy else {}
     return build_card(
@@ -53,7 +53,7 @@ def public_card(
 
 
 def extended_card(card: AgentCard, config: AgentConfig, policy: AuthPolicy | None = None) -> AgentCard | None:
-    """Return the extended card, None for an agent without one."""
+    """Return the extended card of an agent, or None if its configuration declares no extended card."""
     more = config.extended_card if config.capabilities.extended_agent_card else None
     if more is None:
         return None
@@ -79,12 +79,12 @@ def _skills(skills: Sequence[Skill], required: Mapping[str, Sequence[Requirement
 
 
 def card_schemes(policy: AuthPolicy) -> dict[str, SecurityScheme]:
-    """Return the card's schemes: those of the policy's requirements."""
+    """Return the security schemes for the card. These are the schemes used in the policy's requirements."""
     return {name: scheme.on_card() for name, scheme in policy.required_schemes.items()}
 
 
 def card_requirements(require: Sequence[Requirement]) -> list[SecurityRequirement]:
-    """Return the card's security requirements, in order."""
+    """Convert the requirements of an auth policy to the card's form, in the same order."""
     return [
         SecurityRequirement(schemes={name: pb.StringList(list=sorted(scopes)) for name, scopes in each.items()})
         for each in require

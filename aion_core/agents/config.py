@@ -1,4 +1,4 @@
-"""Configuration of a deployment: the models of aion.yaml, and an error message for each mistake in it."""
+"""Models of aion.yaml, a deployment's configuration file, and messages for the mistakes in it."""
 
 import difflib
 import types
@@ -44,37 +44,37 @@ class _Section(BaseModel):
 
 
 class Capabilities(_Section):
-    """Capabilities in the card (A2A 4.4.3)."""
+    """Capabilities declared in an agent's card (A2A 4.4.3)."""
 
     streaming: bool = True
     push_notifications: bool = True
-    """True if clients may register webhooks, provided that the deployment delivers push notifications."""
+    """True to let clients register webhooks, if the deployment delivers push notifications."""
     extended_agent_card: bool = False
     extensions: Extensions = []
 
 
 class PushOptions(_Section):
-    """Push notifications to the clients' webhooks."""
+    """Settings of an agent for push notifications to clients' webhooks."""
 
     events: PushEvents = PushEvents.STATUS
-    """Events to deliver: `status`, `status+artifact`, or `all`."""
+    """Kinds of events delivered to webhooks: `status`, `status+artifact` or `all`."""
 
 
 class AgentConfig(_Section):
-    """One agent of a deployment: `aion.agents.<id>` in aion.yaml."""
+    """Configuration of one agent, declared under `aion.agents.<id>` in aion.yaml."""
 
     path: AgentMessage
-    """`file.py[:name]`, relative to aion.yaml's folder, or `pkg.module[:name]`."""
+    """Location of the agent: `file.py[:name]`, relative to aion.yaml's folder, or `pkg.module[:name]`."""
     name: str = ""
     description: str = ""
     version: AgentMessage = "1.0.0"
     default: bool = False
-    """True if this agent answers at the root too. Without any such agent, the first of the file does."""
+    """True to serve this agent at the root path too. By default, the first agent of the file is served there."""
     documentation_url: WebAddress | None = None
     icon_url: WebAddress | None = None
     provider: Provider | None = None
     security: SecurityConfig | None = None
-    """Auth policy of this agent; without one, `aion.security` applies."""
+    """Auth policy of this agent. Without one, the deployment's policy under `aion.security` applies."""
     skills: Skills = []
     extended_card: ExtendedCardConfig | None = None
     input_modes: Annotated[list[MediaType], Field(min_length=1)] = [
@@ -86,15 +86,15 @@ class AgentConfig(_Section):
     capabilities: Capabilities = Capabilities()
     push: PushOptions = PushOptions()
     double_texting: WhenBusy = WhenBusy.ENQUEUE
-    """Treatment of a message while another of its context is running: `enqueue`, `reject`, `interrupt`."""
+    """Treatment of a message while a turn of the same context runs: `enqueue`, `reject` or `interrupt`."""
     reply: ReplyAs = ReplyAs.TASK
-    """Response to a client: its `task`, the answer as a plain `message`, or `auto`."""
+    """Form of the response to a client: the `task`, only the answer as a `message`, or `auto`."""
     answer: AnswerAs = AnswerAs.MESSAGE
-    """Place of the answer in a task: its status `message`, an `artifact`, or `both`."""
+    """Place of the agent's answer in the task: the status `message`, an `artifact`, or `both`."""
     resume: AfterCrash = AfterCrash.FAIL
-    """Treatment of a turn without a stored step after its process is lost: `fail` its task, or `restart` it."""
+    """Treatment of a turn that was interrupted and cannot be resumed: `fail` its task, or `restart` the turn."""
     configuration: dict[str, Any] = {}
-    """The author's own settings, available as a graph's context if the graph has its own context schema."""
+    """The author's own settings for the agent. A graph with a context schema gets them as its context."""
 
     @model_validator(mode="after")
     def _skill_ids_are_unique(self) -> Self:
@@ -109,14 +109,14 @@ class AgentConfig(_Section):
 
 
 class LimitsConfig(_Section):
-    """Limits for each caller: `aion.limits` in aion.yaml. Without a limit nothing is counted."""
+    """Limits for each caller, declared under `aion.limits` in aion.yaml. Nothing is limited by default."""
 
     requests_per_minute: Annotated[int, Field(ge=1, le=100_000)] | None = None
     streams_per_owner: Annotated[int, Field(ge=1, le=100)] | None = None
-    """Open streams; each occupies an execution environment."""
+    """Maximum number of open streams. Each stream occupies a Lambda execution environment."""
     streams_per_task: Annotated[int, Field(ge=1, le=100)] | None = None
     open_tasks_per_owner: Annotated[int, Field(ge=1, le=200)] | None = None
-    """Tasks not yet ended: running, queued, or waiting for input."""
+    """Maximum number of tasks in a non-terminal state: running, queued or waiting for input."""
 
 
 AgentId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
@@ -127,11 +127,11 @@ class _Aion(_Section):
     """Auth policy of all agents."""
     limits: LimitsConfig | None = None
     python_path: list[AgentMessage] = []
-    """Folders for imports, relative to aion.yaml's folder, beside that folder and its `src`."""
+    """Further folders for imports, relative to aion.yaml's folder. That folder and its `src` always count."""
     environment: dict[Variable, Value] = {}
-    """Environment variables of the agents' code."""
+    """Environment variables for the agents' code."""
     secrets: dict[Variable, Secret] = {}
-    """Environment variables of the agents' code, with values in Secrets Manager or in SSM's Parameter Store."""
+    """Environment variables for the agents' code, read from Secrets Manager or from SSM's Parameter Store."""
     agents: dict[AgentId, AgentConfig] = Field(min_length=1)
 
     @model_validator(mode="after")
@@ -141,7 +141,7 @@ class _Aion(_Section):
         return self
 
     def with_security(self) -> dict[str, AgentConfig]:
-        """Return the agents, each with the deployment's auth policy merged into its own."""
+        """Return the agents' configurations with the deployment's auth policy merged into each of them."""
         deployment = self.security
         if deployment is None:
             return self.agents
@@ -163,7 +163,10 @@ class _File(_Section):
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
-    """YAML loader that refuses a repeated key in a mapping: YAML's own loader silently takes the last one."""
+    """YAML loader that raises ConfigurationError for a key repeated in one mapping.
+
+    PyYAML's own loader silently uses the last value.
+    """
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[str] = set()
@@ -188,15 +191,15 @@ class DeploymentConfig:
     roots: Sequence[Path] = ()
     """Further folders for imports, beside the folder and its `src`."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables of the agents' code."""
+    """Environment variables for the agents' code."""
     secrets: Mapping[str, SecretSource] = field(default_factory=dict)
-    """Environment variables of the agents' code, with the sources of their values."""
+    """Sources of secret values, by the name of the environment variable for the agents' code."""
 
 
 def read_deployment_config(path: Path) -> DeploymentConfig:
-    """Return the file's contents; raises ConfigurationError with the file, the key and the remedy.
+    """Read an aion.yaml, or discover the agents of a folder, a langgraph.json or a Python file.
 
-    For a folder, a langgraph.json or a Python file, return the agents discovered there.
+    Raises ConfigurationError with the file, the invalid key and the remedy.
     """
     if path.is_dir() or path.suffix in (".json", ".py") or ":" in path.name:
         from aion_core.agents.discovery import discover
@@ -226,7 +229,7 @@ def _existing_folder(folder: Path, key: str) -> Path:
 
 
 def read_agent_configs(path: Path) -> Mapping[str, AgentConfig]:
-    """Return the file's agents in order. Raises the same errors as `read_deployment_config`."""
+    """Return the agents of an aion.yaml in the order of the file. Raises the errors of `read_deployment_config`."""
     return read_deployment_config(path).agents
 
 
@@ -246,9 +249,9 @@ def _read(path: Path) -> _Aion:
 
 
 def default_agent(configs: Mapping[str, AgentConfig]) -> str:
-    """Return the id of the agent at the root: the one with `default: true`, else the first.
+    """Return the id of the agent served at the root path: the one with `default: true`, else the first one.
 
-    Raises ConfigurationError for several such agents.
+    Raises ConfigurationError if several agents have `default: true`.
     """
     marked = [agent_id for agent_id, config in configs.items() if config.default]
     if len(marked) > 1:
@@ -262,7 +265,7 @@ def _error_texts(path: Path, error: ValidationError) -> list[str]:
     problems = error.errors()
     unknown = [problem for problem in problems if problem["type"] == "extra_forbidden"]
     if unknown and any(problem["loc"] == ("aion",) for problem in problems):
-        # The missing key is there, at the wrong level.
+        # The key `aion` is missing because its contents are at the wrong level: report only those.
         problems = unknown
     return [f"{path}: {_error_text(problem)}" for problem in problems]
 
@@ -300,22 +303,23 @@ _ERROR_TEXTS: dict[tuple[str, str | None], Callable[[Any], str]] = {
     ),
     ("string_pattern_mismatch", WEB_ADDRESS): lambda value: f"is {value!r}: it has to be an http or https URL.",
 }
-"""Messages for errors without a useful message by pydantic."""
+"""Messages by error type and pattern, for errors that pydantic describes poorly."""
 
 
 # ── Misplaced keys ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 NAMED = "<id>"
-"""Path step named by the author, such as an agent's id."""
+"""Path step for a key chosen by the author, such as an agent's id."""
 LISTED = "[]"
-"""Path step of a list element."""
+"""Path step for an element of a list."""
 Place = tuple[str, ...]
 
 
 def misplaced(root: type[BaseModel], where: Sequence[str]) -> str:
-    """Return advice for an unknown key, the last of `where`, as the rest of a sentence; "" without advice.
+    """Return the second half of an error message about an unknown key, or "" without advice.
 
-    A key of another level gets the path of that level. Otherwise a similar key of this level is suggested.
+    `where` is the path of the key. If the key is valid at another level, the text names that level. Otherwise it
+    suggests a similar key of the same level.
     """
     key, level = where[-1], _level(root, where[:-1])
     places = sorted({place for place, name in _keys(root, ()) if name == key}, key=_depth)
@@ -326,7 +330,7 @@ def misplaced(root: type[BaseModel], where: Sequence[str]) -> str:
 
 
 def _level(model: Any, path: Sequence[str]) -> set[str]:
-    """Return the valid keys below this path."""
+    """Return the keys that are valid directly below a path in the model."""
     models = [model]
     for step in path:
         models = [inner for each in models for inner in _below(each, step)]
@@ -342,7 +346,7 @@ def _below(annotation: Any, step: str) -> list[Any]:
 
 
 def _unwrapped(annotation: Any) -> list[Any]:
-    """Return the models and collections in an annotation."""
+    """Return the members of a union annotation, without `Annotated`."""
     origin = typing.get_origin(annotation)
     if origin is typing.Annotated:
         return _unwrapped(typing.get_args(annotation)[0])
@@ -352,7 +356,7 @@ def _unwrapped(annotation: Any) -> list[Any]:
 
 
 def _keys(annotation: Any, place: Place) -> Iterator[tuple[Place, str]]:
-    """Yield each key with the path of its level."""
+    """Yield each valid key below an annotation, after the path of its level."""
     if _is_model(annotation):
         for name, field in annotation.model_fields.items():
             yield place, name

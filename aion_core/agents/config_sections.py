@@ -17,33 +17,33 @@ MEDIA_TYPE = r"^[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+*-]+( *; *[^;\s]+)*$"
 """Pattern of `type/subtype` (RFC 6838), including ranges such as `image/*`."""
 WEB_ADDRESS = r"^https?://[^\s/]+\S*$"
 SCOPE = r"^[!#-\[\]-~]+$"
-"""Pattern of a scope (RFC 6749, 3.3)."""
+"""Pattern of an OAuth scope (RFC 6749, 3.3)."""
 LISTABLE = r"^[^\s,]+$"
-"""Pattern of a text usable in a comma-separated header."""
+"""Pattern of a text that can be part of a comma-separated header."""
 MAX_PARAMS_DEPTH = 32
 
-# An unknown key is an error, never ignored: a typing mistake must not turn a setting off.
+# An unknown key is an error, because a misspelled setting would otherwise be ignored.
 STRICT = ConfigDict(extra="forbid", frozen=True)
 
 MediaType = Annotated[str, StringConstraints(pattern=MEDIA_TYPE)]
 WebAddress = Annotated[str, StringConstraints(pattern=WEB_ADDRESS)]
 AgentMessage = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-"""Text of a card; the specification requires it to be non-empty."""
+"""Non-empty text for an agent card. The A2A specification requires these texts."""
 
 
 def _as_requirement(require: object) -> object:
-    """Return a scheme's name as that scheme without scopes."""
+    """Convert the name of a scheme to a requirement of that scheme without scopes; return other values unchanged."""
     return {require: []} if isinstance(require, str) else require
 
 
 Scope = Annotated[str, StringConstraints(pattern=SCOPE)]
 SchemeName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
 RequirementConfig = Annotated[dict[SchemeName, list[Scope]], BeforeValidator(_as_requirement), Field(min_length=1)]
-"""Schemes required together, each with its scopes. A name alone means no scopes."""
+"""Security schemes that a caller must satisfy together, each with its scopes. A name alone means no scopes."""
 
 
 def with_unique_ids(skills: list["Skill"]) -> list["Skill"]:
-    """Return the skills; raises ValueError for a repeated id, since clients identify skills by id."""
+    """Return the skills unchanged. Raises ValueError for a repeated id, since clients identify skills by id."""
     ids = [skill.id for skill in skills]
     if twice := sorted({id_ for id_ in ids if ids.count(id_) > 1}):
         raise ValueError(f"two skills have the id {twice[0]!r}")
@@ -51,7 +51,10 @@ def with_unique_ids(skills: list["Skill"]) -> list["Skill"]:
 
 
 def _as_json_object(params: dict[str, Any]) -> dict[str, Any]:
-    """Return the params; raises ValueError for values outside JSON, such as dates, infinities and numeric keys."""
+    """Return an extension's params unchanged.
+
+    Raises ValueError for values that JSON cannot express, such as dates, infinities and numeric keys.
+    """
     _check_json(params, 1)
     try:
         json.dumps(params, allow_nan=False)
@@ -74,48 +77,48 @@ def _check_json(value: Any, depth: int) -> None:
 
 
 class StrictModel(BaseModel):
-    """Model that refuses unknown keys."""
+    """Base class of immutable models that refuse unknown keys."""
 
     model_config = STRICT
 
 
 class Skill(StrictModel):
-    """Skill of an agent in its card (A2A 4.4.5)."""
+    """Skill declared in an agent's card (A2A 4.4.5)."""
 
     id: AgentMessage
     name: AgentMessage
     description: AgentMessage
     tags: list[AgentMessage] = []
-    """Tags; without any, the card has the skill's id as its tag, as A2A requires one."""
+    """Tags of the skill. A2A requires a tag, so a skill without tags gets its id as the tag in the card."""
     examples: list[AgentMessage] = []
     input_modes: list[MediaType] = []
-    """Accepted media types, if different from the agent's."""
+    """Media types that the skill accepts, if they differ from the agent's."""
     output_modes: list[MediaType] = []
     require: list[RequirementConfig] = []
-    """Requirements for callers beyond those of the agent; one of them suffices."""
+    """Alternative requirements that a caller must meet in addition to those of the agent."""
 
 
 Skills = Annotated[list[Skill], AfterValidator(with_unique_ids)]
 
 
 class Provider(StrictModel):
-    """Provider of the agent in its card (A2A 4.4.2)."""
+    """Provider declared in an agent's card (A2A 4.4.2)."""
 
     organization: AgentMessage
     url: WebAddress
 
 
 class Extension(StrictModel):
-    """A2A extension supported by the agent, in its card (A2A 4.4.4)."""
+    """A2A extension declared in an agent's card (A2A 4.4.4)."""
 
     uri: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, pattern=LISTABLE)]
     description: str = ""
     required: bool = False
-    """True to refuse a client (-32008) without this extension in its `A2A-Extensions` header."""
+    """True to refuse requests whose `A2A-Extensions` header lacks this extension, with error -32008."""
     params: Annotated[dict[str, Any], AfterValidator(_as_json_object)] = {}
 
     def as_declared(self) -> dict[str, Any]:
-        """Return the fields for the card, without empty ones."""
+        """Return the extension's non-empty fields for the card."""
         return {field: value for field, value in self.model_dump().items() if value}
 
 
@@ -130,13 +133,13 @@ Extensions = Annotated[list[Extension], AfterValidator(_with_unique_uris)]
 
 
 class ExtendedCardConfig(StrictModel):
-    """Fields of the extended card; they replace those of the public card."""
+    """Fields of an agent's extended card. Non-empty fields replace those of the public card."""
 
     name: str = ""
     description: str = ""
     version: str = ""
     skills: Skills = []
-    """Further skills, after those of the public card."""
+    """Skills added after those of the public card."""
 
 
 # ── Environment ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -147,9 +150,12 @@ PARAMETER_STORE: Service = "ssm"
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LAMBDA_VARIABLES = re.compile(r"AWS_\w*|LAMBDA_\w*|_HANDLER|_X_AMZN_TRACE_ID")
-"""Variables set and reserved by Lambda: https://docs.aws.amazon.com/lambda/latest/dg/configuration-envvars.html"""
+"""Names of environment variables that Lambda sets and reserves.
+
+See https://docs.aws.amazon.com/lambda/latest/dg/configuration-envvars.html
+"""
 _INTERPRETER_VARIABLES = re.compile(r"PYTHON\w*|LD_\w*")
-"""Variables that the interpreter and the linker read once, before aion.yaml is read."""
+"""Names of environment variables that Python and the dynamic linker read before aion.yaml is read."""
 
 _SECRET_NAME = re.compile(
     r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:[\w/+=.@-]+|[\w/+=.@-]{1,512}", re.A
@@ -161,26 +167,26 @@ _PARAMETER_ARN = re.compile(r"arn:aws[a-z-]*:ssm:")
 _KEY_PREFIXES = re.compile(
     r"-----BEGIN|(sk-|sk_|AIza|ya29\.|gh[pousr]_|github_pat_|glpat-|xox[a-z]-|AKIA|ASIA|tvly-|lsv2_|hf_|gsk_|pplx-).{16}"
 )
-"""Prefixes of keys of well-known services, followed by more characters than a secret's name would have."""
+"""Pattern of well-known services' API keys, which an author may write in place of a secret's name."""
 
 
 @dataclass(frozen=True, slots=True)
 class SecretSource:
-    """Source of a secret's value: an AWS service, a name or ARN, and an optional key of a JSON object."""
+    """Place of a secret's value in Secrets Manager or in SSM's Parameter Store."""
 
     service: Service
     name: str
     """Name or ARN of the secret or parameter."""
     key: str = ""
-    """Key of the JSON object; empty for the whole text."""
+    """Key of the value in a secret that is a JSON object; empty if the secret's whole text is the value."""
 
     def __str__(self) -> str:
-        """Return the source in the form of aion.yaml, without the key."""
+        """Return the source as it is written in aion.yaml, without its JSON key."""
         return self.name if self.service == SECRETS_MANAGER else f"ssm:{self.name}"
 
 
 def variable_name(name: str) -> str:
-    """Return the name; raises ValueError for a variable unavailable to agents' code."""
+    """Return the name of an environment variable unchanged. Raises ValueError if an agent cannot set it."""
     if not _VARIABLE.fullmatch(name):
         raise ValueError("a variable's name has letters, digits and _, and does not begin with a digit")
     if name.startswith("AION_"):
@@ -193,7 +199,10 @@ def variable_name(name: str) -> str:
 
 
 def secret_source(value: Any) -> SecretSource:
-    """Return the source in a line of `secrets`; raises ValueError, which never repeats the value."""
+    """Parse an entry of `secrets` in aion.yaml.
+
+    Raises ValueError for an invalid entry. Its text never repeats the entry, which may be a secret.
+    """
     if isinstance(value, SecretSource):
         return value
     if not isinstance(value, str):
@@ -238,10 +247,10 @@ else:
 
 
 class SecurityConfig(BaseModel):
-    """Auth policy of the deployment, or of one agent, with precedence for the agent's."""
+    """Auth policy of the deployment or of one agent. An agent's policy has precedence."""
 
     model_config = STRICT
 
     schemes: Mapping[SchemeName, AnyScheme] = {}
     require: list[RequirementConfig] | None = None
-    """Alternative requirements: one suffices. Without any, each scheme alone suffices."""
+    """Alternative requirements, of which a caller must meet one. By default, any one scheme suffices."""

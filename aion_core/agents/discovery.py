@@ -1,4 +1,4 @@
-"""Discovery of agents in a folder or a file, and in langgraph.json."""
+"""Discovery of agents in a folder, a Python file, an aion.yaml or a langgraph.json."""
 
 import json
 import os
@@ -21,33 +21,33 @@ _LONGEST_ID = 64
 
 @dataclass(frozen=True, slots=True)
 class Discovered:
-    """Discovered agents, with everything needed to serve them."""
+    """Agents discovered in a folder or a file, with the settings needed to serve them."""
 
     agents: Mapping[str, AgentConfig]
-    """Agents by ids that are valid in a URL."""
+    """Agents' configurations by agent id. The ids are valid in a URL."""
     folder: Path
     """Base folder of the agents' paths."""
     found: str
-    """Description of the findings and of the ignored settings, for the user."""
+    """Message for the user: the discovered agents, and the settings that have no effect."""
     roots: tuple[Path, ...] = ()
     """Further folders for imports, beside the folder and its `src`."""
     env_files: tuple[Path, ...] = ()
     """Existing `.env` files, in order of precedence."""
     env: Mapping[str, str] = field(default_factory=dict)
-    """Variables in the project's own file."""
+    """Environment variables declared in langgraph.json itself."""
     requirements: tuple[str, ...] = ()
     """Pip requirements under `dependencies` in langgraph.json."""
     limits: Limits | None = None
     config: Path | None = None
-    """The aion.yaml; None without one."""
+    """Path of the project's aion.yaml; None without such a file."""
 
 
 def discover(path: Path) -> Discovered:
     """Return the agents of a folder or a file; `file.py:name` and `package.module:name` name one agent.
 
     In a folder, the first match counts: an aion.yaml, a langgraph.json, one or several ADK agents, the only Python file
-    with an agent. No code is imported. Raises ConfigurationError that lists the searched files, or the candidates and a
-    way to choose.
+    with an agent. The discovery imports no code. Raises ConfigurationError if there is no agent, or if there are
+    several candidates; the error lists the searched files or the candidates.
     """
     place, colon, name = str(path.expanduser()).partition(":")
     target = Path(place)
@@ -68,9 +68,9 @@ def discover(path: Path) -> Discovered:
 
 
 def project_above(folder: Path) -> Path | None:
-    """Return the nearest parent folder with an aion.yaml, None for a project's own folder.
+    """Return the nearest parent folder with an aion.yaml, or None if the folder itself contains a project.
 
-    The search ends at the top of the git repository.
+    The search stops at a folder with a langgraph.json, pyproject.toml, template.yaml or .git.
     """
     folder = folder.resolve()
     for place in (folder, *folder.parents):
@@ -82,9 +82,9 @@ def project_above(folder: Path) -> Path | None:
 
 
 def as_yaml(discovered: Discovered) -> str:
-    """Return the text of an aion.yaml with the same agents, for the discovered folder.
+    """Return the text of an aion.yaml that declares the discovered agents.
 
-    It has no limits and no auth policy: a project with those has an aion.yaml already.
+    The text has no limits and no auth policy, because only a project with an aion.yaml can have them.
     """
     aion: dict[str, Any] = {}
     if discovered.roots:
@@ -151,7 +151,7 @@ def _discover_langgraph_json(file: Path) -> Discovered:
 def _discover_adk_folder(folder: Path) -> Discovered:
     """Return the agent of an ADK folder.
 
-    Python imports a package by its name, as `adk web` does, so paths are relative to the parent folder.
+    A package is imported by its name, as in `adk web`, so its path is relative to the parent folder.
     """
     if (folder / "__init__.py").is_file() or not (folder / "agent.py").is_file():
         # ADK reads the `.env` of the agent, else that of the parent folder.
@@ -198,7 +198,7 @@ def _discover_python_files(folder: Path, files: Sequence[AgentFile]) -> Discover
 
 
 def _discover_file(target: Path, name: str) -> Discovered:
-    """Return the agent of a Python file, or a named one of an ADK folder."""
+    """Return the agent of a Python file, or the agent called `name` in an ADK folder."""
     if not target.exists():
         raise ConfigurationError(f"{target} does not exist. Name a Python file, a folder, or package.module:name.")
     file, here = target.resolve(), Path.cwd()
@@ -218,12 +218,12 @@ def _single_agent(
 
 
 def _id_of(file: Path, name: str = "") -> str:
-    """Return the id of a file's agent: its name, the file's or the folder's, whichever is distinctive first."""
+    """Return an id for a file's agent: the first distinctive name of the agent, the file and the folder."""
     return _distinctive(name, file.stem, file.parent.name)
 
 
 def _distinctive(*names: str) -> str:
-    """Return the first distinctive name, else the last non-empty one."""
+    """Return the first name other than usual ones such as "agent" and "main", else the last non-empty name."""
     usual = ("", "graph", "agent", "root_agent", "app", "main", "__init__", "src")
     return next((name for name in names if name not in usual), next(name for name in reversed(names) if name))
 
@@ -239,7 +239,7 @@ def _may_be_agent_folder(path: Path) -> bool:
 
 
 def _ids(names: Sequence[str] | Mapping[str, object]) -> list[str]:
-    """Return a unique id for each name, valid in a URL."""
+    """Return an agent id for each name. The ids are unique and valid in a URL."""
     ids: list[str] = []
     for name in names:
         plain = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-_")[:_LONGEST_ID] or "agent"
@@ -270,7 +270,7 @@ _JAVASCRIPT = (".ts", ".tsx", ".mts", ".cts", ".js", ".jsx", ".mjs", ".cjs")
 
 @dataclass(frozen=True, slots=True)
 class GraphEntry:
-    """Graph in langgraph.json."""
+    """Graph declared in langgraph.json."""
 
     path: str
     """`folder/file.py:name` or `package.module:name`, relative to the file's folder."""
@@ -279,24 +279,24 @@ class GraphEntry:
 
 @dataclass(frozen=True, slots=True)
 class LangGraphJson:
-    """Keys of langgraph.json used by aion."""
+    """Contents of a langgraph.json, as far as aion uses them."""
 
     graphs: Mapping[str, GraphEntry]
     """Graphs by id; an id may contain any character."""
     roots: tuple[Path, ...]
     """Folders made importable by the local `dependencies`."""
     requirements: tuple[str, ...]
-    """Other `dependencies`, in pip's form."""
+    """Packages among the `dependencies`, as pip requirements."""
     env_file: Path | None
-    """File under `env`, existing or not; None for an `env` with variables."""
+    """Path of the file named by `env`, which may not exist; None if `env` is a mapping of variables."""
     env: Mapping[str, str]
-    """Variables in `env` itself."""
+    """Environment variables declared in `env`; empty if `env` names a file."""
     unused: tuple[str, ...]
-    """The file's other keys, without effect."""
+    """Keys of the file that have no effect in aion."""
 
 
 def read_langgraph_json(file: Path) -> LangGraphJson:
-    """Return the file's contents; raises ConfigurationError with the file, the key and the remedy."""
+    """Read a langgraph.json. Raises ConfigurationError with the file, the invalid key and the remedy."""
     content = _read_json(file)
     folder = file.resolve().parent
     graphs = content.get("graphs")
@@ -359,10 +359,10 @@ def _graph(file: Path, folder: Path, name: str, entry: Any) -> GraphEntry:
 
 
 def _roots(file: Path, folder: Path, entry: str) -> Iterator[Path]:
-    """Yield the folders for imports after an installation of this local dependency.
+    """Yield the folders that an installation of this local dependency would make importable.
 
-    A package's own folder is imported by name, so its parent folder counts. A project's folder and its `src` count
-    themselves.
+    For a package's folder this is the parent folder, because a package is imported by its name. For a project's folder
+    it is the folder itself and its `src`.
     """
     place = (folder / entry).resolve()
     if not place.is_dir():

@@ -1,4 +1,4 @@
-"""Environment variables of agents outside of Lambda: on a developer's machine, and as template parameters.
+"""Environment variables for agents on a developer's machine, and template parameters for their access to AWS.
 
 This module calls no AWS service.
 """
@@ -12,16 +12,16 @@ from aion_core.agents.config_sections import SECRETS_MANAGER, SecretSource
 from aion_core.errors import ConfigurationError
 
 DOTENV = ".env"
-"""Name of the file with a developer's variables, beside aion.yaml; it is never packaged."""
+"""Name of the file with a developer's environment variables, beside aion.yaml. The file is never packaged."""
 
 LONGEST_PARAMETER = 4096
 """Maximum length of a CloudFormation parameter's value, in bytes."""
 
 _SUFFIX = re.compile(r"-[A-Za-z0-9]{6}")
-"""Suffix pattern that Secrets Manager adds to a secret's name in its ARN."""
+"""Pattern of the suffix that Secrets Manager adds to a secret's name in its ARN."""
 _VERSION = re.compile(r":[\w.-]+$", re.ASCII)
 _PROFILE = re.compile(r"(us-gov|us|eu|apac|ap|jp|au|ca|global)\.")
-"""Prefixes of inference profile ids, used by Bedrock to choose a region."""
+"""Prefixes of the ids of Bedrock inference profiles, which name a geography."""
 
 
 def local_environment(
@@ -29,9 +29,9 @@ def local_environment(
 ) -> tuple[dict[str, str], list[str]]:
     """Return the variables to set for agents on this machine, and a warning for each secret without a value.
 
-    Variables in `environ` are kept and not returned. The file .env in the folder of `config` overrides `environment` of
-    aion.yaml. No secret is read from AWS. `declared` is the parsed file, if the caller has it already; without it and
-    without the file, only .env counts. Raises ConfigurationError for an unreadable .env, and the errors of
+    `config` is the path of aion.yaml, and `declared` its contents if the caller has read it already. The .env file in
+    the same folder overrides `environment` of aion.yaml. The result omits variables that `environ` has already. No
+    secret is read from AWS. Raises ConfigurationError for an unreadable .env, and the errors of
     `read_deployment_config`.
     """
     if declared is None:
@@ -51,7 +51,7 @@ def local_environment(
 
 
 def read_dotenv(file: Path) -> dict[str, str]:
-    """Return the variables of the file, {} without the file; raises ConfigurationError for an unreadable one."""
+    """Return the variables of a .env file, {} if it does not exist. Raises ConfigurationError if it is unreadable."""
     if not file.is_file():
         return {}
     try:
@@ -63,7 +63,7 @@ def read_dotenv(file: Path) -> dict[str, str]:
     try:
         values = dotenv_values(file, encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        # The message omits the invalid bytes: they may be part of a secret.
+        # The message omits the invalid bytes, because they may be part of a secret.
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigurationError(f"{file} cannot be read: {reason}.") from None
     # A name without `=` has no value.
@@ -71,10 +71,10 @@ def read_dotenv(file: Path) -> dict[str, str]:
 
 
 def template_parameters(declared: DeploymentConfig, region: str, account: str) -> dict[str, str]:
-    """Return the template parameters that grant the functions access to the secrets in aion.yaml.
+    """Return the template parameters that let the Lambda functions read the secrets named in aion.yaml.
 
-    `AgentSecrets` is empty without any secret, so that an update revokes an unused permission. Raises
-    ConfigurationError for ARNs beyond the maximum length of a parameter.
+    The parameter `AgentSecrets` is empty if aion.yaml names no secret, so that an update removes the permission. Raises
+    ConfigurationError if the secrets' ARNs exceed the maximum length of a parameter.
     """
     arns = ",".join(dict.fromkeys(_secret_arn(source, region, account) for source in declared.secrets.values()))
     if len(arns) > LONGEST_PARAMETER:
@@ -99,7 +99,7 @@ def _secret_arn(source: SecretSource, region: str, account: str) -> str:
 
 
 def bedrock_models(models: Iterable[str], region: str, account: str) -> str:
-    """Return the template parameter BedrockModels for ids or ARNs of models and inference profiles."""
+    """Return the value of the template parameter BedrockModels for ids or ARNs of models and inference profiles."""
     return ",".join(dict.fromkeys(_bedrock_arns(models, region, account)))
 
 
@@ -108,14 +108,14 @@ def _bedrock_arns(models: Iterable[str], region: str, account: str) -> Iterator[
         if model.startswith("arn:"):
             yield model
         elif _PROFILE.match(model):
-            # The template allows calls of the underlying models through this profile only.
+            # The template allows calls of the profile's models through this profile only.
             yield f"arn:{_partition(region)}:bedrock:{region}:{account}:inference-profile/{model}"
         else:
             yield f"arn:{_partition(region)}:bedrock:{region}::foundation-model/{model}"
 
 
 def _partition(region: str) -> str:
-    """Return the AWS partition of the region."""
+    """Return the AWS partition of a region, such as "aws" or "aws-cn"."""
     if region.startswith("cn-"):
         return "aws-cn"
     return "aws-us-gov" if region.startswith("us-gov-") else "aws"

@@ -1,4 +1,4 @@
-"""Registry of agent frameworks: one entry for each adapter package."""
+"""Registry of the supported agent frameworks, with one entry for each adapter package."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,54 +11,57 @@ from aion_core.ports.table import Table
 
 @dataclass(frozen=True, slots=True)
 class AgentDependencies:
-    """Stores and services for the agents of a deployment."""
+    """Stores and services that a deployment passes to the adapters of its agents."""
 
     tasks: TaskStore
     table: Table
     blobs: Blobs
     cipher: Cipher | None
-    """Encrypts sessions; None without a KMS key."""
+    """Cipher for agents' sessions; None without a KMS key."""
     clock: Clock
     retention: timedelta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Framework:
-    """Everything outside of an adapter package that depends on its framework. No field imports the framework."""
+    """Description of an agent framework for code outside of its adapter package.
+
+    Creating this description does not import the framework.
+    """
 
     title: str
-    """An agent of the framework, for messages: "a LangGraph graph"."""
+    """Name for an agent of the framework in messages, such as "a LangGraph graph"."""
     adapter: str
-    """Module with `build_agent(loaded, config, dependencies)`, imported with the first agent of the framework."""
+    """Module of the adapter, with a function `build_agent(loaded, config, dependencies)`."""
     classes: tuple[tuple[str, str], ...]
-    """Classes of agents: their top-level package, and their name."""
+    """Classes of agents, each as its package and its class name."""
     objects: str
-    """Supported objects, for the error about any other object."""
+    """Names of the framework's supported objects, for the error message about an unsupported object."""
     remedy: str
-    """Advice for an agent that the adapter refuses."""
+    """Advice in the error message about an agent that the adapter refuses."""
     imports: tuple[str, ...]
-    """Modules imported by agents of the framework; their submodules count too."""
+    """Modules that agents of the framework import. Their submodules count too."""
     scanned: tuple[str, ...]
-    """Prefixes of imports in files to scan for agents."""
+    """Module name prefixes. A file is searched for agents if it imports a module with such a prefix."""
     constructors: frozenset[str] = frozenset()
-    """Functions and classes that construct an agent."""
+    """Names of the functions and classes that construct an agent."""
     bases: frozenset[str] = frozenset()
-    """Abstract classes with agents as their subclasses."""
+    """Names of the abstract classes from which authors derive their agents."""
     distribution: str = ""
-    """Package on PyPI. aion-lambda's extra for it has the name of this entry; empty if no extra is needed."""
+    """The framework's package on PyPI, installed by an extra of aion-lambda; empty if no extra is needed."""
     missing: tuple[str, ...] = ()
-    """Modules of the extra; their ImportError is answered with the extra's name."""
+    """Modules installed by the extra. The error message about such a missing module names the extra."""
     library: bool = False
-    """True for a package `aion.<name>` with helpers for authors."""
+    """True if the package `aion.<name>` has helpers for the framework's authors."""
     has_factories: bool = False
-    """True if a function called for each turn makes agents of this framework."""
+    """True if a function that is called for each turn can make agents of this framework."""
     config_file: str = ""
     """Name of the framework's declarative agent file."""
     example: str = ""
     """Name of the agent object in a new project's agent.py; empty without a project template."""
 
     def builder(self) -> Callable[..., Agent]:
-        """Return the adapter's `build_agent`; imports the framework."""
+        """Import the framework's adapter and return its `build_agent` function."""
         build: Callable[..., Agent] = import_module(self.adapter).build_agent
         return build
 
@@ -129,11 +132,11 @@ FRAMEWORKS: dict[str, Framework] = {
         example="executor",
     ),
 }
-"""Frameworks by name, in order of precedence for an object of several. The first one is a new project's default."""
+"""Frameworks by name. An object of several frameworks belongs to the first one. A new project uses the first entry."""
 
 
 def framework_of(candidate: object) -> str | None:
-    """Return the name of the framework of an object or a class, None for other objects; import nothing."""
+    """Return the framework name of an agent object or class, or None for other objects. Import no framework."""
     own = candidate if isinstance(candidate, type) else type(candidate)
     for name, framework in FRAMEWORKS.items():
         for base in own.__mro__:
@@ -146,40 +149,40 @@ def framework_of(candidate: object) -> str | None:
 
 
 def framework_of_file(file_name: str) -> str | None:
-    """Return the framework with this declarative agent file, None for any other file."""
+    """Return the name of the framework that reads a declarative agent file of this name, or None."""
     return next((name for name, framework in FRAMEWORKS.items() if framework.config_file == file_name), None)
 
 
 def framework_of_factories() -> str:
-    """Return the framework of graph factories called for each turn."""
+    """Return the name of the framework whose agents can be made by a function called for each turn."""
     return next(name for name, framework in FRAMEWORKS.items() if framework.has_factories)
 
 
 def extras() -> frozenset[str]:
-    """Return the extras of aion-lambda with a framework."""
+    """Return the names of aion-lambda's extras that install a framework."""
     return frozenset(name for name, framework in FRAMEWORKS.items() if framework.distribution)
 
 
 def supported_objects() -> Iterator[str]:
-    """Yield the objects that an agent's `path` may name."""
+    """Yield a description of the supported agent objects of each framework."""
     yield from (framework.objects for framework in FRAMEWORKS.values())
 
 
 def constructors() -> frozenset[str]:
-    """Return the functions and classes that construct an agent of any framework."""
+    """Return the names of the functions and classes that construct an agent of any framework."""
     return frozenset().union(*(framework.constructors for framework in FRAMEWORKS.values()))
 
 
 def agent_classes() -> frozenset[str]:
-    """Return the classes with agents of any framework as their instances or subclasses."""
+    """Return the names of the constructors and the abstract base classes of agents of all frameworks."""
     return constructors().union(*(framework.bases for framework in FRAMEWORKS.values()))
 
 
 def scanned_imports() -> tuple[str, ...]:
-    """Return the prefixes of imports in files to scan for agents; `aion` is our library for authors."""
+    """Return the module name prefixes of all frameworks. A file with such an import is searched for agents."""
     return (*(prefix for framework in FRAMEWORKS.values() for prefix in framework.scanned), "aion")
 
 
 def missing_framework(module: str) -> tuple[str, Framework] | None:
-    """Return the framework of a missing module, None for any other module."""
+    """Return the name and entry of the framework whose extra installs a module, or None."""
     return next((entry for entry in FRAMEWORKS.items() if module in entry[1].missing), None)

@@ -1,4 +1,4 @@
-"""Imports of agents' modules: import roots, module names, and one module for one file."""
+"""Import of agents' modules, with one module for each file."""
 
 import ast
 import hashlib
@@ -16,16 +16,16 @@ YAML_AGENT = "root_agent.yaml"
 
 
 def import_roots(folder: Path, more: Sequence[Path] = ()) -> list[Path]:
-    """Return the folders for absolute imports: `more`, an existing `src` of the folder, and the folder."""
+    """Return the folders for absolute imports, in order: `more`, the folder's `src` if it exists, the folder."""
     src = folder / "src"
     return [*more, *([src] if src.is_dir() and not _is_package(src) else []), folder]
 
 
 def agent_files(place: str, roots: Sequence[Path]) -> list[Path]:
-    """Return the files for `place`: a file, the files of an agent's folder in ADK's order, or a module's file.
+    """Return the files in which to look for the agent at `place`; an empty list for an installed module.
 
-    `place` is relative to the last root, or a dotted name searched for in each root. An installed module gives an empty
-    list.
+    `place` is a file or a folder relative to the last root, or the dotted name of a module below one of the roots. For
+    a folder, the files are in ADK's order.
     """
     folder = roots[-1]
     if place.endswith(".py"):
@@ -41,13 +41,13 @@ def agent_files(place: str, roots: Sequence[Path]) -> list[Path]:
 
 
 def import_file(file: Path, roots: Sequence[Path]) -> ModuleType:
-    """Return the file's module, the same one for every name by which other code imports it.
+    """Import a file and return its module, which is the same under every name that other code imports it by.
 
-    The file belongs to the package of its folder, or else to `src` or its root. Otherwise, or if another module has its
-    name already, it becomes a separate module. Raises the exceptions of the file's code.
+    The module's name comes from the file's package, or from its path below a root. Without such a name, or if another
+    module has it already, the module gets a generated name. Raises the exceptions of the file's code.
     """
     put_on_path(roots)
-    # The file may be newer than Python's cache of its folder.
+    # Python caches each folder's list of files, and this file may be newer than the cache.
     importlib.invalidate_caches()
     name = _name_of(file, roots)
     if name is not None:
@@ -56,7 +56,7 @@ def import_file(file: Path, roots: Sequence[Path]) -> ModuleType:
 
 
 def import_name(name: str, roots: Sequence[Path]) -> ModuleType:
-    """Return the module of a dotted name, such as an installed one; raises the exceptions of its code."""
+    """Import a module by its dotted name. Raises the exceptions of the module's code."""
     put_on_path(roots)
     return importlib.import_module(name)
 
@@ -67,17 +67,17 @@ def _files_of(folder: Path) -> list[Path]:
 
 
 def put_on_path(roots: Sequence[Path]) -> None:
-    """Put these folders at the beginning of sys.path, in order."""
+    """Insert these folders at the beginning of sys.path, in order, unless sys.path contains them."""
     for root in reversed(roots):
         if str(root) not in sys.path:
             sys.path.insert(0, str(root))
 
 
 def _name_of(file: Path, roots: Sequence[Path]) -> str | None:
-    """Return the dotted name that imports exactly this file, None without such a name."""
+    """Return a dotted module name that imports exactly this file, or None without such a name."""
     root = _root_of(file, roots)
     if _is_package(file.parent):
-        # At the end of sys.path: a package's `types.py` or `email.py` must not replace the standard library's.
+        # Append to sys.path, so that a package's `types.py` or `email.py` does not replace the standard library's.
         if str(file.parent) not in sys.path:
             sys.path.append(str(file.parent))
     elif str(file.parent) not in sys.path:
@@ -96,18 +96,18 @@ def _name_of(file: Path, roots: Sequence[Path]) -> str | None:
 
 
 def _root_of(file: Path, roots: Sequence[Path]) -> Path | None:
-    """Return the folder of the file's top-level package, None for a separate file."""
+    """Return the folder from which the file is imported by a dotted name, or None without such a folder."""
     if _is_package(file.parent):
         return next(folder for folder in file.parents if not _is_package(folder))
     above = [root.resolve() for root in roots[:-1] if root.resolve() in file.parents]
     if above:
         return max(above, key=lambda root: len(root.parts))
-    # `from .tools import x` in a folder without `__init__.py`: the folder is the package.
+    # A file with relative imports, in a folder without `__init__.py`, treats its folder as a package.
     return file.parent.parent if _has_relative_imports(file) else None
 
 
 def _imports_file(name: str, root: Path, file: Path) -> bool:
-    """Return True if importing this name gives the file, without running the file."""
+    """Return True if an import of this module name would load the file. The file is not run."""
     known = sys.modules.get(name)
     if known is not None:
         return _file_of(known) == file
@@ -137,13 +137,13 @@ def _import_alone(file: Path) -> ModuleType:
     for name, known in list(sys.modules.items()):
         if name != "__main__" and str(getattr(known, "__file__", "")).endswith(file.name) and _file_of(known) == file:
             return known
-    # The same name in each process: checkpoints store a class with the name of its module.
+    # The generated name is the same in each process, because checkpoints store a class with its module's name.
     name = f"aion_agent_{file.stem}_{hashlib.sha256(str(file).encode()).hexdigest()[:12]}"
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None  # noqa: S101  # the name ends in .py
     assert spec.loader is not None  # noqa: S101
     module = importlib.util.module_from_spec(spec)
-    # Registered before it runs: dataclasses and get_type_hints look their module up there.
+    # Register the module before it runs, because dataclasses and get_type_hints look up their module in sys.modules.
     sys.modules[name] = module
     _SAME_FILE_FINDER.modules[str(file)] = name
     if _SAME_FILE_FINDER not in sys.meta_path:
@@ -157,19 +157,19 @@ def _import_alone(file: Path) -> ModuleType:
 
 
 class _SameFileFinder(MetaPathFinder):
-    """Import hook that returns the existing module for an agent's file imported by a second name.
+    """Import hook that returns the existing module if an agent's file is imported under a second name.
 
-    Otherwise its classes would exist twice, and `isinstance` would fail between them.
+    Without the hook, the file's classes would exist twice, and `isinstance` would fail between the copies.
     """
 
     def __init__(self) -> None:
         self.modules: dict[str, str] = {}
-        """Names of the separately imported modules, by file."""
+        """Names of the modules with generated names, by the path of their file."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return a spec of the existing module, None for every other name."""
+        """Return a spec that loads the existing module, or None if the name belongs to another file."""
         last = fullname.rpartition(".")[2]
         if not any(Path(file).stem == last for file in self.modules):
             return None
@@ -180,17 +180,17 @@ class _SameFileFinder(MetaPathFinder):
 
 
 class _LoadedModuleLoader(Loader):
-    """Loader of an already loaded module."""
+    """Import loader that returns an already loaded module."""
 
     def __init__(self, module: ModuleType) -> None:
         self._module, self._spec = module, module.__spec__
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Return the module unchanged."""
+        """Return the already loaded module."""
         return self._module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Do nothing but restore the spec: the module has run already."""
+        """Restore the module's original spec. The module's code has run already and does not run again."""
         module.__spec__ = self._spec
 
 
@@ -202,6 +202,6 @@ def _has_relative_imports(file: Path) -> bool:
     try:
         tree = ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
-        # Importing the file raises the error.
+        # A later import of the file raises the error.
         return False
     return any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree))

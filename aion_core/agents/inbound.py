@@ -1,4 +1,4 @@
-"""Input of a turn for every framework: its context, its inbox, and the interrupt that its message answers."""
+"""Input of a turn for every framework: the AionContext, the inbox, and the interrupt answered by the message."""
 
 import logging
 from typing import Any
@@ -21,11 +21,14 @@ logger = logging.getLogger(__name__)
 # ── Context and inbox ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 NETWORK, SENDER_ID = "aion:network", "aion:senderId"
-"""Inbox keys for the request's source network and its sender there, set by the server only."""
+"""Keys of the inbox's metadata for a request's source network and its sender there. Only the server sets them."""
 
 
 def context_of(request: TurnRequest, sink: ReplySink, *, name: str = "") -> AionContext:
-    """Return the turn's context: event, message, thread and reply sink. `name` is the agent's name in its code."""
+    """Return the AionContext of a turn, with its event, message and thread.
+
+    Replies of the author's code go to `sink`. `name` is the agent's name.
+    """
     inbound = inbound_of(request)
     routing = answer_to(inbound)
     thread = Thread(
@@ -48,25 +51,25 @@ def context_of(request: TurnRequest, sink: ReplySink, *, name: str = "") -> Aion
 
 
 def inbox_of(request: TurnRequest) -> A2AInbox:
-    """Return the inbox: the current task, the whole message, and the request's metadata.
+    """Return the inbox of a turn, with the current task, the whole message and the request's metadata.
 
-    The metadata also has the network and the sender as the distribution names them, and the caller's guarded skills.
+    The metadata also names the source network, the sender there, and the guarded skills that the caller may use.
     """
     return _inbox(request, inbound_of(request))
 
 
 def inbound_of(request: TurnRequest) -> Inbound:
-    """Return the contents of the Aion extensions in the request."""
+    """Return the contents of the Aion extensions in a turn's message and metadata, empty if they are invalid."""
     try:
         return read(request.message, request.request)
     except InvalidMessage as error:
-        # Such a request is refused today. An earlier version without this check accepted this one.
+        # New requests are checked before a turn. Only a request stored by an earlier version can be invalid here.
         logger.warning("%s It is taken for a message.", error, extra={"task_id": request.task.id})
         return Inbound()
 
 
 def text_of(request: TurnRequest) -> str:
-    """Return the message's text parts as one text, in order."""
+    """Return the text parts of the turn's message as one text, in order."""
     return "".join(part.text for part in request.message.parts if part.WhichOneof("content") == "text")
 
 
@@ -105,15 +108,15 @@ def _identity(request: TurnRequest, inbound: Inbound, name: str) -> AgentIdentit
 # ── Question that the message answers ─────────────────────────────────────────────────────────────────────────────────
 
 PAUSED_BEFORE = "pausedBefore"
-"""Metadata key for the nodes at a graph's static breakpoint."""
+"""Metadata key of a question for the names of the nodes at a graph's static breakpoint."""
 
 
 class InvalidResumeInput(ValueError):
-    """The answer does not match the pending interrupt; the text names the accepted answers."""
+    """Error for a client's answer that the pending interrupt does not accept. Its text names the accepted answers."""
 
 
 def answered_question(request: TurnRequest) -> Message | None:
-    """Return the agent's question before the turn's message, None for a new message."""
+    """Return the agent's question that the turn's message answers, or None if the message answers no question."""
     history = request.task.history
     place = next((n for n, message in enumerate(history) if message.message_id == request.message.message_id), 0)
     before = history[place - 1] if place else None
@@ -123,7 +126,7 @@ def answered_question(request: TurnRequest) -> Message | None:
 
 
 def interrupt_ids(question: Message | None) -> list[str]:
-    """Return the ids of the question's interrupts, in order."""
+    """Return the ids of the interrupts in an agent's question, in order."""
     metadata = MessageToDict(question.metadata) if question is not None else {}
     listed = metadata.get(INTERRUPTS) or [{"id": metadata.get(INTERRUPT_ID)}]
     return [str(each["id"]) for each in listed if each["id"]]

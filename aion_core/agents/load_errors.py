@@ -1,4 +1,4 @@
-"""Errors of loading an agent: the cause, the line in the author's files, and the remedy."""
+"""Errors raised while an agent is loaded, with the cause, the line in the author's files and the remedy."""
 
 import ast
 import difflib
@@ -22,14 +22,14 @@ from aion_core.agents.frameworks import FRAMEWORKS, missing_framework
 from aion_core.errors import AgentLoadError, ConfigurationError
 
 LONGEST = 300
-"""Maximum length of an exception's text in a message."""
+"""Maximum number of characters of an exception's text within an error message."""
 
 _VARIABLE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
 """Pattern of an environment variable's name."""
 _CONFIDENTIAL = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIALS")
-"""Last words of confidential variables' names."""
+"""Last words in the names of environment variables with confidential values."""
 _REQUESTED = (*_CONFIDENTIAL, "ENDPOINT", "URL", "PROJECT")
-"""Last words of variables commonly required by libraries."""
+"""Last words in the names of environment variables that libraries commonly require."""
 _LIBRARIES = ("site-packages", "dist-packages")
 _OURS = str(Path(__file__).parents[1])
 _STDLIB = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), os.path.dirname(os.__file__)})
@@ -38,10 +38,10 @@ _STDLIB = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"),
 def explain_error(
     error: BaseException, subject: str, folder: Path, verb: str = "cannot be imported:", *, file: Path | None = None
 ) -> AgentLoadError:
-    """Return the error for `subject`, such as a path: the exception, its place, and the remedy.
+    """Return an AgentLoadError with the text of an exception, its file and line, and the remedy.
 
-    File names are relative to the project's `folder`. `file` is the place if no line of the author's code is known. The
-    caller sets the cause.
+    `subject` begins the message, such as the path of the agent. File names are relative to the project's `folder`. The
+    error names `file` if no line of the author's code is known. The caller sets the error's `__cause__`.
     """
     own, line, source = _author_frame(error, folder)
     return AgentLoadError(
@@ -53,7 +53,7 @@ def explain_error(
 
 
 def source_location(file: Path | str | None, lines: Iterable[int], folder: Path) -> dict[str, str]:
-    """Return `where` and `source` of an AgentLoadError for these lines of a file, {} without a file."""
+    """Return the `where` and `source` arguments of an AgentLoadError for lines of a file, {} without a file."""
     numbers = sorted({line for line in lines if line > 0})
     if file is None:
         return {}
@@ -62,7 +62,7 @@ def source_location(file: Path | str | None, lines: Iterable[int], folder: Path)
 
 
 def display_path(file: Path | str, folder: Path) -> str:
-    """Return the file's path, relative to the folder if the file is below it."""
+    """Return the file's path, relative to the folder if the folder contains the file."""
     path = Path(file)
     for base in (folder, folder.resolve()):
         if path.is_relative_to(base):
@@ -71,7 +71,7 @@ def display_path(file: Path | str, folder: Path) -> str:
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return a question with the most similar name, "" without one."""
+    """Return the question "Did you mean …?" with the most similar of the names, "" without a similar name."""
     near = difflib.get_close_matches(name, list(names), n=1)
     return f"Did you mean {near[0]!r}?" if near else ""
 
@@ -99,7 +99,10 @@ def _shortened(text: str) -> str:
 
 
 def _author_frame(error: BaseException, folder: Path) -> tuple[str, int, str]:
-    """Return the innermost file, line and source of the author's code, ("", 0, "") without any."""
+    """Return the file, line and source of the author's innermost code in an exception's traceback.
+
+    Return ("", 0, "") if the traceback contains no code of the author.
+    """
     if isinstance(error, SyntaxError) and error.filename and not _is_library(error.filename, folder):
         return error.filename, error.lineno or 1, (error.text or "").strip()
     found = ("", 0, "")
@@ -124,7 +127,7 @@ def _is_library(file: str, folder: Path) -> bool:
 
 @cache
 def _installed_in(folder: Path) -> frozenset[str]:
-    """Return the names of the packages installed in the folder itself, as in a Lambda package."""
+    """Return the names of the packages installed beside the agent's code, as in a Lambda package."""
     return frozenset(packages_distributions()) if Path(_OURS).parent == folder else frozenset()
 
 
@@ -145,7 +148,7 @@ def _remedy(error: BaseException, file: str, folder: Path) -> str:
 
 
 def _shadowing_remedy(error: BaseException, file: str, folder: Path) -> str:
-    """Return the remedy for an author's file with the name of a standard library module."""
+    """Return the remedy for an author's file with the name of a standard library module, "" for other errors."""
     if not isinstance(error, ImportError | AttributeError):
         return ""
     named = error.name if isinstance(error, ImportError) else getattr(error.obj, "__name__", "")
@@ -280,7 +283,7 @@ def _file_remedy(error: BaseException, file: str, folder: Path) -> str:
 
 
 def assignment_line(module: Any, name: str) -> int:
-    """Return the last line that assigns the name in the module, 0 if unknown."""
+    """Return the number of the last line that assigns the name in the module, or 0 if it is unknown."""
     try:
         tree = ast.parse(Path(module.__file__).read_bytes())
     except (OSError, TypeError, SyntaxError, ValueError, AttributeError):
@@ -306,19 +309,19 @@ _PACKAGES = {
     "sklearn": "scikit-learn",
     "yaml": "pyyaml",
 }
-"""Package names that differ from the name of their module."""
+"""Names of PyPI packages by module name, for packages named differently from their module."""
 
 _IN_UVS_CACHE = re.compile(r"(archive|environments)-v\d+")
-"""Names of folders in uv's cache with the environments of `uvx`."""
+"""Pattern of the folder names under which uv's cache stores the environments of `uvx`."""
 
 
 def package_name_of(module: str) -> str:
-    """Return the package to install for the module; by default, it has the module's name."""
+    """Return the name of the PyPI package to install for a module, by default the module's name."""
     return _PACKAGES.get(module, module)
 
 
 def missing_framework_remedy(module: str, folder: Path) -> str:
-    """Return the remedy for a missing framework module, "" for any other module."""
+    """Return the command that installs the framework of a missing module, "" for a module of no framework."""
     found = missing_framework(module)
     if found is None:
         return ""
@@ -333,7 +336,7 @@ def missing_framework_remedy(module: str, folder: Path) -> str:
 
 
 def listed_package_remedy(module: str, folder: Path) -> str:
-    """Return the remedy for a missing package listed in the project's requirements, "" for any other."""
+    """Return the remedy for a missing module if the project's requirements list its package, else ""."""
     file, line = next(((file, line) for file, line in _requirements(folder) if _provides(line, module)), ("", ""))
     if not file:
         return ""
@@ -356,7 +359,7 @@ def listed_package_remedy(module: str, folder: Path) -> str:
 
 
 def _is_uvx() -> bool:
-    """Return True in an environment of `uvx` or `uv tool install`."""
+    """Return True if aion runs in an environment created by `uvx` or `uv tool install`."""
     prefix = Path(sys.prefix)
     return (prefix / "uv-receipt.toml").is_file() or any(_IN_UVS_CACHE.fullmatch(part) for part in prefix.parts)
 
@@ -370,7 +373,7 @@ def _installed_extras() -> Iterator[str]:
 
 
 def _requirements(folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield each requirement of the project with the name of its file."""
+    """Yield each requirement of the project, after the name of the file that lists it."""
     dependencies = _project_table(folder / PYPROJECT).get("dependencies")
     yield from ((PYPROJECT, str(line)) for line in (dependencies if isinstance(dependencies, list) else ()))
     requirements = folder / REQUIREMENTS
@@ -386,7 +389,7 @@ def _requirements(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def _project_table(pyproject: Path) -> dict[str, Any]:
-    """Return the [project] table of the file, {} without a readable one."""
+    """Return the [project] table of a pyproject.toml, {} if the file or the table is missing or invalid."""
     try:
         table = tomllib.loads(pyproject.read_text(encoding="utf-8")).get("project")
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
@@ -395,7 +398,7 @@ def _project_table(pyproject: Path) -> dict[str, Any]:
 
 
 def _provides(line: str, module: str) -> bool:
-    """Return True if the requirement provides the module or one of its parent packages."""
+    """Return True if a requirement line names the package of the module or of one of its parent packages."""
     parts = module.split(".")
     modules = [".".join(parts[:length]) for length in range(1, len(parts) + 1)]
     return _package_name(line) in {_normalized(package_name_of(each)) for each in modules}

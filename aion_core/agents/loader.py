@@ -1,4 +1,4 @@
-"""Lazy loading of an agent by its framework's adapter, and a guard against agent code that ends the process."""
+"""Lazy loading of an agent by its framework's adapter, and a guard against agent code that exits the process."""
 
 import asyncio
 import threading
@@ -24,11 +24,11 @@ from aion_core.errors import AgentFailed, AgentLoadError, ConfigurationError
 from aion_core.ports import Agent, Emission, TurnRequest
 
 _LOADING = threading.Lock()
-"""One agent at a time: two agents may share a module, and neither may see it half executed."""
+"""Lock for loading one agent at a time. Two agents may share a module, and its import must finish first."""
 
 
 class LazyAgent:
-    """Agent that imports its code at its first turn or at `load`: a card needs no graph."""
+    """Agent that imports its code at `load` or at its first turn. Serving its card needs no import."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class LazyAgent:
         dependencies: AgentDependencies,
         roots: Sequence[Path] = (),
     ) -> None:
-        """Keep the agent's configuration; import nothing.
+        """Store the agent's configuration without importing its code.
 
         `roots` are further folders for imports, beside `folder` and its `src`.
         """
@@ -46,12 +46,12 @@ class LazyAgent:
         self._roots = roots
         self._agent: Agent | None = None
         self.framework = ""
-        """Name of the framework in the registry, once the agent is loaded."""
+        """Name of the agent's framework in the registry, set when the agent is loaded."""
         self.is_per_turn = False
-        """True once the loaded agent is a factory called for each turn: its exceptions are raised by the turn."""
+        """True if the loaded agent is a factory called for each turn, so that the turn raises its exceptions."""
 
     def load(self) -> None:
-        """Import the agent's code; raises AgentLoadError. See `ports.Agent.load`."""
+        """Import the agent's code. Raises AgentLoadError. See `ports.Agent.load`."""
         with _LOADING:
             if self._agent is None:
                 try:
@@ -65,10 +65,10 @@ class LazyAgent:
     async def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         """Run one turn of the agent. See `ports.Agent.run`."""
         if self._agent is None:
-            # In a thread: the event loop serves other requests during the import.
+            # A thread runs the import, so that the event loop can serve other requests meanwhile.
             await asyncio.to_thread(self.load)
         assert self._agent is not None  # noqa: S101  # load sets it or raises
-        # Closed together with this generator: the agent releases its resources now, not at garbage collection.
+        # Close the agent's generator with this one, so that the agent releases its resources before garbage collection.
         async with aclosing(self._agent.run(request)) as emissions:
             async for emission in emissions:
                 yield emission
@@ -114,9 +114,9 @@ def _supported() -> str:
 _OPENED = "Name the function that makes it, not the result of one call: it is called for each turn."
 
 # ── Agent code that would end the process ─────────────────────────────────────────────────────────────────────────────
-# The guard covers nodes and everything they start: tools, tasks, conditional edges and subgraphs. asyncio passes
-# SystemExit and KeyboardInterrupt from a task straight to the event loop, past every awaiting caller. Only the task
-# itself can catch them before, so during a turn a task factory of ours wraps the loop's new tasks.
+# The guard covers an agent's code and every asyncio task that it starts. asyncio passes SystemExit and
+# KeyboardInterrupt from a task straight to the event loop, past every awaiting caller. Only the task's own coroutine
+# can catch them earlier. So during a turn, a task factory wraps the coroutine of every task created by the agent.
 
 PROCESS_EXITS = (SystemExit, KeyboardInterrupt)
 """Exceptions that asyncio passes straight to the event loop."""
@@ -124,12 +124,12 @@ PROCESS_EXITS = (SystemExit, KeyboardInterrupt)
 _EXIT_MESSAGE = "The agent tried to end its process."
 
 _in_a_turn: ContextVar[bool] = ContextVar("aion_in_a_turn", default=False)
-"""True in the code of an agent. Tasks of other code are not wrapped."""
+"""True while an agent's code runs. The task factory wraps only tasks created by such code."""
 
 
 @contextmanager
 def exit_guard() -> Iterator[None]:
-    """Raise AgentFailed for code within, or a task it starts, that would end the process."""
+    """Context manager that raises AgentFailed if the code within it, or a task of that code, exits the process."""
     loop = asyncio.get_running_loop()
     previous = loop.get_task_factory()
     factory = previous if isinstance(previous, _TaskFactory) else _TaskFactory(previous)
@@ -141,17 +141,17 @@ def exit_guard() -> Iterator[None]:
     except PROCESS_EXITS as error:
         raise AgentFailed(_EXIT_MESSAGE) from error
     finally:
-        # Another task may close an async generator; the value is not set in that task's context.
+        # If another task closes the async generator, the token belongs to a different context.
         with suppress(ValueError):
             _in_a_turn.reset(token)
         factory.turns -= 1
-        # If other code has wrapped our factory since, that one stays, and ours only passes calls on.
+        # If other code has wrapped this factory since, that wrapper stays, and this factory no longer guards tasks.
         if not factory.turns and loop.get_task_factory() is factory:
             loop.set_task_factory(factory.before)
 
 
 async def run_guarded(emissions: AsyncGenerator[Emission, None]) -> AsyncGenerator[Emission, None]:
-    """Yield the emissions of an agent's turn under `exit_guard`."""
+    """Yield the emissions of an agent's turn while `exit_guard` is active."""
     with exit_guard():
         async with aclosing(emissions):
             async for emission in emissions:
@@ -159,12 +159,12 @@ async def run_guarded(emissions: AsyncGenerator[Emission, None]) -> AsyncGenerat
 
 
 class _TaskFactory:
-    """Task factory of a loop during turns: wraps the tasks of agents, and uses the previous factory."""
+    """Task factory of an event loop during turns. It guards the agents' tasks and calls the loop's previous factory."""
 
     def __init__(self, before: Any) -> None:
         self.before = before
         self.turns = 0
-        """Number of running turns. After the last one the loop gets its previous factory back."""
+        """Number of running turns. After the last turn, the event loop gets its previous factory back."""
 
     def __call__(self, loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> Any:
         exit_guard = _GuardedCoroutine(work) if _in_a_turn.get() and asyncio.iscoroutine(work) else work
@@ -174,11 +174,11 @@ class _TaskFactory:
 
 
 class _GuardedCoroutine(Coroutine[Any, Any, Any]):
-    """Coroutine that raises AgentFailed in place of an exception that would end the process."""
+    """Coroutine that runs another one and replaces its SystemExit or KeyboardInterrupt with AgentFailed."""
 
     def __init__(self, work: Coroutine[Any, Any, Any]) -> None:
         self._work = work
-        # asyncio shows this name for a task.
+        # asyncio shows this name in the task's description.
         self.__qualname__ = getattr(work, "__qualname__", type(work).__qualname__)
 
     def send(self, value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Agent objects: import the object at `path` of aion.yaml, or search its module for the agent."""
+"""Loading of the agent object that `path` in aion.yaml refers to."""
 
 import ast
 import asyncio
@@ -20,20 +20,21 @@ from aion_core.errors import AgentLoadError, ConfigurationError
 
 @dataclass(frozen=True, slots=True)
 class LoadedObject:
-    """Agent object with its module."""
+    """Agent object, with its module and its name there."""
 
     agent: Any
     module: ModuleType | None
-    """None for an agent in a configuration file of ADK."""
+    """Module with the agent; None for an agent in a root_agent.yaml file of ADK."""
     name: str = ""
-    """Name of the object in the module; may be empty."""
+    """Name of the agent object in its module, or "" if it has no name there."""
 
 
 def load_object(path: str, folder: Path, roots: Sequence[Path] = ()) -> LoadedObject:
-    """Return the object at `path`; without a name, the only agent of the module or folder.
+    """Return the agent object at `path`, which is the only agent of the module or folder if `path` has no name.
 
-    A class, or a function without arguments, is called. A function with the run's config as its parameter, or a context
-    manager, becomes a `PerTurnFactory`. A configuration file of ADK is returned as a Path. Raises AgentLoadError.
+    If the object is a class or a function without arguments, it is called. A function becomes a `PerTurnFactory` if it
+    takes the run's config or opens a context manager. An ADK root_agent.yaml file is returned as a Path. Raises
+    AgentLoadError.
     """
     place, _, name = path.partition(":")
     starts = import_roots(folder, roots)
@@ -69,7 +70,7 @@ def _name_of(module: ModuleType, found: Any) -> str:
 
 
 def _not_found_error(place: str, name: str, modules: Sequence[ModuleType], folder: Path) -> AgentLoadError:
-    """Return the error for a module or folder without an agent."""
+    """Return the AgentLoadError for a module or folder that lacks the agent."""
     file = next((module.__file__ for module in reversed(modules) if getattr(module, "__file__", None)), None)
     where = source_location(file, [], folder)
     path = f"{place}:{name}" if name else place
@@ -90,7 +91,7 @@ def _not_found_error(place: str, name: str, modules: Sequence[ModuleType], folde
 
 
 def _imported_module(place: str, file: Path | None, roots: Sequence[Path]) -> ModuleType:
-    """Import the file, or the module by its name; raises AgentLoadError."""
+    """Import a file, or a module by its name if `file` is None. Raises AgentLoadError."""
     folder = roots[-1]
     if file is not None and not file.is_file():
         near = did_you_mean(file.name, [path.name for path in file.parent.glob("*.py")] if file.parent.is_dir() else [])
@@ -116,24 +117,24 @@ def _imported_module(place: str, file: Path | None, roots: Sequence[Path]) -> Mo
 
 
 def framework_of_loaded(agent: object) -> str | None:
-    """Return the name of the framework for a loaded object, None for other objects."""
+    """Return the framework name of a loaded agent object, or None for an unsupported object."""
     if isinstance(agent, PerTurnFactory):
         return framework_of_factories()
     return framework_of_file(agent.name) if isinstance(agent, Path) else framework_of(agent)
 
 
 def object_location(found: LoadedObject, folder: Path) -> dict[str, str]:
-    """Return `where` and `source` of a loaded object."""
+    """Return the `where` and `source` arguments of an AgentLoadError about a loaded object."""
     if found.module is None:
         return source_location(found.agent, [], folder) if isinstance(found.agent, Path) else {}
     return source_location(found.module.__file__, [assignment_line(found.module, found.name)], folder)
 
 
 def _search(module: ModuleType, path: str, folder: Path, *, of_folder: bool = False) -> Any:
-    """Return the only agent among the module's instances, else among its classes; None without one.
+    """Return the only agent among the module's instances, else among its classes, or None without an agent.
 
-    An imported agent counts only if the module defines none. With `of_folder` the folder is the agent, as for `adk
-    web`, and its `app`, else its `root_agent`, is returned. Raises AgentLoadError for several agents.
+    An imported agent counts only if the module defines no instance. With `of_folder`, an ADK `app` or `root_agent` of
+    the module has precedence, as in `adk web`. Raises AgentLoadError for several agents.
     """
     if of_folder:
         known = (getattr(module, name, None) for name in ("app", "root_agent"))
@@ -155,7 +156,7 @@ def _search(module: ModuleType, path: str, folder: Path, *, of_folder: bool = Fa
 
 
 def _without_parts(agents: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the agents by their first names, without parts of another one."""
+    """Return the agents by name, without aliases and without agents that are parts of another agent."""
     seen = {id(part) for agent in agents.values() for part in _parts(agent)}
     once: dict[str, Any] = {}
     for name, agent in agents.items():
@@ -166,9 +167,9 @@ def _without_parts(agents: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parts(agent: Any) -> Iterator[Any]:
-    """Yield the agents within an agent: a graph's builder, an App's root agent, sub-agents."""
+    """Yield the agents within an agent, such as a graph's builder, an App's root agent, or a sub-agent."""
     yield getattr(agent, "builder", None)
-    # For an App only: the `root_agent` of an agent is the one above it.
+    # `root_agent` is a part of an App. A sub-agent has the attribute too, and there it is the agent's top ancestor.
     root = getattr(agent, "root_agent", None) if not hasattr(agent, "sub_agents") else None
     nodes = getattr(getattr(agent, "graph", None), "nodes", ())
     tools = [getattr(tool, "agent", None) for tool in getattr(agent, "tools", None) or ()]
@@ -183,14 +184,14 @@ def _imported_names(module: ModuleType) -> set[str]:
     try:
         source = ast.parse(inspect.getsource(module))
     except (OSError, TypeError, SyntaxError):
-        # The source is not available.
+        # The module's source is not available.
         return set()
     statements = (node for node in ast.walk(source) if isinstance(node, ast.Import | ast.ImportFrom))
     return {alias.asname or alias.name for statement in statements for alias in statement.names}
 
 
 def _instantiate(factory: Callable[..., Any], path: str, folder: Path) -> Any:
-    """Call a class or a function and return the result; return a per-turn factory uncalled."""
+    """Call an agent's class or function and return the result, or return a PerTurnFactory for later calls."""
     if not inspect.isclass(factory):
         try:
             made_per_turn = per_turn_factory(factory, path)
@@ -201,18 +202,18 @@ def _instantiate(factory: Callable[..., Any], path: str, folder: Path) -> Any:
     named = getattr(factory, "model_fields", {}).get("name") if inspect.isclass(factory) else None
     call = factory
     if named is not None and named.is_required():
-        # An ADK class requires a name.
+        # The class of an ADK agent may require a name.
         call = partial(factory, name=getattr(factory, "__name__", ""))
     try:
         made = call()
-        # The agent is loaded in a thread without an event loop.
+        # The loading thread has no event loop, so `asyncio.run` can await the result.
         made = asyncio.run(_await_value(made)) if inspect.isawaitable(made) else made
     except (Exception, SystemExit) as error:  # the author's function may raise anything
         explained = explain_error(error, path, folder, "raised")
         if not explained.where:
             explained = AgentLoadError(explained.what, do=explained.do, **_definition_location(factory, folder))
         raise explained from error
-    # Its open resources belong to one turn, so each turn calls the factory again.
+    # A context manager's resources belong to one turn, so each turn calls the factory again.
     return PerTurnFactory(factory, None) if is_opened(made) and not framework_of(made) else made
 
 
@@ -221,7 +222,7 @@ async def _await_value(made: Awaitable[Any]) -> Any:
 
 
 def _definition_location(made_by: Any, folder: Path) -> dict[str, str]:
-    """Return `where` and `source` of a function or a class, {} if unknown."""
+    """Return the `where` and `source` arguments of an AgentLoadError about a function or a class, {} if unknown."""
     try:
         file, line = inspect.getsourcefile(made_by), inspect.getsourcelines(made_by)[1]
     except (OSError, TypeError):
@@ -232,20 +233,24 @@ def _definition_location(made_by: Any, folder: Path) -> dict[str, str]:
 # ── Graph factories ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 _CONFIG = "config"
-"""Parameter that LangGraph's server also fills in."""
+"""Name of the parameter for the run's config, as in LangGraph's server."""
 
 
 @dataclass(frozen=True, slots=True)
 class PerTurnFactory:
-    """Factory called for each turn: it takes the turn's config, or returns a context manager."""
+    """Author's function that makes the agent for each turn, from the turn's config or as a context manager."""
 
     make: Callable[..., Any]
     parameter: str | None
-    """Name of the parameter for the config; None without one."""
+    """Name of the function's parameter for the config; None without such a parameter."""
 
     @asynccontextmanager
     async def made(self, config: Any) -> AsyncIterator[Any]:
-        """Yield the made object; its context manager exits in the same asyncio task, with the turn's exception."""
+        """Call the factory and yield the made agent.
+
+        If the result is a context manager, it is entered and exited in the same asyncio task. The exit receives the
+        turn's exception.
+        """
         made = self.make(**{self.parameter: config}) if self.parameter else self.make()
         if inspect.isawaitable(made):
             made = await made
@@ -264,9 +269,9 @@ class PerTurnFactory:
 
 
 def per_turn_factory(function: Callable[..., Any], path: str) -> PerTurnFactory | None:
-    """Return the per-turn factory, None for a function called once at load.
+    """Return a PerTurnFactory for a function that each turn must call, or None for a function to call once at load.
 
-    Raises AgentLoadError for an unknown required parameter.
+    Raises AgentLoadError if the function requires an argument other than the config.
     """
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -285,7 +290,7 @@ def per_turn_factory(function: Callable[..., Any], path: str) -> PerTurnFactory 
 
 
 def is_opened(made: object) -> bool:
-    """Return True for a context manager, plain or async."""
+    """Return True if the object is a context manager, sync or async."""
     return hasattr(made, "__aenter__") or hasattr(made, "__enter__")
 
 

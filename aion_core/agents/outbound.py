@@ -1,4 +1,4 @@
-"""Output of a turn for every framework: its streamed messages, its replies and its end."""
+"""Output of a turn for every framework: streamed messages, replies, reactions and the final emissions."""
 
 import logging
 import uuid
@@ -34,10 +34,10 @@ logger = logging.getLogger(__name__)
 
 
 class StreamSequencer:
-    """Sequencer of concurrent message streams: a stream delta carries one message at a time.
+    """Sequencer of concurrent message streams. Clients receive the chunks of one message at a time.
 
-    While one message streams, the chunks of the others are buffered and follow at its end. So a client gets whole
-    messages, never two interleaved ones.
+    While one message streams, the chunks of the others are buffered, and they follow at its end. So chunks of two
+    messages are never interleaved.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class StreamSequencer:
         self._closed: set[str] = set()
 
     def add(self, chunk: Chunk) -> Iterator[Chunk]:
-        """Yield the chunk, or buffer it while another message is streaming."""
+        """Yield the chunk now, or buffer it if another message is streaming."""
         if self._open and chunk.message_id != self._open:
             self._buffered.setdefault(chunk.message_id, []).append(chunk)
         else:
@@ -54,26 +54,26 @@ class StreamSequencer:
             yield chunk
 
     def close(self, *message_ids: str) -> Iterator[Chunk]:
-        """Close these messages; yield the buffered chunks of the next ones."""
+        """Mark messages as complete. If the streaming one is among them, yield the buffered chunks of the next ones."""
         self._closed.update(message_ids)
         if self._open in self._closed:
             yield from self._next()
 
     def discard(self, message_id: str) -> Iterator[Chunk]:
-        """Drop the buffered chunks of a message that is now complete, and yield those of the next one."""
+        """Drop the buffered chunks of a message that is now complete, and yield those of the next message."""
         self._buffered.pop(message_id, None)
         if message_id == self._open:
             yield from self._next()
 
     def abort(self, message_id: str) -> Iterator[Chunk]:
-        """Yield the abort of the message if it is streaming, then the buffered chunks of the next one."""
+        """Abort a message. If it is streaming, yield an abort chunk and the buffered chunks of the next message."""
         self._closed.add(message_id)
         if message_id == self._open:
             yield Chunk("", message_id, breaks_off=True)
         yield from self.discard(message_id)
 
     def close_all(self) -> Iterator[Chunk]:
-        """Close all messages and yield the buffered chunks."""
+        """Close all messages and yield all buffered chunks."""
         self._closed.add(self._open)
         self._closed.update(self._buffered)
         yield from self._next()
@@ -89,12 +89,12 @@ class StreamSequencer:
 # ── Values of the author's helpers ────────────────────────────────────────────────────────────────────────────────────
 
 TARGET = "aion:target"
-"""Metadata key for a reply's target, set by the server only."""
+"""Metadata key of a reply for its target conversation. Only the server sets it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyChunk:
-    """Chunk of a reply."""
+    """Streamed text chunk of a reply, from a helper of the author's code."""
 
     text: str
     message_id: str
@@ -102,14 +102,14 @@ class ReplyChunk:
 
 @dataclass(frozen=True, slots=True)
 class StreamAborted:
-    """Abort of a streamed reply or model message: it stays incomplete."""
+    """Abort of a streamed reply or model message, which stays incomplete."""
 
     message_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class DurableReply:
-    """Durable reply."""
+    """Complete reply from a helper of the author's code, to be recorded in the task's event log."""
 
     message: Message
     node: str
@@ -117,7 +117,7 @@ class DurableReply:
 
 @dataclass(frozen=True, slots=True)
 class Reaction:
-    """Reaction to a message."""
+    """Reaction of the agent to a message, such as an emoji."""
 
     key: str
     message_id: str
@@ -126,13 +126,13 @@ class Reaction:
 
 @dataclass(frozen=True, slots=True)
 class TypingSignal:
-    """Typing indicator."""
+    """Request to show a typing indicator to clients."""
 
 
 async def thread_history(
     request: TurnRequest, thread: Thread, *, limit: int, before: str | None
 ) -> Sequence[ThreadMessage]:
-    """Return the latest messages of the turn's context, the turn's own message last. See `ReplySink.history`."""
+    """Return the latest messages of the turn's context. The turn's own message is the last. See `ReplySink.history`."""
     if limit <= 0:
         return []
     messages = await _latest_messages(request, limit, before)
@@ -147,7 +147,7 @@ async def thread_history(
 async def _latest_messages(request: TurnRequest, limit: int, before: str | None) -> list[Message]:
     this = request.message
     if request.history is None:
-        # Without access to the context's history: the task's messages only.
+        # Without access to the context's history, only the task's messages are available.
         messages = list(request.task.history)
         place = next((n for n, message in enumerate(messages) if message.message_id == before), len(messages))
         return messages[:place]
@@ -161,40 +161,40 @@ async def _latest_messages(request: TurnRequest, limit: int, before: str | None)
 # ── Messages ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 REPLY = "reply:"
-"""Key prefix of durable replies in the log."""
+"""Prefix of the idempotency keys of durable replies."""
 FINAL = "rest:"
-"""Key prefix of emissions at the end of a turn or at an interrupt."""
+"""Prefix of the idempotency keys of emissions at the end of a turn or at an interrupt."""
 
 _IDS = uuid.UUID("5d3c9c5e-59a4-4a0f-9f0b-2f6d1c0f7e11")
-"""Namespace of deterministic ids: a repeated emission gets the same id."""
+"""UUID namespace for deterministic ids, so that a repeated emission gets the same id."""
 
 
 class EmittedMessages:
-    """Durable messages of one turn, by key and by id."""
+    """Durable messages emitted by one turn, by idempotency key and by message id."""
 
     def __init__(self, request: TurnRequest) -> None:
         self._task_id = request.task.id
         self.replies: list[Message] = []
-        """Durable replies, in order."""
+        """Durable replies of this turn, in order."""
         self.reply: Message | None = None
-        """The last durable reply: the turn's answer."""
+        """Last durable reply of this turn, which is the turn's answer."""
         self.intermediate: Message | None = None
-        """The last message that is no reply."""
+        """Last intermediate message of this turn, before its final emissions."""
         self._by_key: dict[str, Message] = {}
-        """Messages of this turn."""
+        """Messages of this turn, by idempotency key."""
         self._by_id = _earlier_messages(request)
-        """Messages of the task."""
+        """Agent messages of the task, by message id."""
         self._before = frozenset(self._by_id)
-        """Ids of the task's messages before this turn."""
+        """Ids of the task's agent messages before this turn."""
         for entry in request.recorded:
-            # An earlier attempt's messages count as sent: its nodes may not run again to send them.
+            # Messages recorded by an earlier attempt count as sent, because its nodes may not run again.
             if entry.key and isinstance(entry.event, TaskStatusUpdateEvent) and entry.event.status.HasField("message"):
                 self._remember(entry.event.status.message, entry.key)
 
     def emit(self, given: Message, key: str) -> AgentMessage | None:
-        """Return the message to record, None if it was emitted before.
+        """Return the emission of a message, or None if the task has the message already.
 
-        A repeated node gets the recorded message of the same key back.
+        If this turn has emitted a message with the same key, the emission carries that message.
         """
         message = self._by_key.get(key) or self._new(given, key)
         if message is None:
@@ -203,28 +203,28 @@ class EmittedMessages:
         return AgentMessage(message, key)
 
     def get(self, key: str) -> Message | None:
-        """Return this turn's message with the key, or None."""
+        """Return the message that this turn emitted under the idempotency key, or None."""
         return self._by_key.get(key)
 
     def contains(self, message: Message) -> bool:
-        """Return True if this turn has emitted the same parts, under any id."""
+        """Return True if this turn has emitted a message with the same parts, under any id."""
         return any(list(each.parts) == list(message.parts) for each in self._by_key.values())
 
     def _new(self, given: Message, key: str) -> Message | None:
-        """Return a copy with an id unique in the task, None if it was emitted before."""
+        """Return a copy of the message with an id unique in the task, or None if it was emitted before."""
         message = Message()
         message.CopyFrom(given)
         message.message_id = given.message_id or deterministic_id(self._task_id, key)
         known = self._by_id.get(message.message_id)
         if known is None:
             return message
-        # A generated id, or a reply's id of an earlier turn, repeats when an interrupted node runs again: the message
-        # went out before the interrupt, perhaps in other words.
+        # An interrupted node that runs again repeats its generated ids and the ids of its replies. The message went out
+        # before the interrupt, perhaps with another text.
         if not given.message_id or (key.startswith(REPLY) and message.message_id in self._before):
             return None
         if known.parts == message.parts:
             return None
-        # Clients identify a task's messages by id: the same id twice would lose this message.
+        # Clients identify a task's messages by id, so a second message with the same id would be lost.
         message.message_id = deterministic_id(message.message_id, self._task_id, key)
         return message
 
@@ -241,12 +241,12 @@ class EmittedMessages:
 
 
 def deterministic_id(*names: str) -> str:
-    """Return a UUID derived from the names: the same names give the same id."""
+    """Return a UUID derived from the names. The same names always give the same UUID."""
     return str(uuid.uuid5(_IDS, "\0".join(names)))
 
 
 def _earlier_messages(request: TurnRequest) -> dict[str, Message]:
-    """Return the agent's messages in the task before the turn's message, by id."""
+    """Return the agent's messages before the turn's message in the task's history, by id."""
     messages: dict[str, Message] = {}
     for message in request.task.history:
         if message.message_id == request.message.message_id:
@@ -259,15 +259,15 @@ def _earlier_messages(request: TurnRequest) -> dict[str, Message]:
 # ── Reactions ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 REACTION = "aion:reaction"
-"""Id of a reaction's artifact for Aion's clients, or the prefix of it."""
+"""Id, or prefix of the id, of the artifact that represents a reaction."""
 REACTION_NAME = "Reaction"
 
 
 def reaction_artifact(request: TurnRequest, reaction: Reaction, key: str, opened: set[str]) -> AgentArtifact:
-    """Return the artifact of a reaction; `opened` are the ids of the artifacts so far, and gets its id.
+    """Return the artifact that represents a reaction, and add its id to `opened`, the ids of the artifacts so far.
 
-    A reaction to a message of a source network is a ReactionActionPayload with the ids of that network. Any other holds
-    the key and the messageId.
+    A reaction to a message from a source network is a ReactionActionPayload with the ids of that network. Any other
+    reaction is an artifact with the reaction's key and the messageId.
     """
     ours = reaction.message_id == request.message.message_id
     action = react(inbound_of(request), reaction.key) if ours else None
@@ -281,7 +281,7 @@ def reaction_artifact(request: TurnRequest, reaction: Reaction, key: str, opened
     action.artifact_id = f"{REACTION}:{reaction.message_id}:{reaction.key}" if REACTION in opened else REACTION
     action.name = REACTION_NAME
     opened.add(action.artifact_id)
-    # Aion's clients read the event's metadata; the artifact has the same for readers of the task.
+    # Aion's clients read the event's metadata. The artifact has the same metadata for readers of the stored task.
     return AgentArtifact(action, key=key, metadata=MessageToDict(action.metadata))
 
 
@@ -290,22 +290,22 @@ def reaction_artifact(request: TurnRequest, reaction: Reaction, key: str, opened
 
 @dataclass(frozen=True, slots=True)
 class TurnOutput:
-    """Outputs of a turn, in order of precedence: the first one is its answer."""
+    """Possible answers of a turn, in order of precedence. The first non-empty one is the answer."""
 
     buffered: Message | None = None
-    """Last durable reply through a helper: `thread.reply`, `message.reply`."""
+    """Last durable reply sent with `thread.reply` or `message.reply`."""
     outbox: A2AOutbox | None = None
-    """The author's `a2a_outbox` of this turn."""
+    """Outbox that the author's code has set as `a2a_outbox` in this turn."""
     returned: Message | None = None
-    """Last answer that the framework itself added in this turn."""
+    """Last answer that the framework's agent returned in this turn, such as a graph's last AIMessage."""
     streamed: str = ""
     """Streamed text of the turn's last model call."""
     emitted: Message | None = None
-    """Last intermediate message: the answer if there is no other."""
+    """Last intermediate message."""
 
 
 def _closing_emissions(output: TurnOutput) -> list[Emission]:
-    """Return the remaining emissions of the turn, the Reply last."""
+    """Return the remaining emissions at the end of a turn. The last one is the Reply."""
     if output.buffered is not None and output.outbox is not None:
         logger.warning("The turn has both a reply and an a2a_outbox: the reply is the answer.")
     if output.outbox is not None and output.outbox.task is not None:
@@ -322,10 +322,11 @@ def _closing_emissions(output: TurnOutput) -> list[Emission]:
 
 
 def _patch(task: Task, buffered: Message | None) -> list[Emission]:
-    """Return an outbox Task as a patch of the server's task: artifacts, messages, metadata and final state.
+    """Return the emissions that merge an outbox Task into the server's task.
 
-    Its ids are ignored. Its status message is the answer, else the last message of its history. A buffered reply comes
-    first as the answer; then the patch's messages are left out.
+    They carry the artifacts, messages, metadata and final state of the outbox Task; its ids are ignored. The answer is
+    its status message, else the last message of its history. With a buffered reply, that reply is the answer, and the
+    outbox Task's messages are ignored.
     """
     patch = without_reserved_metadata(task)
     messages = [message for message in patch.history if message.role != Role.ROLE_USER]
@@ -335,7 +336,7 @@ def _patch(task: Task, buffered: Message | None) -> list[Emission]:
     before = [] if buffered is not None else messages[:-1]
     state = patch.status.state if patch.status.state in _FINAL_STATES else TaskState.TASK_STATE_COMPLETED
     return [
-        # A stream delta is a preview and no part of a task.
+        # A stream delta is a preview of a message and not part of a task.
         *(AgentArtifact(artifact) for artifact in patch.artifacts if artifact.artifact_id not in STREAM_DELTA_IDS),
         *(AgentMessage(message) for message in before),
         Reply(answer, state, MessageToDict(patch.metadata)),
@@ -343,17 +344,17 @@ def _patch(task: Task, buffered: Message | None) -> list[Emission]:
 
 
 _FINAL_STATES = lifecycle.TERMINAL_OR_INTERRUPTED
-"""Final states that an author's Task may set; an outbox Task with FAILED ends FAILED."""
+"""Final states that an author's outbox Task may set. Any other state becomes COMPLETED."""
 
 
 INVOKED = "agentInvoked"
-"""Metadata key of the status update that names an invoked sub-agent."""
+"""Key in a status update's metadata for the name of an invoked sub-agent."""
 
 
 def final_emissions(request: TurnRequest, output: TurnOutput) -> Iterator[Emission]:
-    """Yield the remaining emissions of the turn with their keys and ids, the Reply last."""
+    """Yield the remaining emissions at the end of a turn, with idempotency keys and ids. The last one is the Reply."""
     for place, emission in enumerate(_closing_emissions(output)):
-        # Another process may repeat the end of the turn: its emissions keep their keys and ids.
+        # Another process may repeat the end of the turn, so the keys and ids are deterministic.
         if isinstance(emission, AgentArtifact):
             emission = replace(
                 emission, artifact=with_artifact_id(request, emission.artifact), key=final_key(request, place)
@@ -368,14 +369,14 @@ def final_emissions(request: TurnRequest, output: TurnOutput) -> Iterator[Emissi
 
 
 def final_key(request: TurnRequest, place: object) -> str:
-    """Return the idempotency key of an emission at the end of the turn."""
+    """Return the idempotency key of an emission at the end of the turn, from its place among them."""
     return f"{FINAL}{request.turn.id}/{place}"
 
 
 def with_artifact_id(request: TurnRequest, given: Artifact) -> Artifact:
-    """Return a copy of the artifact with an id: the given one, else one derived from task and name.
+    """Return a copy of the artifact with an id.
 
-    An id reserved for the server is replaced.
+    An artifact without an id, or with an id reserved for the server, gets an id derived from its task and its name.
     """
     artifact = Artifact()
     artifact.CopyFrom(given)
@@ -385,7 +386,7 @@ def with_artifact_id(request: TurnRequest, given: Artifact) -> Artifact:
 
 
 def _identified(request: TurnRequest, message: Message, name: object) -> Message:
-    """Set the id of a message at the turn's end: the same id on a repeat."""
+    """Set a deterministic id on a message without an id, so that a repeated end of the turn has the same id."""
     if not message.message_id:
         message.message_id = deterministic_id(request.turn.id, str(name))
     return message
@@ -397,7 +398,7 @@ internal_logger = logging.getLogger("aion_core.internal")
 
 
 class InternalEvents:
-    """Log of one turn's model calls, tools and steps, for operators: fixed fields without content."""
+    """Operators' log of one turn's model calls, tools and steps. It contains no content of the conversation."""
 
     def __init__(self, task_id: str) -> None:
         self._task_id = task_id
@@ -410,11 +411,11 @@ class InternalEvents:
         self._log("llm-call", iteration=self._model_calls)
 
     def tool_start(self, name: str, call_id: str) -> None:
-        """Log `internal:tool-start`; the arguments are not logged."""
+        """Log `internal:tool-start` without the tool's arguments."""
         self._log("tool-start", toolName=name, toolCallId=call_id)
 
     def tool_complete(self, call_id: str, *, success: bool) -> None:
-        """Log `internal:tool-complete`."""
+        """Log `internal:tool-complete` with the success of the tool call."""
         self._log("tool-complete", toolCallId=call_id, success=success)
 
     def checkpoint(self) -> None:

@@ -1,4 +1,4 @@
-"""Auth policies of the agents, read from aion.yaml."""
+"""Auth policies of agents, built from the configuration in aion.yaml."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -11,7 +11,10 @@ from aion_core.errors import ConfigurationError
 
 
 def read_auth_policy(agent_id: str, config: AgentConfig) -> AuthPolicy | None:
-    """Return the agent's auth policy, None without one; raises ConfigurationError that names the line."""
+    """Return the auth policy of an agent, or None if its configuration declares no security scheme.
+
+    Raises ConfigurationError with the key of an invalid setting.
+    """
     security, where = config.security, f"aion.agents.{agent_id}"
     skills = [*config.skills, *(config.extended_card.skills if config.extended_card else [])]
     requirements_by_skill = {skill.id: skill.require for skill in skills if skill.require}
@@ -36,9 +39,9 @@ def read_auth_policy(agent_id: str, config: AgentConfig) -> AuthPolicy | None:
 
 
 def read_auth_policies(configs: Mapping[str, AgentConfig]) -> dict[str, AuthPolicy]:
-    """Return the auth policy of each agent, {} without any; raises ConfigurationError if only some have one.
+    """Return the auth policies of all agents by agent id, or {} if no agent has a policy.
 
-    Stored tasks of all agents are protected by the same authentication.
+    Raises ConfigurationError if only some agents have a policy, because all agents share the same task store.
     """
     found = {agent_id: read_auth_policy(agent_id, config) for agent_id, config in configs.items()}
     policies = {agent_id: policy for agent_id, policy in found.items() if policy is not None}

@@ -1,4 +1,4 @@
-"""Scan of Python files for agents by syntax alone, without any import."""
+"""Search for agents in Python files, which parses the files and imports no code."""
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,7 +9,7 @@ from aion_core.agents.frameworks import agent_classes, constructors, scanned_imp
 from aion_core.agents.importing import YAML_AGENT
 
 _NAMES = frozenset({"graph", "agent", "root_agent"})
-"""Usual names of agents in the frameworks' own projects."""
+"""Usual names of the agent object in projects of the frameworks."""
 _SKIPPED_FILES = ("test_", "conftest", "setup", "noxfile", "_test")
 _SKIPPED_FOLDERS = frozenset(
     {"__pycache__", "node_modules", "tests", "test", "site-packages", "venv", "build", "dist", "docs"}
@@ -24,13 +24,13 @@ class AgentFile:
 
     file: Path
     names: tuple[str, ...]
-    """Names of the agents in order; the builder of an agent may be among them."""
+    """Names of the agents in the order of the file. The builder of an agent may be among them."""
     imports: frozenset[str]
-    """Imported names, and last segments of imported modules."""
+    """Names that the file imports, and the last segments of the modules that it imports."""
 
 
 def agent_file(file: Path) -> AgentFile | None:
-    """Return the agents of the file, None for a file without any, or for unreadable Python."""
+    """Return the agents of a Python file, or None if the file has no agent or cannot be parsed."""
     try:
         tree = ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
@@ -44,9 +44,9 @@ def agent_file(file: Path) -> AgentFile | None:
 
 
 def agent_files_below(folder: Path) -> list[AgentFile]:
-    """Return the files with an agent in the folder; without any, those in its subfolders.
+    """Return the Python files with an agent in the folder, or else in its subfolders.
 
-    A file imported by another of them belongs to that one and is left out. Tests, hidden folders and virtual
+    If one of these files imports another, only the importing file is returned. Tests, hidden folders and virtual
     environments are skipped.
     """
     for files in (sorted(folder.glob("*.py")), _below(folder)):
@@ -59,14 +59,17 @@ def agent_files_below(folder: Path) -> list[AgentFile]:
 
 
 def is_adk_folder(folder: Path) -> bool:
-    """Return True for an agent folder of `adk web`: `root_agent` or `app` in its code, or root_agent.yaml."""
+    """Return True if `adk web` would serve the folder.
+
+    Such a folder has a root_agent.yaml, or its agent.py or __init__.py defines `root_agent` or `app`.
+    """
     if (folder / YAML_AGENT).is_file():
         return True
     return any(adk_root(folder / name) for name in ("agent.py", "__init__.py"))
 
 
 def adk_root(file: Path) -> str:
-    """Return the name of ADK's object in the file: `app`, else `root_agent`, else ""."""
+    """Return the name of the ADK object in a Python file: `app`, else `root_agent`, else ""."""
     try:
         tree = ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
@@ -98,7 +101,7 @@ def _imports_file(importer: AgentFile, imported: AgentFile) -> bool:
 
 
 def _imports(tree: ast.Module) -> tuple[set[str], Mapping[str, str]]:
-    """Return the imported modules, and the imported names with their original names."""
+    """Return the modules that the code imports, and a mapping of imported names to their original names."""
     modules: set[str] = set()
     names: dict[str, str] = {}
     for node in ast.walk(tree):
@@ -127,12 +130,12 @@ def _agents(tree: ast.Module, imported: Mapping[str, str], modules: set[str]) ->
             seen.add(name)
             yield name
     if not seen:
-        # Executors may be exported as classes.
+        # A file may define an executor's class without an instance.
         yield from (name for name in sorted(classes))
 
 
 def _is_entrypoint(node: ast.FunctionDef | ast.AsyncFunctionDef, imported: Mapping[str, str]) -> bool:
-    """Return True for an agent of LangGraph's functional API."""
+    """Return True if the function has LangGraph's `@entrypoint` decorator and so is an agent."""
     decorators = (each.func if isinstance(each, ast.Call) else each for each in node.decorator_list)
     return any(_last(decorator, imported) == "entrypoint" for decorator in decorators)
 
@@ -171,7 +174,7 @@ def _assigned(body: Sequence[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _top_level(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements run at import, including those within `if`, `try` and `with`."""
+    """Yield the statements that run when the module is imported, including those within `if`, `try` and `with`."""
     for node in body:
         yield node
         for inner in ("body", "orelse", "handlers", "finalbody"):

@@ -1,4 +1,4 @@
-"""Turn as seen by an agent's author: the event, the sender, and the thread for replies.
+"""Context of a turn for an agent's author: the event, the inbound message, and the thread for replies.
 
 The server makes one `AionContext` for each turn, with a `ReplySink` for the author's replies.
 """
@@ -28,16 +28,16 @@ Target = str | Mapping[str, Any]
 
 
 class ReplySink(Protocol):
-    """Receiver of a turn's replies. A reply takes precedence over every other answer of the turn."""
+    """Protocol for the receiver of a turn's replies. A reply has precedence over every other answer of the turn."""
 
     def next_message_id(self) -> str:
-        """Return an id for a reply without one; each call is for another reply."""
+        """Return a new message id for a reply without an id."""
         ...
 
     async def chunk(self, text: str, *, message_id: str, target: str | None) -> None:
-        """Stream one chunk of the reply with this id.
+        """Stream one text chunk of the reply with this message id.
 
-        `reply` follows with the complete message, or `abort`; an aborted reply is no answer.
+        A call of `reply` with the complete message follows, or a call of `abort`. An aborted reply is not an answer.
         """
         ...
 
@@ -46,13 +46,13 @@ class ReplySink(Protocol):
         ...
 
     def streaming(self) -> AbstractContextManager[None]:
-        """Return a context manager for a reply's iterator: a model called within is not streamed by itself."""
+        """Return a context manager in which model calls are not streamed by themselves, for a reply's iterator."""
         ...
 
     async def reply(self, message: a2a.Message, *, target: str | None) -> None:
-        """Record a reply of the agent, with an id but without taskId and contextId, set by the server.
+        """Record a reply of the agent. The message has an id; the server sets its taskId and contextId.
 
-        `target` is its target; None is the origin of the inbound message.
+        `target` is the conversation to send it to. None means the origin of the inbound message.
         """
         ...
 
@@ -61,7 +61,7 @@ class ReplySink(Protocol):
         ...
 
     async def typing(self) -> None:
-        """Show a typing indicator; it is never stored."""
+        """Show a typing indicator to clients. It is never stored."""
         ...
 
     async def history(self, thread: "Thread", *, limit: int, before: str | None) -> "Sequence[Message]":
@@ -81,47 +81,47 @@ class AgentIdentity:
     """Identity of this agent."""
 
     id: str
-    """Id in the source network of the request; without a network, the id in aion.yaml."""
+    """Id of the agent in the source network of the request, or in aion.yaml for a request without a network."""
     name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Event of the turn."""
+    """Event that started the turn, such as a message, a reaction or a command."""
 
     kind: EventKind
     payload: Mapping[str, Any] = field(default_factory=dict)
-    """Payload with the extension's own names: `command` and `arguments`, `reactionKey`, `actionId`."""
+    """Fields of the event, named as in the A2A extension, such as `command`, `reactionKey` or `actionId`."""
     id: str = ""
-    """Id, unique within its source; "" for a message without an event."""
+    """Id of the event, unique within its source; "" for a message without an event."""
     source: str = ""
-    """Source as a URI."""
+    """Source of the event, as a URI."""
     raw: Mapping[str, Any] | None = None
-    """Original event of the network: `provider` and `event`; None if the client omits it."""
+    """Original event of the network, with the keys `provider` and `event`; None if the client omits it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thread:
-    """Conversation of the turn. Its id is not LangGraph's `thread_id`, the id of the stored checkpoints."""
+    """Conversation to which the turn's message belongs. Its id is not LangGraph's `thread_id`."""
 
     id: str
-    """Id of the source network's room, channel or thread; without one, the A2A contextId."""
+    """Id of the room, channel or thread in the source network, or the A2A contextId for a request without a network."""
     sink: ReplySink = field(repr=False, compare=False)
     parent_id: str | None = None
     """Id of the parent conversation, such as a thread's channel."""
     network: str | None = None
-    """Network of the conversation, as named by the distribution."""
+    """Name of the source network of the conversation, as the distribution names it."""
     default_reply_target: str | None = None
-    """Target of `reply`, from the inbound message: a direct message gets a direct reply."""
+    """Id of the conversation that `reply` sends to, from the inbound message. A direct message gets a direct reply."""
     routing: MessageAction | None = field(default=None, repr=False)
-    """The whole target in the form for a distribution; None for a request without an event of a network."""
+    """Complete target of replies for a distribution; None for a request without an event of a network."""
 
     async def reply(self, content: Content, *, metadata: Mapping[str, Any] | None = None) -> None:
-        """Reply to the origin of the inbound message. This is the turn's durable reply.
+        """Reply to the origin of the inbound message. The reply is recorded and is the turn's answer.
 
-        Chunks of an async iterator are streamed one by one, and together form the reply. An exception of the iterator
-        passes through, and its chunks are no reply. Empty text sends nothing. Metadata keys with the prefix `aion:` are
-        reserved for the server and are removed.
+        The chunks of an async iterator are streamed one by one, and together form the reply. If the iterator raises an
+        exception, it propagates and its chunks are not a reply. Empty text sends nothing. Metadata keys with the prefix
+        `aion:` are reserved for the server and are removed.
 
         Raises TypeError or ValueError for unsuitable content.
         """
@@ -130,7 +130,7 @@ class Thread:
     async def post(
         self, content: Content, *, target: Target | None = None, metadata: Mapping[str, Any] | None = None
     ) -> None:
-        """Send a message to `target`, by default that of `reply`; otherwise the same as `reply`.
+        """Send a message to `target`, by default to the target of `reply`. See `reply` for the other arguments.
 
         The target is the id of a conversation, or a MessageActionPayload of the messaging extension, such as
         `{"trajectory": "direct-message", "contextId": …, "userId": …}`.
@@ -198,7 +198,7 @@ class Thread:
             self.sink.abort(message_id)
             raise
         finally:
-            # A cancelled turn closes the model's connection now, not at garbage collection.
+            # Close the iterator now, so that a cancelled turn does not leave the model's connection open.
             if isinstance(chunks, AsyncGenerator):
                 await chunks.aclose()
         return "".join(said)
@@ -206,7 +206,7 @@ class Thread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """Message of the thread."""
+    """Message of a thread, for an agent's author."""
 
     raw: a2a.Message
     """The A2A message itself, with its files and data."""
@@ -220,7 +220,7 @@ class Message:
 
     @property
     def text(self) -> str:
-        """Text parts as one text, in order; empty without any."""
+        """Text parts of the message as one text, in order; empty for a message without text."""
         return "".join(part.text for part in self.raw.parts if part.WhichOneof("content") == "text")
 
     async def reply(self, content: Content, *, metadata: Mapping[str, Any] | None = None) -> None:
@@ -236,7 +236,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AionContext:
-    """The running turn: `runtime.context` of a graph, and `get_aion_context()` in any code of an agent."""
+    """Context of the running turn. An agent's code gets it as a graph's `runtime.context` or with `get_aion_context()`."""
 
     inbox: A2AInbox
     """Task, message and request metadata in A2A's form."""
@@ -245,7 +245,7 @@ class AionContext:
     """The inbound message; None for another event, such as a reaction."""
     event: Event
     self: AgentIdentity
-    """The running agent."""
+    """Identity of the running agent."""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> core_schema.CoreSchema:
@@ -257,7 +257,7 @@ _current: ContextVar[AionContext] = ContextVar("aion_context")
 
 
 def get_aion_context() -> AionContext:
-    """Return the running turn, in any code of the agent: a node, a tool, a thread started by LangGraph.
+    """Return the AionContext of the running turn, in any code of the agent, such as a node or a tool.
 
     Raises RuntimeError outside of a turn.
     """
@@ -271,12 +271,12 @@ def get_aion_context() -> AionContext:
 
 @contextmanager
 def aion_context_set(context: AionContext) -> Iterator[None]:
-    """Make this the running turn for all code started within."""
+    """Context manager in which `get_aion_context()` returns the given context."""
     token = _current.set(context)
     try:
         yield
     finally:
-        # Another task may close an async generator; the value is not set in that task's context.
+        # If another task closes the async generator, the token belongs to a different context.
         with suppress(ValueError):
             _current.reset(token)
 

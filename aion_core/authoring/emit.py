@@ -1,4 +1,4 @@
-"""Emissions of a running node through LangGraph's StreamWriter: files, data, messages and metadata.
+"""Functions with which a LangGraph node emits files, data, messages and metadata through its StreamWriter.
 
 Each call writes one value of this module. The server turns it into an A2A event with its own ids.
 """
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
     from langchain_core.messages import AIMessage, AIMessageChunk
 
 Writer = Callable[[Any], None]
-"""LangGraph's `StreamWriter` by its signature, so that LangGraph need not be imported."""
+"""Function type equal to LangGraph's `StreamWriter`, defined here so that LangGraph need not be imported."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArtifactEmitted:
-    """File or data, or a further chunk of one.
+    """File or data that a node has emitted, or a further chunk of it.
 
-    Without an `artifact_id` of the author it has "" and is the task's artifact with that name.
+    Without an `artifact_id` from the author, the artifact's id is "", and its name identifies it in the task.
     """
 
     artifact: Artifact
     append: bool
     last_chunk: bool
     node: str = field(default="", compare=False)
-    """Run of the emitting node; see `running_node`."""
+    """Name of the emitting node's run. See `running_node`."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageEmitted:
-    """Intermediate message before the turn's answer: an AIMessage is stored, an AIMessageChunk only streamed."""
+    """Intermediate message that a node has emitted. An AIMessage is stored, and an AIMessageChunk is only streamed."""
 
     message: "AIMessage | AIMessageChunk"
     node: str = field(default="", compare=False)
@@ -44,7 +44,7 @@ class MessageEmitted:
 
 @dataclass(frozen=True, slots=True)
 class MetadataEmitted:
-    """Keys to merge into the task's metadata, without reserved ones."""
+    """Metadata that a node has emitted, to be merged into the task's metadata."""
 
     metadata: dict[str, Any]
     node: str = field(default="", compare=False)
@@ -102,11 +102,11 @@ def emit_data(
 
 
 def emit_message(writer: Writer, message: "AIMessage | AIMessageChunk") -> None:
-    """Send an intermediate message: an AIMessage is stored in the history, an AIMessageChunk only streamed.
+    """Send an intermediate message. An AIMessage is stored in the history, and an AIMessageChunk is only streamed.
 
-    An AIMessage without text sends nothing. A repeat of a message with its id and content is not sent again.
+    An AIMessage without text sends nothing. A message with the same id and content is sent only once.
 
-    Raises TypeError for anything else.
+    Raises TypeError for an object of another class.
     """
     # The caller has imported these already; the other functions of this module work without them.
     from langchain_core.messages import AIMessage, AIMessageChunk
@@ -119,9 +119,9 @@ def emit_message(writer: Writer, message: "AIMessage | AIMessageChunk") -> None:
 
 
 def emit_task_metadata(writer: Writer, metadata: Mapping[str, Any]) -> None:
-    """Merge these keys into the task's metadata, except those with the prefix `aion:`, reserved for the server.
+    """Merge metadata into the task's metadata. Keys with the prefix `aion:` are reserved for the server and ignored.
 
-    Raises TypeError for anything but a mapping, ValueError for values outside JSON.
+    Raises TypeError if `metadata` is not a mapping, and ValueError for values that JSON cannot express.
     """
     if not isinstance(metadata, Mapping):
         raise TypeError(f"emit_task_metadata takes a dict, not {type(metadata).__name__}.")
@@ -132,7 +132,7 @@ def emit_task_metadata(writer: Writer, metadata: Mapping[str, Any]) -> None:
 
 
 emission_listener: ContextVar[Callable[[object], None] | None] = ContextVar("aion_handed", default=None)
-"""Receives each emission before the writer does, so that a server can track pending emissions."""
+"""Function that receives each emission before the writer does, so that the server can track pending emissions."""
 
 
 def write_emission(writer: Writer, emission: object) -> None:
@@ -144,11 +144,11 @@ def write_emission(writer: Writer, emission: object) -> None:
 
 
 def running_node() -> str:
-    """Return the name of the running LangGraph node's run and its attempt, "" outside of a node.
+    """Return a name for the current run and attempt of a LangGraph node, or "" outside of a node.
 
-    A node repeated after a crash has the same name, so its repeated emissions are recognised.
+    A node that runs again after a crash has the same name, so its repeated emissions are recognised.
     """
-    # LangGraph may be missing outside of a graph, and these functions stay cheap to import.
+    # Do not import LangGraph here, because it may be missing and its import is slow.
     langgraph = sys.modules.get("langgraph.runtime")
     if langgraph is None:
         return ""

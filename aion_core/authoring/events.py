@@ -9,7 +9,7 @@ from aion_core.authoring.context import AionContext, get_aion_context
 from aion_core.protocol.aion.extensions import EventKind
 
 Handler = Callable[..., Any]
-"""A function, `def` or `async def`, that declares its inputs as parameters and returns a node's output."""
+"""Author's function, `def` or `async def`, that declares its inputs as parameters and returns a node's output."""
 
 _OURS: dict[str, Callable[[AionContext], Any]] = {
     "context": lambda context: context,
@@ -21,7 +21,7 @@ _OURS: dict[str, Callable[[AionContext], Any]] = {
     "identity": lambda context: context.self,
 }
 _LANGGRAPHS = ("config", "store", "writer", "previous", "error")
-"""Parameters that LangGraph passes to a node, beside `runtime`."""
+"""Names of the parameters that LangGraph passes to a node, in addition to `runtime`."""
 
 
 def create_event_router(
@@ -32,7 +32,7 @@ def create_event_router(
     on_card_action: Handler | None = None,
     default: Handler | None = None,
 ) -> Callable[..., Any]:
-    """Return a node that calls the handler of the turn's event with the parameters it declares.
+    """Return a LangGraph node that calls the handler for the kind of the turn's event.
 
     Parameters are `state`, `runtime`, `context` (the AionContext), `event`, `inbox`, `thread`, `message` (None for an
     event without a message), `self` or `identity` (the AgentIdentity), and LangGraph's own: `config`, `store`,
@@ -60,7 +60,7 @@ def create_event_router(
         given = {"state": state, "runtime": runtime, **ours, **langgraphs}
         return await _call(handler, {name: given[name] for name in declared if name in given})
 
-    # LangGraph passes a node the parameters in its signature, so this one declares those of its handlers.
+    # LangGraph passes a node the parameters in its signature, so this node declares those of its handlers.
     event_router.__signature__ = _signature(  # type: ignore[attr-defined]
         declared for _, declared in [*handlers.values(), *filter(None, [otherwise])]
     )
@@ -71,7 +71,7 @@ async def _call(handler: Handler, given: Mapping[str, Any]) -> Any:
     if inspect.iscoroutinefunction(handler):
         return await handler(**given)
     returned = await asyncio.to_thread(handler, **given)
-    # A lambda around an async call, or a callable object with an async `__call__`.
+    # The handler may be a lambda around an async call, or a callable object with an async `__call__`.
     return await returned if inspect.isawaitable(returned) else returned
 
 
@@ -94,7 +94,7 @@ def _declared(handler: Handler) -> dict[str, inspect.Parameter]:
 def _signature(declared: Iterable[Mapping[str, inspect.Parameter]]) -> inspect.Signature:
     node = {name: inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in ("state", "runtime")}
     for parameters in declared:
-        # The annotation stays: LangGraph chooses an argument by it, too.
+        # Keep the annotation, because LangGraph also chooses an argument by its annotation.
         node |= {
             name: parameter.replace(kind=parameter.KEYWORD_ONLY, default=parameter.empty)
             for name, parameter in parameters.items()

@@ -17,7 +17,7 @@ from aion_core.protocol.types import Message, Task
 # ── JSON ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 MAX_DEPTH = 30
-"""Maximum depth of nested objects and lists.
+"""Maximum depth of nested objects and lists in an author's values.
 
 protobuf reads at most 100 levels, and an object in A2A's data or metadata takes three of them. A deeper value could be
 stored but never read again.
@@ -27,7 +27,7 @@ _URL_SAFE = str.maketrans("-_", "+/")
 
 
 def as_json(value: Any, name: str) -> Any:
-    """Return a copy of the value after a round trip through JSON; raises ValueError for values outside JSON."""
+    """Return a copy of the value as plain JSON. Raises ValueError for values that JSON cannot express."""
     try:
         return json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
@@ -35,7 +35,7 @@ def as_json(value: Any, name: str) -> Any:
 
 
 def as_value(value: Any, name: str) -> Value:
-    """Return the value as a protobuf Value; raises ValueError for a value that A2A cannot carry.
+    """Convert a JSON value to a protobuf Value. Raises ValueError for a value that A2A cannot carry.
 
     A2A's numbers are doubles: send an integer beyond 2**53 as text if its last digits matter.
     """
@@ -49,7 +49,7 @@ def as_value(value: Any, name: str) -> Value:
 
 
 def with_integers(value: Any) -> Any:
-    """Return the JSON value with whole numbers as integers: A2A carries every number as a double."""
+    """Convert whole numbers in a JSON value to integers, because A2A carries every number as a double."""
     if isinstance(value, Mapping):
         return {key: with_integers(held) for key, held in value.items()}
     if isinstance(value, list):
@@ -58,7 +58,7 @@ def with_integers(value: Any) -> Any:
 
 
 def bytes_of(base64: str, name: str) -> bytes:
-    """Return the decoded base64 text, in either alphabet, with or without line breaks.
+    """Decode a base64 text in the standard or URL-safe alphabet, with or without line breaks.
 
     Raises ValueError for anything else, so that no damaged file is sent.
     """
@@ -71,7 +71,7 @@ def bytes_of(base64: str, name: str) -> bytes:
 
 
 def is_too_deep(value: Any, levels: int = MAX_DEPTH) -> bool:
-    """Return True if the JSON value nests deeper than `levels`."""
+    """Return True if objects and lists in the JSON value nest deeper than `levels`."""
     if isinstance(value, dict):
         value = value.values()
     elif not isinstance(value, list):
@@ -96,12 +96,12 @@ T = TypeVar("T", Message, Task)
 
 
 def message_of(given: Any) -> Message:
-    """Return the value as a Message; raises ValueError for anything else."""
+    """Convert an author's value to an A2A Message. Raises ValueError if it is not a message."""
     return _read(given, Message, "message")
 
 
 def task_of(given: Any) -> Task:
-    """Return the value as a Task; raises ValueError for anything else."""
+    """Convert an author's value to an A2A Task. Raises ValueError if it is not a task."""
     return _read(given, Task, "task")
 
 
@@ -111,7 +111,7 @@ def json_of(given: Message | Task) -> dict[str, Any]:
 
 
 def kind_of(given: Any) -> Kind | None:
-    """Return the kind of the value, None for anything but a message or a task."""
+    """Return "message" or "task" for an author's value, or None if it is neither."""
     if isinstance(given, Message):
         return "message"
     if isinstance(given, Task):

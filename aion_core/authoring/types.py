@@ -1,4 +1,4 @@
-"""A2A envelopes in the state of an agent: the inbox and the outbox.
+"""Inbox and outbox: the A2A input and output of a turn in the state of an agent.
 
 They are pydantic models of the SDK's protobuf types, serialised as v1 JSON, also in LangGraph's checkpoints.
 """
@@ -54,7 +54,7 @@ class A2AInbox(_Envelope):
     message: _MessageField
     """The inbound message, with its files and data."""
     metadata: dict[str, Any] = Field(default_factory=dict)
-    """Metadata of the request beside the message, such as the distribution's network or a trace."""
+    """Metadata of the request, such as the source network or a trace."""
 
 
 class A2AOutbox(_Envelope):
@@ -69,7 +69,7 @@ class A2AOutbox(_Envelope):
     message: _MessageField | None = None
     """Message for the task's history."""
     task: _TaskField | None = None
-    """Patch: its history and artifacts are appended to the task's, its metadata is merged."""
+    """Task to merge into the server's task. Its history and artifacts are appended, and its metadata is merged."""
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
@@ -79,9 +79,9 @@ class A2AOutbox(_Envelope):
 
 
 def outbox_of(value: Any) -> A2AOutbox:
-    """Return the value under `a2a_outbox` as an A2AOutbox, from any of its forms.
+    """Convert the value under `a2a_outbox` in an agent's state to an A2AOutbox.
 
-    Raises AgentFailed with a message for the author if it cannot be sent. None is not accepted.
+    Raises AgentFailed with a message for the author if the value, such as None, cannot be sent.
     """
     if isinstance(value, A2AOutbox):
         return value

@@ -30,12 +30,12 @@ STALE = timedelta(minutes=30)
 _AT_ONCE = 16
 
 Read = Callable[[str, str], str]
-"""Returns the text of a secret by service and name. Blocking; called from several threads.
+"""Function that returns the text of a secret by service and name. It blocks, and several threads call it.
 
 Raises ConfigurationError with the remedy and without any part of the secret.
 """
 Start = Callable[[Callable[[], None]], None]
-"""Runs work in the background of a turn."""
+"""Function that starts work in the background of a turn."""
 
 
 def _in_a_thread(work: Callable[[], None]) -> None:
@@ -58,7 +58,7 @@ class AgentEnvironment:
         environ: MutableMapping[str, str] | None = None,
         start: Start = _in_a_thread,
     ) -> None:
-        """Pass `read=None` to read no secrets."""
+        """Store the declared variables. `read` reads a secret's text; with None, no secret is read."""
         self._declared, self._clock, self._read = declared, clock, read
         self._environ = os.environ if environ is None else environ
         self._start = start
@@ -144,7 +144,7 @@ class AgentEnvironment:
             self._values[name] = self._environ[name] = value
 
     def _values_now(self) -> tuple[dict[str, str], list[str]]:
-        """Read all secrets concurrently, each once; return the values by variable, and the problems."""
+        """Read all secrets concurrently, and return their values by variable and a message for each problem."""
         places = list(dict.fromkeys((source.service, source.name) for source in self._sources.values()))
         with ThreadPoolExecutor(min(_AT_ONCE, len(places)), thread_name_prefix="secrets") as executor:
             texts = dict(zip(places, executor.map(self._text, places), strict=True))
@@ -169,7 +169,7 @@ class AgentEnvironment:
 
 
 def _value(text: str, source: SecretSource) -> str:
-    """Return the variable's value. Raises ConfigurationError without any part of the text."""
+    """Return the value for a variable from a secret's text. Raises ConfigurationError, which never quotes the text."""
     # `--secret-string file://key` includes the file's final line break, invalid in an HTTP header.
     value = _member(text, source.key) if source.key else text.removesuffix("\n").removesuffix("\r")
     if not value:

@@ -16,7 +16,7 @@ from aion_core.settings import Settings
 
 
 def build_auth_policies(configs: Mapping[str, AgentConfig], settings: Settings) -> dict[str, AuthPolicy]:
-    """Return the auth policy of each agent, {} without authentication: on a developer's machine only.
+    """Return the auth policies by agent id, or {} if authentication is off, as on a developer's machine.
 
     Raises ConfigurationError for a deployment without a policy, or with an impossible one.
     """
@@ -31,7 +31,7 @@ def build_auth_policies(configs: Mapping[str, AgentConfig], settings: Settings) 
 def build_authenticators(
     policies: Mapping[str, AuthPolicy], settings: Settings, api_keys: Callable[[], ApiKeys], clock: Clock
 ) -> dict[str, Authenticator] | None:
-    """Return an authenticator for each agent, None without policies; raises ConfigurationError for a missing setting."""
+    """Return the authenticators by agent id, or None without policies. Raises ConfigurationError for a missing setting."""
     if not policies:
         return None
     resources = VerifierResources(clock, api_keys, basic_users=lambda: basic_users(settings))
@@ -39,7 +39,7 @@ def build_authenticators(
 
 
 def basic_users(settings: Settings) -> dict[str, str]:
-    """Return the password hashes by user name; raises ConfigurationError that names their source."""
+    """Read the password hashes of HTTP Basic users, by user name. Raises ConfigurationError with their source."""
     if not settings.basic_users_secret and not settings.basic_users_file:
         raise ConfigurationError(
             "aion.yaml declares HTTP Basic, and AION_BASIC_USERS_SECRET, the name of the secret with the users, is missing. "

@@ -48,7 +48,7 @@ class BackgroundConsumer(Protocol):
 
 
 class LocalQueue(Protocol[B_co]):
-    """Queue with messages handled in this process."""
+    """Protocol for a queue whose messages are handled in this process."""
 
     def handled_by(self, handle: Callable[[B_co], Awaitable[None]]) -> Sequence[BackgroundConsumer]:
         """Register the handler of messages; return the consumers to run for it, if any."""
@@ -56,7 +56,7 @@ class LocalQueue(Protocol[B_co]):
 
 
 class Background:
-    """Turns, push deliveries and sweeps beside a server."""
+    """Background work of a single-process server: turns, push deliveries and sweeps."""
 
     def __init__(self, sweep: Callable[[], Awaitable[object]], clock: Clock) -> None:
         self._sweep, self._clock = sweep, clock
@@ -70,7 +70,7 @@ class Background:
         await asyncio.gather(self._sweep_each_minute(), *(consumer.run() for consumer in self.consumers))
 
     def stop(self) -> None:
-        """Start no further turn."""
+        """Stop receiving messages from the queues, so that no further turn starts."""
         for consumer in self.consumers:
             consumer.stop()
 
@@ -110,7 +110,7 @@ def build_engine(settings: Settings, telemetry: Telemetry) -> Engine:
     declared = read_deployment_config(settings.config)
     configs = declared.agents
     clock = SystemClock()
-    # First: an agent's code may read its keys from the environment at import.
+    # Set the variables first, because an agent's code may read them at import.
     environment = agent_environment(declared, settings, clock)
     environment.apply()
     stores = build_stores(settings, clock)
@@ -142,7 +142,7 @@ def build_engine(settings: Settings, telemetry: Telemetry) -> Engine:
 
 
 def _background(settings: Settings, stores: Stores, worker: Worker, clock: Clock, telemetry: Telemetry) -> Background:
-    """Return the consumers of the local queues, with the sweep."""
+    """Return the background work of a single-process server, with a consumer for each local queue."""
     from aion_core.bootstrap.push import push_delivery
 
     assert stores.push is not None  # noqa: S101  # local resources always have a push queue and a cipher

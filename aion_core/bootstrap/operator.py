@@ -33,7 +33,7 @@ class Operator:
     task_list: TaskList
     service: TaskService
     push_configs: PushConfigs | None
-    """None without push notifications."""
+    """Clients' push configs; None for a deployment without push notifications."""
     inspection: Inspection
 
 
@@ -44,7 +44,7 @@ class PushOperator:
     clock: Clock
     configs: PushConfigs
     queue: PushQueue | None
-    """None without a queue in the settings: the sweep then finds the work."""
+    """Queue of push deliveries; None if the settings name no queue, so that only the sweep finds due deliveries."""
     task_list: TaskList
     inspection: Inspection
 
@@ -134,5 +134,5 @@ def owner_of_key(principal: str, tenant: str) -> str:
 
 
 def _no_agent(agent_id: str) -> Agent:
-    """Refuse to load an agent: inspecting a task does not run it."""
+    """Raise ConfigurationError, because the operator's commands never run an agent."""
     raise ConfigurationError(f"This process does not run the agent {agent_id!r}.")

@@ -25,7 +25,7 @@ def build_push(settings: Settings, telemetry: Telemetry) -> PushDelivery:
 def push_delivery(
     settings: Settings, tasks: TaskStore, push: PushResources, clock: Clock, telemetry: Telemetry
 ) -> PushDelivery:
-    """Return the delivery from these stores."""
+    """Return the service that delivers push notifications, built from these stores."""
     webhooks = PinnedWebhookClient(allowed(settings), clock)
     return PushDelivery(
         tasks,
@@ -40,7 +40,7 @@ def push_delivery(
 
 
 def allowed(settings: Settings) -> WebhookPolicy:
-    """Return the allowed webhook addresses."""
+    """Return the policy of allowed webhook addresses from the settings."""
     return WebhookPolicy.for_service(
         settings.base_url or DEFAULT_BASE_URL,
         http=settings.push_http,

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def secret_or_file(secret: str, file: str, variable: str) -> tuple[str, str]:
-    """Return the text of the secret or, without one, of the file, and a name for error messages.
+    """Return the text of a secret, or of a file if no secret is named, and its source for error messages.
 
-    Raises ConfigurationError.
+    Raises ConfigurationError if the text cannot be read.
     """
     if secret:
         from aion_core.aws.secrets import Secrets

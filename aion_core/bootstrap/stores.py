@@ -37,7 +37,7 @@ KEY_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class PushResources:
-    """Push configs and the queue of their delivery."""
+    """Store of push configs, and the queue of push deliveries."""
 
     configs: PushConfigs
     queue: PushQueue
@@ -53,14 +53,14 @@ class Resources:
     blobs: Blobs
     work_queue: WorkQueue
     push_queue: PushQueue | None
-    """None without push notifications."""
+    """Queue of push deliveries; None without push notifications."""
     cipher: Cipher | None
-    """None without a key in the settings."""
+    """Cipher for sessions and push configs; None without a key in the settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """Stores of a deployment."""
+    """Stores and queues of a deployment."""
 
     resources: Resources
     tasks: TaskStore
@@ -75,7 +75,7 @@ class Stores:
 
 
 def build_stores(settings: Settings, clock: Clock) -> Stores:
-    """Return the stores named by the settings."""
+    """Return the stores of the deployment that the settings describe."""
     resources = build_resources(settings, clock)
     table, blobs, cipher, push_queue = resources.table, resources.blobs, resources.cipher, resources.push_queue
     lease_seconds, retention = settings.lease_seconds, timedelta(days=settings.retention_days)
@@ -109,7 +109,7 @@ def build_stores(settings: Settings, clock: Clock) -> Stores:
 
 
 def build_resources(settings: Settings, clock: Clock) -> Resources:
-    """Return the resources named by the settings."""
+    """Return the table, blobs, queues and cipher of the deployment that the settings describe."""
     return {"dynamodb": _on_aws, "sqlite": _in_files, "memory": _in_memory}[settings.store](settings, clock)
 
 

@@ -193,7 +193,7 @@ def test_readme_curl_works(server: ServerProcess) -> None:
 
 def test_printed_curl_works(server: ServerProcess) -> None:
     printed = "".join(server.printed)
-    curl = printed[printed.index("  curl") : printed.index("Ctrl-C")]
+    curl = printed[printed.index("  curl") : printed.index("Press Ctrl-C")]
     answered = subprocess.run(["sh", "-c", curl], capture_output=True, text=True, check=True).stdout
     frames = [json.loads(line.removeprefix("data: ")) for line in answered.splitlines() if line.startswith("data: ")]
     assert frames[-1]["result"]["statusUpdate"]["status"]["message"]["parts"] == [{"text": "Hello, who is there?"}]

@@ -387,7 +387,7 @@ def test_second_server_in_the_folder_names_the_first(server: ServerProcess, proj
         timeout=TIMEOUT,
     )
     assert second.returncode == 1
-    assert f"already at {server.url} (process {server.process.pid})" in second.stderr
+    assert f"already running in this folder at {server.url} (process {server.process.pid})" in second.stderr
     assert "--data-dir" in second.stderr
 
 

@@ -86,7 +86,7 @@ def served(where: Installed, folder: Path, *command: str) -> Iterator[str]:
     try:
         for line in process.stdout:
             printed.append(line)
-            if line.startswith("Ctrl-C"):
+            if line.startswith("Press Ctrl-C"):
                 break
         found = re.search(r"(http://127\.0\.0\.1:\d+)/", "".join(printed))
         assert found, "".join(printed)

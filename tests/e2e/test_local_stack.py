@@ -142,7 +142,7 @@ def test_two_stacks_at_once_share_nothing() -> None:
         (("!GetAtt DeadLetters.Arn", "!ImportValue Letters"), "Fn::ImportValue is not supported"),
         (("Default: test", "Description: none"), "the parameter Stage has no default"),
         (("VisibilityTimeout", "VisibilityTimeOut"), "does not know the property VisibilityTimeOut"),
-        (("rate(1 minute)", "cron(0 8 * * ? *)"), "only rate"),
+        (("rate(1 minute)", "cron(0 8 * * ? *)"), "rate\\(...\\) schedules only"),
         (("Resources:", "Resourcen:"), "has no Resources"),
         (("Type: AWS::DynamoDB::Table", "Art: AWS::DynamoDB::Table"), "Table has no Type"),
         (("Globals:", "Globals: ["), "is not YAML"),
@@ -371,7 +371,7 @@ def test_schedule_calls_function_with_eventbridge_event(stack: LocalStack) -> No
     )
     stack.call_schedules("TickFunction")
     (event,) = ticks
-    with pytest.raises(TemplateError, match="WorkFunction has no schedule"):
+    with pytest.raises(TemplateError, match="WorkFunction has no polled schedule"):
         stack.call_schedules("WorkFunction")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", event.pop("time"))
     assert event.pop("id")

@@ -1,1 +1,1 @@
-"""Google ADK agents behind the `Agent` port."""
+"""Adapter of Google ADK agents to the `Agent` port."""

@@ -1,4 +1,4 @@
-"""ADK agent as an agent of this engine: one turn runs ADK's Runner, from its message or from its last stored event."""
+"""Adapter for an ADK agent. A turn runs ADK's Runner from the message, or resumes it from the last stored event."""
 
 import warnings
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
@@ -43,16 +43,15 @@ from aion_core.stores.artifacts import BlobArtifacts
 from aion_core.stores.retries import Fence
 from aion_core.stores.sessions import TableSessions
 
-# This adapter depends on both features; an operator cannot switch them off, so the warnings would not help.
+# This adapter always uses both features, so an operator could not act on the warnings.
 warnings.filterwarnings("ignore", r"\[EXPERIMENTAL\] ResumabilityConfig", UserWarning)
 warnings.filterwarnings("ignore", r"\[EXPERIMENTAL\] \w*CredentialService", UserWarning)
 
 
 class AdkAgent:
-    """`ports.Agent` of an ADK agent or an App; the author's object is not changed.
+    """Adapter of an ADK agent or App to the `ports.Agent` protocol. It does not change the author's object.
 
-    An App keeps its plugins, its compaction and its resumability config. Without such a config, invocations are
-    resumable.
+    An App keeps its plugins, its compaction and its resumability config. By default, invocations are resumable.
     """
 
     def __init__(
@@ -68,10 +67,10 @@ class AdkAgent:
     ) -> None:
         """Prepare the agent, or read it from a `root_agent.yaml` file.
 
-        `resume` applies to a turn interrupted at an agent that ADK cannot resume. `configuration` is added to the
-        session's state. A memory service or credential service in the agent's `module` replaces the default.
+        `resume` is the treatment of an interrupted turn that ADK cannot resume. `configuration` is added to the
+        session's state. A memory service or credential service in the agent's `module` replaces the default one.
 
-        Raises ConfigurationError.
+        Raises ConfigurationError for several such services in the module, or for an unreadable file.
         """
         if isinstance(agent, Path):
             agent = agent_from_file(agent)
@@ -94,7 +93,7 @@ class AdkAgent:
         )
 
     def load(self) -> None:
-        """See `ports.Agent.load`; the agent is imported before it is passed to `__init__`."""
+        """Do nothing, because the agent is already imported. See `ports.Agent.load`."""
 
     def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         """See `ports.Agent.run`."""
@@ -107,7 +106,8 @@ class AdkAgent:
         invocation = turn.invocation(session)
         restarted = self._starts_over(turn, invocation)
         outbound = AdkOutbound(request, turn.load_artifact, restarted=restarted)
-        # The log may lack events that the session has stored. Agents that start over send theirs again.
+        # The task's event log may lack events that the session has stored, so emit them again. An agent that starts
+        # over sends its events again by itself.
         for event in earlier:
             if not restarted or self._is_resumable(event.author):
                 async with aclosing(outbound.translate(event)) as emissions:
@@ -135,14 +135,14 @@ class AdkAgent:
     async def _input(
         self, request: TurnRequest, turn: AdkTurn, session: Session, earlier: Sequence[Event]
     ) -> RunnerInput:
-        """Return the message, the answer to a pending call, or the invocation to resume.
+        """Return the Runner's input: the message, the answer to a pending call, or the invocation to resume.
 
-        Raises InvalidResumeInput if the message does not answer the pending call.
+        Raises InvalidResumeInput if the pending call does not accept the message as its answer.
         """
         if earlier:
             for marker in missing_markers(self._root, turn.invocation(session)) if turn.resumes_by_id else ():
                 await turn.append(session, marker)
-            # An App without resumability needs its message again, and stores it once.
+            # ADK needs the message again to resume an App without resumability. It stores the message only once.
             message = None if turn.resumes_by_id else next(event.content for event in earlier if event.author == "user")
             return RunnerInput(message, earlier[0].invocation_id)
         question, pending = answered_question(request), pending_calls(session.events)
@@ -155,7 +155,10 @@ class AdkAgent:
         return RunnerInput(content_of(request))
 
     def _starts_over(self, turn: AdkTurn, events: Sequence[Event]) -> bool:
-        """Return True if the interrupted turn runs again from its message; raises AgentFailed if it may not."""
+        """Return True if an interrupted turn must run again from its message.
+
+        Raises AgentFailed if the turn can neither be resumed nor run again.
+        """
         if not events or is_finished(self._root, events):
             return False
         self._check_agents(events)
@@ -169,7 +172,7 @@ class AdkAgent:
         return True
 
     def _check_agents(self, events: Sequence[Event]) -> None:
-        """Raise AgentFailed if the deployment lacks an agent recorded in the events."""
+        """Raise AgentFailed if the deployment no longer has every agent recorded in the session's events."""
         if not has_agents(self._root, events):
             raise AgentFailed(REDEPLOYED)
 
@@ -179,7 +182,7 @@ class AdkAgent:
 
 
 def build_agent(loaded: LoadedObject, config: AgentConfig, dependencies: AgentDependencies) -> Agent:
-    """Return the agent of an ADK object, with encrypted sessions and our artifact service."""
+    """Return the `ports.Agent` of a loaded ADK agent, with encrypted sessions and with artifacts stored as blobs."""
     table, blobs, clock, cipher = dependencies.table, dependencies.blobs, dependencies.clock, dependencies.cipher
     if cipher is None:
         raise ConfigurationError(
@@ -200,7 +203,7 @@ def build_agent(loaded: LoadedObject, config: AgentConfig, dependencies: AgentDe
 
 
 def agent_from_file(file: Path) -> BaseAgent:
-    """Return the agent of a `root_agent.yaml` file, read as `adk web` reads it; raises AgentLoadError."""
+    """Read an ADK agent from a `root_agent.yaml` file, with ADK's own loader. Raises AgentLoadError."""
     from google.adk.agents import config_agent_utils
 
     try:
@@ -216,7 +219,7 @@ def agent_from_file(file: Path) -> BaseAgent:
 
 
 def _only(module: ModuleType | None, kind: Any) -> Any:
-    """Return the module's only instance of the class, if any; raises ConfigurationError for several."""
+    """Return the only instance of a class in the module, or None. Raises ConfigurationError for several instances."""
     instances = {
         id(value): name
         for name, value in (vars(module) if module is not None else {}).items()
@@ -229,7 +232,7 @@ def _only(module: ModuleType | None, kind: Any) -> Any:
 
 
 def _end(outbound: AdkOutbound, stored: Sequence[Event]) -> Iterator[Emission]:
-    """Yield the question for the pending calls, or the answer."""
+    """Yield the final emissions of a turn: a question if the session has pending calls, else the answer."""
     if pending := pending_calls(stored):
         yield from outbound.before_question()
         yield input_required(pending)

@@ -1,7 +1,7 @@
-"""Interrupts of an ADK turn: pending calls as a question to the client, and the client's answer as ADK content.
+"""Interrupts of an ADK turn: the question to the client, and the client's answer as ADK content.
 
-ADK marks a call as long-running if it waits for the user: a long-running tool, a tool confirmation, a credential
-request. The call is pending until the session holds a user's response to it.
+ADK marks a function call as long-running if it waits for the user, such as a long-running tool, a tool confirmation or
+a credential request. The call is pending until the session contains the user's response to it.
 """
 
 import json
@@ -26,7 +26,7 @@ ABORTED = "INVOCATION_ABORTED"
 """ADK's error code of an event that answers the calls of an abandoned invocation."""
 
 _DEFAULT_HINT = "Please approve or reject the tool call "
-"""ADK's default confirmation hint. It names ADK's types, so it is not shown to a user."""
+"""Beginning of ADK's default confirmation hint. The hint names ADK's types, so users do not see it."""
 
 _YES = frozenset({"yes", "y", "ok", "okay", "confirm", "confirmed", "approve", "approved", "true"})
 _NO = frozenset({"no", "n", "deny", "denied", "reject", "rejected", "false"})
@@ -34,19 +34,19 @@ _NO = frozenset({"no", "n", "deny", "denied", "reject", "rejected", "false"})
 
 @dataclass(frozen=True, slots=True)
 class PendingCall:
-    """Call without a user's response, and its event."""
+    """Long-running function call without a user's response, with the session event that contains it."""
 
     call: genai.FunctionCall
     event: Event
 
     @property
     def id(self) -> str:
-        """The call's id; an answer names it as `interruptId`."""
+        """Id of the function call. A client's answer names it as `interruptId`."""
         return self.call.id or ""
 
 
 def pending_calls(events: Sequence[Event]) -> list[PendingCall]:
-    """Return the long-running calls without a user's response, oldest first."""
+    """Return the long-running calls in a session's events that have no user's response, oldest first."""
     pending: dict[str, PendingCall] = {}
     for event in events:
         for call in event.get_function_calls():
@@ -59,9 +59,9 @@ def pending_calls(events: Sequence[Event]) -> list[PendingCall]:
 
 
 def input_required(calls: Sequence[PendingCall], *, error: str = "") -> InputRequired:
-    """Return the ending with the question of every pending call, as text and data.
+    """Return the end of a turn with the question of every pending call, as text and data.
 
-    `error` describes an invalid answer; it comes first in the message.
+    `error` describes an earlier invalid answer. It comes first in the message.
     """
     message = Message(role=Role.ROLE_AGENT, parts=[Part(text=error)] if error else [])
     for each in calls:
@@ -79,7 +79,7 @@ def input_required(calls: Sequence[PendingCall], *, error: str = "") -> InputReq
 
 
 def resume_content(request: TurnRequest, question: Message, calls: Sequence[PendingCall]) -> genai.Content | None:
-    """Return the answer as the content to resume with, or nothing if its call is no longer pending.
+    """Return the client's answer as ADK content, or None if the answered call is no longer pending.
 
     The answer belongs to the call named in its metadata, else to the only call of the question. `tasks.resume_input`
     refused ambiguous answers before the turn. Raises InvalidResumeInput for an answer of the wrong form.
@@ -95,9 +95,9 @@ def resume_content(request: TurnRequest, question: Message, calls: Sequence[Pend
 
 
 def canceled_responses(events: Sequence[Event]) -> list[Event]:
-    """Return events with the response "canceled" to every call left open by a canceled or failed turn.
+    """Return events with the response "canceled" for each call without a response from a canceled or failed turn.
 
-    A model rejects a conversation with an open call, and the question of an earlier turn must not be answered now.
+    A model rejects a conversation with an open call, and a question of an earlier turn must not be answered now.
     """
     answered = {response.id for event in events for response in event.get_function_responses()}
     pending = {each.id for each in pending_calls(events)}
@@ -146,7 +146,7 @@ def _confirmation(given: Any) -> dict[str, Any]:
 
 
 def _prompt(call: genai.FunctionCall) -> tuple[str, dict[str, Any]]:
-    """Return the question of a call as text and as data."""
+    """Return the question that a pending call asks the client, as text and as data."""
     args = call.args or {}
     match call.name:
         case "adk_request_confirmation":
@@ -182,7 +182,10 @@ _OAUTH2 = ("oauth2", "openIdConnect")
 
 
 def _credential_prompt(args: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the credential request as text and as AuthConfig; ADK has removed the agent's own secrets from it."""
+    """Return the request for a credential, as text and as ADK's AuthConfig.
+
+    ADK has removed the agent's own secrets from the AuthConfig.
+    """
     config = args.get("authConfig") or {}
     address = ((config.get("exchangedAuthCredential") or {}).get("oauth2") or {}).get("authUri")
     text = (
@@ -194,7 +197,7 @@ def _credential_prompt(args: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _credential_response(args: Mapping[str, Any], given: Any) -> dict[str, Any]:
-    """Return the user's credential as ADK's AuthConfig; raises InvalidResumeInput without quoting the input."""
+    """Convert the client's answer to ADK's AuthConfig. Raises InvalidResumeInput, which never quotes the answer."""
     try:
         wanted = AuthToolArguments.model_validate(args).auth_config
         if isinstance(given, Mapping) and {"exchangedAuthCredential", "exchanged_auth_credential"} & given.keys():

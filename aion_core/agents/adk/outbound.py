@@ -1,4 +1,4 @@
-"""Output of an ADK turn: the ordered event channel, the reply sink, and the translation of events to emissions."""
+"""Output of an ADK turn: the event channel, the reply sink, and the translation of events to emissions."""
 
 import asyncio
 import logging
@@ -47,9 +47,9 @@ logger = logging.getLogger(__name__)
 
 
 class EventChannel:
-    """Ordered channel from an invocation to its turn, for ADK events and calls of the author's helpers.
+    """Ordered channel for ADK events and for helper calls of the author's code, from the invocation to the turn.
 
-    A sender waits until the turn has recorded its event.
+    A sender waits until its event is recorded.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class EventChannel:
         self._cancelled = False
 
     async def send(self, event: object) -> None:
-        """Send the event and wait until it is recorded; from any thread and any event loop.
+        """Send an event and wait until it is recorded. Any thread and any event loop may call this.
 
         Raises CancelledError if the channel is canceled first.
         """
@@ -68,11 +68,11 @@ class EventChannel:
         await asyncio.wrap_future(recorded)
 
     def send_nowait(self, event: object) -> None:
-        """Send the event without waiting, from any thread; a canceled channel drops it."""
+        """Send an event without waiting. Any thread may call this. A canceled channel drops the event."""
         self._loop.call_soon_threadsafe(self._put, event, Future())
 
     def finish(self) -> None:
-        """End the receiving side after the events sent so far."""
+        """End the iterator of received events after the events sent so far."""
         self._loop.call_soon_threadsafe(self._events.put_nowait, None)
 
     def cancel(self) -> None:
@@ -84,7 +84,7 @@ class EventChannel:
 
     @asynccontextmanager
     async def receiving(self) -> AsyncIterator[AsyncGenerator[object, None]]:
-        """Return an iterator of the sent events; cancel the channel on exit."""
+        """Context manager with an iterator of the sent events. It cancels the channel on exit."""
         events = self._received()
         try:
             yield events
@@ -93,7 +93,7 @@ class EventChannel:
             await events.aclose()
 
     async def _received(self) -> AsyncGenerator[object, None]:
-        """Yield the sent events; a request for the next event marks the one before as recorded."""
+        """Yield the sent events. When the caller requests the next event, the previous one counts as recorded."""
         while (item := await self._events.get()) is not None:
             event, recorded = item
             yield event
@@ -113,21 +113,21 @@ class EventChannel:
 # ── Reply sink ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 _REPLY_IDS = uuid.UUID("7b1f3a52-7a0e-4c43-8b5e-5a3d8f9a2c10")
-"""Namespace of the ids of replies."""
+"""UUID namespace for the message ids of replies."""
 
 call_site: ContextVar[str] = ContextVar("aion_adk_call_site", default="")
-"""Name of the running code, such as a tool call; the same code has the same name when a resumed turn repeats it."""
+"""Name of the running agent or tool call. Code that a resumed turn repeats has the same name."""
 
 
 class ChannelSink:
-    """`authoring.context.ReplySink` of an ADK turn: sends to the event channel."""
+    """`ReplySink` of an ADK turn. It sends the author's helper calls to the event channel."""
 
     def __init__(self, request: TurnRequest, channel: EventChannel) -> None:
         self._request, self._channel = request, channel
         self._replies: Counter[str] = Counter()
 
     def next_message_id(self) -> str:
-        """See `ReplySink.next_message_id`; repeated code gives its replies the same ids again."""
+        """Return the message id of the next reply. Repeated code gets the same ids. See `ReplySink.next_message_id`."""
         site = call_site.get()
         if not site:
             return str(uuid7())
@@ -144,11 +144,11 @@ class ChannelSink:
 
     @contextmanager
     def streaming(self) -> Iterator[None]:
-        """See `ReplySink.streaming`; ADK does not stream models called by the author's own code."""
+        """Do nothing, because ADK does not stream models that the author's code calls. See `ReplySink.streaming`."""
         yield
 
     async def reply(self, message: Message, *, target: str | None) -> None:
-        """See `ReplySink.reply`; the reply's metadata names the target, for the distribution."""
+        """Send a reply with its target in the metadata. See `ReplySink.reply`."""
         if target is not None:
             message.metadata.update({TARGET: target})
         await self._channel.send(DurableReply(message, call_site.get()))
@@ -169,44 +169,48 @@ class ChannelSink:
 # ── Translation of events ─────────────────────────────────────────────────────────────────────────────────────────────
 
 VERSION = "version"
-"""Metadata key of an artifact: its version in ADK."""
+"""Key in an artifact's metadata for its version in ADK."""
 
 LoadArtifact = Callable[[str, int], Awaitable[genai.Part | None]]
-"""Reader of an artifact version, by file name and version."""
+"""Function that reads a saved artifact by file name and version."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentInvoked:
-    """Start of a sub-agent."""
+    """Event sent when a sub-agent starts."""
 
     name: str
     branch: str
 
 
 class AdkOutbound:
-    """Translator of one turn's events to emissions."""
+    """Translator of ADK events and helper calls to the emissions of one turn."""
 
     def __init__(self, request: TurnRequest, load: LoadArtifact, *, restarted: bool = False) -> None:
-        """`restarted`: the turn runs again from its message, so messages of the earlier try are not repeated."""
+        """Start without output.
+
+        `restarted` is True if the turn runs again from its message. Then messages that an earlier attempt recorded are
+        not emitted again.
+        """
         self._request, self._load = request, load
         self._reactions = {artifact.artifact_id for artifact in request.task.artifacts}
         self._messages = EmittedMessages(request)
         self._to_skip = _recorded_contents(request) if restarted else Counter[bytes]()
         self._streams = StreamSequencer()
         self._open_messages: dict[tuple[str, str], str] = {}
-        """The id of each agent's streaming message, by branch and author."""
+        """Id of each agent's streaming message, by branch and agent name."""
         self._streamed: dict[str, list[str]] = {}
-        """The text of each streaming message, by id."""
+        """Text of each streaming message, by message id."""
         self._last: tuple[Message, str] | None = None
-        """The last complete message, and its event's id: the answer, unless another message follows."""
+        """Last complete message with its event's id. It is the answer unless another message follows."""
         self._output: Message | None = None
-        """The last output of a workflow's node: the answer only at the end, since it is input of the next node."""
+        """Last output of a Workflow's node. It is the answer only at the end; before, it is input of the next node."""
         self._failure: Event | None = None
         self._outboxes: list[A2AOutbox] = []
         self._counts: Counter[str] = Counter()
 
     async def translate(self, event: object) -> AsyncGenerator[Emission, None]:
-        """Yield the emissions of an ADK event or a helper call."""
+        """Yield the emissions of an ADK event or of a helper call by the author's code."""
         if isinstance(event, Event):
             for emission in self._event(event):
                 yield emission
@@ -218,11 +222,11 @@ class AdkOutbound:
                 yield emission
 
     def before_pause(self) -> Iterator[Emission]:
-        """Yield the rest of the message streams: the turn continues in another process."""
+        """Yield the buffered chunks of all message streams, before the turn continues in another process."""
         yield from self._streams.close_all()
 
     def before_question(self) -> Iterator[Emission]:
-        """Yield the messages before a question: the turn with its answer has an answer of its own."""
+        """Yield the messages before a question to the client, because they are not the answer of the next turn."""
         yield from self._streams.close_all()
         yield from self._emit_last()
         if (text := self._unfinished_text()) is not None:
@@ -230,9 +234,9 @@ class AdkOutbound:
             yield from self._emit(message, final_key(self._request, "question"))
 
     def end(self) -> Iterator[Emission]:
-        """Yield the remaining emissions after the last event, the Reply last.
+        """Yield the remaining emissions after the last event. The last one is the Reply.
 
-        Raises AgentFailed if the model failed without an answer.
+        Raises AgentFailed if a model call failed and the turn has no answer.
         """
         yield from self._streams.close_all()
         text = self._unfinished_text()
@@ -249,7 +253,7 @@ class AdkOutbound:
         left = TurnOutput(
             buffered=self._messages.reply,
             outbox=outbox,
-            # An earlier try may have recorded the message under its event's id.
+            # An earlier attempt may have recorded the message under the event's id.
             returned=(self._messages.get(self._last[1]) or self._last[0]) if self._last is not None else None,
             streamed=text or "",
             emitted=self._messages.intermediate,
@@ -269,7 +273,7 @@ class AdkOutbound:
                 self._streamed.setdefault(message_id, []).append(text)
                 yield from self._streams.add(Chunk(text, message_id))
             return
-        # A failed model call ends its stream too: half an answer is no answer.
+        # A failed model call ends its stream too, because an incomplete text is not an answer.
         if (parts or event.error_code) and (closed := self._open_messages.pop(agent, None)) is not None:
             self._streamed.pop(closed)
             yield from self._streams.close(closed)
@@ -306,7 +310,7 @@ class AdkOutbound:
             case StreamAborted():
                 yield from self._streams.abort(call.message_id)
             case DurableReply():
-                # Recorded at once, so a crash cannot lose it; the last reply is also the answer of the turn.
+                # Record the reply now, so that no crash loses it. The last reply is also the answer of the turn.
                 yield from self._emit_last()
                 yield from self._emit(call.message, f"{REPLY}{self._key(call.node) or call.message.message_id}")
                 yield from self._streams.discard(call.message.message_id)
@@ -328,7 +332,7 @@ class AdkOutbound:
         return AgentArtifact(with_artifact_id(self._request, artifact), key=key)
 
     def _emit_last(self) -> Iterator[Emission]:
-        """Yield the last complete message as an intermediate message."""
+        """Emit the last complete message as an intermediate message, because another message follows."""
         if self._last is not None:
             message, key = self._last
             self._last = None
@@ -341,11 +345,11 @@ class AdkOutbound:
             yield emission
 
     def _unfinished_text(self) -> str | None:
-        """Return the text of the last stream without a closing event, if any."""
+        """Return the text of the last message stream that no complete event has closed, or None."""
         return "".join(self._streamed[last]) if (last := next(reversed(self._streamed), None)) is not None else None
 
     def _key(self, site: str) -> str:
-        """Return the idempotency key of a helper call: its call site and its number there."""
+        """Return the idempotency key of a helper call, from its call site and its number there."""
         if not site:
             return ""
         self._counts[site] += 1
@@ -353,7 +357,7 @@ class AdkOutbound:
 
 
 def _tool_results(event: Event) -> list[Part]:
-    """Return tool results for the client: those of tools with `skip_summarization`."""
+    """Return the results of tools with `skip_summarization` as A2A parts. These are answers for the client."""
     actions = event.actions
     waits = actions.requested_auth_configs or actions.requested_tool_confirmations
     if not actions.skip_summarization or actions.escalate or waits:
@@ -368,7 +372,7 @@ def _part_of(value: object) -> Part:
 
 
 def _merged(outboxes: Sequence[A2AOutbox]) -> A2AOutbox | None:
-    """Return the outboxes of a turn as one: messages become history, tasks are merged in order."""
+    """Merge the outboxes of a turn into one. Their messages become its history, and their tasks are merged in order."""
     if len(outboxes) < 2:
         return outboxes[0] if outboxes else None
     patch = Task()
@@ -381,7 +385,7 @@ def _merged(outboxes: Sequence[A2AOutbox]) -> A2AOutbox | None:
 
 
 def _recorded_contents(request: TurnRequest) -> Counter[bytes]:
-    """Return the content of each message recorded by earlier tries of the turn."""
+    """Count the serialized contents of the messages that earlier attempts of the turn recorded."""
     statuses = [entry.event.status for entry in request.recorded if isinstance(entry.event, TaskStatusUpdateEvent)]
     return Counter(_content(status.message) for status in statuses if status.HasField("message"))
 

@@ -1,4 +1,4 @@
-"""Conversion between A2A parts and ADK content. Pure."""
+"""Conversion between A2A parts and ADK content, as pure functions."""
 
 import json
 from collections.abc import Iterable
@@ -17,18 +17,18 @@ OCTET_STREAM = "application/octet-stream"
 
 
 def content_of(request: TurnRequest) -> genai.Content:
-    """Return the message as ADK content.
+    """Convert a turn's message to ADK content.
 
-    ADK requires at least one part. For a message without a usable part that is the message's text, which may be empty.
+    ADK requires at least one part, so a message without a usable part becomes one text part, which may be empty.
     """
     parts = content_parts(request.message.parts)
     return genai.Content(role="user", parts=parts or [genai.Part(text=text_of(request))])
 
 
 def content_parts(parts: Iterable[Part]) -> list[genai.Part]:
-    """Return A2A parts as ADK parts, without the empty ones.
+    """Convert A2A parts to ADK parts, and skip empty ones.
 
-    A file's MIME type is its `mediaType`, else a guess by its name, else `application/octet-stream`.
+    The MIME type of a file is its `mediaType`, else a guess from its name, else `application/octet-stream`.
     """
     converted: list[genai.Part] = []
     for part in parts:
@@ -51,16 +51,15 @@ def content_parts(parts: Iterable[Part]) -> list[genai.Part]:
 
 
 def a2a_parts(parts: Iterable[genai.Part]) -> list[Part]:
-    """Return ADK parts as A2A parts, in their order.
+    """Convert ADK parts to A2A parts, in order.
 
-    Text stays text, and a file stays a file. Code and its result become data. Thoughts and tool calls are left out: a
-    client does not see them.
+    Code and its result become data parts. Thoughts and tool calls are skipped, because clients must not see them.
     """
     return [made for part in parts if not part.thought and (made := _a2a_part(part)) is not None]
 
 
 def file_parts(saved: genai.Part) -> list[Part]:
-    """Return a saved artifact as A2A parts: one part even for an empty file, and no part for a thought."""
+    """Convert a saved ADK artifact to A2A parts. An empty file is one part, and a thought has no part."""
     if parts := a2a_parts([saved]):
         return parts
     if saved.inline_data is not None:
@@ -69,12 +68,12 @@ def file_parts(saved: genai.Part) -> list[Part]:
 
 
 def visible_text(parts: Iterable[genai.Part]) -> str:
-    """Return the text of the parts without the thoughts."""
+    """Return the text of ADK parts without the model's thoughts."""
     return "".join(part.text for part in parts if part.text and not part.thought)
 
 
 def data_part(data: Any) -> Part:
-    """Return a data part; a value without a JSON form becomes text."""
+    """Return an A2A data part with the value. Nested values that JSON cannot express become text."""
     plain = json.loads(json.dumps(data, default=str), parse_constant=lambda constant: None)
     return ParseDict({"data": plain}, Part())
 

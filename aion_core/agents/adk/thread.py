@@ -1,4 +1,4 @@
-"""Session of an ADK turn: its stored events, the agent names, missing progress markers, and resumability."""
+"""Session of an ADK turn: its session service, its recorded agents and progress markers, and its resumability."""
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,11 +17,11 @@ from aion_core.authoring.types import A2AOutbox, outbox_of
 
 OUTBOX = "a2a_outbox"
 OUTBOX_METADATA = "aion:outbox"
-"""Key of the outbox in an event's metadata."""
+"""Key in an ADK event's metadata for the outbox."""
 
 
 def outbox_of_event(event: Event) -> A2AOutbox | None:
-    """Return the event's outbox, if any; raises AgentFailed for an invalid outbox."""
+    """Return the outbox in an ADK event, or None. Raises AgentFailed for an invalid outbox."""
     given = event.actions.state_delta.get(OUTBOX)
     if given is None:
         given = (event.custom_metadata or {}).get(OUTBOX_METADATA)
@@ -29,13 +29,13 @@ def outbox_of_event(event: Event) -> A2AOutbox | None:
 
 
 class TurnSessionService(BaseSessionService):
-    """Session service of one turn: it moves `a2a_outbox` from the state to the event's metadata.
+    """Session service of one turn that moves `a2a_outbox` from the state to the event's metadata.
 
-    ADK's state outlives the turn, so an outbox in the state would be sent again by the next turn. The event's metadata
-    still holds the outbox after the loss of the process.
+    ADK's state outlives the turn, so the next turn would send an outbox in the state again. The event's metadata is
+    stored too, so the outbox survives the loss of the process.
 
-    A session's state also holds the agent's `configuration` of aion.yaml, unless the state has the same key. The
-    configuration is never stored.
+    The service also adds the agent's `configuration` from aion.yaml to the session's state, without replacing existing
+    keys. The configuration is never stored.
     """
 
     def __init__(self, sessions: BaseSessionService, configuration: Mapping[str, Any] | None = None) -> None:
@@ -43,11 +43,14 @@ class TurnSessionService(BaseSessionService):
         self._closed = False
 
     def close(self) -> None:
-        """Ignore all later events: the turn is over in this process, even if the agent still runs."""
+        """Ignore all later events, because the turn has ended in this process even if the agent still runs."""
         self._closed = True
 
     async def append_event(self, session: Session, event: Event) -> Event:
-        """See `BaseSessionService.append_event`; raises AgentFailed for an invalid outbox."""
+        """Store the event with its outbox in the metadata. See `BaseSessionService.append_event`.
+
+        Raises AgentFailed for an invalid outbox.
+        """
         if self._closed:
             return event
         if not event.partial and OUTBOX in event.actions.state_delta:
@@ -73,7 +76,7 @@ class TurnSessionService(BaseSessionService):
     async def get_session(
         self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
     ) -> Session | None:
-        """See `BaseSessionService.get_session`; adds the configuration to the state."""
+        """Return the session with the configuration in its state. See `BaseSessionService.get_session`."""
         session = await self._sessions.get_session(
             app_name=app_name, user_id=user_id, session_id=session_id, config=config
         )
@@ -102,20 +105,20 @@ class TurnSessionService(BaseSessionService):
 # ── Fingerprint of the agents ─────────────────────────────────────────────────────────────────────────────────────────
 
 AGENTS = "aion:agents"
-"""Key of an event's metadata: the names of all agents of the deployment at that time."""
+"""Key in an ADK event's metadata for the names of all agents of the deployment at that time."""
 
 REDEPLOYED = "The agent was redeployed with other agents during this turn. Send the message again."
 
 
 def agent_names(root: BaseNode) -> str:
-    """Return the paths of the root and all agents below it, sorted, one path a line."""
+    """Return the paths of the root agent and all agents below it, as sorted lines of text."""
     return "\n".join(sorted(_paths(root)))
 
 
 def has_agents(root: BaseNode, events: Sequence[Event]) -> bool:
-    """Return True if the root still has every agent recorded in the events.
+    """Return True if the root agent still contains every agent recorded in the session's events.
 
-    ADK itself does not notice a missing agent: it starts over, or ends at once.
+    ADK does not report a missing agent. It starts the turn over, or ends it at once.
     """
     recorded = {name for event in events for name in str((event.custom_metadata or {}).get(AGENTS, "")).split("\n")}
     return recorded <= {"", *_paths(root)}
@@ -136,14 +139,15 @@ def _paths(node: BaseNode, above: str = "") -> Iterator[str]:
 
 
 def is_marker(event: Event) -> bool:
-    """Return True if the event records the progress of an agent."""
+    """Return True if the ADK event is a progress marker, such as the end of an agent."""
     return event.actions.end_of_agent is not None or event.actions.agent_state is not None
 
 
 def has_ended(agent: BaseNode, events: Sequence[Event]) -> bool:
-    """Return True if the agent has ended; `events` begin with the agent's run.
+    """Return True if the agent has ended, according to the events since its run began.
 
-    An end marker ends an agent. The final answer of an LLM agent ends it too: resuming would call the model again.
+    An agent has ended if it has an end marker. An LLM agent has also ended if it has given its final answer, because
+    resuming it would call the model again.
     """
     own = [event for event in events if event.author != "user"]
     active, since = _active_agent(agent, own)
@@ -167,14 +171,14 @@ def has_ended(agent: BaseNode, events: Sequence[Event]) -> bool:
 
 
 def missing_markers(root: BaseNode, events: Sequence[Event]) -> Iterator[Event]:
-    """Yield the markers missing from an invocation, innermost first.
+    """Yield the progress markers missing from an invocation, those of the innermost agents first.
 
-    ADK records the end of a sub-agent in an event of its own. If the process is lost before that event, ADK would run
-    the sub-agent again and call its model again.
+    ADK records the end of a sub-agent in a separate event. If the process is lost before that event, ADK would run the
+    sub-agent again and call its model again.
     """
     known = list(events)
     if isinstance(root, LlmAgent) and known and known[-1].actions.transfer_to_agent:
-        # The transferring agent has ended; without the marker ADK would call its model again.
+        # The transferring agent has ended. Without the marker, ADK would call its model again.
         yield _marker(known[-1].author, known[-1], EventActions(end_of_agent=True))
     while (marker := _next_marker(root, known)) is not None:
         known.append(marker)
@@ -182,7 +186,7 @@ def missing_markers(root: BaseNode, events: Sequence[Event]) -> Iterator[Event]:
 
 
 def _active_agent(agent: BaseNode, events: Sequence[Event]) -> tuple[BaseNode, Sequence[Event]]:
-    """Return the target of the agent's last transfer, else the agent, and the events since the transfer."""
+    """Return the agent to which the given agent has last transferred, or itself, and the events since the transfer."""
     if isinstance(agent, LlmAgent):
         for index in reversed(range(len(events))):
             if name := events[index].actions.transfer_to_agent:
@@ -192,7 +196,7 @@ def _active_agent(agent: BaseNode, events: Sequence[Event]) -> tuple[BaseNode, S
 
 
 def _next_marker(agent: BaseNode, events: Sequence[Event]) -> Event | None:
-    """Return the innermost missing marker, if any."""
+    """Return the missing progress marker of the innermost agent, or None."""
     match agent:
         case SequentialAgent() | LoopAgent():
             index = next((n for n in reversed(range(len(events))) if _is_state_of(agent, events[n])), None)
@@ -230,7 +234,7 @@ def _marker_after(
     template: Event,
     since: Sequence[Event],
 ) -> Event | None:
-    """Return the agent's marker for the end of its current sub-agent, if that has ended."""
+    """Return a workflow agent's missing marker after its current sub-agent, or None if the sub-agent has not ended."""
     ended = EventActions(end_of_agent=True)
     if isinstance(agent, LoopAgent) and any(event.actions.escalate for event in since):
         return _marker(agent.name, template, ended)
@@ -284,16 +288,16 @@ TRANSFER_NOT_RESUMABLE = (
 )
 
 _COMPLETED = 3
-"""ADK's `NodeStatus.COMPLETED`."""
+"""Value of ADK's `NodeStatus.COMPLETED`."""
 _RESUMABLE_TYPES = (LlmAgent, SequentialAgent, ParallelAgent, LoopAgent)
 
 
 def is_resumable(agent: BaseNode) -> bool:
-    """Return True if ADK resumes this agent at its last event.
+    """Return True if ADK can resume this agent after its last event.
 
     ADK resumes LLM agents and its own workflow agents, unless a subclass overrides their run method. It starts any
-    other BaseAgent over, and may repeat its side effects. A Workflow is resumable together with all agents among its
-    nodes; ADK runs other interrupted nodes again.
+    other BaseAgent over, and may repeat its side effects. A Workflow is resumable if all agents among its nodes are;
+    ADK runs other interrupted nodes again.
     """
     if isinstance(agent, Workflow):
         nodes = agent.graph.nodes if agent.graph is not None else []
@@ -304,7 +308,7 @@ def is_resumable(agent: BaseNode) -> bool:
 
 
 def is_finished(root: BaseNode, events: Sequence[Event]) -> bool:
-    """Return True if the invocation has nothing left to do, with or without ADK's end marker."""
+    """Return True if the root agent has nothing left to do in the invocation, with or without ADK's end marker."""
     since = list(takewhile(lambda event: event.author != "user", reversed(events)))[::-1]
     if not isinstance(root, LlmAgent) or is_resumable(root):
         return has_ended(root, since)
@@ -314,7 +318,7 @@ def is_finished(root: BaseNode, events: Sequence[Event]) -> bool:
 def can_stop(root: BaseNode, events: Sequence[Event]) -> bool:
     """Return True if the turn can stop after the last event without losing or repeating work.
 
-    It cannot stop between a sub-agent's answer and its end marker, or while a workflow's node runs.
+    A turn cannot stop between a sub-agent's answer and its end marker, or while a node of a Workflow runs.
     """
     if is_finished(root, events) or not can_resume(root, events):
         return False
@@ -328,17 +332,17 @@ def can_stop(root: BaseNode, events: Sequence[Event]) -> bool:
 
 
 def can_resume(root: BaseNode, events: Sequence[Event]) -> bool:
-    """Return True if ADK resumes every running agent of the invocation at its last event."""
+    """Return True if ADK can resume every running agent of the invocation after the last event."""
     if has_transferred_workflow(root, events):
         return False
     return all(is_resumable(agent) for agent in _running_agents(root, _Progress(events)))
 
 
 def has_transferred_workflow(root: BaseNode, events: Sequence[Event]) -> bool:
-    """Return True if an LLM root has transferred to a workflow agent, now running.
+    """Return True if the root is an LLM agent that has transferred to a workflow agent, and that agent is running.
 
-    ADK cannot resume this case. It runs the root as a node and does not find the workflow's position: it starts the
-    workflow over, treats the started steps as completed, and skips the rest of them.
+    ADK cannot resume this case, because it does not find the workflow's position. It would start the workflow over,
+    treat the started steps as completed, and skip the rest of them.
     """
     if not isinstance(root, LlmAgent):
         return False
@@ -351,7 +355,7 @@ def has_transferred_workflow(root: BaseNode, events: Sequence[Event]) -> bool:
 
 
 class _Progress:
-    """Progress of each agent, read from the events of an invocation."""
+    """Progress of each agent in an invocation, read from its events."""
 
     def __init__(self, events: Sequence[Event]) -> None:
         self.ended: set[str] = set()
@@ -371,7 +375,7 @@ class _Progress:
 
 
 def _running_agents(agent: BaseNode, progress: _Progress) -> Iterator[BaseNode]:
-    """Yield the agents in progress after the last event, from the root down."""
+    """Yield the agents that are running after the last event, from the given agent down."""
     yield agent
     match agent:
         case SequentialAgent() | LoopAgent():

@@ -1,4 +1,4 @@
-"""One turn of an ADK agent: its callbacks, its Runner, its session and its stream of emissions."""
+"""Execution of one turn of an ADK agent with ADK's Runner."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -42,13 +42,13 @@ from aion_core.ports import Emission, StepCompleted, TurnRequest
 
 
 class CallbackPlugin(BasePlugin):
-    """ADK plugin of one turn: logs internal events, announces sub-agents and sets the call site of replies.
+    """ADK plugin of one turn that logs internal events, announces sub-agents and sets the call site of replies.
 
-    A log record has fixed fields and no content of the conversation. The plugin changes nothing in the turn.
+    A log record contains no content of the conversation. The plugin does not change the turn.
     """
 
     def __init__(self, task_id: str, root: str, send: Callable[[object], Awaitable[None]]) -> None:
-        """`root` is the name of the root agent; `send` puts an event on the turn's channel."""
+        """Create the plugin. `root` is the name of the root agent, and `send` puts an event on the turn's channel."""
         super().__init__(name="aion_observer")
         self._internal, self._root, self._send = InternalEvents(task_id), root, send
 
@@ -81,16 +81,19 @@ class CallbackPlugin(BasePlugin):
     async def on_tool_error_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, error: Exception
     ) -> None:
-        """Log `internal:tool-complete` of a failed tool."""
+        """Log `internal:tool-complete` for a failed tool call."""
         self._internal.tool_complete(tool_context.function_call_id or "", success=False)
 
     def event_stored(self) -> None:
-        """Log `internal:checkpoint`: the session has stored an event."""
+        """Log `internal:checkpoint` after the session has stored an event."""
         self._internal.checkpoint()
 
 
 def _agent_site(agent: BaseAgent, context: CallbackContext) -> str:
-    """Return the call site of an agent; for a resumable agent it includes the last event, its starting point."""
+    """Return the call site of an agent's code, from its branch and name.
+
+    For a resumable agent, the call site includes the last event's id, because the agent resumes after that event.
+    """
     branch = context._invocation_context.branch or ""
     if not is_resumable(agent):
         return f"agent/{branch}/{agent.name}"
@@ -102,20 +105,20 @@ def _agent_site(agent: BaseAgent, context: CallbackContext) -> str:
 
 
 class AionInvocation(InvocationContext):
-    """Invocation context with the inbox; agents, callbacks and tools read it as `ctx.a2a_inbox`."""
+    """ADK invocation context with the turn's inbox. Agents, callbacks and tools read it as `ctx.a2a_inbox`."""
 
     a2a_inbox: A2AInbox | None = None
 
 
 class TurnRunner(Runner):
-    """ADK's Runner for one turn, extended at `_new_invocation_context`, ADK's extension point."""
+    """ADK Runner of one turn. It adds the turn's id and inbox to each new invocation context."""
 
     def __init__(self, *, turn_id: str, inbox: A2AInbox, **arguments: Any) -> None:
-        """`turn_id` becomes the id of a new invocation."""
+        """Create the Runner. `turn_id` becomes the id of a new invocation."""
         super().__init__(**arguments)
         self._turn_id, self._inbox = turn_id, inbox
         self.session: Session | None = None
-        """The session of the invocation, with the events stored so far."""
+        """Session of the running invocation, with the events stored so far; None before it starts."""
 
     def _new_invocation_context(
         self, session: Session, *, invocation_id: str | None = None, **arguments: Any
@@ -130,54 +133,54 @@ class TurnRunner(Runner):
 # ── Turn ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 SessionFactory = Callable[[TurnRequest], BaseSessionService]
-"""Factory of a turn's session service; its writes are fenced by the turn's lease."""
+"""Factory of a turn's session service, which checks the turn's fencing number at each write."""
 ArtifactFactory = Callable[[TurnRequest], BaseArtifactService]
 """Factory of a turn's artifact service."""
 
 TURN = "aion:turn"
-"""Key of an event's metadata: the id of its turn. An answer continues the invocation of an earlier turn, so the
+"""Key in an ADK event's metadata for the id of its turn. An answer continues the invocation of an earlier turn, so the
 invocation's id does not identify the turn."""
 TOOL_THREADS = 8
-"""Number of synchronous tools run at once. They run in threads, so they block neither each other nor the lease's
-heartbeat."""
+"""Maximum number of synchronous tools that run at once. They run in threads, so they do not block each other or the
+lease's heartbeat."""
 ABORT_SECONDS, STOP_SECONDS = 0.5, 1.0
-"""Seconds for a canceled invocation to stop by itself, and then to end after its task is canceled."""
+"""Maximum seconds for a canceled invocation to stop by itself, and then for its canceled asyncio task to end."""
 
 
 class Drained(Exception):  # like LangGraph's GraphDrained
-    """The agent has stopped after a stored event because its runner's deadline is near."""
+    """Signal that the agent has stopped after a stored event because its runner's deadline is near."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunnerInput:
-    """Message and invocation for ADK's Runner."""
+    """Input of ADK's Runner for one turn."""
 
     message: genai.Content | None
     invocation_id: str | None = None
-    """The invocation to resume, if the message does not imply it or begin a new one."""
+    """Id of the invocation to resume; None if the message begins a new invocation or answers a pending call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdkServices:
-    """The App, its services and its settings, shared by all turns of an agent."""
+    """ADK App of an agent, with the services and settings that all its turns share."""
 
     name: str
-    """The agent's name in the configuration."""
+    """Name of the agent in the configuration."""
     app: App
     root: BaseNode
-    """The App's root: an agent or a workflow."""
+    """Root of the App, which is an agent or a workflow."""
     agent_names: str
-    """The fingerprint of the root."""
+    """Names of the root and all agents below it, from `agent_names`."""
     sessions: SessionFactory
     artifacts: ArtifactFactory | None
     configuration: Mapping[str, Any]
-    """The author's settings of aion.yaml, part of the session's state."""
+    """Author's settings from aion.yaml, which are added to the session's state."""
     memory: BaseMemoryService
     credentials: BaseCredentialService
 
 
 class AdkTurn:
-    """One turn: its session, its Runner and its stream."""
+    """Execution of one turn of an ADK agent, with its own session service and Runner."""
 
     def __init__(self, request: TurnRequest, services: AdkServices) -> None:
         self._request, self._services = request, services
@@ -189,7 +192,7 @@ class AdkTurn:
         self._runner = TurnRunner(
             turn_id=request.turn.id,
             inbox=inbox_of(request),
-            # First of the plugins: a plugin that answers in a callback hides the callback from the plugins after it.
+            # This plugin is the first, because a plugin that answers in a callback hides the callback from later ones.
             app=services.app.model_copy(update={"plugins": [self._callbacks, *services.app.plugins]}),
             app_name=request.context.agent,
             session_service=self._sessions,
@@ -200,12 +203,12 @@ class AdkTurn:
 
     @property
     def resumes_by_id(self) -> bool:
-        """True if ADK resumes an invocation by its id, without the message."""
+        """True if ADK can resume an invocation of this App by its id alone, without the message."""
         config = self._services.app.resumability_config
         return config is not None and config.is_resumable
 
     async def session(self) -> Session:
-        """Return the session of the context and its owner; create it if missing."""
+        """Return the ADK session of the turn's context and owner. Create it if it does not exist."""
         key: dict[str, Any] = {
             "app_name": self._request.context.agent,
             "user_id": self._request.context.owner,
@@ -214,11 +217,14 @@ class AdkTurn:
         return await self._sessions.get_session(**key) or await self._sessions.create_session(**key)
 
     def events(self, session: Session) -> list[Event]:
-        """Return the session's events of this turn."""
+        """Return the events in the session that this turn has stored."""
         return [event for event in session.events if _turn_of(event) == self._request.turn.id]
 
     def invocation(self, session: Session) -> list[Event]:
-        """Return the session's events of the turn's invocation; an answer continues an earlier turn's invocation."""
+        """Return the events in the session that belong to the turn's invocation.
+
+        They may include events of earlier turns, because an answer continues the invocation of an earlier turn.
+        """
         ids = {event.invocation_id for event in self.events(session)}
         return [event for event in session.events if event.invocation_id in ids]
 
@@ -227,11 +233,11 @@ class AdkTurn:
         return list(self._runner.session.events) if self._runner.session is not None else []
 
     async def append(self, session: Session, event: Event) -> None:
-        """Store an event made by this adapter."""
+        """Append an event created by this adapter to the session."""
         await self._sessions.append_event(session, event)
 
     async def load_artifact(self, name: str, version: int) -> genai.Part | None:
-        """Return a version of an artifact saved by the agent."""
+        """Return one version of an artifact that the agent has saved, or None if it does not exist."""
         if self._artifacts is None:
             return None
         return await self._artifacts.load_artifact(
@@ -243,10 +249,10 @@ class AdkTurn:
         )
 
     async def stream(self, given: RunnerInput, outbound: AdkOutbound) -> AsyncGenerator[Emission, None]:
-        """Run the agent to its end, or to an event at which the deadline stops it.
+        """Run the agent and yield its emissions, until its end or until the runner's deadline stops it.
 
-        Raises Drained if the deadline stopped it, LeaseLost if another turn has taken over the session, and the errors
-        of the agent's own code.
+        Raises Drained if the deadline stopped the agent, LeaseLost if another turn has taken over the session, and the
+        exceptions of the agent's own code.
         """
         work = asyncio.create_task(self._run(given))
         try:
@@ -265,17 +271,17 @@ class AdkTurn:
         except StaleSessionError as error:
             raise LeaseLost("The session belongs to another turn now.") from error
         except asyncio.CancelledError:
-            # On a cancel, ADK stops its tools by itself.
+            # If the client canceled the task, let ADK stop its tools by itself.
             if not self._request.drain.is_set():
                 self._abort.set()
             raise
         finally:
-            # ADK would store that the invocation was aborted; the invocation could then never be resumed.
+            # Otherwise ADK would store an abort of the invocation, which then could never be resumed.
             self._sessions.close()
             await self._stop(work)
 
     def _can_resume_here(self) -> bool:
-        """Return True if another process could resume the turn at the last event and has work left."""
+        """Return True if the turn is unfinished and another process could resume it after the last event."""
         if not self.resumes_by_id or self._runner.session is None:
             return False
         root, events = self._services.root, self.invocation(self._runner.session)
@@ -316,7 +322,7 @@ class AdkTurn:
             work.cancel()
             await asyncio.wait({work}, timeout=STOP_SECONDS)
         if work.done() and not work.cancelled():
-            # Retrieve the exception: it was raised already, or comes from the cancellation.
+            # Retrieve the exception, so that asyncio does not log it. It was raised already, or the stop caused it.
             work.exception()
 
 

@@ -1,1 +1,1 @@
-"""`AgentExecutor`s of the a2a-sdk behind the `Agent` port; their code stays unchanged."""
+"""Adapter of the a2a-sdk's `AgentExecutor` to the `Agent` port."""

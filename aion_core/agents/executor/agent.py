@@ -1,4 +1,4 @@
-"""`AgentExecutor` of the a2a-sdk as an agent of this engine: one `execute()` call is one turn."""
+"""Adapter for an `AgentExecutor` of the a2a-sdk. One call of `execute()` is one turn."""
 
 import asyncio
 import logging
@@ -30,11 +30,11 @@ from aion_core.protocol.types import TaskState
 logger = logging.getLogger(__name__)
 
 CANCEL_SECONDS, STOP_SECONDS = 1.0, 0.5
-"""Seconds for `cancel()`, and then for `execute()` to stop; together less than the runner waits for an agent."""
+"""Maximum seconds to wait for `cancel()`, and then for `execute()` to stop. The runner waits longer than their sum."""
 
 MAX_RUNS = 3
-"""Maximum number of runs of a turn under `resume: restart`. Without a limit, a turn longer than a process would restart
-forever."""
+"""Maximum number of runs of a turn under `resume: restart`. Otherwise a turn longer than its process's lifetime would
+restart forever."""
 
 NOT_RESUMABLE = (
     "The server stopped during this turn, and the turn is not resumable: an executor has no step to resume from. "
@@ -44,14 +44,14 @@ TOO_MANY_RUNS = (
     f"The turn was run {MAX_RUNS} times from its beginning and did not end. Send the message again with a new id."
 )
 CLIENT_ERRORS = (InvalidParamsError, InvalidRequestError, UnsupportedOperationError, ContentTypeNotSupportedError)
-"""The SDK's errors for an invalid request; their message is safe to show to the client."""
+"""Errors of the SDK for an invalid request. Their messages may be shown to the client."""
 CANCELED_ITSELF = "The agent canceled its own work."
 
 
 class ExecutorAgent:
-    """`ports.Agent` of an executor.
+    """Adapter of an AgentExecutor to the `ports.Agent` protocol.
 
-    As in the SDK, one executor object serves all turns. The adapter does not change it.
+    As in the SDK, one executor object serves all turns. The adapter does not change the object.
     """
 
     def __init__(
@@ -63,12 +63,15 @@ class ExecutorAgent:
         resume: AfterCrash = AfterCrash.FAIL,
         configuration: Mapping[str, Any] | None = None,
     ) -> None:
-        """`tasks` is the source of the tasks referenced by a message; `resume` applies to an interrupted turn."""
+        """Adapt an executor object.
+
+        `tasks` is the store of the tasks that a message references. `resume` is the treatment of an interrupted turn.
+        """
         self._executor, self._tasks = executor, tasks
         self._name, self._resume, self._configuration = name, resume, configuration or {}
 
     def load(self) -> None:
-        """See `ports.Agent.load`; the executor is imported before it is passed to `__init__`."""
+        """Do nothing, because the executor is already imported. See `ports.Agent.load`."""
 
     def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         """See `ports.Agent.run`."""
@@ -79,7 +82,7 @@ class ExecutorAgent:
         context = await request_context(request, self._tasks, self._configuration)
         queue, outbound = RecordingQueue(), ExecutorOutbound(request, restarts=self._resume is AfterCrash.RESTART)
         with aion_context_set(context_of(request, QueueSink(request, queue), name=self._name)):
-            # A separate task, as in the SDK: it is canceled alone, and only after `cancel()`.
+            # As in the SDK, `execute()` runs in a separate asyncio task, which is canceled only after `cancel()`.
             work = asyncio.create_task(_execution(self._executor.execute(context, queue)))
         try:
             async with aclosing(queue.until(work)) as entries:
@@ -97,7 +100,7 @@ class ExecutorAgent:
             queue.close()
 
     def _check_restart(self, request: TurnRequest) -> None:
-        """Raise AgentFailed if the turn was interrupted before and must not run again."""
+        """Raise AgentFailed if an earlier run of the turn was interrupted and the turn must not run again."""
         runs = request.turn.tries + request.turn.handoffs
         if runs <= 1:
             return
@@ -109,8 +112,8 @@ class ExecutorAgent:
     async def _stop(
         self, work: "asyncio.Task[None]", request: TurnRequest, context: RequestContext, *, ended: bool
     ) -> None:
-        """Stop `execute()` after the end of its turn; if the client canceled the task, call `cancel()` first."""
-        # A pending `enqueue_event` does not return: its event is not recorded.
+        """Stop `execute()` after the end of its turn. If the client canceled the task, call `cancel()` first."""
+        # A pending `enqueue_event` does not return, because its event is not recorded.
         canceling = asyncio.create_task(self._call_cancel(request, context)) if not ended else None
         if canceling is not None:
             await asyncio.wait({canceling}, timeout=CANCEL_SECONDS)
@@ -129,7 +132,7 @@ class ExecutorAgent:
             if head is None or head.state != TaskState.TASK_STATE_CANCELED:
                 # The turn has reached its deadline, or another process holds its lease.
                 return
-            # The task has ended, so events of `cancel()` can no longer be recorded.
+            # The task is in a terminal state, so events sent by `cancel()` can no longer be recorded.
             closed = RecordingQueue()
             closed.close()
             await self._executor.cancel(context, closed)
@@ -140,7 +143,7 @@ class ExecutorAgent:
 
 
 def build_agent(loaded: LoadedObject, config: AgentConfig, dependencies: AgentDependencies) -> Agent:
-    """Return the agent of an executor; it reads tasks from the task store."""
+    """Return the `ports.Agent` of a loaded executor."""
     return ExecutorAgent(
         loaded.agent,
         dependencies.tasks,
@@ -151,7 +154,7 @@ def build_agent(loaded: LoadedObject, config: AgentConfig, dependencies: AgentDe
 
 
 async def _execution(execution: Coroutine[Any, Any, None]) -> None:
-    """Await `execute()`; raise AgentFailed for an error meant for the client."""
+    """Await `execute()`, and convert the SDK's errors for invalid requests to AgentFailed."""
     try:
         await execution
     except CLIENT_ERRORS as error:
@@ -159,7 +162,7 @@ async def _execution(execution: Coroutine[Any, Any, None]) -> None:
 
 
 def _check_result(work: "asyncio.Task[None]", *, ended: bool) -> None:
-    """Raise the error of `execute()`; after the turn's ending, only log it."""
+    """Raise the exception of `execute()`, if any. If the turn has ended already, only log the exception."""
     error = AgentFailed(CANCELED_ITSELF) if work.cancelled() else work.exception()
     if error is None:
         return

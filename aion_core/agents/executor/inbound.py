@@ -1,4 +1,4 @@
-"""Turn request as the SDK's RequestContext, with the same content as under the SDK's own server."""
+"""Conversion of a turn request to the RequestContext that the SDK's own server would pass to an executor."""
 
 import asyncio
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ from aion_core.protocol.types import Message, SendMessageConfiguration, SendMess
 from aion_core.tasks import projection
 
 CONFIGURATION = "aion.configuration"
-"""Key of `call_context.state`: the agent's `configuration` of aion.yaml."""
+"""Key in `call_context.state` for the agent's `configuration` of aion.yaml."""
 
 
 class AuthenticatedUser(User):
-    """The SDK's view of an authenticated owner."""
+    """SDK user for an authenticated owner of tasks."""
 
     def __init__(self, owner: str) -> None:
         self._owner = owner
@@ -35,10 +35,10 @@ class AuthenticatedUser(User):
 
 
 async def request_context(request: TurnRequest, tasks: TaskStore, configuration: Mapping[str, Any]) -> RequestContext:
-    """Return the request context with the caller's own tasks among the message's references.
+    """Return the SDK's RequestContext of a turn.
 
-    For a new task, `current_task` is empty. For a follow-up it is the task before the message, including the question;
-    executors recognize a follow-up by it. Raises StoreError.
+    `current_task` is None for a new task. For a follow-up message, it is the task before that message. The context
+    includes the tasks that the message references, if they belong to the caller. Raises StoreError.
     """
     message = Message()
     message.CopyFrom(request.message)
@@ -68,7 +68,7 @@ def _call_context(request: TurnRequest, configuration: Mapping[str, Any]) -> Ser
 
 
 async def _related_tasks(request: TurnRequest, tasks: TaskStore) -> list[Task]:
-    """Return the referenced tasks of this caller and agent; other references are skipped like unknown ids."""
+    """Return the tasks that the message references. Skip unknown ids and tasks of other callers or agents."""
     references = dict.fromkeys(request.message.reference_task_ids)
     logs = await asyncio.gather(*(tasks.log(TaskKey(request.context.owner, task_id)) for task_id in references))
     agent = request.context.agent

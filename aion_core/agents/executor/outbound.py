@@ -1,6 +1,6 @@
 """Output of an executor's turn: the reply sink, and the translation of queued events to emissions.
 
-Every event is recorded once, with the server's ids, and a turn has exactly one ending.
+Each event is recorded once, with ids set by the server. A turn has exactly one ending.
 """
 
 import hashlib
@@ -61,7 +61,7 @@ NO_ANSWER = "The executor returned without an answer, and without a status that 
 
 
 class QueueSink:
-    """`authoring.context.ReplySink` of an executor's turn: puts calls in the event queue."""
+    """`ReplySink` of an executor's turn. It enqueues the author's helper calls among the executor's events."""
 
     def __init__(self, request: TurnRequest, queue: RecordingQueue) -> None:
         self._request, self._queue = request, queue
@@ -79,11 +79,11 @@ class QueueSink:
         self._queue.put(StreamAborted(message_id))
 
     def streaming(self) -> AbstractContextManager[None]:
-        """See `ReplySink.streaming`; an executor's models are not streamed automatically."""
+        """Do nothing, because an executor's model calls are not streamed by themselves. See `ReplySink.streaming`."""
         return nullcontext()
 
     async def reply(self, message: Message, *, target: str | None) -> None:
-        """See `ReplySink.reply`; returns once the reply is recorded."""
+        """Enqueue the reply and wait until it is recorded. See `ReplySink.reply`."""
         if target is not None:
             message.metadata.update({TARGET: target})
         await self._queue.send(DurableReply(message, ""))
@@ -102,32 +102,35 @@ class QueueSink:
 
 
 class ExecutorOutbound:
-    """Translator of one turn's events to emissions."""
+    """Translator of an executor's queued events to the emissions of one turn."""
 
     def __init__(self, request: TurnRequest, *, restarts: bool) -> None:
-        """`restarts`: the turn may run again from its message, so emissions need keys to be recorded only once."""
+        """Start without output.
+
+        `restarts` is True if the turn may run again from its message. Then the emissions get idempotency keys.
+        """
         self._request, self._restarts = request, restarts
         self.ending: Reply | InputRequired | None = None
-        """The turn's ending, after the executor has sent it."""
+        """Ending of the turn; None until the executor has sent it."""
         self._started = self._answered = False
         self._authorization: InputRequired | None = None
-        """The ending of an executor that returns while it waits for an authorization."""
+        """Ending of the turn if the executor returns while it waits for an authorization."""
         self._message: Message | None = None
-        """The last intermediate message."""
+        """Last intermediate message."""
         self._reply: Message | None = None
-        """The last durable reply of a helper; the answer of an ending without a message."""
+        """Last durable reply of a helper, which is the answer of an ending without a message."""
         self._metadata = MessageToDict(request.task.metadata)
         self._earlier = {artifact.artifact_id for artifact in request.task.artifacts} - _opened_by_retry(request)
-        """The ids of the artifacts of earlier turns."""
+        """Ids of the artifacts of earlier turns."""
         self._opened: set[str] = set()
-        """The ids of the artifacts opened by this try."""
+        """Ids of the artifacts opened by this attempt of the turn."""
         self._reactions = set(self._earlier)
-        """The ids of earlier artifacts and of this turn's reactions."""
+        """Ids of earlier turns' artifacts and of this turn's reactions."""
         self._counts: Counter[str] = Counter()
         self._recorded = {entry.key: entry.event for entry in request.recorded if entry.key}
 
     def translate(self, event: ExecutorEvent) -> Iterator[Emission]:
-        """Yield the event's emissions; after the ending, ignore the event with a warning."""
+        """Yield the emissions of an event. After the turn's ending, ignore the event with a warning."""
         if self.ending is not None:
             logger.warning("A %s after the executor's end is ignored.", type(event).__name__)
             return
@@ -139,9 +142,10 @@ class ExecutorOutbound:
         self._started = True
 
     def end(self) -> Reply | InputRequired:
-        """Return the ending for an executor that returned without one: completed, with its last message.
+        """Return the ending of a turn if `execute()` has returned without sending one.
 
-        Raises AgentFailed if the executor sent neither a message nor an artifact.
+        The task is completed with the executor's last reply or message. Raises AgentFailed if the executor sent neither
+        a message nor an artifact.
         """
         if self._authorization is not None:
             return self._authorization
@@ -192,7 +196,7 @@ class ExecutorOutbound:
             self._metadata |= metadata
 
     def _task(self, task: Task) -> Iterator[Emission]:
-        """Yield the content of the executor's first Task; like the SDK, ignore a Task of an existing task."""
+        """Yield the emissions of a Task sent by the executor. Like the SDK, ignore it if the task exists already."""
         if self._started or self._request.before() is not None:
             logger.warning("The task exists already: the executor's Task is ignored. Enqueue its updates.")
             return
@@ -212,8 +216,8 @@ class ExecutorOutbound:
             return
         artifact = with_artifact_id(self._request, without_reserved_metadata(given))
         continues = append and artifact.artifact_id in self._earlier and artifact.artifact_id not in self._opened
-        # A restarted turn replaces the artifacts of its lost try. It cannot replace an artifact of an earlier turn, so
-        # the key prevents appending the same chunk twice.
+        # A restarted turn replaces the artifacts of its lost attempt. It cannot replace an artifact of an earlier turn,
+        # so the idempotency key prevents appending the same chunk twice.
         key = self._key(artifact.SerializeToString(deterministic=True)) if continues else ""
         append = append and (continues or artifact.artifact_id in self._opened)
         if not continues:
@@ -221,7 +225,7 @@ class ExecutorOutbound:
         yield AgentArtifact(artifact, append, last_chunk, key, metadata)
 
     def _intermediate(self, message: Message, metadata: dict[str, Any]) -> AgentMessage:
-        """Return an intermediate message; if a lost try recorded it, with the same id."""
+        """Return the emission of an intermediate message. A message recorded by a lost attempt keeps its id."""
         key = self._key(_content(message))
         recorded = self._recorded.get(key)
         if isinstance(recorded, TaskStatusUpdateEvent):
@@ -233,11 +237,14 @@ class ExecutorOutbound:
         return {key: value for key, value in metadata.items() if self._metadata.get(key) != value}
 
     def _question(self, default: str) -> Message:
-        """Return the last message as the question of a status without a message."""
+        """Return the question for a status without a message: the last message, else the default text."""
         return self._message or Message(message_id=str(uuid7()), role=Role.ROLE_AGENT, parts=[Part(text=default)])
 
     def _key(self, content: bytes) -> str:
-        """Return the idempotency key of an emission: its content, and its number among equal contents of this try."""
+        """Return the idempotency key of an emission.
+
+        The key consists of the turn's id, a hash of the content, and a counter of equal contents in this attempt.
+        """
         if not self._restarts:
             return ""
         digest = hashlib.sha256(content).hexdigest()[:32]
@@ -246,7 +253,7 @@ class ExecutorOutbound:
 
 
 def _opened_by_retry(request: TurnRequest) -> set[str]:
-    """Return the ids of the artifacts opened by an earlier try of this turn."""
+    """Return the ids of the artifacts that an earlier attempt of this turn opened."""
     return {
         entry.event.artifact.artifact_id
         for entry in request.recorded
@@ -255,14 +262,14 @@ def _opened_by_retry(request: TurnRequest) -> set[str]:
 
 
 def _own(message: Message) -> Message:
-    """Return a copy with an id and without the server's metadata keys; recording sets the other ids."""
+    """Return a copy of the message with a message id and without metadata keys reserved for the server."""
     own = without_reserved_metadata(message)
     own.message_id = own.message_id or str(uuid7())
     return own
 
 
 def _content(message: Message) -> bytes:
-    """Return the message's content without its ids."""
+    """Return the serialized content of a message without its ids."""
     content = Message()
     content.CopyFrom(message)
     for field in ("message_id", "task_id", "context_id"):
@@ -271,5 +278,5 @@ def _content(message: Message) -> bytes:
 
 
 def _metadata(given: Struct) -> dict[str, Any]:
-    """Return metadata without the server's keys."""
+    """Return metadata as a dict, without the keys reserved for the server."""
     return MessageToDict(without_reserved_metadata(Message(metadata=given)).metadata) if given.fields else {}

@@ -1,4 +1,4 @@
-"""Event queue of an executor's turn: `enqueue_event` returns once the event is recorded."""
+"""Event queue of an executor's turn. Its `enqueue_event` returns once the runner has recorded the event."""
 
 import asyncio
 import logging
@@ -15,24 +15,27 @@ logger = logging.getLogger(__name__)
 
 EVENTS = (Task, Message, TaskStatusUpdateEvent, TaskArtifactUpdateEvent)
 ExecutorEvent = Event | ReplyChunk | StreamAborted | TypingSignal | Reaction | DurableReply
-"""Event of the SDK, or a call of a helper of the turn's context."""
+"""Event of the SDK, or a call of a helper such as `thread.reply`."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueEntry:
-    """Queued event, and a future for its sender."""
+    """Queued event, with a future that its sender awaits."""
 
     event: ExecutorEvent
     recorded: "asyncio.Future[None]"
 
     def set_recorded(self) -> None:
-        """Let the sender continue."""
+        """Mark the event as recorded, so that its sender continues."""
         if not self.recorded.done():
             self.recorded.set_result(None)
 
 
 class RecordingQueue(EventQueue):
-    """FIFO queue for events from any task, thread or event loop; a sender waits until its event is recorded."""
+    """FIFO queue for an executor's events. Any asyncio task, thread or event loop may send.
+
+    A sender waits until its event is recorded.
+    """
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -41,9 +44,9 @@ class RecordingQueue(EventQueue):
         self._closed = self._warned = False
 
     async def enqueue_event(self, event: Event) -> None:
-        """Return once the event is recorded; after the end of the turn, drop it with a warning.
+        """Enqueue an event and wait until it is recorded. After the end of the turn, drop it with a warning.
 
-        Raises TypeError for any other object than the SDK's four events.
+        Raises TypeError for an object that is not one of the SDK's four event types.
         """
         if not isinstance(event, EVENTS):
             raise TypeError(
@@ -53,29 +56,29 @@ class RecordingQueue(EventQueue):
         await self.send(event)
 
     async def send(self, event: ExecutorEvent) -> None:
-        """See `enqueue_event`; also takes calls of the turn's context."""
+        """Enqueue an event of the SDK or a helper call. See `enqueue_event`."""
         if asyncio.get_running_loop() is not self._loop:
-            # `asyncio.run` in a thread: the order is the order of arrival in this loop.
+            # The executor called `asyncio.run` in a thread. Its events are ordered by their arrival in this loop.
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.send(event), self._loop))
             return
         if self._closed:
             level = logging.DEBUG if self._warned else logging.WARNING
             logger.log(level, "The turn is over: a %s of its executor is dropped.", type(event).__name__)
             self._warned = True
-            # A sender in a loop must not block other tasks.
+            # Yield to other tasks, in case the sender sends in an endless loop.
             await asyncio.sleep(0)
             return
         await self.put(event).recorded
 
     def put(self, event: ExecutorEvent) -> QueueEntry:
-        """Enqueue the event without waiting."""
+        """Enqueue the event and return its queue entry without waiting."""
         entry = QueueEntry(event, self._loop.create_future())
         self._entries.append(entry)
         self._changed.set()
         return entry
 
     async def until(self, work: "asyncio.Future[None]") -> AsyncGenerator[QueueEntry, None]:
-        """Yield entries in order until the work is done and the queue is empty."""
+        """Yield the queue's entries in order, until the executor's work is done and the queue is empty."""
         work.add_done_callback(lambda _: self._changed.set())
         while True:
             if self._entries:
@@ -87,11 +90,11 @@ class RecordingQueue(EventQueue):
                 await self._changed.wait()
 
     def is_closed(self) -> bool:
-        """Return True after the end of the turn; the SDK's own queue has this method too."""
+        """Return True after the end of the turn. The SDK's queue has this method too."""
         return self._closed
 
     def close(self) -> None:
-        """Drop all later events and release the waiting senders."""
+        """Close the queue. It drops all later events, and the waiting senders continue."""
         self._closed = True
         for entry in self._entries:
             entry.set_recorded()

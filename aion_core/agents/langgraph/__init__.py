@@ -1,1 +1,1 @@
-"""Adapter for LangGraph graphs: input, execution, interrupts and output of a turn."""
+"""Adapter of LangGraph graphs to the `Agent` port."""

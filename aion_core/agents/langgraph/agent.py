@@ -1,4 +1,4 @@
-"""LangGraph agent: one `astream` call starts a turn, resumes it, or repeats it."""
+"""Adapter for a LangGraph graph. The same `astream` call starts a turn, resumes it, or repeats its end."""
 
 import dataclasses
 import enum
@@ -45,9 +45,9 @@ from aion_core.stores.long_term_memory import TableLongTermMemory
 
 
 class LangGraphAgent:
-    """`ports.Agent` of a graph. The author's graph object is never changed.
+    """Adapter of a LangGraph graph to the `ports.Agent` protocol. It does not change the author's graph object.
 
-    A graph without a checkpointer or a store gets ours. A graph with its own keeps it.
+    A graph without a checkpointer or a store gets aion's own. A graph with a checkpointer or a store keeps it.
     """
 
     def __init__(
@@ -62,9 +62,9 @@ class LangGraphAgent:
     ) -> None:
         """Prepare the graph, unless a factory makes one for each turn.
 
-        `name` is the agent's name. `configuration` goes into each turn's config and into the context schema. `module`
-        is the module of the graph; checkpoints may hold instances of its classes. Raises ConfigurationError for a graph
-        that cannot be served; a factory's graph is checked when it is made.
+        `name` is the agent's name. `configuration` is part of each turn's config, and it is the context of a graph with
+        a context schema. Checkpoints may contain instances of classes in the graph's `module`. Raises
+        ConfigurationError for an unsupported graph. The graph of a factory is checked in each turn.
         """
         self._name, self._savers, self._memories, self._module = name, savers, memories, module
         self._configuration = configuration or {}
@@ -72,7 +72,7 @@ class LangGraphAgent:
         self._prepared = self._prepare(graph) if not isinstance(graph, PerTurnFactory) else None
 
     def load(self) -> None:
-        """Do nothing: the graph is already imported. See `ports.Agent.load`."""
+        """Do nothing, because the graph is already imported. See `ports.Agent.load`."""
 
     def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         """Run one turn of the graph. See `ports.Agent.run`."""
@@ -94,7 +94,7 @@ class LangGraphAgent:
 
     @asynccontextmanager
     async def _graph_of(self, request: TurnRequest) -> AsyncIterator[tuple[Graph, GraphSetup]]:
-        """Yield the graph of a turn and keep the resources of its factory open meanwhile."""
+        """Context manager with the graph of a turn. It keeps the resources of the graph's factory open."""
         if self._factory is None:
             assert self._prepared is not None  # noqa: S101  # there is one or the other
             yield self._prepared
@@ -103,7 +103,7 @@ class LangGraphAgent:
             yield self._prepare(made)
 
     def _prepare(self, made: Any) -> tuple[Graph, GraphSetup]:
-        """Return the compiled graph and the settings of its turns; raises ConfigurationError."""
+        """Return the compiled graph and its turns' settings. Raises ConfigurationError for an unsupported graph."""
         graph = made if isinstance(made, StateGraph | Pregel) else getattr(made, "bound", made)
         if not isinstance(graph, StateGraph | Pregel):
             raise ConfigurationError(
@@ -154,7 +154,7 @@ async def _turn(request: TurnRequest, graph: Graph, setup: GraphSetup) -> AsyncG
 
 
 async def _final_emissions(turn: GraphTurn, outbound: LangGraphOutbound) -> AsyncGenerator[Emission, None]:
-    """Yield the end of the turn: an interrupt or the answer."""
+    """Yield the final emissions of a turn, which end with the question of an interrupt or with the answer."""
     state = await turn.thread.state()
     if state is not None and (state.interrupts or state.next):
         pending = [interrupt.id for interrupt in state.interrupts]
@@ -171,7 +171,7 @@ async def _final_emissions(turn: GraphTurn, outbound: LangGraphOutbound) -> Asyn
 
 
 def build_agent(loaded: LoadedObject, config: AgentConfig, dependencies: AgentDependencies) -> Agent:
-    """Return the agent of a graph, with our checkpointer and our long-term memory."""
+    """Return the `ports.Agent` of a loaded graph, with aion's checkpointer and long-term memory."""
     table, clock = dependencies.table, dependencies.clock
     return LangGraphAgent(
         loaded.agent,
@@ -193,7 +193,7 @@ STATE_LOST = (
 
 
 def check_durable(request: TurnRequest, turn: GraphTurn) -> None:
-    """Raise AgentFailed for a resumed turn of a graph without stored state."""
+    """Raise AgentFailed if the turn must be resumed and no checkpointer stores the graph's state."""
     if not turn.durable and (request.turn.tries > 1 or request.turn.handoffs):
         raise AgentFailed(STATE_NOT_STORED)
 
@@ -201,7 +201,7 @@ def check_durable(request: TurnRequest, turn: GraphTurn) -> None:
 async def check_thread(
     request: TurnRequest, turn: GraphTurn, graph: Graph, state: StateSnapshot | None, question: Message | None
 ) -> None:
-    """Raise AgentFailed if the thread lacks the state to resume from, or holds a state of other nodes."""
+    """Raise AgentFailed if the stored state is missing, or if the graph no longer has the nodes that it needs."""
     if _is_empty(state) and turn.own_saver is not None and _has_started(request, turn, question):
         raise AgentFailed(STATE_LOST)
     if not has_nodes(graph, state.metadata if state is not None else None):
@@ -215,10 +215,10 @@ def _is_empty(state: StateSnapshot | None) -> bool:
 
 
 def _has_started(request: TurnRequest, turn: GraphTurn, question: Message | None) -> bool:
-    """Return True if the thread must hold a state of this turn.
+    """Return True if the checkpointer should have a stored state of this turn.
 
-    It must after an interrupt, a handoff or a recorded emission. A failed attempt without any record may have died
-    before its first step. But a new process has lost everything that an earlier attempt wrote to an InMemorySaver.
+    This is the case after an interrupt, a handoff or a recorded emission. An earlier attempt without a recorded
+    emission may have failed before its first step. But with an InMemorySaver, its state is lost with its process.
     """
     if question is not None or request.turn.handoffs or any(entry.key for entry in request.recorded):
         return True
@@ -228,21 +228,20 @@ def _has_started(request: TurnRequest, turn: GraphTurn, question: Message | None
 # ── Context schema and checkpointer ───────────────────────────────────────────────────────────────────────────────────
 
 _ASYNC_METHODS = ("aget_tuple", "aput", "aput_writes")
-"""Checkpointer methods called during a turn."""
+"""Names of the checkpointer methods that LangGraph calls during a turn."""
 
 
 class _Configuration(dict[str, Any]):
-    """Configuration dict, true even if empty: LangGraph takes a false context for no context."""
+    """Configuration dict that is true even if empty, because LangGraph ignores a context that is false."""
 
     def __bool__(self) -> bool:
         return True
 
 
 def own_context(graph: Graph, configuration: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the configuration as the context of a graph with its own context schema, else None.
+    """Return the configuration as the context for a graph with its own context schema, or None without such a schema.
 
-    LangGraph makes an instance of the schema for each turn. Raises AgentLoadError that names a missing or invalid
-    field.
+    LangGraph creates an instance of the schema for each turn. Raises AgentLoadError with the missing or invalid field.
     """
     schema = graph.context_schema
     if schema in (None, AionContext):
@@ -265,7 +264,7 @@ def own_context(graph: Graph, configuration: Mapping[str, Any]) -> dict[str, Any
 
 
 def check_saver(graph: Graph) -> None:
-    """Raise AgentLoadError for a checkpointer without async methods."""
+    """Raise AgentLoadError if the graph was compiled with a checkpointer that has no async methods."""
     saver = graph.checkpointer
     if isinstance(saver, BaseCheckpointSaver) and any(
         _is_unimplemented(getattr(type(saver), name)) for name in _ASYNC_METHODS
@@ -277,19 +276,19 @@ def check_saver(graph: Graph) -> None:
 
 
 def _required(schema: Any) -> list[str]:
-    """Return the names of the fields without a default."""
+    """Return the names of the fields in a context schema that have no default."""
     if dataclasses.is_dataclass(schema):
         unset = dataclasses.MISSING
         fields = (field for field in dataclasses.fields(schema) if field.init)
         return [field.name for field in fields if field.default is unset and field.default_factory is unset]
     if issubclass(schema, BaseModel):
         return [field.alias or name for name, field in schema.model_fields.items() if field.is_required()]
-    # A TypedDict has no defaults and enforces nothing: its graph reads with `.get`.
+    # A TypedDict has no defaults and enforces no field.
     return []
 
 
 def _is_unimplemented(method: Any) -> bool:
-    # The base class's method, or a stub that names the async saver, as LangGraph's own savers have.
+    # The method is the base class's, or a stub that raises NotImplementedError, as in LangGraph's synchronous savers.
     code = getattr(inspect.unwrap(method), "__code__", None)
     return code is not None and "NotImplementedError" in code.co_names
 
@@ -309,7 +308,7 @@ def _reason(error: Exception) -> str:
 
 
 def state_types(graph: Graph) -> frozenset[type]:
-    """Return the models, dataclasses and enums in the state's annotations and in the modules of the nodes."""
+    """Return the pydantic models, dataclasses and enums in the state's annotations and in the nodes' modules."""
     builder = getattr(graph, "builder", None)
     found: set[type] = set()
     for schema in getattr(builder, "schemas", {}):
@@ -328,13 +327,13 @@ def state_types(graph: Graph) -> frozenset[type]:
 
 
 def classes_of(module: ModuleType) -> frozenset[type]:
-    """Return the module's models, dataclasses and enums, such as a `response_format` missing from the state."""
+    """Return the pydantic models, dataclasses and enums of a module, such as the class of a `response_format`."""
     named = (kind for kind in vars(module).values() if _is_author_class(kind))
     return frozenset(kind for kind in named if not kind.__module__.startswith(_FRAMEWORKS))
 
 
 _FRAMEWORKS = ("lang", "pydantic", "enum")
-"""Module prefixes of classes that an author imports but never stores instances of."""
+"""Module name prefixes of imported classes whose instances are never stored in checkpoints."""
 
 
 def _modules(graph: Graph) -> set[ModuleType]:
@@ -362,5 +361,5 @@ def _annotations(schema: Any) -> Iterator[Any]:
     try:
         yield from typing.get_type_hints(schema).values()
     except (NameError, TypeError):
-        # An unresolvable name: values of that class are restored as plain data.
+        # An annotation has an unresolvable name. Values of that class are restored as plain data.
         return

@@ -1,4 +1,4 @@
-"""Interrupts of a graph: the InputRequired for the client, and the Command for the client's answer."""
+"""Interrupts of a graph: the question for the client, and the Command that resumes the graph with the answer."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -26,19 +26,19 @@ _KINDS = ("approve", "edit", "reject", "respond")
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """Tool calls for a human to approve (HumanInTheLoopMiddleware), each with its allowed decisions.
+    """Tool calls that a human must approve, as requested by LangChain's HumanInTheLoopMiddleware.
 
-    The middleware accepts decisions of one fixed structure only; any other fails the turn. A client sends that
-    structure as data, or just the word.
+    The middleware accepts decisions of one fixed structure, and any other answer fails the turn. A client sends that
+    structure as data, or a single word such as "approve".
     """
 
     actions: Sequence[Mapping[str, Any]]
     allowed: Sequence[Sequence[str]]
     one_by_one: bool
-    """True if the middleware asks for one call at a time and takes a single decision."""
+    """True if the middleware requests one call at a time and accepts a single decision."""
 
     def text(self) -> str:
-        """Return the prompt for the client."""
+        """Return the question that asks the client to approve the tool calls."""
         calls = [_call(action) for action in self.actions]
         if len(calls) == 1:
             return f"May the agent call {calls[0]}? {_choices(self.allowed[0])}"
@@ -47,7 +47,7 @@ class Review:
         return "\n".join(["May the agent make these calls? One word answers for all of them.", *numbered])
 
     def decisions_of(self, answer: Any) -> Any:
-        """Return the answer as decisions for the middleware; raises InvalidResumeInput for an unusable answer."""
+        """Convert the client's answer to the middleware's decisions. Raises InvalidResumeInput for an invalid answer."""
         decision_data = _parse_answer(answer, self.allowed) if isinstance(answer, str) else answer
         if isinstance(decision_data, Mapping) and "decisions" in decision_data:
             decision_data = decision_data["decisions"]
@@ -72,7 +72,7 @@ class Review:
 
 
 def review_of(interrupt: Interrupt) -> Review | None:
-    """Return the review in an interrupt of the middleware, None for any other interrupt."""
+    """Return the tool calls to approve in an interrupt of the middleware, or None for any other interrupt."""
     value = interrupt.value
     if not isinstance(value, Mapping):
         return None
@@ -135,9 +135,9 @@ def _choices(kinds: Sequence[str]) -> str:
 
 
 def input_required(interrupts: Sequence[Interrupt], *, rejection: str = "") -> InputRequired:
-    """Return the end of a turn with interrupts: a text for each, and its further values as data.
+    """Return the end of a turn with the questions of its interrupts, each as text, with further values as data.
 
-    `rejection` is the reason for refusing an earlier answer. It comes first, and all interrupts are repeated.
+    `rejection` is the reason for refusing an earlier answer. It comes first in the message.
     """
     message = Message(role=Role.ROLE_AGENT, parts=[Part(text=rejection)] if rejection else [])
     for interrupt in interrupts:
@@ -152,18 +152,17 @@ def input_required(interrupts: Sequence[Interrupt], *, rejection: str = "") -> I
 
 
 def breakpoint_before(nodes: Sequence[str]) -> InputRequired:
-    """Return the end of a turn at a static breakpoint of the graph: any answer continues it."""
+    """Return the end of a turn at a static breakpoint before these nodes. Any answer continues the graph."""
     text = f"Paused before {', '.join(nodes)}. Any answer lets it go on; cancel the task to stop."
     return InputRequired(Message(role=Role.ROLE_AGENT, parts=[Part(text=text)], metadata={PAUSED_BEFORE: list(nodes)}))
 
 
 def resume_command(request: TurnRequest, question: Message, pending: Sequence[Interrupt]) -> Command[Any] | None:
-    """Return the Command that resumes the interrupt with the client's answer, None if it is no longer pending.
+    """Return the Command that resumes an interrupt with the client's answer.
 
-    `tasks.resume_input` has matched the message to an interrupt before the turn began: the named one, or the only one.
-    A later attempt of this turn may find another interrupt pending; then the graph continues without an answer.
-
-    Raises InvalidResumeInput for an answer that the interrupt does not accept.
+    The answer belongs to the interrupt named in its metadata, else to the only one of the question. If that interrupt
+    is no longer pending, as in a later attempt of the turn, return None. Raises InvalidResumeInput for an answer that
+    the interrupt does not accept.
     """
     ids = interrupt_ids(question)
     named = interrupt_id_of(request.message) or (ids[0] if len(ids) == 1 else "")
@@ -175,7 +174,7 @@ def resume_command(request: TurnRequest, question: Message, pending: Sequence[In
 
 
 def schema_rejection(error: Exception) -> str:
-    """Return the reason why the interrupt's response schema refuses the answer, "" for any other error."""
+    """Return a message for the client if an interrupt's response schema has refused the answer, "" for other errors."""
     if not isinstance(error, ValidationError) or not is_invalid_resume(error):
         return ""
     first = error.errors()[0]
@@ -184,9 +183,9 @@ def schema_rejection(error: Exception) -> str:
 
 
 def _prompt_and_data(interrupt: Interrupt) -> tuple[str, Any]:
-    """Return the prompt of an interrupt, and its further values as data.
+    """Return the question of an interrupt as text, and its further values as data.
 
-    The prompt is a string value, `value["prompt"]`, or the value as JSON.
+    The text is the interrupt's value if it is a string, else `value["prompt"]`, else the value as JSON.
     """
     value, review = interrupt.value, review_of(interrupt)
     if review is not None:
@@ -201,5 +200,5 @@ def _prompt_and_data(interrupt: Interrupt) -> tuple[str, Any]:
 
 
 def _as_json(data: Any) -> Any:
-    """Return the data as plain JSON: LangGraph interrupts with any value, A2A carries JSON only."""
+    """Convert an interrupt's value to plain JSON, because A2A carries only JSON."""
     return json.loads(json.dumps(data, default=str), parse_constant=lambda constant: None)

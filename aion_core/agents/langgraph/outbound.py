@@ -1,4 +1,4 @@
-"""Output of a graph: its stream events as emissions, and the answer of its turn."""
+"""Output of a graph's turn: the translation of its stream events to emissions, and its answer."""
 
 import logging
 import uuid
@@ -44,22 +44,22 @@ logger = logging.getLogger(__name__)
 # ── Messages of the state ─────────────────────────────────────────────────────────────────────────────────────────────
 
 Identity = tuple[str | None, str, str]
-"""Key of a message: id, type and content. Messages without an id are equal by type and content."""
+"""Identity of a LangChain message: its id, type and content."""
 
 
 class AddedMessages:
-    """AIMessages that a turn adds to the state, observed after each step."""
+    """AIMessages that a turn adds to the graph's state, collected after each step."""
 
     def __init__(self, before: Sequence[BaseMessage]) -> None:
-        """Start from the messages in the state before the turn; none of them becomes the turn's answer."""
+        """Start with the messages in the state before the turn. These cannot be the turn's answer."""
         self._counts = Counter(map(_identity, before))
         self._before = {identity for identity in self._counts if identity[0]}
         self._new_identities: set[Identity] = set()
         self._all_added: list[AIMessage] = []
-        """All added messages in order, including those removed again."""
+        """All messages added by the turn, in order, including those removed again."""
 
     def observe(self, messages: Sequence[BaseMessage]) -> None:
-        """Record the new and the edited messages since the last step."""
+        """Collect the messages that are new or edited in the state since the last step."""
         counts = Counter(map(_identity, messages))
         new = {identity for identity, count in counts.items() if count > self._counts[identity]} - self._before
         self._counts = counts
@@ -67,9 +67,9 @@ class AddedMessages:
         self._all_added += _among(messages, new)
 
     def answer(self, messages: Sequence[BaseMessage]) -> Message | None:
-        """Return the turn's last AIMessage with text, preferably one still in the state.
+        """Return the turn's last AIMessage with text as its answer, preferably one that is still in the state.
 
-        If the last message has no text, a message with tool calls does not count: it is an intermediate one.
+        If the last message has no text, earlier messages with tool calls do not count, because they are intermediate.
         """
         last = _answer(_among(messages, self._new_identities)) or _answer(self._all_added)
         return message_of(last) if last is not None else None
@@ -81,7 +81,7 @@ class AddedMessages:
 
 
 def message_of(message: AIMessage) -> Message:
-    """Return the AIMessage as an A2A message: one text part, and the same id."""
+    """Convert an AIMessage to an A2A message with one text part and the same id."""
     # UTF-8 cannot encode half a surrogate pair.
     text = str(message.text).encode("utf-8", "replace").decode()
     return Message(role=Role.ROLE_AGENT, message_id=message.id or "", parts=[Part(text=text)])
@@ -113,23 +113,23 @@ def is_internal(metadata: Mapping[str, Any]) -> bool:
 
 
 class ModelStreams:
-    """Chunks of a turn's model calls and replies, sequenced by message id."""
+    """Streams of a turn's model calls and replies, sequenced so that clients get one message at a time."""
 
     def __init__(self) -> None:
         self._sequencer = StreamSequencer()
         self._namespaces: dict[str, tuple[str, ...]] = {}
         self._streamed: set[str] = set()
         self._texts: dict[str, list[str]] = {}
-        """Streamed text of each model call."""
+        """Streamed text of each model call, by message id."""
         self._tool_callers: set[str] = set()
-        """Model calls with tool calls. Their text is intermediate and no answer."""
+        """Message ids of model calls that call tools. Their text is intermediate and not an answer."""
         self._latest = ""
 
     def add(self, message: AIMessageChunk, *, namespace: str = "", emitted: bool = False) -> Iterator[Chunk]:
-        """Yield the chunks to stream now: this one, unless another message is streaming.
+        """Yield a model's chunk now, or buffer it if another message is streaming.
 
-        `namespace` is the checkpoint_ns of the node that calls the model. `emitted` marks a chunk that a node emits
-        itself.
+        `namespace` is the checkpoint_ns of the node that calls the model. `emitted` is True for a chunk that a node
+        emits itself.
         """
         call = message.id or ""
         if call not in self._namespaces:
@@ -147,24 +147,24 @@ class ModelStreams:
             yield from self._sequencer.close(call)
 
     def add_reply(self, text: str, message_id: str) -> Iterator[Chunk]:
-        """Yield the chunks to stream now: this chunk of a reply, unless another message is streaming."""
+        """Yield a reply's chunk now, or buffer it if another message is streaming."""
         yield from self._sequencer.add(Chunk(text, message_id))
 
     def discard_reply(self, message_id: str) -> Iterator[Chunk]:
-        """Drop the buffered chunks of a reply that is now complete, and yield those of the next message."""
+        """Drop the buffered chunks of a complete reply, and yield those of the next message."""
         yield from self._sequencer.discard(message_id)
 
     def abort(self, message_id: str) -> Iterator[Chunk]:
-        """Yield the abort of a model call or a reply, then the buffered chunks; drop its text as an answer."""
+        """Abort a model call or a reply, so that its text is not an answer. Yield the chunks that follow."""
         self._texts.pop(message_id, None)
         yield from self._sequencer.abort(message_id)
 
     def has_streamed(self, call: str) -> bool:
-        """Return True if the call streams by itself; a node that emits its chunks again adds nothing."""
+        """Return True if the model call streams by itself, so that chunks emitted by its node are duplicates."""
         return call in self._streamed
 
     def close_nodes(self, namespace: tuple[str, ...], nodes: Collection[str]) -> Iterator[Chunk]:
-        """Close the calls made within these nodes of the graph at `namespace`; yield the buffered chunks."""
+        """Close the model calls of these nodes of the graph at `namespace`. Yield the buffered chunks that follow."""
         depth = len(namespace)
         yield from self._sequencer.close(
             *(
@@ -175,11 +175,11 @@ class ModelStreams:
         )
 
     def close_all(self) -> Iterator[Chunk]:
-        """Close all calls and yield the buffered chunks."""
+        """Close all streams and yield the buffered chunks."""
         yield from self._sequencer.close_all()
 
     def last_text(self) -> str:
-        """Return the text of the last call; if that has no text, of the last call without tool calls."""
+        """Return the text of the last model call, or if it has no text, of the last model call without tool calls."""
         answering = [call for call in self._texts if call == self._latest or call not in self._tool_callers]
         last = self._latest if self._latest in self._texts else answering[-1] if answering else ""
         return "".join(self._texts.get(last, []))
@@ -204,7 +204,7 @@ class GraphReplySink:
         self._replies: Counter[str] = Counter()
 
     def next_message_id(self) -> str:
-        """Return a reply's id; a repeated node gets the same ids again. See `ReplySink.next_message_id`."""
+        """Return the next reply's message id. A repeated node gets the same ids. See `ReplySink.next_message_id`."""
         node = running_node()
         if not node:
             return str(uuid7())
@@ -234,7 +234,7 @@ class GraphReplySink:
                 var_child_runnable_config.reset(quiet)
 
     async def reply(self, message: Message, *, target: str | None) -> None:
-        """Record the reply with its target in the metadata, for the distribution. See `ReplySink.reply`."""
+        """Write a reply with its target in the metadata to the stream. See `ReplySink.reply`."""
         if target is not None:
             message.metadata.update({TARGET: target})
         write_emission(get_stream_writer(), DurableReply(message, running_node()))
@@ -248,12 +248,12 @@ class GraphReplySink:
         get_stream_writer()(TypingSignal())
 
     async def history(self, thread: Thread, *, limit: int, before: str | None) -> Sequence[ThreadMessage]:
-        """Return the latest messages of the context, the turn's own message last. See `ReplySink.history`."""
+        """Return the latest messages of the context. The turn's message is the last. See `ReplySink.history`."""
         return await thread_history(self._request, thread, limit=limit, before=before)
 
 
 _IDS = uuid.UUID("0d1c3f5e-6f5b-4a39-9a40-8c4a4bd0a6c1")
-"""Namespace of the ids of replies."""
+"""UUID namespace for the message ids of replies."""
 
 
 # ── Events of the stream ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -262,11 +262,11 @@ NODE_EMISSIONS = (ArtifactEmitted, MessageEmitted, MetadataEmitted, Reaction, Du
 """Emissions that nodes make through `authoring.emit.write_emission`. They are recorded before the next checkpoint."""
 
 GRAPH_RUNS = ("values", "updates", "checkpoints")
-"""Stream modes of graphs alone. A task of a functional graph also writes custom events from a namespace."""
+"""Stream modes with a subgraph's namespace. In other modes, the namespace may be that of a functional graph's task."""
 
 
 class LangGraphOutbound:
-    """Translator of one turn's stream events into emissions."""
+    """Translator of a graph's stream events to the emissions of one turn."""
 
     def __init__(
         self,
@@ -278,10 +278,10 @@ class LangGraphOutbound:
         clears_outbox: bool = False,
         functional: bool = False,
     ) -> None:
-        """Start from the state history and the earlier streamed text of the turn.
+        """Start with the state's history and the streamed text of the turn so far.
 
-        `earlier` is text that another process streamed and no state holds. `clears_outbox` says that the turn's input
-        emptied the state's outbox. `functional` marks a graph without state, with its return value as its values.
+        `earlier` is text that another process has streamed and that is not in the state. `clears_outbox` is True if the
+        turn's input has cleared the outbox. `functional` is True for a functional graph, which has no state.
         """
         self._request, self._streamed, self._earlier, self._functional = request, streamed, earlier, functional
         self._added_messages = AddedMessages(messages_of(history.before))
@@ -297,11 +297,11 @@ class LangGraphOutbound:
 
     @property
     def sent(self) -> list[Message]:
-        """Durable replies of the turn, in order."""
+        """Durable replies that the turn has emitted, in order."""
         return self._emitted.replies
 
     def translate(self, namespace: tuple[str, ...], mode: str, payload: Any) -> Iterator[Emission]:
-        """Yield the emissions of one stream event; `namespace` is the namespace of its subgraph."""
+        """Yield the emissions of one stream event. `namespace` is that of its subgraph, empty for the graph itself."""
         if mode == "messages":
             # LangGraph also sends whole messages here, such as tool results. Only a model's chunks are streamed.
             if isinstance(payload[0], AIMessageChunk) and not is_internal(payload[1]):
@@ -309,8 +309,8 @@ class LangGraphOutbound:
             return
         if namespace not in self._invoked and mode in GRAPH_RUNS:
             self._invoked.add(namespace)
-            # On a repeated call LangGraph appends a counter to the namespace. The node's name is in the segment before
-            # it.
+            # If a node calls its subgraph again, LangGraph appends a counter to the namespace. The node's name is in
+            # the segment before the counter.
             name = next((part.partition(":")[0] for part in reversed(namespace) if ":" in part), namespace[-1])
             yield AgentMetadata({INVOKED: name}, f"{'|'.join(namespace)}/invoked")
         if mode == "custom":
@@ -319,18 +319,17 @@ class LangGraphOutbound:
             self._values = payload
             self._added_messages.observe(messages_of(payload))
         elif mode == "updates":
-            # The node has ended, and its model calls with it.
+            # The nodes in this update have ended, and so have their model calls.
             yield from self._model_streams.close_nodes(namespace, payload)
 
     def close_streams(self) -> Iterator[Emission]:
-        """Yield the buffered chunks of the model calls before a handoff to another process."""
+        """Yield the buffered chunks of all streams, before the turn continues in another process."""
         yield from self._model_streams.close_all()
 
     def answer_before_interrupt(self, messages: Sequence[BaseMessage]) -> Iterator[Emission]:
-        """Yield the answer added before an interrupt, unless the turn has emitted it already.
+        """Yield the last AIMessage that the turn added before an interrupt, unless it was emitted already.
 
-        `messages` are the messages of the state. The turn that resumes has an answer of its own, so this one would be
-        lost.
+        `messages` are the messages of the state. The next turn does not emit this message, so it would be lost.
         """
         yield from self._model_streams.close_all()
         self._added_messages.observe(messages)
@@ -339,7 +338,7 @@ class LangGraphOutbound:
             yield from self._message(answer, final_key(self._request, "question"))
 
     def finish(self) -> Iterator[Emission]:
-        """Yield the remaining emissions after the last stream event, the Reply last."""
+        """Yield the remaining emissions after the last stream event. The last one is the Reply."""
         yield from self._model_streams.close_all()
         output = TurnOutput(
             buffered=self._emitted.reply,
@@ -355,7 +354,7 @@ class LangGraphOutbound:
             case ArtifactEmitted():
                 yield self._artifact(payload)
             case MessageEmitted(message=AIMessageChunk() as chunk):
-                # Chunks without an id form one message for each run of their node.
+                # All chunks without an id from one run of a node form one message.
                 chunk = chunk.model_copy(update={"id": chunk.id or payload.node})
                 if not self._model_streams.has_streamed(chunk.id or ""):
                     self._streamed.add_emitted(chunk.id or "", str(chunk.text))
@@ -377,7 +376,7 @@ class LangGraphOutbound:
             case TypingSignal():
                 yield AgentTyping()
             case _:
-                # A graph may write anything to its own stream. Only values of the helpers are for A2A.
+                # A graph may write any value to its stream. Only values written by the helpers become A2A events.
                 logger.debug("A custom event of the graph is not for A2A.")
 
     def _message(self, message: Message, key: str) -> Iterator[AgentMessage]:
@@ -385,14 +384,14 @@ class LangGraphOutbound:
             yield emission
 
     def _artifact(self, emitted: ArtifactEmitted) -> AgentArtifact:
-        """Return the artifact's emission; the first chunk of an artifact never appends."""
+        """Return the emission of an artifact. The first chunk of an artifact is never marked as appended."""
         artifact = with_artifact_id(self._request, emitted.artifact)
         append = emitted.append and artifact.artifact_id in self._opened
         self._opened.add(artifact.artifact_id)
         return AgentArtifact(artifact, append, emitted.last_chunk, self._key(emitted.node))
 
     def _key(self, node: str) -> str:
-        """Return the emission's idempotency key: the node's run and a counter."""
+        """Return the idempotency key of an emission, from the run of its node and a counter."""
         if not node:
             return ""
         # A retried node repeats its emissions from the first one, so the counter starts again.
@@ -411,7 +410,7 @@ class LangGraphOutbound:
 
 
 def _value(values: Any) -> Message | None:
-    """Return the text or the last message that a functional graph (`@entrypoint`) returned, None for anything else."""
+    """Convert the return value of a functional graph (`@entrypoint`) to its answer, a text or the last AIMessage."""
     if isinstance(values, str) and values:
         return Message(role=Role.ROLE_AGENT, parts=[Part(text=values)])
     returned = messages_of(values) if isinstance(values, Mapping) else as_messages(values)

@@ -1,4 +1,4 @@
-"""LangGraph thread of a turn: the graph's input, the stored state before the turn, and the updates after it."""
+"""LangGraph thread of a turn: the graph's input, its stored state, and its streamed text."""
 
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -35,20 +35,20 @@ MESSAGES, INBOX, OUTBOX = "messages", "a2a_inbox", "a2a_outbox"
 # ── Nodes of the graph ────────────────────────────────────────────────────────────────────────────────────────────────
 
 NODES = "aion:nodes"
-"""Key in a checkpoint's metadata for the names of its graph's nodes."""
+"""Key in a checkpoint's metadata for the node names of the graph that wrote it."""
 
 REDEPLOYED = "The agent was deployed with other nodes in the middle of this turn; send the message again."
 
 
 def node_names(graph: Graph) -> str:
-    """Return the sorted names of the nodes of the graph and its subgraphs."""
+    """Return the node names of the graph and its subgraphs, as sorted lines of text."""
     return "\n".join(sorted(_names(graph)))
 
 
 def has_nodes(graph: Graph, metadata: Mapping[str, Any] | None) -> bool:
-    """Return True if the graph still has all nodes of the graph that wrote the checkpoint with this metadata.
+    """Return True if the graph still has all nodes recorded in a checkpoint's metadata.
 
-    LangGraph ends such a resumed run at once if nodes are missing, as if nothing were left to do.
+    If nodes are missing, LangGraph ends a resumed run at once, as if nothing were left to do.
     """
     written_by = (metadata or {}).get(NODES, "")
     return set(written_by.split("\n")) <= {"", *_names(graph)}
@@ -64,17 +64,17 @@ def _names(graph: Graph) -> Iterator[str]:
 # ── Text that no state holds ──────────────────────────────────────────────────────────────────────────────────────────
 
 STREAMED_NAMESPACE = "aion:streamed"
-"""The checkpoint_ns of the record, one for each turn: part of the thread, invisible to the graph."""
+"""Checkpoint namespace (`checkpoint_ns`) for a turn's streamed text. It is in the thread and invisible to the graph."""
 
 
 class StreamedText:
-    """Text streamed by a turn's model calls. The last text not returned by any node is stored.
+    """Text streamed by a turn's model calls. The last text that no node has returned is stored.
 
-    A finished node does not run again, so streamed but unreturned text would be lost with the process.
+    A finished node does not run again, so streamed text that it did not return would be lost with the process.
     """
 
     def __init__(self, saver: BaseCheckpointSaver[Any] | None, config: RunnableConfig, *, returns: bool) -> None:
-        """Start without text. `returns`: the state has messages, and so stores the returned ones."""
+        """Start without text. `returns` is True if the graph's state stores the messages that nodes return."""
         self._saver, self._returns = saver, returns
         self._turn = config["metadata"]["run_id"]
         place = {"thread_id": config["configurable"]["thread_id"], "checkpoint_ns": STREAMED_NAMESPACE}
@@ -85,28 +85,28 @@ class StreamedText:
         self._stored = ""
 
     def start(self, call: UUID) -> None:
-        """Mark this model call as visible to the client."""
+        """Mark this model call as streaming to the client."""
         self._streaming.add(call)
 
     def complete(self, call: UUID, message: BaseMessage) -> None:
-        """Add the complete message of a model call."""
+        """Add the complete message of a streaming model call."""
         if call in self._streaming:
             self._streaming.discard(call)
             if message.text:
                 self._unreturned[message.id or str(call)] = str(message.text)
 
     def add_emitted(self, call: str, text: str) -> None:
-        """Add a chunk that a node emitted."""
+        """Add a text chunk that a node has emitted itself, under the id of its message."""
         self._unreturned[call] = self._unreturned.get(call, "") + text
 
     def remove_returned(self, output: Any) -> None:
-        """Remove the messages that a node returned: the state stores those."""
+        """Remove the messages in a node's return value, because the state stores them."""
         if self._returns and self._unreturned:
             for message in _messages_in(output):
                 self._unreturned.pop(message.id or "", None)
 
     async def store(self) -> None:
-        """Store the last unreturned text, unless it is stored already."""
+        """Store the last text that no node has returned, unless it is stored already."""
         text = next(reversed(self._unreturned.values()), "")
         if self._saver is not None and text != self._stored:
             metadata: Any = {"source": "update", "step": 0, "parents": {}, "text": text}
@@ -114,7 +114,7 @@ class StreamedText:
             self._stored = text
 
     async def load_earlier(self) -> str:
-        """Return the text that another process of this turn stored."""
+        """Return the text that an earlier process has stored for this turn, or ""."""
         found = await self._saver.aget_tuple(self._config) if self._saver is not None else None
         metadata: Mapping[str, Any] | CheckpointMetadata = found.metadata if found is not None else {}
         return str(metadata.get("text", "")) if metadata.get("run_id") == self._turn else ""
@@ -137,19 +137,19 @@ def _messages_in(output: Any) -> Iterator[BaseMessage]:
 # ── Thread ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 SENT_NODE = "aion:sent"
-"""Name of the node that writes the sent messages. It triggers nothing, and no edge of the author starts at it."""
+"""Name of a temporary node under which sent messages are written to the state. The node triggers no other node."""
 _TRIGGERS = "branch:to:"
 """Prefix of the channels that name the next node."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateHistory:
-    """Values of the state before the turn and after each of its stored steps."""
+    """Values of a graph's state before a turn and after each of the turn's stored steps."""
 
     before: Mapping[str, Any]
     """Values of the state at the start of the turn."""
     since: Sequence[Mapping[str, Any]] = ()
-    """Values after each stored step of this turn, in order."""
+    """Values of the state after each stored step of the turn, in order."""
 
 
 class GraphThread:
@@ -159,20 +159,19 @@ class GraphThread:
         self._graph, self._config, self._durable = graph, config, durable
 
     async def state(self) -> StateSnapshot | None:
-        """Return the current state including subgraphs, None without a checkpointer."""
+        """Return the graph's current state including subgraphs, or None without a checkpointer."""
         return await self._graph.aget_state(self._config, subgraphs=True) if self._durable else None
 
     def is_of_turn(self, state: StateSnapshot | None) -> bool:
-        """Return True if this turn wrote the state, and so has begun."""
+        """Return True if this turn has written the given state."""
         return state is not None and (state.metadata or {}).get("run_id") == self._config["metadata"]["run_id"]
 
     async def pending_interrupts(self, state: StateSnapshot | None, *, may_be_torn: bool) -> list[Interrupt]:
-        """Return the pending interrupts, those of the innermost graphs first-hand.
+        """Return the pending interrupts of a state, read from the innermost graphs.
 
-        LangGraph stores a subgraph's interrupt before that of its parent node. A turn cut in between, or drained within
-        the subgraph, leaves the parent node with an answered interrupt, and LangGraph would use that answer for the
-        next one. `may_be_torn` says that the turn may have been cut; then this method also searches graphs invisible to
-        LangGraph, such as a graph called by a tool.
+        LangGraph stores a subgraph's interrupt before that of its parent node. If the turn is lost or drained in
+        between, the parent node has an answered interrupt, and LangGraph would use that answer for the next one. If
+        `may_be_torn` is True, this method also searches graphs invisible to LangGraph, such as a graph called by a tool.
         """
         if state is None:
             return []
@@ -199,16 +198,17 @@ class GraphThread:
         return [interrupt for status in statuses.values() for interrupt in status.pending_interrupts]
 
     async def has_pending_work(self) -> bool:
-        """Return True if any work is pending in the thread, of this graph or another."""
+        """Return True if the thread's last checkpoint has pending work, of this graph or of an earlier version."""
         saver = self._graph.checkpointer
         found = await saver.aget_tuple(self._config) if isinstance(saver, BaseCheckpointSaver) else None
         values = found.checkpoint["channel_values"] if found is not None else {}
         return any(value or channel.startswith(_TRIGGERS) for channel, value in values.items() if _is_pending(channel))
 
     async def history(self, state: StateSnapshot | None, answered: Collection[str]) -> StateHistory:
-        """Return the values before the turn and after its steps; `answered` are the ids of the answered interrupts."""
+        """Return the state's values before the turn and after its steps. `answered` are ids of answered interrupts."""
         if state is None or not self.is_of_turn(state):
-            # Read by the checkpoint: the start of the interrupted step, together with the results of that step.
+            # Read the state by its checkpoint id. It has the values at the start of the interrupted step, and the
+            # results of that step.
             start = await self._graph.aget_state(state.config) if state is not None and answered else state
             return StateHistory(finished_values(start, answered) if start is not None else {})
         since: list[Mapping[str, Any]] = []
@@ -219,9 +219,9 @@ class GraphThread:
         return StateHistory({}, since[::-1])
 
     async def store_sent(self, sent: Sequence[Message]) -> None:
-        """Add the sent messages to the state as AIMessages with the same ids.
+        """Add messages sent to the client to the graph's state, as AIMessages with the same ids.
 
-        The client has its answer, so a failure is only logged.
+        A failure is only logged, because the client already has its answer.
         """
         if not self._durable or MESSAGES not in self._graph.channels:
             return
@@ -232,7 +232,7 @@ class GraphThread:
             known = {message.id for message in messages_of(values)}
             missing = [_ai_message(message) for message in sent if message.message_id not in known]
             if missing:
-                # A channel without a reducer holds the last write only, so the existing messages are written again.
+                # A channel without a reducer stores the last write only, so the existing messages are written again.
                 whole = isinstance(self._graph.channels[MESSAGES], LastValue)
                 await self._write(missing if not whole else [*value, *missing])
         except (LeaseLost, StoreError):
@@ -249,18 +249,18 @@ class GraphThread:
 
 
 def values_of(state: StateSnapshot | None) -> Mapping[str, Any]:
-    """Return a state's values by channel; empty for a functional graph."""
+    """Return the values of a state by channel, or an empty mapping for a functional graph."""
     values = state.values if state is not None else None
     return values if isinstance(values, dict) else {}
 
 
 def messages_of(values: Any) -> list[BaseMessage]:
-    """Return the messages among the values."""
+    """Return the messages in the values of a state."""
     return as_messages(values.get(MESSAGES)) if isinstance(values, Mapping) else []
 
 
 def as_messages(value: Any) -> list[BaseMessage]:
-    """Return the messages in a value, in any form accepted by LangChain; skip everything else."""
+    """Convert a value to LangChain messages, from any form that LangChain accepts. Skip everything else."""
     if isinstance(value, BaseMessage):
         return [value]
     if not isinstance(value, Sequence) or isinstance(value, str):
@@ -276,7 +276,7 @@ def as_messages(value: Any) -> list[BaseMessage]:
 
 
 def finished_values(snapshot: StateSnapshot, answered: Collection[str]) -> Mapping[str, Any]:
-    """Return the values of the interrupted step, with the results of its finished nodes.
+    """Return the state's values at an interrupted step, including the messages of its finished nodes.
 
     A node with one of the `answered` interrupts was not finished at that time.
     """
@@ -300,14 +300,13 @@ def _ai_message(message: Message) -> AIMessage:
 
 
 def turn_input(graph: Graph, request: TurnRequest, before: Sequence[BaseMessage] = ()) -> dict[str, Any]:
-    """Return the turn's input for the channels of the graph's state; a functional graph gets all of it.
+    """Return the turn's input for the channels of the graph's state.
 
-    `messages` has one HumanMessage if the message has text: the text parts in order, with the messageId as its id, so
-    that a repeat adds nothing. `a2a_inbox` is the envelope. `a2a_outbox` is empty: an earlier outbox belongs to its own
-    turn.
+    `messages` has a HumanMessage with the text of the turn's message. Its id is the messageId, so that a repeat adds
+    nothing. `a2a_inbox` is the turn's A2AInbox. `a2a_outbox` is None, which clears the outbox of an earlier turn.
 
-    `before` are the messages in the state. Tool calls left open by a failed or cut turn are answered first, since no
-    model accepts a conversation with open calls.
+    `before` are the messages in the state. Tool calls without a result, from a failed or lost turn, are answered first,
+    because models reject a conversation with such calls.
     """
     text = text_of(request)
     human = [HumanMessage(content=text, id=request.message.message_id)] if text else []
@@ -317,15 +316,16 @@ def turn_input(graph: Graph, request: TurnRequest, before: Sequence[BaseMessage]
         OUTBOX: None,
     }
     if not isinstance(graph, CompiledStateGraph):
-        # A functional graph has no state: its entrypoint gets the whole input.
+        # A functional graph has no state, so its entrypoint gets the message and the inbox.
         return {MESSAGES: given[MESSAGES], INBOX: given[INBOX]}
     return {channel: value for channel, value in given.items() if channel in graph.channels}
 
 
 def with_envelopes(graph: Graph) -> Graph:
-    """Return the graph with its input also written to `a2a_inbox` and `a2a_outbox`.
+    """Return the graph with its input also written to the channels `a2a_inbox` and `a2a_outbox`.
 
-    LangGraph's START writes the channels of the input schema only. The envelopes missing from it are written beside it.
+    LangGraph's START node writes only the channels of the input schema. If that schema lacks these two, an additional
+    writer writes them.
     """
     if not isinstance(graph, CompiledStateGraph):
         return graph
@@ -341,18 +341,18 @@ def with_envelopes(graph: Graph) -> Graph:
     def envelopes(given: Any) -> list[tuple[str, Any]]:
         return [(channel, given[channel]) for channel in left_out if isinstance(given, dict) and channel in given]
 
-    # Before the other writers: a conditional edge at START may read the envelopes.
+    # This writer comes first, because a conditional edge at START may read the inbox.
     writers = [ChannelWrite((ChannelWriteTupleEntry(mapper=envelopes),)), *graph.nodes[START].writers]
     return graph.copy(update={"nodes": {**graph.nodes, START: graph.nodes[START].copy({"writers": writers})}})
 
 
 def clears_outbox(graph: Graph) -> bool:
-    """Return True if the input empties the outbox of an earlier turn; a reducer may not let it through."""
+    """Return True if the turn's input clears the outbox of an earlier turn. A channel with a reducer may keep it."""
     return isinstance(graph.channels.get(OUTBOX), LastValue)
 
 
 def cancelled_tool_calls(messages: Sequence[BaseMessage]) -> list[ToolMessage]:
-    """Return a "canceled" tool message for each tool call without a result."""
+    """Return a tool message "canceled" for each tool call without a result in the messages."""
     answered = {message.tool_call_id for message in messages if isinstance(message, ToolMessage)}
     return [
         ToolMessage("canceled", tool_call_id=call["id"], name=call["name"], status="error")

@@ -1,4 +1,4 @@
-"""One turn of a graph: its persistence, its input, and its stream."""
+"""Execution of one turn of a LangGraph graph, with its persistence, input and stream."""
 
 import asyncio
 import copy
@@ -52,23 +52,23 @@ logger = logging.getLogger(__name__)
 # ── Emissions ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 IDLE_SECONDS, IDLE_ROUNDS = 0.1, 3
-"""Seconds without a stream event, and rounds of it in a row, before an unseen emission is dropped: it went to another
-stream, or nowhere.
+"""Seconds to wait for a stream event, and number of waits, before a pending emission counts as lost.
 
-More than one round, since a node that blocks the event loop delays the emission and this timer alike.
+Such an emission went to another stream, or nowhere. One wait is not enough, because a node that blocks the event loop
+delays both the emission and this timer.
 """
 
 
 class PendingEmissions:
-    """Durable emissions of a turn: made by its nodes in any thread, and not yet recorded by the runner.
+    """Durable emissions that a turn's nodes have made in any thread and that the runner has not yet recorded.
 
-    LangGraph takes a node for finished once its writes are stored. If they were stored before the node's emissions are
-    in the log, a crash in between would lose the emissions for good: the node does not run again.
+    LangGraph treats a node as finished once its writes are stored, and does not run it again. So its emissions must be
+    recorded before its writes are stored; otherwise a crash in between would lose them.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # By identity: two emissions may be equal.
+        # The key is the object's id, because two emissions may be equal.
         self._pending: dict[int, object] = {}
         self._reading = False
         self._events = 0
@@ -84,31 +84,31 @@ class PendingEmissions:
             logger.warning("The agent emitted after the end of its turn: the emission is ignored.")
 
     def wait_for_event(self) -> None:
-        """Note that the reader is waiting for the next stream event."""
+        """Mark that the turn is waiting for the next event of the graph's stream."""
         self._reading = True
 
     def event_received(self) -> None:
-        """Note the arrival of an event; it is being processed until the next `wait_for_event`."""
+        """Mark that a stream event has arrived. The turn processes it until the next `wait_for_event`."""
         self._reading = False
         self._events += 1
 
     def mark_recorded(self, emission: object) -> None:
-        """Remove an emission that is in the log."""
+        """Remove an emission that the runner has recorded in the task's event log."""
         with self._lock:
             self._pending.pop(id(emission), None)
         self._changed.set()
 
     def abort(self) -> None:
-        """Note that the turn is cut: pending emissions will never be recorded."""
+        """Mark the turn as aborted. Its pending emissions will never be recorded."""
         self._aborted = True
         self._changed.set()
 
     def close(self) -> None:
-        """Note that the turn has ended: later emissions are ignored."""
+        """Mark the turn as ended. Later emissions are ignored."""
         self._closed = True
 
     async def wait_recorded(self) -> None:
-        """Wait until all current emissions are recorded; raises LeaseLost if they never will be."""
+        """Wait until all current emissions are recorded. Raises LeaseLost if the turn has been aborted."""
         with self._lock:
             awaited = dict(self._pending)
         idle = 0
@@ -134,12 +134,12 @@ class PendingEmissions:
 
 
 class LangChainCallbacks(BaseCallbackHandler):
-    """LangChain callbacks of one turn: log `internal:*` events of its model calls and tools.
+    """LangChain callbacks of one turn that log `internal:*` events of its model calls and tools.
 
-    They also report a model's text to `StreamedText` before its node ends, and an aborted call to the turn's stream.
+    They also pass a model's text to `StreamedText` before its node ends, and an aborted call to the turn's stream.
     """
 
-    # In the calling thread, so that log lines keep the order of the events.
+    # Run the callbacks in the calling thread, so that log lines keep the order of the events.
     run_inline = True
 
     def __init__(self, task_id: str, streamed: StreamedText) -> None:
@@ -148,7 +148,7 @@ class LangChainCallbacks(BaseCallbackHandler):
         self._visible: set[UUID] = set()
         self._nodes: set[UUID] = set()
         self._message_ids: dict[UUID, str] = {}
-        """Message ids of the streaming calls."""
+        """Message ids of the streaming model calls, by run id."""
 
     def on_chat_model_start(
         self,
@@ -166,14 +166,14 @@ class LangChainCallbacks(BaseCallbackHandler):
             self._visible.add(run_id)
 
     def on_llm_new_token(self, token: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """Note that this call streams, and its message id."""
+        """Mark the model call as streaming, and remember its message id."""
         if run_id in self._visible:
             self._visible.discard(run_id)
             self._streamed.start(run_id)
             self._message_ids[run_id] = getattr(getattr(kwargs.get("chunk"), "message", None), "id", None) or ""
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
-        """Store the complete text of the call."""
+        """Pass the complete message of the model call to `StreamedText`."""
         self._visible.discard(run_id)
         self._message_ids.pop(run_id, None)
         for generation in response.generations[0][:1] if response.generations else ():
@@ -181,10 +181,10 @@ class LangChainCallbacks(BaseCallbackHandler):
                 self._streamed.complete(run_id, generation.message)
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """Send the abort of a call to the turn's stream, after its chunks."""
+        """Send the abort of a streaming model call to the turn's stream, after its chunks."""
         self._visible.discard(run_id)
         if message_id := self._message_ids.pop(run_id, ""):
-            # Outside of a node, or after the end of the stream, no stream takes it.
+            # Outside of a node, or after the end of the stream, there is no writer for the abort.
             with suppress(Exception):
                 get_stream_writer()(StreamAborted(message_id))
 
@@ -197,12 +197,12 @@ class LangChainCallbacks(BaseCallbackHandler):
         metadata: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Note the start of a node, as opposed to a chain within it."""
+        """Remember the run id of a node. Chains within a node are ignored."""
         if metadata and kwargs.get("name") == metadata.get("langgraph_node"):
             self._nodes.add(run_id)
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """Note the return value of a node."""
+        """Tell `StreamedText` which messages a node has returned."""
         if run_id in self._nodes:
             self._nodes.discard(run_id)
             self._streamed.remove_returned(outputs)
@@ -212,21 +212,21 @@ class LangChainCallbacks(BaseCallbackHandler):
         self._internal.llm_call()
 
     def on_tool_start(self, serialized: dict[str, Any], input_str: str, *, run_id: UUID, **kwargs: Any) -> None:
-        """Log `internal:tool-start`; the arguments are not logged."""
+        """Log `internal:tool-start` without the tool's arguments."""
         call_id = str(kwargs.get("tool_call_id") or run_id)
         self._tools[run_id] = call_id
         self._internal.tool_start(str((serialized or {}).get("name", "")), call_id)
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """Log `internal:tool-complete`."""
+        """Log `internal:tool-complete` with the success of the tool call."""
         self._tool_ended(run_id, success=getattr(output, "status", "success") != "error")
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """Log `internal:tool-complete`, without success."""
+        """Log `internal:tool-complete` for a failed tool call."""
         self._tool_ended(run_id, success=False)
 
     def step_stored(self) -> None:
-        """Log `internal:checkpoint`: a step of the graph is stored."""
+        """Log `internal:checkpoint` after a step of the graph has been stored."""
         self._internal.checkpoint()
 
     def _tool_ended(self, run_id: UUID, *, success: bool) -> None:
@@ -236,9 +236,9 @@ class LangChainCallbacks(BaseCallbackHandler):
 # ── Turn ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 STREAM_MODES: list[StreamMode] = ["values", "messages", "custom", "updates"]
-"""Modes of `astream` for every graph."""
+"""Stream modes of `astream` for every graph."""
 WITH_CHECKPOINTS: list[StreamMode] = [*STREAM_MODES, "checkpoints"]
-"""Modes for a graph with a checkpointer: the operator's log has its steps."""
+"""Stream modes of `astream` for a graph with a checkpointer, whose steps are logged for the operator."""
 
 # LangChain dumps the arguments of a tool with `runtime: ToolRuntime`. pydantic then warns that the context is not None,
 # and its warning contains the whole input of the turn.
@@ -246,56 +246,55 @@ warnings.filterwarnings("ignore", r"(?s)Pydantic serializer warnings:.*input_typ
 
 
 class SaverFactory(Protocol):
-    """Factory of savers, one or more for each turn."""
+    """Factory of checkpointers, called for each turn."""
 
     def __call__(self, *, fence: Fence, before_put: BeforePut, types: Collection[type]) -> BaseCheckpointSaver[Any]:
-        """Return a saver that checks the fence and awaits `before_put` before each write.
+        """Return a checkpointer that checks the turn's fencing number and awaits `before_put` before each write.
 
-        `types` are the author's classes that checkpoints may hold.
+        `types` are the author's classes whose instances checkpoints may contain.
         """
         ...
 
 
 class MemoryFactory(Protocol):
-    """Factory of long-term memories, at most one for each turn."""
+    """Factory of long-term memories, called at most once for each turn."""
 
     def __call__(self, *, fence: Fence) -> LongTermMemory:
-        """Return a memory that checks the fence before each write."""
+        """Return a long-term memory that checks the turn's fencing number before each write."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphSetup:
-    """Settings and services of one graph, the same for all its turns."""
+    """Settings and services that all turns of a graph share."""
 
     name: str
     """Name of the agent."""
     configuration: Mapping[str, Any]
-    """The author's own settings."""
+    """The author's own settings from aion.yaml."""
     context: Mapping[str, Any] | None
-    """Context of a graph with its own schema; None for the turn's AionContext."""
+    """Context for a graph with its own context schema; None if the context is the turn's AionContext."""
     savers: SaverFactory | None
     memories: MemoryFactory | None
     types: Collection[type]
-    """The author's classes that checkpoints may hold."""
+    """The author's classes whose instances checkpoints may contain."""
     nodes: str
     """Names of the graph's nodes, from `node_names`."""
 
 
 def config_of(request: TurnRequest, configuration: Mapping[str, Any]) -> RunnableConfig:
-    """Return the config of a turn: the author's settings are configurable, the server's keys override them."""
+    """Return LangGraph's config of a turn. The author's settings are its configurable keys, except reserved ones."""
     own = {key: value for key, value in configuration.items() if key not in _RESERVED_KEYS and not key.startswith("__")}
     return {
         "configurable": {**copy.deepcopy(own), "thread_id": thread_id(request.context)},
-        # LangGraph takes input under the run_id of the newest checkpoint for a resumption of that run
-        # (tests/unit/agents/langgraph/test_pins.py): the same call starts a turn, resumes it, and does nothing after
-        # its end.
+        # If the newest checkpoint has this run_id, LangGraph resumes that run. So the same call starts a turn, resumes
+        # it, and does nothing after its end. See tests/unit/agents/langgraph/test_pins.py.
         "metadata": {"run_id": request.turn.id},
     }
 
 
 _RESERVED_KEYS = frozenset({"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map"})
-"""Configurable keys of LangGraph's own state lookup; keys with two leading underscores are LangGraph's too."""
+"""Configurable keys that LangGraph uses to find its state. Keys with two leading underscores are reserved too."""
 
 
 class GraphTurn:
@@ -306,7 +305,7 @@ class GraphTurn:
         config = config_of(request, setup.configuration)
         config["metadata"][NODES] = setup.nodes
         self.own_saver = graph.checkpointer if isinstance(graph.checkpointer, BaseCheckpointSaver) else None
-        """Checkpointer of the author; None if the graph uses ours or no checkpointer."""
+        """Checkpointer with which the author compiled the graph, or None."""
         saver, fence = self.own_saver, Fence(request.context, request.fence)
         if saver is None and setup.savers is not None:
             saver = setup.savers(fence=fence, before_put=self._record_emissions, types=setup.types)
@@ -317,29 +316,29 @@ class GraphTurn:
             graph = graph.copy(update={"store": OwnerStore(partial(setup.memories, fence=fence), scope)})
         self._graph = graph
         self.durable = saver is not None
-        """True if the turn's state is stored."""
+        """True if a checkpointer stores the state of the turn."""
         self.thread = GraphThread(graph, config, durable=self.durable)
         self.streamed = StreamedText(saver, config, returns=MESSAGES in graph.channels)
         self._observer = LangChainCallbacks(request.task.id, self.streamed)
         self._config: RunnableConfig = {**config, "callbacks": [self._observer]}
 
     def graph_input(self, state: StateSnapshot | None, question: Message | None, pending: list[Interrupt]) -> Any:
-        """Return the input of the graph: the message, or the answer to an interrupt.
+        """Return the input of the graph: the message, the answer to an interrupt, or None to resume without input.
 
-        Raises InvalidResumeInput for a message that does not answer the interrupt.
+        Raises InvalidResumeInput if the pending interrupt does not accept the message as its answer.
         """
         if question is not None and state is not None:
             if (command := resume_command(self._request, question, pending)) is not None:
                 return command
             if state.tasks or self.thread.is_of_turn(state):
-                # Continue without input: the graph had paused before a node, or a process died after taking the answer.
+                # Resume without input. The graph has paused at a breakpoint, or an earlier attempt took the answer.
                 return None
         return turn_input(self._graph, self._request, messages_of(values_of(state)))
 
     async def outbound(self, state: StateSnapshot | None, question: Message | None) -> LangGraphOutbound:
-        """Return the translator of the turn's stream, with the turn's earlier output."""
-        # A resuming turn may have been cut within its first step; the stored state is then still the interrupted
-        # turn's.
+        """Return the translator of the turn's stream, initialized with the turn's earlier output."""
+        # A turn with an answer may have been lost within its first step. Then the stored state still belongs to the
+        # earlier, interrupted turn.
         may_have_begun = self.thread.is_of_turn(state) or question is not None
         return LangGraphOutbound(
             self._request,
@@ -351,7 +350,7 @@ class GraphTurn:
         )
 
     async def stream(self, graph_input: Any, outbound: LangGraphOutbound) -> AsyncGenerator[Emission, None]:
-        """Run the graph to its end; raises GraphDrained if it was asked to stop before."""
+        """Run the graph to its end and yield its emissions. Raises GraphDrained if the runner's deadline stops it."""
         graph, pending = self._graph, self._pending
         context = context_of(self._request, GraphReplySink(self._request), name=self._setup.name)
         token = emission_listener.set(pending.add)
@@ -360,12 +359,12 @@ class GraphTurn:
                 stream = graph.astream(
                     graph_input,
                     self._config,
-                    # A graph with its own context schema reads our context with get_aion_context().
+                    # A graph with its own context schema reads the AionContext with get_aion_context().
                     context=context if self._setup.context is None else copy.deepcopy(self._setup.context),
                     stream_mode=WITH_CHECKPOINTS if self.durable else STREAM_MODES,
                     subgraphs=True,
                     durability="sync" if self.durable else None,
-                    # The next process resumes from the stored step.
+                    # After a stop at the deadline, the next process resumes from the stored step.
                     control=_Drain(self._request) if self.durable else None,
                 )
                 event: Any
@@ -378,7 +377,7 @@ class GraphTurn:
                         self._observer.step_stored()
                         if event[2]["metadata"]["source"] == "loop":
                             yield StepCompleted()
-                    # The runner records an event before it asks for the next one.
+                    # The runner records an emission before it requests the next one.
                     if isinstance(event[2], NODE_EMISSIONS):
                         pending.mark_recorded(event[2])
                     pending.wait_for_event()
@@ -396,7 +395,10 @@ class GraphTurn:
 
 
 class _Drain(RunControl):
-    """Drain request of the runner: stops the graph at the next step boundary, even if a node blocks the event loop."""
+    """LangGraph run control that stops the graph at the next step boundary when the runner's deadline is near.
+
+    It works even if a node blocks the event loop.
+    """
 
     def __init__(self, request: TurnRequest) -> None:
         super().__init__()
@@ -409,9 +411,9 @@ class _Drain(RunControl):
 
     @property
     def drain_reason(self) -> str | None:
-        """Reason of the drain. See `RunControl.drain_reason`."""
+        """Reason for stopping the graph. See `RunControl.drain_reason`."""
         return "deadline" if self._drain.is_set() else super().drain_reason
 
 
 async def _no_wait() -> None:
-    """Wait for nothing: streamed text does not depend on recorded emissions."""
+    """Return at once, because storing streamed text does not depend on recorded emissions."""
