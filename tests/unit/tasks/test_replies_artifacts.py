@@ -114,7 +114,7 @@ async def test_early_reply_is_in_history_once() -> None:
 
 @pytest.mark.parametrize("answer", AnswerAs)
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
-async def test_message_reply_is_equal_for_status_and_artifact(answer: AnswerAs, reply: ReplyAs) -> None:
+async def test_message_reply_is_equal_for_every_answer_setting(answer: AnswerAs, reply: ReplyAs) -> None:
     expected = await parts(Teller(), reply=reply).service.send(CallContext("owner", "test"), request("decorated"))
     made = parts(Teller(), reply=reply, answer=answer)
     message = await made.service.send(CallContext("owner", "test"), request("decorated"))

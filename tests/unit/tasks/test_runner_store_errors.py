@@ -114,7 +114,7 @@ async def test_unreadable_task_log_counts_no_try(clock: ManualClock) -> None:
     assert "COMPLETED" in str((await made.service.get(CALL, task.id)).status)
 
 
-async def test_unreadable_turn_gets_delayed_wake_up_message(clock: ManualClock) -> None:
+async def test_turn_with_unreadable_log_is_suspended(clock: ManualClock) -> None:
     """The turn behind another is suspended too; its lease need not expire."""
     store: Any = Failing(MemoryTaskStore(clock))
     made = parts(AgentWithRefusedCheckpoints(0), store, clock)
@@ -151,7 +151,7 @@ async def test_unreadable_task_is_left_out_of_contexts(clock: ManualClock) -> No
 
 
 @pytest.mark.parametrize("failing", ["contexts", "pushes"])
-async def test_sweep_enqueues_wake_ups_for_readable_contexts(clock: ManualClock, failing: str) -> None:
+async def test_sweep_continues_with_other_timers_after_store_error(clock: ManualClock, failing: str) -> None:
     inner = MemoryTaskStore(clock)
     store: Any = Failing(inner)
     configs: Any = Failing(MemoryPushConfigs(inner, clock))
