@@ -161,7 +161,7 @@ async def test_late_message_prolongs_tasks_retention(chat: StoreConversation, ro
     assert await chat.store.log(head.key) is None
 
 
-async def test_early_message_writes_no_snapshot(chat: StoreConversation, rows: Rows) -> None:
+async def test_early_follow_up_message_writes_no_snapshot(chat: StoreConversation, rows: Rows) -> None:
     head = await chat.asks("m-1")
     chat.clock.move(3600)
     await chat.store.follow_up(await chat.more(head, "m-2"), holder="holder-2")

@@ -391,7 +391,7 @@ async def test_stored_events_are_numbered_and_unchanged(chat: StoreConversation)
     assert (past.head, past.events) == (head, ())
 
 
-async def test_stored_event_keeps_its_table_key(chat: StoreConversation) -> None:
+async def test_stored_event_keeps_its_emission_key(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.store.append(turn.lease, turn.head, chat.says(turn.head), key="node:1/0")
     log = await chat.store.log(turn.head.key)
