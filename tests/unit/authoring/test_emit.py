@@ -138,7 +138,7 @@ def test_emitted_metadata_outside_json_is_refused(metadata: Any, error: type[Exc
         emitted(emit_task_metadata, metadata)
 
 
-def test_emit_functions_have_same_signatures_as_original_aion() -> None:
+def test_emit_functions_have_signatures_of_seed_programs() -> None:
     """Including the optional artifact_id."""
     assert [
         ", ".join(re_annotated(parameter) for parameter in inspect.signature(emit).parameters.values())

@@ -51,7 +51,7 @@ async def test_transaction_of_one_write_is_single_request(
     [([Put(KEY, {})], "t"), ([ConditionCheck(KEY, Exists())], ""), ([Put(KEY, {}), Delete(Key("p", "other"))], "")],
     ids=["token", "check", "two writes"],
 )
-async def test_transaction_of_several_writes_is_sent_as_transaction(
+async def test_transaction_with_token_check_or_several_writes_stays_transaction(
     table: DynamoDBTable, sent: Sent, writes: list[Write], token: str
 ) -> None:
     await table.transact(writes, token=token)
