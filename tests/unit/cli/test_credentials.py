@@ -50,7 +50,7 @@ def refusal(failed: Result) -> str:
     return str(failed.exception)
 
 
-def test_created_api_key_is_printed_once(run: RunCommand, stack: LocalStack, tmp_path: Path) -> None:
+def test_created_api_key_is_limited_and_printed_once(run: RunCommand, stack: LocalStack, tmp_path: Path) -> None:
     import asyncio
 
     config = tmp_path / "aion.yaml"
