@@ -16,8 +16,8 @@ class Blobs(Protocol):
     async def put_new(self, name: str, content: bytes, metadata: Mapping[str, str], *, media_type: str = "") -> bool:
         """Store the bytes and their metadata unless the name is taken; return True if they were stored.
 
-        After a lost response this may return False although this call stored the bytes. The metadata is ASCII and at most
-        2 KB. Only S3 stores the media type.
+        After a lost response, a repeat may return False although the first call stored the bytes. The metadata is ASCII
+        and at most 2 KB. Only S3 stores the media type.
         """
         ...
 

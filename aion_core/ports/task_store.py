@@ -150,10 +150,10 @@ class TaskStore(Protocol):
     ) -> TurnStarted | TurnQueued | ContextInUse | Duplicate | Interrupted:
         """Store a new task with its first events and push config atomically, once per messageId of its context.
 
-        In a free context the turn gets the lease (TurnStarted); in a busy one, or without `holder`, it waits
+        In a free context the turn gets the lease (TurnStarted). In a busy context, or without `holder`, the turn waits
         (TurnQueued). A known messageId or idempotency key returns the first task (Duplicate), or raises MessageIdReused
-        for another content. Nothing is stored if a task of the context requires input (Interrupted), or if the context is
-        busy and `when_busy` is not ENQUEUE (ContextInUse). Raises ContextBusy if the queue is full.
+        for another content. Nothing is stored if a task of the context requires input (Interrupted), or if the context
+        is busy and `when_busy` is not ENQUEUE (ContextInUse). Raises ContextBusy if the queue is full.
         """
         ...
 
@@ -167,8 +167,8 @@ class TaskStore(Protocol):
         INTERRUPT its turn replaces the task's running turn (TurnStarted); with REJECT nothing is stored (ContextInUse).
         The push config replaces one with its id; raises TooManyPushConfigs at the limit. Repeats are as in `create`.
 
-        Raises ContextBusy if the queue is full, or if another turn runs in the context of an interrupted task; LeaseLost
-        if the task has changed since `follow_up.head`: read it again.
+        Raises ContextBusy if the queue is full, or if another turn runs in the context of an interrupted task. Raises
+        LeaseLost if the task has changed since `follow_up.head` was read: read it again.
         """
         ...
 
@@ -183,9 +183,9 @@ class TaskStore(Protocol):
     async def begin(self, context: ContextKey, *, holder: str) -> TurnStarted | LeaseHeld | None:
         """Lease the context's running turn if its lease has expired, else the first waiting turn.
 
-        Return LeaseHeld while another lease is in force; None with an empty queue, or while a task of the context requires
-        input. The fence and `turn.tries` grow by one. A message that waited for its running task is recorded in the same
-        transaction, as event `turn.message_generation`.
+        Return LeaseHeld while another lease is in force. Return None if the queue is empty, or while a task of the
+        context requires input. The fence and `turn.tries` grow by one. A message that waited for its running task is
+        recorded in the same transaction, as event `turn.message_generation`.
         """
         ...
 
@@ -222,8 +222,8 @@ class TaskStore(Protocol):
     async def pause(self, lease: Lease, *, made_progress: bool, spent: bool = True) -> None:
         """Suspend the turn so that another holder can lease it. Its timer expires after one lease term.
 
-        With `made_progress` this counts as a handoff and resets the tries. Without `spent` (the agent never ran) this try
-        does not count. Raises LeaseLost.
+        With `made_progress` the suspension counts as a handoff and resets the tries. Without `spent` (the agent never
+        ran) this try does not count. Raises LeaseLost.
         """
         ...
 
@@ -248,9 +248,9 @@ class TaskStore(Protocol):
     async def log(self, key: TaskKey, *, after: int = 0) -> Log | None:
         """Return the task's head and its events after number `after`; None if the task does not exist.
 
-        Consistent: the events reach the head's generation without a gap. The first entry may be a snapshot, a Task under
-        the generation of its last event: at the start of the log, or in place of expired events. None for a log with a
-        gap and no snapshot.
+        The read is consistent: the events reach the head's event number without a gap. The first entry may be a
+        snapshot, a Task under the generation of its last event: at the start of the log, or in place of expired events.
+        None for a log with a gap and no snapshot.
         """
         ...
 

@@ -1,8 +1,8 @@
 """Circuit breaker for webhook receivers that do not answer.
 
-An unanswered post takes twenty seconds. Many of them would occupy every delivery process. After several slow failures of
-a receiver in a row, its next attempts count as failed without a request, for a while. A receiver is identified by its
-owner and host: the webhooks of one owner do not affect another's.
+An unanswered post takes twenty seconds of a process. Many of them would occupy every delivery process. After several
+slow failures of a receiver in a row, its next attempts count as failed without a request, for a while. A receiver is
+identified by its owner and host: the webhooks of one owner do not affect another's.
 """
 
 from dataclasses import dataclass, field

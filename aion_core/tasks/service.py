@@ -280,7 +280,7 @@ class TaskService:
         replies: Mapping[str, ReplyAs] | None = None,
         open_tasks: OpenTasks | None = None,
     ) -> None:
-        """`blocking_wait` is the longest wait of a blocking send, in seconds. `replies` is the `reply` setting by agent.
+        """`blocking_wait` is the longest wait of a blocking send in seconds; `replies` is the `reply` setting by agent.
 
         `MessageAdmission` has the other arguments.
         """
