@@ -202,7 +202,7 @@ class LangChainCallbacks(BaseCallbackHandler):
             self._nodes.add(run_id)
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """Tell `StreamedText` which messages a node has returned."""
+        """Remove the messages that a node has returned from `StreamedText`."""
         if run_id in self._nodes:
             self._nodes.discard(run_id)
             self._streamed.remove_returned(outputs)
