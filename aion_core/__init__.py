@@ -1,3 +1,3 @@
-"""A2A servers on AWS Lambda: one runner, one log, three readers."""
+"""Framework for A2A servers on AWS Lambda."""
 
 __version__ = "0.1.0"

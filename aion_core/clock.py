@@ -1,4 +1,4 @@
-"""System clock."""
+"""Clock with the time of this machine."""
 
 import asyncio
 from datetime import UTC, datetime

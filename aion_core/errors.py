@@ -34,17 +34,17 @@ from typing import Self
 
 
 class AionError(Exception):
-    """Base class of aion's exceptions. The text is one sentence, safe to show to its receiver."""
+    """Base class of aion's exceptions. The text is a sentence without confidential details."""
 
 
 class ClientError(AionError):
-    """The request is invalid. The text names the fix."""
+    """Base class of errors in a request. The text tells the client the remedy."""
 
 
 class InvalidMessage(ClientError):
     """A field of the request is missing, empty or contradicts another.
 
-    `field` is its path in protocol names, such as `message.parts[0]`.
+    `field` is the path of this field in protocol names, such as `message.parts[0]`.
     """
 
     def __init__(self, sentence: str, *, field: str = "") -> None:
@@ -128,15 +128,15 @@ class StoreError(AionError):
 
 
 class StoreUnavailable(StoreError):
-    """Throttled, unreachable or timed out. A retry may succeed."""
+    """The store or queue is throttled or unreachable, or the request timed out. A retry may succeed."""
 
 
 class StoreCorrupt(StoreError):
-    """The log has a gap or an unreadable record. An incomplete task is never returned."""
+    """A task's event log has a gap, or a stored record is unreadable. The store never returns an incomplete task."""
 
 
 class UnreadableWakeUp(StoreError, ValueError):
-    """The queue message is not a wake-up message, or has another version. It goes to the dead letter queue."""
+    """The queue message is not a wake-up message, or has another version. SQS moves it to the dead letter queue."""
 
 
 class WebhookBlocked(AionError):
@@ -144,11 +144,11 @@ class WebhookBlocked(AionError):
 
 
 class ClaimLost(AionError):
-    """Another process delivers for this push config, or it was deleted or replaced: stop the delivery."""
+    """Another process delivers for this push config, or the config was deleted or replaced. The delivery must stop."""
 
 
 class LeaseLost(AionError):
-    """Another process has taken over the context. The store rejects all further writes of this turn."""
+    """Another process has taken over the lease of the context. The store rejects all further writes of this turn."""
 
 
 class PendingInput(AionError):
@@ -160,7 +160,7 @@ class InvalidTransition(AionError):
 
 
 class AgentFailed(AionError):
-    """The agent could not finish its turn."""
+    """The agent could not finish its turn, so its task fails."""
 
 
 class ConfigurationError(AionError):
@@ -184,7 +184,7 @@ class AgentLoadError(ConfigurationError):
         super().__init__(f"{subject}{self.what}{place}.{f' {do}' if do else ''}")
 
     def of_agent(self, agent_id: str, path: str) -> Self:
-        """Return the same error with its agent."""
+        """Return the same error with the id of its agent and the path in aion.yaml."""
         return type(self)(
             self.what, where=self.where, source=self.source, do=self.do, agent_id=agent_id, path=path
         ).with_traceback(self.__traceback__)

@@ -1,7 +1,7 @@
 """Log records: add correlation labels, redact secrets, escape line breaks.
 
-A record factory does this, so it applies to every logger and handler. Handlers format the records: `aws.log_formatter` on
-Lambda.
+A log record factory does this for every logger and handler. Handlers format the records. On Lambda the handler uses
+`aws.log_formatter`.
 """
 
 import json
@@ -16,23 +16,23 @@ from typing import Any
 from urllib.parse import quote
 
 CORRELATION_ID = "correlation_id"
-"""Label of the lines of one request; on Lambda its value is the invocation's id."""
+"""Label in the log lines of one request. On Lambda its value is the id of the invocation."""
 
 REDACTED = "[redacted]"
 
 SHORTEST_SECRET = 6
-"""Shortest redacted text. Redacting shorter ones would also hide ordinary words."""
+"""Minimum length of a redacted text. Redaction of shorter texts would also hide ordinary words."""
 
 _SHORTEST_LINE = 16
-"""Shortest line of a multi-line secret, such as a private key, redacted on its own."""
+"""Minimum length of a separately redacted line in a secret of several lines, such as a private key."""
 
 QUIET = ("a2a", "boto3", "botocore", "httpcore", "httpx", "mangum", "s3transfer", "urllib3")
-"""Libraries with bodies, headers or URLs in their logs below WARNING."""
+"""Names of libraries that log bodies, headers or URLs below WARNING."""
 
 _BREAKS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\x85\u2028\u2029]")
 
 _LABELS = "aion_labels"
-"""Attribute of a record with all its labels. An attribute for each label would forbid its name in `extra`."""
+"""Attribute of a log record with all its labels. Separate attributes would forbid the labels' names in `extra`."""
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class _Request:
 
 
 _always: set[str] = set()
-"""Texts redacted in all log lines of this process: secrets of agents' code, in every form of a line."""
+"""Texts redacted in all log lines of this process: secrets of the agents' code, in plain and escaped forms."""
 
 _request: ContextVar[_Request | None] = ContextVar("aion_request", default=None)
 _labels: ContextVar[Mapping[str, Any]] = ContextVar("aion_labels", default={})  # noqa: B039  # never changed, only replaced
@@ -49,7 +49,7 @@ _labels: ContextVar[Mapping[str, Any]] = ContextVar("aion_labels", default={})  
 
 @contextmanager
 def request(correlation_id: str, secrets: Iterable[str] = (), **labels: Any) -> Iterator[None]:
-    """Label log lines of this block, and of tasks started in it, with the id; redact the secrets in them."""
+    """Label the log lines of the `with` block and of asyncio tasks started in it. Redact the secrets in these lines."""
     token = _request.set(_Request())
     try:
         keep_out(*secrets)
@@ -61,7 +61,7 @@ def request(correlation_id: str, secrets: Iterable[str] = (), **labels: Any) -> 
 
 @contextmanager
 def about(**labels: Any) -> Iterator[None]:
-    """Label log lines of this block, and of tasks started in it. Labels are ids, never content of messages."""
+    """Label the log lines of the `with` block and of asyncio tasks started in it. Labels never have message content."""
     token = _labels.set({**_labels.get(), **labels})
     try:
         yield
@@ -70,7 +70,7 @@ def about(**labels: Any) -> Iterator[None]:
 
 
 def note(**labels: Any) -> None:
-    """Add labels until the end of the surrounding `about` block or of the current asyncio task."""
+    """Add labels to log lines until the end of the surrounding `about` block or of the current asyncio task."""
     _labels.set({**_labels.get(), **labels})
 
 
@@ -84,13 +84,13 @@ def keep_out(*secrets: str) -> None:
 def always_keep_out(*secrets: str) -> None:
     """Redact these texts in all later log lines of this process, in plain or escaped form.
 
-    A text shorter than SHORTEST_SECRET is ignored: redacting it would also hide ordinary words.
+    The function ignores a text shorter than SHORTEST_SECRET, since its redaction would also hide ordinary words.
     """
     global _always
     shown: set[str] = set()
     for secret in secrets:
         text = secret.strip()
-        # Plain, in JSON, in a repr, with escaped line breaks, in a URL; also single lines of a multi-line key.
+        # Redact the text as it is, in JSON, in a repr, with escaped line breaks and in a URL. Redact single lines of a key.
         shown |= {text, json.dumps(text)[1:-1], repr(text)[1:-1], quote(text, safe="")}
         shown |= {json.dumps(text, ensure_ascii=False)[1:-1], _one_line(text)}
         if len(lines := text.splitlines()) > 1:
@@ -100,7 +100,7 @@ def always_keep_out(*secrets: str) -> None:
 
 
 def labels_of(record: logging.LogRecord) -> Mapping[str, Any]:
-    """Return the labels of a record; empty for a record from before `install`."""
+    """Return the labels of a log record. A record from before `install` has no labels."""
     found: Mapping[str, Any] = getattr(record, _LABELS, {})
     return found
 
@@ -108,14 +108,14 @@ def labels_of(record: logging.LogRecord) -> Mapping[str, Any]:
 def without_secrets(value: Any) -> Any:
     """Return a text or JSON value with the secrets of this request and process redacted.
 
-    With secrets to redact, a value of another type becomes its text.
+    If there are secrets to redact, a value of another type is converted to text.
     """
     secrets = _secrets()
     return _without_secrets(value, secrets) if secrets else value
 
 
 def install() -> None:
-    """Install the record factory; safe to repeat."""
+    """Install the log record factory of aion. A repeated call has no effect."""
     for name in QUIET:
         logger = logging.getLogger(name)
         if logger.level < logging.WARNING:
@@ -139,7 +139,7 @@ def _cleaned(record: logging.LogRecord) -> logging.LogRecord:
     except Exception:
         # The handler reports a wrong format string itself.
         return record
-    # Escape line breaks in arguments: they could forge a log line.
+    # Escape line breaks in arguments, since they could forge a log line.
     clean = _one_line(message) if record.args else message
     clean = without_secrets(clean)
     if record.exc_info and record.exc_info[0] is not None and _secrets():
@@ -156,7 +156,7 @@ def _one_line(text: str) -> str:
 
 
 def _secrets() -> frozenset[str]:
-    """Return the secrets of the current request and of the process."""
+    """Return the texts to redact for the current request and for the process."""
     current = _request.get()
     return frozenset(_always | current.secrets if current is not None else _always)
 
@@ -170,7 +170,7 @@ def _without_secrets(value: Any, secrets: frozenset[str]) -> Any:
         case list() | tuple() | set() | frozenset():
             return [_without_secrets(each, secrets) for each in value]
     text = str(value)
-    # The longest first: one secret may contain another.
+    # Replace the longest secret first, since a secret may contain another.
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, REDACTED)
     return text

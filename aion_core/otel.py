@@ -1,4 +1,4 @@
-"""OpenTelemetry traces, sent with OTLP over HTTP. Imported only if an endpoint is configured.
+"""OpenTelemetry traces, sent with OTLP over HTTP. Aion imports this module only with a configured endpoint.
 
 The SDK reads its own variables: the endpoint (OTEL_EXPORTER_OTLP_ENDPOINT), sampling (OTEL_TRACES_SAMPLER) and the
 resource (OTEL_RESOURCE_ATTRIBUTES, OTEL_SERVICE_NAME).
@@ -21,7 +21,7 @@ from opentelemetry.util.types import Attributes
 from aion_core.ports import SpanKind
 
 EXPORT_SECONDS = 2.0
-"""Timeout of an export with its retries. An invocation waits for the export."""
+"""Timeout of an export of spans with its retries. A Lambda invocation waits for the export."""
 
 _KINDS = {
     SpanKind.SERVER: trace.SpanKind.SERVER,
@@ -34,14 +34,14 @@ _HAS_CONTENT = re.compile(
     r"|gen_ai\.(prompt|completion|input\.messages|output\.messages|system_instructions|tool\.call\.(arguments|result)).*"
     r"|gcp\.vertex\.agent\.(llm_request|llm_response|tool_call_args|tool_response|data)"
 )
-"""Attributes with content of messages, or with error texts, which may quote it."""
+"""Matches span attributes with content of messages, or with error texts. An error text may quote content."""
 
 
 class OTelTraces:
-    """`ports.Traces` with the process's tracer provider, so that spans of frameworks become children of aion's."""
+    """Traces with the process's tracer provider, so that spans of frameworks become children of aion's spans."""
 
     def __init__(self, service: str) -> None:
-        """Use `service` as the resource's name if the environment has none."""
+        """Take the service name for the resource. A name in the environment variables wins."""
         self._provider = _provider(service)
         self._tracer = self._provider.get_tracer("aion")
 
@@ -74,7 +74,7 @@ class OTelTraces:
 
 
 class OTelSpan:
-    """`ports.Span`."""
+    """Span of OpenTelemetry with the methods of `ports.Span`."""
 
     def __init__(self, span: trace.Span) -> None:
         self._span = span
@@ -89,7 +89,7 @@ class OTelSpan:
 
 
 class RedactingExporter(SpanExporter):
-    """Exporter that removes content of messages and error texts from spans."""
+    """Span exporter. It removes content of messages and error texts from spans before their export."""
 
     def __init__(self, exporter: SpanExporter) -> None:
         self._exporter = exporter
@@ -130,7 +130,7 @@ def _without_content(attributes: Attributes) -> Attributes:
 
 
 def _parent(traceparent: str) -> tuple[Context | None, list[Link]]:
-    """Return the parent context of a span (None for the current span) and its links."""
+    """Return the parent context of a new span and its links. None selects the current span as parent."""
     if not traceparent:
         return None, []
     around = trace.get_current_span().get_span_context()
@@ -141,7 +141,7 @@ def _parent(traceparent: str) -> tuple[Context | None, list[Link]]:
 
 
 def _provider(service: str) -> TracerProvider:
-    """Return the process's provider. An agent's code or a Lambda layer may have created it."""
+    """Return the process's tracer provider, or create it. An agent's code or a Lambda layer may have created it."""
     made = trace.get_tracer_provider()
     if isinstance(made, TracerProvider):
         return made

@@ -1,6 +1,6 @@
 """Settings from environment variables, read once at start.
 
-The template sets these on each function; `aion dev` sets them from the same template.
+template.yaml sets these variables on each function. `aion dev` sets them from the same template.
 """
 
 import ipaddress
@@ -22,22 +22,22 @@ DEFAULT_BASE_URL = "http://127.0.0.1:8000"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings of a deployment."""
+    """Settings of a deployment or of a local server."""
 
     config: Path
     """AION_CONFIG: path of the aion.yaml with the agents. Paths in it are relative to its folder."""
     base_url: str
-    """AION_BASE_URL: URL of the server for clients, used in agent cards, or "". Never taken from a Host header."""
+    """AION_BASE_URL: URL of the server in agent cards, or "". The server never takes it from a Host header."""
     store: str
-    """AION_STORE: `dynamodb`; `sqlite` for one machine; `memory` for tasks that end with the process."""
+    """AION_STORE: type of the store. It is `dynamodb`, `sqlite` on one machine, or `memory` until the process ends."""
     sqlite_folder: Path
-    """AION_SQLITE_FOLDER: folder of the files, with `sqlite`."""
+    """AION_SQLITE_FOLDER: folder of the database files of the `sqlite` store."""
     turns_at_once: int
-    """AION_TURNS_AT_ONCE: most concurrent turns from the queue, with `sqlite`."""
+    """AION_TURNS_AT_ONCE: maximum number of concurrent turns from the queue of the `sqlite` store."""
     table: str
     """AION_TABLE: name of the DynamoDB table."""
     store_calls: int
-    """AION_STORE_CALLS: most concurrent AWS requests; further ones wait."""
+    """AION_STORE_CALLS: maximum number of concurrent AWS requests. Further requests wait."""
     store_timeout: float
     """AION_STORE_TIMEOUT: timeout of an AWS request in seconds. Use more than 3 only with an emulator."""
     bucket: str
@@ -51,51 +51,51 @@ class Settings:
     push_http: bool
     """AION_PUSH_HTTP: allow webhooks with http and at any port, for development."""
     push_ports: tuple[int, ...]
-    """AION_PUSH_PORTS: allowed webhook ports; 443 and 8443 by default."""
+    """AION_PUSH_PORTS: allowed webhook ports, by default 443 and 8443."""
     push_hosts: tuple[str, ...]
-    """AION_PUSH_HOSTS: allowed webhook hosts; all by default. A leading dot includes subdomains."""
+    """AION_PUSH_HOSTS: allowed webhook hosts, by default all. A leading dot includes subdomains."""
     push_networks: tuple[str, ...]
     """AION_PUSH_NETWORKS: private networks allowed for webhooks, such as 10.1.0.0/16."""
     lease_seconds: float
-    """AION_LEASE_SECONDS: duration of a turn's lease. After it expires, another process takes over."""
+    """AION_LEASE_SECONDS: duration of a turn's lease. After its expiry another process takes over the turn."""
     max_tries: int
-    """AION_MAX_TRIES: most starts of a turn before its task fails."""
+    """AION_MAX_TRIES: maximum number of starts of a turn before its task fails."""
     blocking_wait: float
-    """AION_BLOCKING_WAIT: seconds until a blocking send returns an unfinished task."""
+    """AION_BLOCKING_WAIT: seconds until a blocking SendMessage request returns an unfinished task."""
     retention_days: float
     """AION_RETENTION_DAYS: retention of tasks and their data, in days."""
     card_key_file: str
-    """AION_CARD_KEY_FILE: file with the private key (PEM or JWK) for signing agent cards; unsigned without a key."""
+    """AION_CARD_KEY_FILE: file with the private key (PEM or JWK) for agent cards. Without it cards are not signed."""
     card_key_secret: str
-    """AION_CARD_KEY_SECRET: ARN of a secret or SSM SecureString with this key, instead of a file."""
+    """AION_CARD_KEY_SECRET: ARN of a secret or SSM SecureString with the card key, instead of a file."""
     card_key_id: str
-    """AION_CARD_KEY_ID: key id in signatures; the key's thumbprint by default."""
+    """AION_CARD_KEY_ID: key id in card signatures, by default the key's thumbprint."""
     card_key_url: str
-    """AION_CARD_KEY_URL: URL of the public key; the server's own key set by default."""
+    """AION_CARD_KEY_URL: URL of the public card key, by default the server's own key set."""
     entrypoints: tuple[str, ...]
     """AION_HTTP_ENTRYPOINTS: authorization of each HTTP entry point: `AWS_IAM`, `NONE`, or `OFF` if it does not exist."""
     auth: bool
-    """AION_AUTH: `off` disables authentication for callers on this machine, for development; refused on Lambda."""
+    """AION_AUTH: `off` disables authentication for callers on this machine, for development. Lambda refuses `off`."""
     basic_users_file: str
     """AION_BASIC_USERS_FILE: JSON object of user names and argon2 hashes, for HTTP Basic."""
     basic_users_secret: str
-    """AION_BASIC_USERS_SECRET: ARN of a secret or SSM SecureString with this object, instead of a file."""
+    """AION_BASIC_USERS_SECRET: ARN of a secret or SSM SecureString with the users, instead of a file."""
     secrets: bool
-    """AION_SECRETS: `off` reads no `secrets` of aion.yaml from AWS, for development; always off in `sam local`."""
+    """AION_SECRETS: with `off` the process does not read the `secrets` of aion.yaml from AWS. `sam local` is always off."""
     reveal_errors: bool
     """AION_REVEAL_ERRORS: include an agent's error text in responses, for development."""
     on_lambda: bool
-    """True if Lambda has set AWS_LAMBDA_FUNCTION_NAME: logs and metrics then have CloudWatch's formats."""
+    """True if Lambda has set AWS_LAMBDA_FUNCTION_NAME. Then logs and metrics have CloudWatch's formats."""
     service: str
     """POWERTOOLS_SERVICE_NAME: service name in logs, metrics and traces."""
     log_level: str
     """POWERTOOLS_LOG_LEVEL or AWS_LAMBDA_LOG_LEVEL (set by Lambda for JSON logs): log level on Lambda."""
     traces_to: str
-    """OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT: collector of traces; no traces without it."""
+    """OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT: URL of the trace collector, if any."""
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str] | None = None) -> Self:
-        """Return the settings. Raises ConfigurationError with the name of a missing or invalid variable."""
+        """Read the settings from environment variables. Raises ConfigurationError with the name of an invalid variable."""
         read = _Reader(os.environ if environ is None else environ)
         store = read.one_of("AION_STORE", ("dynamodb", "sqlite", "memory"))
         needs_aws = store == "dynamodb"
@@ -156,7 +156,7 @@ class _Reader:
         return value
 
     def entrypoints(self, name: str) -> tuple[str, ...]:
-        """Return the authorization of the existing HTTP entry points."""
+        """Read a variable as the authorizations of the existing HTTP entry points."""
         value = self.text(name, "")
         entrypoints = tuple(value.split(",")) if value else ()
         if not set(entrypoints) <= {"AWS_IAM", "NONE", "OFF"}:
@@ -166,20 +166,20 @@ class _Reader:
         return tuple(entrypoint for entrypoint in entrypoints if entrypoint != "OFF")
 
     def refuse_on_lambda(self, name: str) -> bool:
-        """Return False; raise ConfigurationError on Lambda, except in SAM local."""
+        """Return False, the value of a variable set to `off`. Raises ConfigurationError on Lambda, except in SAM local."""
         if self._environ.get("AWS_LAMBDA_FUNCTION_NAME") and self._environ.get("AWS_SAM_LOCAL") != "true":
             raise ConfigurationError(f"{name} is off, but a deployed function requires authentication.")
         return False
 
     def at_most_one(self, name: str, other: str) -> str:
-        """Return the value of `name`; raise ConfigurationError if both variables are set."""
+        """Return the value of the variable `name`. Raises ConfigurationError if both variables are set."""
         value = self.text(name, "")
         if value and self.text(other, ""):
             raise ConfigurationError(f"{name} and {other} are both set; unset one of them.")
         return value
 
     def several(self, name: str) -> tuple[str, ...]:
-        """Return what stands between commas; nothing where nothing is said."""
+        """Return the texts in a comma-separated variable without empty ones."""
         return tuple(said for word in self.text(name, "").split(",") if (said := word.strip()))
 
     def port(self, name: str, value: str) -> int:
@@ -195,7 +195,7 @@ class _Reader:
         return value
 
     def one_of(self, name: str, choices: tuple[str, ...]) -> str:
-        """Return one of the choices; the first by default."""
+        """Return the value of a variable, by default the first choice. Raises ConfigurationError for other values."""
         value = self.text(name, choices[0]).lower()
         if value not in choices:
             raise ConfigurationError(f"{name} is {value!r}; it must be {' or '.join(choices)}.")

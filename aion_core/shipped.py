@@ -9,6 +9,6 @@ _IN_REPOSITORY = Path(__file__).resolve().parents[1]
 def shipped() -> Path:
     """Return the folder with `template.yaml`, `samconfig.toml`, `infra/` and `handlers/`.
 
-    In an installed wheel they are package data; in a checkout they are at the repository's root.
+    In an installed wheel these files are package data. In a checkout they are at the root of the repository.
     """
     return _IN_WHEEL if _IN_WHEEL.is_dir() else _IN_REPOSITORY

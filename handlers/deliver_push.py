@@ -1,4 +1,4 @@
-"""PushFunction: SQS batch → push notifications. A failed message returns to the queue alone."""
+"""PushFunction: sends the push notifications of an SQS batch. Only failed messages return to the queue."""
 
 import logging
 from datetime import UTC, datetime, timedelta
@@ -20,7 +20,7 @@ delivery = build_push(telemetry=telemetry)
 
 # Powertools passes both arguments by these names.
 async def deliver_one(record: SQSRecord, lambda_context: LambdaContext) -> None:
-    """Deliver the pending notifications of the wake-up message's task, until the invocation's timeout."""
+    """Deliver the pending push notifications of the task in a wake-up message, until the invocation's timeout."""
     # Label the log lines of this record, including one about a failure.
     log.note(queue_message_id=record.message_id)
     wake_up = push_wake_up_of(record.body)
@@ -30,8 +30,8 @@ async def deliver_one(record: SQSRecord, lambda_context: LambdaContext) -> None:
 
 
 def handler(event: dict[str, Any], context: LambdaContext) -> PartialItemFailureResponse:
-    """Handle each message of the batch."""
-    # As in run_task: a new processor for each batch, and no error of the function if the whole batch fails.
+    """Handle an SQS batch of wake-up messages and return the failed ones."""
+    # Use a new processor for each batch, and raise no error if the whole batch fails: see handlers/run_task.py.
     processor = AsyncBatchProcessor(EventType.SQS, raise_on_entire_batch_failure=False, logger=logger)
     with telemetry.invocation(context):
         return async_process_partial_response(event, deliver_one, processor, context)

@@ -1,4 +1,4 @@
-"""TaskFunction: SQS batch → a turn for each wake-up message. A failed message returns to the queue alone."""
+"""TaskFunction: runs a turn for each wake-up message of an SQS batch. Only failed messages return to the queue."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -23,7 +23,7 @@ Answer = Callable[[SQSRecord, LambdaContext], Awaitable[None]]
 
 # Powertools passes both arguments by these names.
 async def answer(record: SQSRecord, lambda_context: LambdaContext) -> None:
-    """Run the next turn of the wake-up message's context, until the invocation's timeout."""
+    """Run the next turn of the context in a wake-up message, until the invocation's timeout."""
     # Label the log lines of this record, including one about a failure.
     log.note(queue_message_id=record.message_id)
     wake_up = wake_up_of(record.body)
@@ -33,7 +33,7 @@ async def answer(record: SQSRecord, lambda_context: LambdaContext) -> None:
 
 
 def handler(event: dict[str, Any], context: LambdaContext, answer: Answer = answer) -> PartialItemFailureResponse:
-    """Handle each message of the batch."""
+    """Handle an SQS batch of wake-up messages and return the failed ones."""
     # A new processor for each batch: it stores failures, and `aion dev` handles several batches at once.
     # Lambda reduces concurrency after a failed invocation, so a batch with only failed messages must not raise.
     processor = AsyncBatchProcessor(EventType.SQS, raise_on_entire_batch_failure=False, logger=logger)

@@ -1,4 +1,4 @@
-"""SweepFunction: schedule → wake-up messages for expired timers."""
+"""SweepFunction: enqueues wake-up messages for expired timers on a schedule."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ sweep = build_sweep(telemetry=telemetry)
 
 
 def handler(event: dict[str, Any], context: object) -> dict[str, int]:
-    """Enqueue a wake-up message for each expired timer; return the number of timers found and enqueued."""
+    """Enqueue a wake-up message for each expired timer. Return the number of found timers and enqueued messages."""
     with telemetry.invocation(context):
         swept = asyncio.run(sweep.once())
         counts = {"found": swept.found, "enqueued": swept.enqueued}

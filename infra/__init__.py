@@ -1,1 +1,1 @@
-"""Tools of this repository, not part of the package: template, builds, checks, costs."""
+"""Tools of this repository for the template, builds, checks and costs. They are not part of the package."""

@@ -1,7 +1,7 @@
-"""Cost model: runs scenarios on the emulated stack, counts requests, and multiplies them by prices.
+"""Cost model: run scenarios on the emulated stack, count AWS requests, and multiply the counts by prices.
 
-`python -m infra.cost` writes the tables of docs/cost.md and the idle price for `aion deploy`; `--check` prints exact counts that
-have changed.
+`python -m infra.cost` writes the tables of docs/cost.md and the idle price for `aion deploy`. With `--check` it prints the
+changed counts of exact scenarios.
 """
 
 import argparse
@@ -52,41 +52,41 @@ graph = names["StateGraph"](names["MessagesState"]).add_node("answer", answer).a
 
 NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?![\w.])")
 CHANCE, SOME = 0.1, 2
-"""Allowed difference of a count between two runs: relative and absolute."""
+"""Allowed relative and absolute difference of a count between two runs of a scenario."""
 
 COUNTED = ("dynamodb", "write_units", "read_units", "sqs", "s3_writes", "s3_reads", "kms")
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """Scenario with its assumed values, which an emulator cannot count."""
+    """Scenario of the cost model, with assumed values for the quantities that an emulator cannot count."""
 
     name: str
     run: "Callable[[World], Awaitable[None]]"
     api_requests: int
     invocations: int
     gb_seconds: float
-    """Assumed: seconds times GB of memory."""
+    """Assumed Lambda usage, as seconds times GB of memory."""
     exact: bool = True
-    """True if each run costs the same; a scenario that depends on time does not."""
+    """True if every run costs the same. The cost of a scenario that depends on time varies."""
 
 
 class World:
-    """Emulated stack with the app of ApiFunction and a webhook."""
+    """Environment of a scenario: the emulated stack, a client of ApiFunction's app, and a webhook."""
 
     def __init__(self, stack: LocalStack, client: httpx.AsyncClient, webhook: str, meter: Meter) -> None:
         self.stack, self.client, self.meter, self._webhook = stack, client, meter, webhook
         self._number = 0
 
     async def send(self, method: str, text: str, **configuration: Any) -> dict[str, Any]:
-        """Send a message in a new context; return the first result."""
+        """Send a message in a new context and return the first result of the response."""
         self._number += 1
         message = {"messageId": f"m-{self._number}", "role": "ROLE_USER", "parts": [{"text": text}]}
         params = {"message": message, "configuration": configuration}
         return await self.call(method, params)
 
     async def call(self, method: str, params: dict[str, Any], *, seconds: float = 60.0) -> dict[str, Any]:
-        """Call a method and read the response for at most these seconds; return the first result."""
+        """Call a JSON-RPC method, read its response for at most `seconds`, and return the first result."""
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         first: dict[str, Any] = {}
         headers = {"A2A-Version": "1.0"}
@@ -106,7 +106,7 @@ class World:
         return result
 
     async def answer(self, function: str, module: str, queue: str) -> None:
-        """Call the function with each message of the queue until the queue is empty."""
+        """Call a function's handler with the messages of a queue until the queue is empty."""
         sqs, url = self.stack.client("sqs"), self.stack.physical_id(queue)
         handler = importlib.import_module(module).handler
         while messages := sqs.receive_message(QueueUrl=url, MessageSystemAttributeNames=["All"], WaitTimeSeconds=0).get(
@@ -119,7 +119,7 @@ class World:
 
     @property
     def webhook(self) -> dict[str, Any]:
-        """Push configuration of the local webhook."""
+        """Configuration of a SendMessage request with the local webhook as push config."""
         return {"taskPushNotificationConfig": {"url": self._webhook}}
 
 
@@ -157,12 +157,15 @@ SCENARIOS = (
     Scenario("a sweep without expired timers", _swept, 0, 1, 0.05),
 )
 SWEEPS_A_MONTH = 60 * 24 * 30
-# Lambda polls an idle queue by five parallel long polls of 20 s.
+# Lambda polls an idle queue with five parallel long polls of 20 s each.
 POLLS_A_MONTH = 2 * 5 * 3 * SWEEPS_A_MONTH
 
 
 async def measured(*, only_exact: bool) -> dict[str, Counter[str]]:
-    """Run the scenarios; an exact one runs twice, and the first run fills the caches."""
+    """Run the scenarios and return their request counts by scenario name.
+
+    An exact scenario runs twice, and only the second run counts, since the first run fills the caches.
+    """
     counted = {}
     with tempfile.TemporaryDirectory() as folder, LocalStack.start(ROOT / "template.yaml") as stack, _webhook() as hook:
         (Path(folder) / "agent.py").write_text(
@@ -196,7 +199,7 @@ async def measured(*, only_exact: bool) -> dict[str, Counter[str]]:
 
 @contextmanager
 def _webhook() -> Iterator[str]:
-    """Serve a webhook that accepts every post; yield its URL."""
+    """Serve a webhook for all POST requests and yield its URL."""
 
     class Receiver(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -214,7 +217,7 @@ def _webhook() -> Iterator[str]:
 
 
 def price(scenario: Scenario, counted: Counter[str], prices: dict[str, Any]) -> float:
-    """Return the price of a million runs, with the assumed time of Lambda."""
+    """Return the price of a million runs of a scenario, with its assumed Lambda usage."""
     million = prices["million"]
     named = sum(counted[name] * million[name] for name in COUNTED if name in million)
     return float(
@@ -226,7 +229,7 @@ def price(scenario: Scenario, counted: Counter[str], prices: dict[str, Any]) -> 
 
 
 def tables(counted: dict[str, Counter[str]], prices: dict[str, Any]) -> str:
-    """Return the tables of the page."""
+    """Return the Markdown tables of docs/cost.md: prices of the scenarios and of an idle month."""
     lines = [
         f"Prices of {prices['region']}, {prices['date']}, in {prices['currency']} ({prices['source']}).",
         "",
@@ -244,7 +247,7 @@ def tables(counted: dict[str, Counter[str]], prices: dict[str, Any]) -> str:
 
 
 def monthly_resources() -> Counter[str]:
-    """Return the number of resources with a monthly price, by kind."""
+    """Count the template's resources with a monthly price, by kind of resource."""
     # The sweep emits two metrics each minute.
     made = Counter(keys=0, alarmed=0, metrics=2, dashboards=0)
     for path in (ROOT / "template.yaml", *sorted((ROOT / "infra").glob("*.yaml"))):
@@ -261,7 +264,7 @@ def monthly_resources() -> Counter[str]:
 
 
 def idle_rows(counted: dict[str, Counter[str]], prices: dict[str, Any]) -> dict[str, float]:
-    """Return the price of a month without requests, by item."""
+    """Return the prices of a month without requests, by the name of the item."""
     sweep, month, million, made = SCENARIOS[-1], prices["month"], prices["million"], monthly_resources()
     swept = price(sweep, counted[sweep.name], prices) * SWEEPS_A_MONTH / 1e6
     return {
@@ -277,7 +280,7 @@ def idle_rows(counted: dict[str, Counter[str]], prices: dict[str, Any]) -> dict[
 
 
 def idle(counted: dict[str, Counter[str]], prices: dict[str, Any]) -> list[str]:
-    """Return the table of the price of a month without requests."""
+    """Return the lines of the Markdown table with the price of a month without requests."""
     rows = idle_rows(counted, prices)
     total = f"| **together** | **{sum(rows.values()):.2f}** |"
     return [
@@ -293,20 +296,20 @@ def idle_data(counted: dict[str, Counter[str]], prices: dict[str, Any]) -> str:
     rows = {name: round(cost, 2) for name, cost in idle_rows(counted, prices).items()}
     about = {name: prices[name] for name in ("date", "region", "currency")}
     data = {**about, "together": round(sum(idle_rows(counted, prices).values()), 2), "rows": rows}
-    # With a given key or topic the stack creates one KMS key less.
+    # With an existing key or topic as a parameter the stack creates one KMS key less.
     data["less"] = dict.fromkeys(("CredentialsKey", "AlarmTopic"), prices["month"]["key"])
     return json.dumps(data, indent=2) + "\n"
 
 
 def written(page: str) -> str:
-    """Return the text between the markers of the page."""
+    """Return the generated text between the markers of the page docs/cost.md."""
     return page.partition(BEGIN)[2].partition(END)[0].strip()
 
 
 def alike(row: str, other: str) -> bool:
-    """Tell whether two rows have the same words and similar numbers.
+    """Tell whether two table rows have the same words and similar numbers.
 
-    A retry or a later write of a chunk changes a count by chance.
+    Counts vary by chance, for example by a retry or a later write of a chunk.
     """
     first, second = (NUMBER.split(each) for each in (row, other))
     pairs = zip(NUMBER.findall(row), NUMBER.findall(other), strict=False)
@@ -324,7 +327,7 @@ def _name(row: str) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write or check the page; return the exit code."""
+    """Write or check the page docs/cost.md and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m infra.cost", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; print changed counts")
     given = parser.parse_args(arguments)
@@ -339,7 +342,7 @@ def main(arguments: list[str] | None = None) -> int:
         IDLE.write_text(idle_data(counted, prices), encoding="utf-8")
         return 0
     known = {_name(row): row for row in written(page).splitlines()}
-    # Inexact scenarios are counted only when the page is written.
+    # The check does not count inexact scenarios.
     all_of_them = {each.name: counted.get(each.name, Counter()) for each in SCENARIOS}
     inexact = {each.name for each in SCENARIOS if not each.exact}
     rows = [row for row in tables(all_of_them, prices).splitlines() if "---" not in row]

@@ -1,4 +1,4 @@
-"""Figures of the code base: lines, prose of docstrings and comments, class names, small files. `make figures` prints them."""
+"""Statistics of the code base: lines, wording of docstrings and comments, class names, small files (`make figures`)."""
 
 import ast
 import io
@@ -14,32 +14,32 @@ from pathlib import Path
 RELATIVE = re.compile(r"\b(that|which|who|whom|whose|what|where|none|whether|how)\b", re.IGNORECASE)
 """Words of relative clauses. Plain prose has about two of them in a hundred words."""
 NOUN_CLAUSE = re.compile(r"(What|Who|Whose|Whom|Where|How|Whether|Which|That)\b")
-"""First words of docstrings that describe instead of naming or commanding."""
+"""Matches docstrings with a noun clause at their start, in place of a noun or an imperative."""
 WORD = re.compile(r"[A-Za-z']+")
 FEW_LINES = 40
 
 
 @dataclass
 class Prose:
-    """Words of one kind of text, and the relative words among them."""
+    """Number of words in one kind of text, and of relative words among them."""
 
     words: int = 0
     relative: int = 0
 
     def add(self, text: str) -> None:
-        """Count the words of a text."""
+        """Add the words of a text to the counts."""
         self.words += len(WORD.findall(text))
         self.relative += len(RELATIVE.findall(text))
 
     @property
     def per_hundred(self) -> float:
-        """Relative words in a hundred."""
+        """Number of relative words in a hundred words."""
         return 100 * self.relative / max(1, self.words)
 
 
 @dataclass
 class Figures:
-    """Counts over Python files. Code lines exclude blank lines, comments and docstrings."""
+    """Statistics of a set of Python files. Code lines exclude blank lines, comments and docstrings."""
 
     files: int = 0
     lines: int = 0
@@ -47,29 +47,29 @@ class Figures:
     docstrings: Prose = field(default_factory=Prose)
     comments: Prose = field(default_factory=Prose)
     noun_clauses: list[str] = field(default_factory=list)
-    """Files and first lines of docstrings."""
+    """Files and first lines of docstrings with a noun clause at their start."""
     long_test_names: list[str] = field(default_factory=list)
     """Names of tests with more than ten words."""
     small_files: list[str] = field(default_factory=list)
-    """Files with fewer than 40 lines; the `__init__.py` of a package is not counted."""
+    """Files with fewer than 40 lines, except `__init__.py` files."""
     classes: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    """Files by class name."""
+    """Files that define a class, by the name of the class."""
 
     @property
     def repeated_classes(self) -> dict[str, set[str]]:
-        """Files by class name, for names in two files or more."""
+        """Files by class name, for class names defined in several files."""
         return {name: files for name, files in sorted(self.classes.items()) if len(files) > 1}
 
 
 def python_files(*folders: str) -> list[Path]:
-    """Return the tracked Python files below the folders."""
+    """Return the Python files below the folders that Git tracks."""
     git = shutil.which("git") or "git"
     listed = subprocess.run([git, "ls-files", *folders], capture_output=True, text=True, check=True).stdout  # noqa: S603
     return [path for name in listed.split("\n") if (path := Path(name)).suffix == ".py" and path.exists()]
 
 
 def figures_of(paths: list[Path]) -> Figures:
-    """Return the figures of the files."""
+    """Compute the statistics of Python files."""
     found = Figures(files=len(paths))
     for path in paths:
         source = path.read_text(encoding="utf-8")
@@ -118,7 +118,7 @@ SOURCE = ("aion", "aion_core", "handlers", "infra")
 
 
 def main() -> None:
-    """Print the figures of the source and of the tests."""
+    """Print the statistics of the source code and of the tests."""
     for title, folders in (("source", SOURCE), ("tests", ("tests",))):
         found = figures_of(python_files(*folders))
         print(f"{title}: {found.files} files, {found.lines} lines, of them {found.code_lines} of code")

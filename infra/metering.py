@@ -1,4 +1,4 @@
-"""Meter of emulated requests: their number by service, and DynamoDB's capacity units.
+"""Meter of the emulator: counts AWS requests by service, and DynamoDB's capacity units.
 
 moto's ConsumedCapacity is always 1, so the meter calculates units from the items by the rules of
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html: a write is a unit for each KB of
@@ -27,14 +27,14 @@ WRITES = ("Put", "Update", "Delete")
 
 
 class Meter:
-    """WSGI middleware that counts the emulator's requests; `take` returns and resets the counts."""
+    """WSGI middleware to count the requests to the AWS emulator. `take` returns and resets the counts."""
 
     def __init__(self, app: "WSGIApplication", account: str) -> None:
         self._app, self._account = app, account
         self._counted: Counter[str] = Counter()
 
     def take(self) -> Counter[str]:
-        """Return the counts since the last call."""
+        """Return the request counts since the last call and reset them."""
         counted, self._counted = self._counted, Counter()
         return counted
 
@@ -53,7 +53,7 @@ class Meter:
             if status.startswith("200"):
                 self._count_units(operation, request, before, json.loads(answer))
         elif service.startswith("AmazonSQS"):
-            # Empty polls are Lambda's own; the idle price includes them.
+            # Do not count empty polls. Lambda sends them, and the idle price includes them.
             self._counted["sqs"] += operation != "ReceiveMessage" or b'"Messages"' in answer
         elif service.startswith("Trent"):
             self._counted["kms"] += 1
@@ -76,7 +76,7 @@ class Meter:
             self._counted["read_units"] += units if request.get("ConsistentRead") else units / 2  # type: ignore[assignment]
 
     def _item(self, write: Item) -> Item:
-        """Return the current item of the write, or {}."""
+        """Return the currently stored item for the key of a write, or {}."""
         backend = get_backend("dynamodb")[self._account][REGION]
         table = backend.get_table(write["TableName"])
         found = table.get_item(*backend.get_keys_value(table, write.get("Key") or write["Item"]))
@@ -89,14 +89,14 @@ class Meter:
 
 
 def _writes(operation: str, request: Item) -> list[Item]:
-    """Return the writes of a request."""
+    """Return the single writes of a DynamoDB request."""
     if operation in ("PutItem", "UpdateItem", "DeleteItem"):
         return [request]
     return [write[kind] for write in request.get("TransactItems", []) for kind in WRITES if kind in write]
 
 
 def _of_index(index: Item, was: Item, now: Item) -> int:
-    """Return the write units of an index for the change of an item."""
+    """Return the write units of an index for the change of an item from `was` to `now`."""
     keys = [each["AttributeName"] for each in index["KeySchema"]]
     projected = ["pk", "sk", *keys, *index["Projection"].get("NonKeyAttributes", [])]
     entries = [
@@ -114,7 +114,7 @@ def _kilobytes(many: int, step: int) -> int:
 
 
 def size(value: Any) -> int:
-    """Return the size in bytes of an item or value, by DynamoDB's rules: names and contents."""
+    """Return the size of an item or value in bytes by DynamoDB's rules. The names of attributes count too."""
     if isinstance(value, Mapping):
         if set(value) & {"S", "N", "B"} and len(value) == 1:
             ((kind, content),) = value.items()

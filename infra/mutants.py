@@ -1,4 +1,4 @@
-"""`make mutants`: runs mutmut on the decisions; fails for a low score or an unexplained survivor."""
+"""`make mutants`: run mutation tests with mutmut. Fails for a low score or an unexplained surviving mutant."""
 
 import json
 import shutil
@@ -17,14 +17,14 @@ ROOT = Path(__file__).parents[1]
 MUTANTS = Path("mutants")
 """Working folder of mutmut."""
 SURVIVORS = ROOT / "infra/survivors.toml"
-"""Mutants that no test can kill, with reasons."""
+"""File with the mutants that no test can kill, and the reasons."""
 LOWEST_SCORE = 90
 KILLED = ("killed", "timeout")
 
 
 def run() -> None:
-    """Generate and test all mutants; exit with the output of mutmut if it fails."""
-    # mutmut caches the tests of a function and does not notice new ones.
+    """Generate and test all mutants. Exit with the output of mutmut if it fails."""
+    # mutmut caches the list of tests for each function, and it does not notice new tests.
     shutil.rmtree(MUTANTS, ignore_errors=True)
     program = Path(sys.executable).parent / "mutmut"
     ran = subprocess.run([program, "run"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # noqa: S603
@@ -33,7 +33,7 @@ def run() -> None:
 
 
 def statuses() -> dict[str, str]:
-    """Return the status of each tested mutant."""
+    """Return the statuses of the tested mutants by name, from mutmut's result files."""
     return {
         name: status_by_exit_code[code]
         for file in sorted(MUTANTS.rglob("*.meta"))
@@ -42,7 +42,7 @@ def statuses() -> dict[str, str]:
 
 
 def described(mutant: str) -> str:
-    """Return a description that changes only with the function: its name and the changed line."""
+    """Describe a mutant by its function and the changed line. The description is stable unless the function changes."""
     module, _, _ = mutant.rpartition(".")
     function, owner = orig_function_and_class_names_from_key(mutant)
     lines = get_diff_for_mutant(mutant).splitlines()[2:]
@@ -52,13 +52,13 @@ def described(mutant: str) -> str:
 
 
 def explained() -> Iterator[str]:
-    """Yield the explained survivors."""
+    """Yield the descriptions of the surviving mutants with an explanation."""
     for entry in tomllib.loads(SURVIVORS.read_text(encoding="utf-8"))["survivors"]:
         yield from entry["mutants"]
 
 
 def problems(found: Mapping[str, str], survivors: Collection[str], known: Collection[str]) -> Iterator[str]:
-    """Yield the problems: a low score, unexplained survivors and obsolete explanations."""
+    """Yield the problems of a run: a low score, unexplained surviving mutants and obsolete explanations."""
     score = 100 * sum(status in KILLED for status in found.values()) / max(len(found), 1)
     if score < LOWEST_SCORE:
         yield f"the tests kill {score:.1f} % of the mutants, less than {LOWEST_SCORE} %"
@@ -69,7 +69,7 @@ def problems(found: Mapping[str, str], survivors: Collection[str], known: Collec
 
 
 def main() -> None:
-    """Print the score of each module; exit with the problems."""
+    """Print the mutation score of each module. Exit with an error if there are problems."""
     run()
     found = statuses()
     survivors = [described(name) for name, status in found.items() if status not in KILLED]

@@ -27,7 +27,7 @@ HEADER = (
 
 Schema = dict[str, Any]
 ProtoDescriptor = Any
-"""Descriptor of a message, an enum or a field: two implementations of protobuf have a type of their own for each."""
+"""Descriptor of a protobuf message, enum or field. Its Python type depends on the implementation of protobuf."""
 
 _ID: Schema = {"$ref": "#/components/schemas/Id"}
 _MEDIA_TYPE: Schema = {"type": "string", "pattern": "^[a-z]{1,10}/[a-z0-9.+-]{1,20}$"}
@@ -86,7 +86,7 @@ REQUEST_FIELDS: dict[str, Schema] = {
     },
     "AuthenticationInfo.credentials": _SECRET,
 }
-"""Constraints of this server on the fields of requests."""
+"""JSON schemas of this server's constraints on request fields, by message and field name."""
 
 RESPONSE_FIELDS: dict[str, Schema] = {
     "Task.id": _UUID,
@@ -99,33 +99,36 @@ RESPONSE_FIELDS: dict[str, Schema] = {
     "AgentCard.supportedInterfaces": {"minItems": 1},
     "AgentCard.skills": {"minItems": 1},
 }
-"""Properties of this server's responses."""
+"""JSON schemas of this server's guarantees for response fields, by message and field name."""
 
 PRESENT = {
     "Task.contextId",
     "TaskStatus.timestamp",
     *(f"TaskPushNotificationConfig.{name}" for name in ("id", "taskId", "token")),
 }
-"""Optional fields of the specification that each response has."""
+"""Fields that are optional in the specification, but present in all responses of this server."""
 POSSIBLY_ABSENT = {"AgentCard.defaultInputModes", "AgentCard.defaultOutputModes"}
-"""Required lists of the specification: protobuf's JSON omits them if they are empty."""
+"""Lists that are required in the specification. Protobuf's JSON omits them if they are empty."""
 
 
 # ── Schemas ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Schemas:
-    """Component schemas of proto messages, of requests or of responses."""
+    """Builder of OpenAPI's component schemas from proto messages, either for requests or for responses."""
 
     def __init__(self, *, of_requests: bool) -> None:
         self.components: dict[str, Schema] = {}
         self._of_requests = of_requests
 
     def ref(self, descriptor: ProtoDescriptor, *, without: Iterable[str] = ()) -> Schema:
-        """Return a reference to the schema, and add it to the components; `without` omits fields."""
+        """Return a reference to the schema of a message or enum, and add the schema to the components.
+
+        The schema omits the fields in `without`.
+        """
         name = descriptor.name
         if self._of_requests and hasattr(descriptor, "fields") and not name.endswith(("Request", "Configuration")):
-            # A request has stricter rules than a response with the same message.
+            # The same message has stricter rules in a request than in a response.
             name = f"{name}Input"
         if name not in self.components:
             self.components[name] = {}
@@ -137,7 +140,7 @@ class Schemas:
         return {"$ref": f"#/components/schemas/{name}"}
 
     def field(self, field: ProtoDescriptor) -> Schema:
-        """Return the schema of a field, with the constraints of this server."""
+        """Return the JSON schema of a message field, with the constraints of this server."""
         rules = REQUEST_FIELDS if self._of_requests else RESPONSE_FIELDS
         own = rules.get(f"{field.containing_type.name}.{field.json_name}", {})
         if "type" in own or "$ref" in own:
@@ -182,7 +185,7 @@ class Schemas:
                     return {"$ref": "#/components/schemas/Json"} if self._of_requests else {"description": "Any JSON."}
                 case "google.protobuf.Timestamp":
                     return {"type": "string", "format": "date-time"}
-            # A tenant and a task are in the path of the enclosing request.
+            # The enclosing request already has the tenant and the task.
             return self.ref(field.message_type, without=("tenant", "task_id") if self._is_nested_config(field) else ())
         if field.enum_type is not None:
             return self.ref(field.enum_type)
@@ -204,7 +207,7 @@ def _path_parameters(route: HttpRoute) -> list[str]:
 
 
 def _described(operation: Operation, route: HttpRoute, requests: Schemas, responses: Schemas) -> Schema:
-    """Return the OpenAPI operation of a route."""
+    """Return the OpenAPI description of an operation at one of its routes."""
     doc, request = operation.doc, operation.request
     if doc is None or request is None:
         raise ValueError(f"{operation.name} has routes, but no `doc` or no `request` type")
@@ -279,7 +282,7 @@ def _refusals(route: HttpRoute) -> Schema:
 
 
 def build_document(operations: Iterable[Operation] = OPERATIONS) -> Schema:
-    """Return the OpenAPI document of the operations."""
+    """Build the OpenAPI document of the operations table."""
     document: Schema = yaml.safe_load(BASE.read_text(encoding="utf-8"))
     requests, responses = Schemas(of_requests=True), Schemas(of_requests=False)
     for operation, route in _routes(operations):
@@ -295,15 +298,15 @@ def _routes(operations: Iterable[Operation]) -> Iterator[tuple[Operation, HttpRo
 
 
 class _Dumper(yaml.SafeDumper):
-    """YAML without anchors: a repeated fragment is written again."""
+    """YAML dumper without anchors and aliases. It writes a repeated fragment again."""
 
     def ignore_aliases(self, data: Any) -> bool:
-        """Return True for any data."""
+        """Return True, so that no data are written as an alias."""
         return True
 
 
 def rendered(document: Schema) -> str:
-    """Return the document as YAML text."""
+    """Return the OpenAPI document as YAML text."""
     return HEADER + yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
 
 

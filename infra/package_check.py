@@ -1,4 +1,4 @@
-"""`make package-check`: builds the packages and checks their size, loaded modules and import time against budgets."""
+"""`make package-check`: build the Lambda packages and check their size, loaded modules and import time."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ from infra.sam_local import machine_architecture
 
 ROOT = shipped()
 LANGGRAPH, ADK = Path("aion.yaml"), Path("examples/adk/aion.yaml")
-"""Configs with an agent of each framework, relative to the project and to a package."""
+"""Paths of an aion.yaml for each framework, relative to the project and to a package."""
 MEGABYTE = 1_000_000
 RATIO = 1.8
 ROUNDS = 5
@@ -25,7 +25,7 @@ ROUNDS = 5
 
 @dataclass(frozen=True)
 class Case:
-    """Function with the agents of some configs; `budget` is in bytes, unpacked, with .pyc files."""
+    """Case of the check: a function's package with the agents of some configs. `budget` is the unpacked size in bytes."""
 
     name: str
     function: str
@@ -33,10 +33,10 @@ class Case:
     budget: int
     configs: tuple[Path, ...] = ()
     foreign: tuple[str, ...] = ()
-    """Modules that the handler and the agents may not load."""
+    """Names of modules that the handler and the agents must not load."""
 
     def package(self, architecture: str, python: str | None = None) -> Package:
-        """Return the package, from the cache or built; raises as `packages.package` does."""
+        """Return the function's package from the cache, or build it. Raises the same errors as `packages.package`."""
         configs = [ROOT / config for config in self.configs]
         return package(self.function, folder=ROOT, architecture=architecture, python=python, configs=configs or None)
 
@@ -52,7 +52,7 @@ CASES = (
     Case("sweep", "SweepFunction", "handlers.sweep", 25 * MEGABYTE, (), _NO_AGENTS),
 )
 
-# Yardstick: boto3 with clients of two services.
+# Code for comparison: boto3 with clients of two services.
 _BOTO3 = "import boto3\nfor service in ('dynamodb', 'sqs'): boto3.client(service)"
 # The first turn loads every agent of the config, with its framework.
 _AGENTS = """
@@ -66,7 +66,7 @@ for agent in build_engine(settings, build_telemetry(settings)).agents.values(): 
 
 @dataclass(frozen=True)
 class Result:
-    """Line of the table."""
+    """Result of one check: a line of the printed table."""
 
     what: str
     measured: str
@@ -75,13 +75,13 @@ class Result:
 
 
 def size(case: Case, built: Package) -> Result:
-    """Compare the unpacked size with its budget."""
+    """Compare the unpacked size of a package with its budget."""
     measured, budget = f"{built.size / MEGABYTE:.1f} MB", f"{case.budget / MEGABYTE:.0f} MB"
     return Result(f"{case.name}, {built.plan.architecture}: unpacked", measured, budget, built.size <= case.budget)
 
 
 def foreign(case: Case, built: Package) -> Result:
-    """Load the handler and its agents, and look for foreign modules."""
+    """Load the handler and the agents of a case, and check that they load no foreign modules."""
     statements = f"import {case.handler}{_AGENTS if case.configs else ''}"
     found = _loaded(built, statements, case.configs, modules=case.foreign).modules
     return Result(
@@ -90,7 +90,7 @@ def foreign(case: Case, built: Package) -> Result:
 
 
 def ratios(built: Sequence[tuple[Case, Package]]) -> Iterator[Result]:
-    """Compare the import times of handlers with those of their largest dependencies."""
+    """Compare the import times of handlers with the import times of their largest dependencies."""
     by_name = {case.name: (case, package) for case, package in built}
     case, push = by_name["deliver_push"]
     yield _ratio("deliver_push: import, to boto3 with two clients", push, f"import {case.handler}", _BOTO3)
@@ -102,7 +102,7 @@ def _ratio(what: str, built: Package, statements: str, yardstick: str) -> Result
     def seconds(code: str) -> float:
         return _loaded(built, code).seconds
 
-    # Pairs: other load on the machine changes slowly. The first pair is a warm-up.
+    # Measure in pairs, since other load on the machine changes slowly. The first pair is a warm-up.
     pairs = [(seconds(statements), seconds(yardstick)) for _ in range(ROUNDS + 1)][1:]
     ratio = median(mine / theirs for mine, theirs in pairs)
     mine, theirs = (1000 * median(times) for times in zip(*pairs, strict=True))
@@ -115,7 +115,7 @@ def _loaded(built: Package, statements: str, configs: Sequence[Path] = (), modul
 
 
 def _runtimes_boto3(plan: PackagePlan) -> Path:
-    """Return a folder with boto3 and its requirements, as in Lambda's runtime."""
+    """Install boto3 and its requirements in a folder, as in Lambda's runtime, and return the folder."""
     others = ("a2a-sdk", "click", "pydantic", "pyyaml", "uuid-utils")
     alone = resolved(
         ["aws"], wanted(ROOT), without=others, architecture=plan.architecture, python=plan.python, folder=ROOT
@@ -124,7 +124,7 @@ def _runtimes_boto3(plan: PackagePlan) -> Path:
 
 
 def results() -> Iterator[Result]:
-    """Yield all lines: sizes for both processors, loaded modules and times for this machine's one."""
+    """Yield all results: sizes for both architectures, loaded modules and times for this machine's architecture."""
     here = machine_architecture()
     built = []
     for architecture in PLATFORMS:
@@ -144,7 +144,7 @@ def results() -> Iterator[Result]:
 
 
 def main() -> int:
-    """Print the table; return 1 if a budget is exceeded."""
+    """Print the table of results. Return 1 if a check has failed."""
     kept = True
     try:
         for result in results():

@@ -1,4 +1,4 @@
-"""Package loader: runs code of a built package with Lambda's Python, environment variables and folder only."""
+"""Run code of a built Lambda package in an environment with only Lambda's Python, variables and folder."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ from aion_core.packaging.programs import BuildError, interpreter
 from aion_core.shipped import shipped
 from aion_core.template.reader import Template
 
-# Variables that Lambda sets and a start needs.
+# Environment variables that Lambda sets. A start of the function needs them.
 _LAMBDAS = {
     "AWS_REGION": BUILD_PLACE.region,
     "AWS_DEFAULT_REGION": BUILD_PLACE.region,
@@ -21,7 +21,7 @@ _LAMBDAS = {
     "AWS_SECRET_ACCESS_KEY": "none",
     "AWS_EC2_METADATA_DISABLED": "true",
 }
-# Processor time: wall time depends on other processes.
+# Measure processor time, since wall time depends on other processes.
 _PROGRAM = """
 import json, sys, time
 first, behind, statements, names = json.loads(sys.argv[1])
@@ -36,7 +36,7 @@ print(json.dumps([spent, [name for name in names if name in sys.modules]]))
 
 @dataclass(frozen=True)
 class Loaded:
-    """Processor time of statements in a new process, and the loaded modules among the requested ones."""
+    """Result of a run in a new process: processor time, and the requested modules that were loaded."""
 
     seconds: float
     modules: frozenset[str]

@@ -20,25 +20,25 @@ from aion_core.packaging.programs import UvMissing
 from aion_core.template.reader import FUNCTION, TemplateError
 
 ROOT = sam_cli.ROOT
-# SAM reads from this file only variables that the template declares.
+# From this file SAM reads only the variables that the template declares.
 ENV_VARS = ROOT / ".env.local.json"
 # Docker Desktop's name for the host.
 DESKTOP = "host.docker.internal"
 
 
 class CannotRun(Exception):
-    """A missing requirement of SAM; the message names it."""
+    """Error for a missing requirement of SAM. The message names the requirement."""
 
 
 def machine_architecture() -> str:
-    """Return Lambda's name of this machine's processor; Docker emulates any other one slowly."""
+    """Return Lambda's name of this machine's processor architecture. Docker emulates other architectures slowly."""
     return "arm64" if platform.machine().lower() in ("arm64", "aarch64") else "x86_64"
 
 
 def write_env_vars(stack: LocalStack, reached_at: str | None, base_url: str, file: Path) -> None:
-    """Write the variables that `sam local --env-vars` sets in the functions' containers."""
+    """Write the file for `sam local --env-vars`, with the environment variables of the functions' containers."""
     environments = {
-        # Nothing checks signatures here, and only this machine can call.
+        # Disable authentication: no AWS service checks signatures here, and only this machine can call.
         name: {**stack.environment(name, reached_at=reached_at), "AION_BASE_URL": base_url, "AION_AUTH": "off"}
         for name in stack.template.resources(FUNCTION)
     }
@@ -46,15 +46,15 @@ def write_env_vars(stack: LocalStack, reached_at: str | None, base_url: str, fil
 
 
 def sam_environment() -> dict[str, str]:
-    """Return the environment of SAM; SAM passes its credentials on to the containers."""
+    """Return the environment variables for SAM. SAM passes the credentials in them to the containers."""
     environ = {**os.environ, **sam_cli.ENVIRONMENT, **SETTINGS}
-    # An unknown profile is an error.
+    # Drop the AWS profile, since an unknown profile is an error.
     environ.pop("AWS_PROFILE", None)
     return environ
 
 
 def run(port: int, addresses: tuple[str, str] | None, more: list[str]) -> int:
-    """Serve the API on a port of this machine until a signal; return SAM's exit code."""
+    """Serve the API on a port of this machine until a signal, and return SAM's exit code."""
     _check_docker()
     sam = str(sam_cli.installed() / "sam")
     architecture = machine_architecture()
@@ -85,13 +85,13 @@ def _check_docker() -> None:
 
 
 def _addresses() -> tuple[str, str]:
-    """Return an address for containers but not for other machines, and its name inside containers."""
+    """Return an address of this machine for containers only, and its name inside containers."""
     command = ["docker", "network", "inspect", "bridge", "--format", "{{(index .IPAM.Config 0).Gateway}}"]
     gateway = subprocess.run(command, capture_output=True, text=True).stdout.strip()  # noqa: S603
     if gateway:
         with contextlib.suppress(OSError), socket.create_server((gateway, 0)):
             return gateway, gateway
-    # Docker runs in a virtual machine, which forwards this name to our loopback.
+    # Docker Desktop runs in a virtual machine and forwards this name to our loopback address.
     return "127.0.0.1", DESKTOP
 
 
@@ -105,7 +105,7 @@ def _env_vars(stack: LocalStack, reached_at: str, base_url: str) -> Iterator[Non
 
 
 def _run(command: list[str], environ: dict[str, str]) -> int:
-    """Run SAM until it ends; Ctrl-C reaches SAM, and SAM removes its containers."""
+    """Run SAM until it ends, and return its exit code. After Ctrl-C, SAM removes its containers."""
     with subprocess.Popen(command, cwd=ROOT, env=environ) as sam:  # noqa: S603
         try:
             return sam.wait()
@@ -116,7 +116,7 @@ def _run(command: list[str], environ: dict[str, str]) -> int:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; unknown options go to `sam local start-api`."""
+    """Parse the arguments and run SAM. Unknown options are passed to `sam local start-api`."""
     parser = argparse.ArgumentParser(prog="python -m infra.sam_local", description=__doc__)
     parser.add_argument("--port", type=int, default=3000, help="port of the API on 127.0.0.1 (%(default)s)")
     parser.add_argument("--host", help="address of the stack, if docker does not report one")

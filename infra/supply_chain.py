@@ -1,8 +1,8 @@
-"""Supply chain: a bill of materials, and pip-audit over the lock.
+"""Supply chain: write a bill of materials, and audit the packages in uv.lock with pip-audit.
 
-pip-audit queries PyPI's JSON API for each locked package. Mirrors of PyPI often lack that API; pip-audit then queries the OSV
-database. Without an answer for every package, the audit has failed: a loud warning, and an error with AUDIT=required, as in a
-release pipeline.
+pip-audit queries PyPI's JSON API for each locked package. Mirrors of PyPI often lack this API. Then pip-audit queries the
+OSV database. The audit fails without an answer for every package. A failed audit prints a warning. With AUDIT=required, as
+in a release pipeline, it is an error.
 """
 
 import json
@@ -21,7 +21,7 @@ CACHE = ROOT / ".cache"
 REQUIREMENTS = ROOT / "infra" / "audit-requirements.txt"
 SBOM = CACHE / "sbom.cdx.json"
 
-# Packages that a deployment may contain. The audit covers those of tests and builds, too.
+# Options for packages that a deployment may contain. The audit also covers the packages of tests and builds.
 _SHIPPED = [
     "--no-default-groups",
     "--group",
@@ -35,11 +35,11 @@ _SHIPPED = [
 _ALL = ["--all-extras", "--all-groups"]
 
 SERVICES = ("pypi", "osv")
-"""Vulnerability services in the order of queries; both have the advisories of the PyPA."""
+"""Vulnerability services in the order of queries. Both have the advisories of the PyPA."""
 
 
 class NotAudited(Exception):
-    """pip-audit failed; the message has the reason."""
+    """Error for a failed audit. The message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Vulnerable:
 
 
 def write_sbom(path: Path = SBOM) -> Path:
-    """Write the bill of materials of a deployment as CycloneDX 1.5; return its path."""
+    """Write the bill of materials of a deployment as CycloneDX 1.5, and return the path of the file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     command = ["export", "--frozen", "--quiet", "--format", "cyclonedx1.5", *_SHIPPED, "--output-file", str(path)]
     _run([find_uv(), *command, "--preview-features", "sbom-export"])
@@ -65,7 +65,7 @@ def write_sbom(path: Path = SBOM) -> Path:
 
 
 def audit() -> list[Vulnerable]:
-    """Return the known vulnerabilities of the locked packages; raises NotAudited."""
+    """Return the known vulnerabilities of the packages in uv.lock. Raises NotAudited."""
     locked = CACHE / "locked.txt"
     locked.parent.mkdir(parents=True, exist_ok=True)
     export = ["export", "--frozen", "--quiet", "--no-emit-project", "--format", "requirements.txt", *_ALL]
@@ -74,7 +74,7 @@ def audit() -> list[Vulnerable]:
 
 
 def first_answer(ask: Callable[[str], list[Vulnerable]]) -> list[Vulnerable]:
-    """Return the answer of the first service with data on every package; raises NotAudited."""
+    """Query the vulnerability services in order, and return the first complete answer. Raises NotAudited."""
     reasons = []
     for service in SERVICES:
         try:
@@ -85,7 +85,7 @@ def first_answer(ask: Callable[[str], list[Vulnerable]]) -> list[Vulnerable]:
 
 
 def audited(requirements: Path, service: str) -> list[Vulnerable]:
-    """Return the vulnerabilities of the pinned and hashed requirements at a service; raises NotAudited."""
+    """Audit a file of pinned requirements with one vulnerability service. Raises NotAudited."""
     options = ["--disable-pip", "--require-hashes", "--progress-spinner", "off", "--format", "json", "--timeout", "10"]
     ran = subprocess.run(  # noqa: S603  # a fixed command without a shell
         [str(_pip_audit()), *options, "--vulnerability-service", service, "--requirement", str(requirements)],
@@ -96,7 +96,7 @@ def audited(requirements: Path, service: str) -> list[Vulnerable]:
 
 
 def vulnerabilities(report: str, errors: str) -> list[Vulnerable]:
-    """Return the vulnerabilities in a report of pip-audit; raises NotAudited without a report, or for a skipped package."""
+    """Parse the vulnerabilities in a report of pip-audit. Raises NotAudited for an unreadable report or skipped packages."""
     try:
         packages = json.loads(report)["dependencies"]
     except (ValueError, KeyError, TypeError):
@@ -114,7 +114,7 @@ def vulnerabilities(report: str, errors: str) -> list[Vulnerable]:
 
 
 def _pip_audit() -> Path:
-    """Install the pinned pip-audit in an environment of its own; return the program."""
+    """Install the pinned pip-audit in a separate environment, and return the path of its program."""
     home = CACHE / "pip-audit"
     programs = home / ("Scripts" if sys.platform == "win32" else "bin")
     stamp = home / REQUIREMENTS.name
@@ -133,7 +133,7 @@ def _run(command: Sequence[str]) -> None:
 
 
 def main() -> int:
-    """Write the bill of materials, audit the lock and print the result."""
+    """Write the bill of materials, audit uv.lock, print the result and return the exit code."""
     try:
         print(f"The bill of materials: {write_sbom().relative_to(ROOT)}")
         found = audit()

@@ -1,7 +1,7 @@
-"""Credentials of a request: its headers, and the Lambda event of a request signed for AWS IAM.
+"""Credentials of a request, in its headers or in the Lambda event of a request signed for AWS IAM.
 
-Query strings are ignored, since logs and histories store them (RFC 6750, 5.3). AWS writes the event, the client writes the
-headers: no header is trusted as a statement of AWS.
+Credentials in query strings are ignored, since logs and histories store URLs (RFC 6750, 5.3). AWS writes the event. The
+client writes the headers, so no header is trusted as information from AWS.
 """
 
 import re
@@ -15,16 +15,16 @@ _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
 @dataclass(frozen=True, slots=True)
 class RequestCredentials:
-    """Headers and Lambda event of a request."""
+    """Headers and Lambda event of a request, for the verifiers of its credentials."""
 
     headers: Mapping[str, tuple[str, ...]]
-    """All values of each header, by its name in lower case."""
+    """All values of each request header, by the header's name in lower case."""
     event: Mapping[str, Any]
-    """The Lambda event; empty outside Lambda."""
+    """Lambda event of the request. It is empty outside Lambda."""
 
     @classmethod
     def from_request(cls, headers: Iterable[tuple[bytes, bytes]], event: Any) -> "RequestCredentials":
-        """Return the credentials in the headers of an ASGI scope and in the Lambda event."""
+        """Build the credentials from the headers of an ASGI scope and from the Lambda event."""
         values: dict[str, tuple[str, ...]] = {}
         for raw_name, raw_value in headers:
             name = raw_name.decode("latin-1").lower()
@@ -36,16 +36,16 @@ class RequestCredentials:
         return name.lower() in self.headers
 
     def header(self, name: str) -> str:
-        """Return the header's value; "" for a missing, repeated (ambiguous) or too long header."""
+        """Return the header's value, or "" for a missing, repeated (ambiguous) or too long header."""
         values = self.headers.get(name.lower(), ())
         return values[0] if len(values) == 1 and len(values[0]) <= MAX_CREDENTIALS else ""
 
     def has_authorization(self, scheme: str) -> bool:
-        """Return True if an `Authorization` header has this scheme, in any case (RFC 9110, 11.4)."""
+        """Return True if an `Authorization` header has this scheme, in any letter case (RFC 9110, 11.4)."""
         return any(_scheme(value) == scheme.lower() for value in self.headers.get("authorization", ()))
 
     def authorization(self, scheme: str) -> str:
-        """Return the token after the scheme in `Authorization`; "" unless it is one valid token (RFC 9110, 11.2)."""
+        """Return the token of this scheme in the `Authorization` header, or "" without a valid token (RFC 9110, 11.2)."""
         value = self.header("authorization")
         if _scheme(value) != scheme.lower():
             return ""
@@ -58,7 +58,7 @@ def _scheme(value: str) -> str:
 
 
 def event_text(event: Any, *path: str) -> str:
-    """Return the text at the path of keys in a Lambda event; "" without a text there."""
+    """Return the text at a path of keys in a Lambda event, or "" if the event has no text there."""
     found = event
     for name in path:
         found = found.get(name) if isinstance(found, Mapping) else None

@@ -1,6 +1,6 @@
 """Auth policy of an agent, the access decision, and the check against the HTTP entry points. Pure.
 
-The agent card shows the same requirements (A2A 4.5): the advertised policy is the enforced policy.
+The agent card shows the same requirements as the enforced policy (A2A 4.5).
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -12,27 +12,27 @@ from aion_core.auth.schemes.aws_iam import AwsIamScheme
 from aion_core.errors import ConfigurationError
 
 Requirement = Mapping[str, frozenset[str]]
-"""Names of schemes required together, each with its required scopes."""
+"""Required scopes by the name of an authentication scheme. A request needs credentials of all these schemes."""
 
 Results = Mapping[str, Principal | AuthFailure]
-"""Result of each required scheme's verifier, by the scheme's name."""
+"""Result of verification by the name of the required scheme: the principal, or the reason of the failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuthPolicy:
-    """Schemes and requirements of an agent."""
+    """Authentication schemes of an agent, and its requirements for access."""
 
     schemes: Mapping[str, Scheme]
     require: tuple[Requirement, ...]
-    """Alternative requirements: one suffices."""
+    """Alternative requirements for access to the agent. A caller has to fulfil one of them."""
     skills: Mapping[str, tuple[Requirement, ...]] = field(default_factory=dict)
-    """Further requirements of skills, by skill id."""
+    """Additional requirements of the restricted skills, by skill id. A caller has to fulfil one alternative of a skill."""
     has_open_skill: bool = True
-    """True if the agent has a skill without further requirements."""
+    """True if the agent has a skill without additional requirements."""
 
     @property
     def required_schemes(self) -> dict[str, Scheme]:
-        """Return the schemes of the requirements: only these are verified and advertised."""
+        """Return the schemes of the requirements, by name. Aion verifies and advertises only these schemes."""
         named = {name for each in (self.require, *self.skills.values()) for alternative in each for name in alternative}
         return {name: scheme for name, scheme in self.schemes.items() if name in named}
 
@@ -40,32 +40,32 @@ class AuthPolicy:
 # ── Decision ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 _TEMPORARY = frozenset({AuthFailure.UNAVAILABLE, AuthFailure.TOO_MANY_ATTEMPTS})
-"""Failures that a later request may not have."""
+"""Reasons of failures after which a later request with the same credentials may succeed."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccessGranted:
-    """The caller may use the agent, as this principal."""
+    """Decision to give the caller access to the agent, with its principal and skills."""
 
     principal: Principal
     skills: frozenset[str] = frozenset()
-    """Permitted skills, of those with further requirements."""
+    """Ids of the restricted skills permitted to the caller."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccessDenied:
-    """The caller may not use the agent."""
+    """Decision to refuse the caller access to the agent, with the HTTP status and the details of the challenge."""
 
     status: int
-    """HTTP status. 401: not authenticated. 403: insufficient. 429: too many attempts. 503: verification impossible now."""
+    """HTTP status: 401 not authenticated, 403 no permission, 429 too many attempts, 500 internal error, 503 unavailable."""
     invalid: frozenset[str] = frozenset()
-    """Names of the schemes with wrong credentials."""
+    """Names of the authentication schemes with wrong credentials in the request."""
     scopes: frozenset[str] = frozenset()
-    """Scopes missing in the credentials."""
+    """Scopes required for access and missing in the credentials."""
 
 
 def decide(policy: AuthPolicy, results: Results, agent_id: str) -> AccessGranted | AccessDenied:
-    """Return the decision on a request; `results` covers all required schemes."""
+    """Decide on access to the agent by its policy and the results of all required schemes' verifiers."""
     missing_scopes: frozenset[str] | None = None
     temporary: set[AuthFailure] = set()
     for requirement in policy.require:
@@ -81,7 +81,7 @@ def decide(policy: AuthPolicy, results: Results, agent_id: str) -> AccessGranted
             skills = _permitted_skills(policy, results, caller, agent_id)
             if skills or policy.has_open_skill:
                 return AccessGranted(caller, skills)
-            # No skill is permitted now. A temporary failure may hide a permission.
+            # The caller has no permitted skill. A temporary failure of a verifier may be the reason.
             if failures := _TEMPORARY.intersection(results.values()):
                 temporary |= failures
                 continue
@@ -95,7 +95,7 @@ def decide(policy: AuthPolicy, results: Results, agent_id: str) -> AccessGranted
 
 
 def _fewest_scopes(policy: AuthPolicy, results: Results) -> frozenset[str]:
-    """Return the smallest set of scopes that permits a skill with these results."""
+    """Return the smallest set of missing scopes to permit one of the restricted skills. Without a candidate it is empty."""
     missing = [
         _missing_scopes(requirement, [result for name in requirement if isinstance(result := results[name], Principal)])
         for require in policy.skills.values()
@@ -124,14 +124,14 @@ def _same_tenant(principals: Iterable[Principal]) -> bool:
 
 
 def _combined(principals: list[Principal]) -> Principal:
-    """Return the first principal, in the tenant of the first credentials with a tenant."""
+    """Return the first principal, with the tenant of the first principal in a tenant."""
     first = principals[0]
     tenant = next((principal.tenant for principal in principals if principal.tenant), "")
     return Principal(first.issuer, first.subject, tenant, first.scopes, first.agents)
 
 
 def _permitted_skills(policy: AuthPolicy, results: Results, caller: Principal, agent_id: str) -> frozenset[str]:
-    """Return the skills with a fulfilled requirement."""
+    """Return the ids of the restricted skills with a requirement fulfilled by the caller's credentials."""
 
     def is_fulfilled(requirement: Requirement) -> bool:
         principals = [result for name in requirement if isinstance(result := results[name], Principal)]
@@ -148,18 +148,19 @@ def _permitted_skills(policy: AuthPolicy, results: Results, caller: Principal, a
 # ── HTTP entry points ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 SIGNED, OPEN = "AWS_IAM", "NONE"
-"""Authorizers of API Gateway and of a Function URL: AWS verifies signatures, or forwards every request."""
+"""Authorizers of an HTTP entry point. With `SIGNED` AWS verifies signatures, with `OPEN` it forwards all requests."""
 
 _IAM_POLICY = AuthPolicy({"aws_iam": AwsIamScheme()}, ({"aws_iam": frozenset()},))
-"""Policy without one in aion.yaml, if all entry points verify signatures: the caller is the signer."""
+"""Default policy if aion.yaml declares no policy and all HTTP entry points verify signatures. Callers are signers."""
 
 
 def policies_at_entrypoints(
     policies: Mapping[str, AuthPolicy], agent_ids: Collection[str], authorizers: Collection[str]
 ) -> dict[str, AuthPolicy]:
-    """Return each agent's policy at the HTTP entry points with these authorizers; empty outside the template's function.
+    """Return the auth policy of each agent, after a check against the HTTP entry points' authorizers.
 
-    Raises ConfigurationError if nobody would authenticate callers, or if a policy is impossible at an entry point.
+    `authorizers` is empty outside the function of template.yaml. Raises ConfigurationError if callers would not be
+    authenticated, or if a policy is impossible at an entry point.
     """
     if not policies:
         if authorizers and set(authorizers) == {SIGNED}:

@@ -1,4 +1,4 @@
-"""Principal: the authenticated caller, and the owner of the caller's tasks."""
+"""Principal: identity of an authenticated caller, and the owner id of the caller's tasks."""
 
 import hashlib
 import json
@@ -7,26 +7,26 @@ from dataclasses import dataclass
 API_KEY_ISSUER = "urn:aion:api-key"
 BASIC_ISSUER = "urn:aion:basic"
 IAM_ISSUER = "urn:aws:iam"
-"""Issuer of subjects without a token; the issuer of a token is a URL."""
+"""Issuers of principals without a token. The issuer of a token is a URL."""
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """A subject of an issuer, with the limits of its credentials."""
+    """Authenticated caller: a subject of an issuer, with the limits of its credentials."""
 
     issuer: str
     subject: str
     tenant: str = ""
-    """Tenant of the credentials; the caller cannot name another tenant. Empty: the caller chooses."""
+    """Tenant of the credentials. The caller cannot use another tenant. If it is empty, the caller chooses a tenant."""
     scopes: frozenset[str] = frozenset()
     agents: frozenset[str] | None = None
-    """Agents permitted by the credentials; None for all."""
+    """Ids of the agents permitted by the credentials, or None for all agents."""
 
     @property
     def owner(self) -> str:
-        """Return the owner of the principal's data outside tenants: the same for the same issuer and subject.
+        """Return the owner id of the principal's tasks outside tenants. It depends only on issuer and subject.
 
-        The hash covers a JSON list, so no choice of a subject collides with another issuer's subject.
+        The id is a hash of a JSON list, so that subjects of different issuers have different ids.
         """
         pair = json.dumps([self.issuer, self.subject]).encode()
         return f"principal:{hashlib.sha256(pair).hexdigest()}"

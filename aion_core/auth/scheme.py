@@ -1,7 +1,7 @@
-"""Base of the authentication schemes.
+"""Base class of the authentication schemes.
 
-A scheme is one model in one file of `aion_core.auth.schemes`: its configuration in aion.yaml, its form on the agent card, its
-verifier and its challenge. `SCHEMES` there lists all schemes.
+A scheme is a pydantic model in a file of `aion_core.auth.schemes`. It defines the configuration in aion.yaml, the entry on
+the agent card, the verifier and the challenge. `aion_core.auth.schemes.SCHEMES` lists all schemes.
 """
 
 import re
@@ -31,76 +31,79 @@ class AuthFailure(Enum):
     INVALID = "invalid"
     """The credentials are wrong."""
     UNAVAILABLE = "unavailable"
-    """The data for the verification cannot be read now."""
+    """The data for the verification, such as signing keys, cannot be read now."""
     TOO_MANY_ATTEMPTS = "too many attempts"
-    """The credentials were not verified: too many wrong passwords preceded them."""
+    """The credentials were not verified, since too many wrong passwords preceded them."""
 
 
 class Verifier(Protocol):
     """Verifier of the credentials of one scheme."""
 
     async def verify(self, credentials: RequestCredentials) -> Principal | AuthFailure:
-        """Return the authenticated principal, or the reason of the failure; raises StoreError."""
+        """Verify the credentials. Return the principal, or the reason of the failure. Raises StoreError."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class VerifierResources:
-    """Resources of the deployment for the verifiers."""
+    """Resources of a deployment for the verifiers: clock, API keys and users."""
 
     clock: Clock
     api_keys: Callable[[], ApiKeys]
-    """Opens the store of API keys."""
+    """Function to open the store of API keys."""
     basic_users: Callable[[], Mapping[str, str]]
-    """Reads the password hashes by user name. Blocking; raises ConfigurationError."""
+    """Blocking function to read the password hashes by user name. It raises ConfigurationError."""
 
 
 class Scheme(BaseModel):
-    """An authentication scheme, as aion.yaml configures it."""
+    """Authentication scheme with its configuration in aion.yaml."""
 
     # An unknown key is an error: a typing mistake must not turn a setting off.
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     has_scopes: ClassVar[bool] = False
-    """True if the credentials carry scopes."""
+    """True if the credentials of the scheme contain scopes."""
     in_authorization_header: ClassVar[bool] = True
-    """True if the credentials are in `Authorization`; a request has one such header."""
+    """True if the credentials are in the `Authorization` header. A request has one such header."""
     verified_by_aws: ClassVar[bool] = False
     """True if the HTTP entry point verifies the credentials before it invokes the function."""
 
     type: str
-    """Type in aion.yaml; a subclass gives it as a `Literal` with a default."""
+    """Name of the scheme's type in aion.yaml. A subclass declares it as a `Literal` with a default."""
     description: str = ""
-    """Description on the card."""
+    """Description of the scheme on the agent card."""
 
     @property
     def identity(self) -> str:
-        """Return the value unique among the schemes of a policy."""
+        """Return the identity of the scheme. A policy may have only one scheme with the same identity."""
         return self.type
 
     def duplicate_error(self, names: Sequence[str]) -> str:
-        """Return the error text for schemes with the same identity, called `names`."""
+        """Return the error text for schemes of a policy with the same identity and these names."""
         return f"{' and '.join(names)} are of one type; one such scheme is enough."
 
     @abstractmethod
     def on_card(self) -> SecurityScheme:
-        """Return the scheme's form on the card (A2A 4.5)."""
+        """Return the scheme's entry for the agent card (A2A 4.5)."""
 
     @abstractmethod
     def challenge(self, *, is_invalid: bool = False, missing_scopes: frozenset[str] | None = None) -> str:
-        """Return the challenge in `WWW-Authenticate` (RFC 9110, 11.6.1).
+        """Return the scheme's challenge for the `WWW-Authenticate` header (RFC 9110, 11.6.1).
 
-        `is_invalid`: the request had wrong credentials of the scheme. `missing_scopes`: the scopes missing for access, empty
-        if the policy cannot name them, None unless the response has status 403.
+        `is_invalid` is True if the request had wrong credentials of the scheme. `missing_scopes` are the scopes missing
+        for access, or None unless the response has status 403. They are empty if the policy cannot name them.
         """
 
     @abstractmethod
     def verifier(self, resources: VerifierResources) -> Verifier:
-        """Return a verifier; the place of imports needed by this scheme alone. Raises ConfigurationError."""
+        """Return a verifier of the scheme's credentials. Raises ConfigurationError.
+
+        An implementation imports the libraries of its scheme here, so that other schemes do not load them.
+        """
 
 
 def http_scheme(scheme: str, description: str, bearer_format: str | None = None) -> SecurityScheme:
-    """Return the card's form of a scheme of `Authorization`."""
+    """Return the agent card's entry of a scheme with credentials in the `Authorization` header."""
     return SecurityScheme(
         http_auth_security_scheme=pb.HTTPAuthSecurityScheme(
             scheme=scheme, bearer_format=bearer_format, description=description or None

@@ -1,1 +1,1 @@
-"""Ports on AWS: DynamoDB, S3, SQS, KMS and CloudWatch. The only importer of boto3."""
+"""Ports on AWS: DynamoDB, S3, SQS, KMS and CloudWatch. Only this package imports boto3."""

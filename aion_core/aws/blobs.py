@@ -1,4 +1,4 @@
-"""S3: large payloads, and versions of objects."""
+"""Large payloads in S3, and access to all versions of S3 objects."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ _MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+(; ?[\w.+-]+=[\w.+-]+)*", re.ASCII)
 
 
 class S3Blobs:
-    """`ports.Blobs` in one bucket."""
+    """`ports.Blobs` in one S3 bucket."""
 
     def __init__(self, s3: AwsClient, *, bucket: str) -> None:
         self._s3, self._bucket = s3, bucket
@@ -73,7 +73,7 @@ class S3Blobs:
 
 
 class S3ObjectVersions:
-    """`ports.payloads.ObjectVersions` on S3."""
+    """`ports.payloads.ObjectVersions` in one S3 bucket."""
 
     def __init__(self, s3: AwsClient, *, bucket: str) -> None:
         self._s3, self._bucket = s3, bucket

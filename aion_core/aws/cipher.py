@@ -1,6 +1,6 @@
-"""Envelope encryption by KMS.
+"""Envelope encryption with KMS.
 
-The encrypted form contains its data key, wrapped by KMS: `version | length | wrapped key | nonce | ciphertext`.
+The encrypted form contains its data key, encrypted by KMS: `version | length | wrapped key | nonce | ciphertext`.
 """
 
 import asyncio
@@ -17,13 +17,13 @@ from aion_core.errors import StoreCorrupt
 from aion_core.ports import Clock
 
 KEY_LIFE = timedelta(hours=1)
-"""Use of one data key for encryption: one KMS request an hour, and a leak of memory exposes the data of an hour."""
+"""Time to encrypt with one data key. KMS gets one request an hour, and a leak of memory exposes the data of an hour."""
 
 CACHED_KEYS = 256
-"""Number of unwrapped data keys in the cache."""
+"""Maximum number of decrypted data keys in the cache."""
 
 CONTEXT = {"application": "aion"}
-"""Encryption context: KMS binds each data key to it, and logs it with each use."""
+"""Encryption context. KMS binds each data key to it, and logs it with each use."""
 
 _VERSION, _NONCE, _NEW = b"\x01", 12, b""
 
@@ -36,7 +36,7 @@ class _DataKey:
 
 
 class KMSCipher:
-    """`ports.Cipher` under one KMS key."""
+    """`ports.Cipher` with data keys encrypted by one KMS key."""
 
     def __init__(self, kms: AwsClient, clock: Clock, *, key: str) -> None:
         """`key` is the KMS key's ARN, id or alias."""
@@ -44,17 +44,17 @@ class KMSCipher:
         self._current: _DataKey | None = None
         self._cache: dict[bytes, AESGCM] = {}
         self._locks: WeakValueDictionary[tuple[int, bytes], asyncio.Lock] = WeakValueDictionary()
-        """Locks by data key: concurrent decryptions under one key make one KMS request."""
+        """Locks by event loop and data key. Concurrent decryptions with one data key make one KMS request."""
 
     async def encrypt(self, content: bytes, *, about: str) -> bytes:
-        """See `ports.Cipher.seal`."""
+        """See `ports.Cipher.encrypt`."""
         current = await self._data_key()
         nonce = os.urandom(_NONCE)
         head = _VERSION + len(current.wrapped).to_bytes(2, "big") + current.wrapped
         return head + nonce + current.key.encrypt(nonce, content, about.encode())
 
     async def decrypt(self, encrypted: bytes, *, about: str) -> bytes:
-        """See `ports.Cipher.open`."""
+        """See `ports.Cipher.decrypt`."""
         if encrypted[:1] != _VERSION:
             raise StoreCorrupt("Encrypted data has an unknown version.")
         end = 3 + int.from_bytes(encrypted[1:3], "big")
@@ -88,7 +88,8 @@ class KMSCipher:
         return known
 
     def _lock(self, wrapped: bytes) -> asyncio.Lock:
-        # One for each event loop: a test process runs several. The weak dictionary drops unused locks.
+        # Each event loop needs its own lock, and a test process runs several loops. The weak dictionary drops unused
+        # locks.
         return self._locks.setdefault((id(asyncio.get_running_loop()), wrapped), asyncio.Lock())
 
     def _remember(self, wrapped: bytes, key: AESGCM) -> None:

@@ -15,23 +15,23 @@ from aion_core.errors import StoreCorrupt, StoreError, StoreUnavailable
 from aion_core.ports.table import CONDITION_FAILED, CONFLICT, FINE, TokenReused, WriteRefused
 
 WORKERS = 16
-"""Default number of concurrent calls."""
+"""Default number of concurrent calls to AWS."""
 
 TIMEOUT = 3.0
-"""Seconds. A hanging call must not delay a turn: the table answers in milliseconds or not at all."""
+"""Time limit of a call, in seconds. The table answers in milliseconds or not at all, so a turn need not wait longer."""
 
 _CONFIG = Config(
     connect_timeout=1,
     retries={"mode": "standard", "total_max_attempts": 2},
-    # The heartbeats' threads renew leases besides these workers.
+    # Besides these workers, the heartbeats' threads use connections to renew leases.
     max_pool_connections=WORKERS + 48,
 )
 
-# An emulator has one address, and no host name for each bucket.
+# An emulator of AWS has one address, without a host name for each bucket.
 _EMULATOR_CONFIG = _CONFIG.merge(Config(s3={"addressing_style": "path"}))
 
-# Transient error codes of DynamoDB, S3, SQS and KMS. Every status from 500 on is transient too: a gateway's answer has no
-# code. Missing queues and forbidden keys are permanent errors.
+# Transient error codes of DynamoDB, S3, SQS and KMS. Every status from 500 on is transient too, since a gateway's
+# answer has no code. Missing queues and forbidden keys are permanent errors.
 _TRANSIENT = frozenset(
     {
         "InternalError",
@@ -51,11 +51,11 @@ _TRANSIENT = frozenset(
     }
 )
 
-# Cancellation reasons that refuse a transaction; with any other one, such as a too large item, it fails.
+# A transaction cancelled for these reasons was refused. For any other reason, such as a too large item, it has failed.
 _REFUSALS = frozenset({CONDITION_FAILED, CONFLICT, FINE})
 _TRANSIENT_REASONS = frozenset({"ProvisionedThroughputExceeded", "ThrottlingError"})
 
-# Refused conditions and conflicts of DynamoDB and S3.
+# Our cancellation reason for each error code of a refused condition or a conflict in DynamoDB and S3.
 _REASONS = {
     "ConditionalCheckFailedException": CONDITION_FAILED,
     "PreconditionFailed": CONDITION_FAILED,
@@ -65,20 +65,20 @@ _REASONS = {
 
 
 class NoSuchObject(Exception):
-    """The object does not exist."""
+    """The S3 object does not exist."""
 
 
 class AwsClient:
-    """Awaitable boto3 client; unless given, it is created from the environment at the first call."""
+    """Awaitable boto3 client of one AWS service. By default the first call creates the client from the environment."""
 
     def __init__(
         self, service: str, executor: ThreadPoolExecutor, *, client: Any = None, timeout: float = TIMEOUT
     ) -> None:
-        """Make the calls in `executor`: abandoned synchronous nodes would starve the default one."""
+        """Make the calls in threads of `executor`. Abandoned synchronous nodes may block asyncio's default executor."""
         self._service, self._executor, self._client, self._timeout = service, executor, client, timeout
 
     async def __call__(self, operation: str, **parameters: Any) -> dict[str, Any]:
-        """Call the operation, such as `get_item`, in the executor.
+        """Call an operation of the AWS service, such as `get_item`, in the executor. Return AWS's answer.
 
         Raises WriteRefused for a refused condition, TokenReused, StoreUnavailable or StoreError.
         """
@@ -100,20 +100,20 @@ class AwsClient:
         return content
 
     def blocking(self, operation: str, **parameters: Any) -> dict[str, Any]:
-        """Call the operation in this thread."""
-        # Inside of it too: creating the client fails without a region or with an unknown profile.
+        """Call an operation of the AWS service in this thread, and return AWS's answer."""
+        # Create the client inside of `_call` too, since this fails without a region or with an unknown profile.
         return _call(operation, lambda: self._operation(operation)(**parameters))
 
     def _operation(self, operation: str) -> Callable[..., dict[str, Any]]:
         if self._client is None:
-            # Two threads may both create one; either works.
+            # Two threads may both create a client. Either one works.
             self._client = client_of(self._service, timeout=self._timeout)
         method: Callable[..., dict[str, Any]] = getattr(self._client, operation)
         return method
 
 
 def client_of(service: str, *, timeout: float = TIMEOUT) -> Any:
-    """Return a new boto3 client from the environment, with our time limits."""
+    """Create a boto3 client of the service from the environment, with our time limits."""
     config = _EMULATOR_CONFIG if "AWS_ENDPOINT_URL" in os.environ else _CONFIG
     config = config.merge(Config(read_timeout=timeout, connect_timeout=max(1.0, timeout / 3)))
     return boto3.session.Session().client(service, config=config)  # type: ignore[call-overload]
@@ -132,7 +132,7 @@ def _call(method: str, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def _error_of(operation: str, error: ClientError) -> Exception:
-    """Return aion's exception; its text for the log has the operation and AWS's codes."""
+    """Convert boto3's exception to one of aion's. Its text, for the log, has the operation and AWS's codes."""
     code = error.response.get("Error", {}).get("Code", "")
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     text = f"{operation}: {code or status}"

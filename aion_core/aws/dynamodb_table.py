@@ -12,7 +12,7 @@ _RETURN_VALUES = {"Update": "ALL_NEW", "Delete": "ALL_OLD"}
 
 
 class DynamoDBTable:
-    """`ports.table.Table` in one table of DynamoDB."""
+    """`ports.table.Table` in one DynamoDB table."""
 
     def __init__(self, calls: AwsClient, *, name: str) -> None:
         self._calls, self._name = calls, name
@@ -71,9 +71,9 @@ class DynamoDBTable:
         self, index: Index, partition: str, first: Any, last: Any, placeholders: Placeholders, **options: Any
     ) -> Page:
         if first > last:
-            return Page([], 0)  # DynamoDB refuses such a range
+            return Page([], 0)  # DynamoDB refuses a range with its end before its start.
         name, value = placeholders.name, placeholders.value
-        # No key is empty, and DynamoDB refuses comparisons with empty text.
+        # An empty `first` means no lower bound, since no key is empty. DynamoDB refuses comparisons with empty text.
         span = f"<= {value(last)}" if first == "" else f"BETWEEN {value(first)} AND {value(last)}"
         options["KeyConditionExpression"] = (
             f"{name(index.partition)} = {value(partition)} AND {name(index.sort)} {span}"
@@ -127,10 +127,10 @@ class DynamoDBTable:
     async def transact(self, writes: Sequence[Write], *, token: str = "") -> None:
         """See `ports.table.Table.transact`."""
         if len(writes) == 1 and not token and not isinstance(writes[0], ConditionCheck):
-            await self.write(writes[0])  # half the price of a transaction
+            await self.write(writes[0])  # A single write costs half as much as a transaction.
             return
         actions = [{kind: parameters} for kind, parameters in (write_parameters(self._name, each) for each in writes)]
-        # Without a token botocore generates one for each call.
+        # Without a token, botocore generates one for each call.
         options = {"ClientRequestToken": token} if token else {}
         await self._calls("transact_write_items", TransactItems=actions, **options)
 

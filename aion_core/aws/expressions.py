@@ -1,4 +1,4 @@
-"""DynamoDB's JSON of values, keys, conditions and changes. Pure."""
+"""DynamoDB request parameters: values and keys as DynamoDB JSON, conditions and changes as expressions. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -29,9 +29,9 @@ from aion_core.ports.table import (
 )
 
 Attribute = dict[str, Any]
-"""A value in DynamoDB's JSON, such as `{"S": "text"}`."""
+"""Value in DynamoDB JSON, such as `{"S": "text"}`."""
 
-# By exact type: a bool is an int too. Much faster than boto3's serializers, which also make Decimals of numbers.
+# Encoders by exact type, since a bool is an int too. They are much faster than boto3's, and make no Decimals.
 _ENCODERS: dict[type, Callable[[Any], Attribute]] = {
     str: lambda value: {"S": value},
     int: lambda value: {"N": str(int(value))},
@@ -53,7 +53,7 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
 
 
 def encoded(value: Any) -> Attribute:
-    """Return the value in DynamoDB's JSON; raises TypeError for an unsupported type."""
+    """Convert a Python value to DynamoDB JSON. Raises TypeError for an unsupported type."""
     encode = _ENCODERS.get(type(value)) or next(filter(None, map(_ENCODERS.get, type(value).__mro__)), None)
     if encode is None:
         raise TypeError(f"an attribute cannot be a {type(value).__name__}")
@@ -61,7 +61,7 @@ def encoded(value: Any) -> Attribute:
 
 
 def decoded(attribute: Attribute) -> Any:
-    """Return the value of DynamoDB's JSON; raises StoreCorrupt for an unsupported type."""
+    """Convert DynamoDB JSON to a Python value. Raises StoreCorrupt for an unsupported type."""
     [(kind, value)] = attribute.items()
     try:
         return _DECODERS[kind](value)
@@ -70,43 +70,46 @@ def decoded(attribute: Attribute) -> Any:
 
 
 def encoded_item(item: Mapping[str, Any]) -> dict[str, Attribute]:
-    """Return the item in DynamoDB's JSON."""
+    """Convert an item's attributes to DynamoDB JSON."""
     return {name: encoded(value) for name, value in item.items()}
 
 
 def decoded_item(attributes: Mapping[str, Attribute]) -> Item:
-    """Return the item of DynamoDB's JSON."""
+    """Convert an item's DynamoDB JSON to its attributes."""
     return {name: decoded(attribute) for name, attribute in attributes.items()}
 
 
 def encoded_key(key: Key) -> dict[str, Attribute]:
-    """Return the key in DynamoDB's JSON."""
+    """Convert an item's key to DynamoDB JSON."""
     return {PARTITION: {"S": key.partition}, SORT: {"S": key.sort}}
 
 
 class Placeholders:
-    """Placeholders of one request: AWS reserves 573 attribute names and refuses unused values."""
+    """Placeholders for names and values in the expressions of one DynamoDB request.
+
+    DynamoDB reserves 573 attribute names, and refuses unused values.
+    """
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
         self._values: dict[str, Attribute] = {}
 
     def name(self, attribute: str) -> str:
-        """Return the placeholder of the attribute's name."""
+        """Return the placeholder for an attribute's name, such as `#0`."""
         return self._names.setdefault(attribute, f"#{len(self._names)}")
 
     def names(self, attributes: Iterable[str]) -> str:
-        """Return a projection expression."""
+        """Return a projection expression for reading only these attributes."""
         return ", ".join(map(self.name, attributes))
 
     def value(self, value: Any) -> str:
-        """Return the placeholder of the value."""
+        """Return a new placeholder for a value, such as `:0`."""
         placeholder = f":{len(self._values)}"
         self._values[placeholder] = encoded(value)
         return placeholder
 
     def parameters(self) -> dict[str, Any]:
-        """Return the parameters that define the placeholders."""
+        """Return the request's parameters with the names and values of the placeholders."""
         parameters: dict[str, Any] = {}
         if self._names:
             parameters["ExpressionAttributeNames"] = {short: name for name, short in self._names.items()}
@@ -115,7 +118,7 @@ class Placeholders:
         return parameters
 
     def condition(self, condition: Condition) -> str:
-        """Return the condition's expression."""
+        """Return the expression of a condition, with placeholders."""
         match condition:
             case Exists(name):
                 return f"attribute_exists({self.name(name)})"
@@ -133,11 +136,11 @@ class Placeholders:
                 short = self.name(name)
                 return f"attribute_not_exists({short}) OR size({short}) < {self.value(length)}"
             case NotEmpty(name):
-                # The size of an absent attribute is an error to emulators.
+                # Emulators fail at the size of an absent attribute.
                 short = self.name(name)
                 return f"attribute_exists({short}) AND size({short}) > {self.value(0)}"
             case Both(()) | Either(()):
-                return "()"  # DynamoDB refuses it
+                return "()"  # An empty condition is an error: DynamoDB refuses this expression.
             case Both((only,)) | Either((only,)):
                 return self.condition(only)
             case Both(conditions):
@@ -146,12 +149,12 @@ class Placeholders:
                 return " OR ".join(map(self.condition, conditions))
 
     def _conjunct(self, condition: Condition) -> str:
-        """Return the condition's expression in parentheses if it needs them: DynamoDB refuses redundant ones."""
+        """Return a condition's expression for use within AND, in parentheses if needed. DynamoDB refuses others."""
         expression = self.condition(condition)
         return f"({expression})" if _is_disjunction(condition) else expression
 
     def change(self, change: Change) -> str:
-        """Return the change's update expression, "" for an empty change."""
+        """Return the update expression of a change, or "" if the change is empty."""
         name, value = self.name, self.value
         clauses = {
             "SET": [
@@ -183,7 +186,7 @@ def _is_disjunction(condition: Condition) -> bool:
 
 
 def write_parameters(table: str, write: Write) -> tuple[str, dict[str, Any]]:
-    """Return the write's action in a transaction, such as `Put`, and its parameters, also for a single request."""
+    """Return a write's transaction action, such as `Put`, and its parameters. A single request has the same ones."""
     placeholders = Placeholders()
     parameters: dict[str, Any] = {"TableName": table}
     match write:

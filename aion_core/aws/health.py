@@ -1,4 +1,4 @@
-"""Health checks of a deployment's AWS resources; they write nothing and read no content."""
+"""Health checks of a deployment's AWS resources. They write nothing and read no content."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from aion_core.ports.schema import INDEXES, TTL_ATTRIBUTE
 
 
 async def table_problems(dynamodb: AwsClient, name: str) -> list[str]:
-    """Return the problems of the table; raises StoreError if it cannot be read."""
+    """Describe the problems of the DynamoDB table, if any. Raises StoreError if it cannot be described."""
     table = (await dynamodb("describe_table", TableName=name))["Table"]
     ttl = (await dynamodb("describe_time_to_live", TableName=name))["TimeToLiveDescription"]
     return [*_index_problems(table), *_ttl_problems(ttl)]
@@ -30,51 +30,51 @@ def _index_problems(table: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _ttl_problems(ttl: Mapping[str, Any]) -> Iterator[str]:
-    # ENABLING takes up to an hour.
+    # Accept ENABLING, since it takes up to an hour.
     if ttl.get("TimeToLiveStatus") not in ("ENABLED", "ENABLING") or ttl.get("AttributeName") != TTL_ATTRIBUTE:
         yield f"its items do not expire: its time to live must be the attribute {TTL_ATTRIBUTE!r}"
 
 
 async def recovers(dynamodb: AwsClient, name: str) -> bool:
-    """Return True if point-in-time recovery is enabled; raises StoreError."""
+    """Return True if the table's point-in-time recovery is enabled. Raises StoreError."""
     backups = (await dynamodb("describe_continuous_backups", TableName=name))["ContinuousBackupsDescription"]
     state: str = backups.get("PointInTimeRecoveryDescription", {}).get("PointInTimeRecoveryStatus", "")
     return state == "ENABLED"
 
 
 async def bucket_problems(s3: AwsClient, name: str) -> list[str]:
-    """Return the problems of the bucket; raises NoSuchObject if it does not exist, and StoreError."""
+    """Describe the problems of the bucket, if any. Raises NoSuchObject if it does not exist, or StoreError."""
     await s3("head_bucket", Bucket=name)
     versions = (await s3("get_bucket_versioning", Bucket=name)).get("Status")
     return [] if versions == "Enabled" else ["it has no versioning: objects deleted by mistake are lost"]
 
 
 async def key_state(kms: AwsClient, key: str) -> str:
-    """Return the state of the KMS key, `Enabled` for a usable one; raises StoreError."""
+    """Return the state of the KMS key, such as `Enabled` for a usable key. Raises StoreError."""
     state: str = (await kms("describe_key", KeyId=key))["KeyMetadata"]["KeyState"]
     return state
 
 
 async def parameter_is_encrypted(ssm: AwsClient, arn: str) -> bool:
-    """Return True if the parameter is a SecureString; raises StoreError if it does not exist."""
+    """Return True if the SSM parameter is a SecureString. Raises StoreError if it does not exist."""
     # Without decryption.
     found = await ssm("get_parameter", Name=arn, WithDecryption=False)
     return bool(found["Parameter"]["Type"] == "SecureString")
 
 
 async def secret_is_deleted(secrets: AwsClient, arn: str) -> bool:
-    """Return True if the secret is scheduled for deletion; raises StoreError if it does not exist."""
+    """Return True if the secret is scheduled for deletion. Raises StoreError if it does not exist."""
     return "DeletedDate" in await secrets("describe_secret", SecretId=arn)
 
 
 async def secret_arn(secrets: AwsClient, name: str) -> str:
-    """Return the ARN of a secret by its name or ARN; raises StoreError if it does not exist."""
+    """Return the ARN of the secret with this name or ARN. Raises StoreError if it does not exist."""
     arn: str = (await secrets("describe_secret", SecretId=name))["ARN"]
     return arn
 
 
 async def parameter_arn(ssm: AwsClient, name: str) -> str:
-    """Return the ARN of a parameter by its name or ARN; raises StoreError if it does not exist."""
+    """Return the ARN of the SSM parameter with this name or ARN. Raises StoreError if it does not exist."""
     # Without decryption.
     arn: str = (await ssm("get_parameter", Name=name, WithDecryption=False))["Parameter"]["ARN"]
     return arn

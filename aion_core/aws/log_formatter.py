@@ -1,4 +1,4 @@
-"""Log records as JSON lines for CloudWatch Logs, by Powertools' formatter, for every logger."""
+"""Log handler for all loggers. It writes records as JSON lines for CloudWatch Logs, with Powertools' formatter."""
 
 import json
 import logging
@@ -11,29 +11,29 @@ from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
 from aion_core import log
 
 _OMITTED = frozenset({"taskName", "name", "aion_labels"})
-"""Fields of Powertools without use for operators; `name` becomes `logger`, Lambda's name of the field."""
+"""Powertools' fields to leave out of log lines. `name` is written as `logger`, Lambda's name for this field."""
 
 
 def install(service: str, level: str) -> None:
-    """Replace the root logger's handlers by one for JSON lines on the standard output; a repeat changes nothing.
+    """Replace the root logger's handlers by one for JSON lines on the standard output. A repeat changes nothing.
 
-    The records of libraries and agents get the same fields. Lambda's own handler does not know tasks.
+    The records of libraries and agents get the same fields. Lambda's own handler does not add the task's labels.
     """
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(formatter(service))
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    # Lambda has levels unknown to Python (TRACE, FATAL): start with INFO for these.
+    # Lambda may set a level unknown to Python, such as TRACE: use INFO instead.
     root.setLevel(logging.getLevelNamesMapping().get(level.upper(), logging.INFO))
 
 
 def formatter(service: str) -> logging.Formatter:
-    """Return the formatter for one JSON line for each record."""
+    """Return a formatter to write each log record as one JSON line."""
     return _JSONFormatter(
         json_serializer=_line,
-        # Do not parse messages that are JSON.
+        # Do not parse JSON messages.
         json_deserializer=str,
-        # As text only: the structured form would double the line.
+        # Write stack traces as text only, since the structured form would double the line.
         serialize_stacktrace=False,
         use_rfc3339=True,
         utc=True,

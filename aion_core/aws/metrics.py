@@ -1,4 +1,4 @@
-"""Metrics as log lines in CloudWatch's embedded metric format, by Powertools."""
+"""Metrics as log lines in CloudWatch's embedded metric format, written with Powertools."""
 
 import logging
 from collections import defaultdict
@@ -13,10 +13,10 @@ NAMESPACE = "aion"
 
 
 class EMFMetrics:
-    """`ports.Metrics`, with one log line for each agent at the end of an invocation.
+    """`ports.Metrics` on CloudWatch. At the end of an invocation it writes one log line for each agent.
 
-    The only dimension is the service. The agent is metadata of the line: logs can be queried by agent, without the cost
-    of metrics for each agent.
+    The metrics' only dimension is the service. The agent is metadata of the line, so logs can be queried by agent
+    without the cost of metrics for each agent.
     """
 
     def __init__(self, service: str) -> None:
@@ -42,7 +42,7 @@ class EMFMetrics:
             line.add_metadata("agent", agent)
         for metric, values in metrics.items():
             unit = MetricUnit.Milliseconds if metric.in_milliseconds else MetricUnit.Count
-            # Counts are summed; of times, each value is written.
+            # Write the sum of counts, but each value of times.
             for value in values if metric.in_milliseconds else [sum(values)]:
                 line.add_metric(metric.value, unit, value)
         if line.metric_set:

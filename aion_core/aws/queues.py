@@ -1,4 +1,4 @@
-"""SQS: wake-up messages and dead letter queues.
+"""SQS queues for wake-up messages, and their dead letter queues.
 
 A message contains ids only, and no content of tasks.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class SQSWorkQueue:
-    """`ports.WorkQueue` on one standard queue."""
+    """`ports.WorkQueue` on one standard SQS queue."""
 
     def __init__(self, sqs: "AwsClient", *, queue_url: str) -> None:
         self._sqs, self._queue_url = sqs, queue_url
@@ -37,7 +37,7 @@ class SQSWorkQueue:
 
 
 class SQSPushQueue:
-    """`ports.PushQueue` on one standard queue."""
+    """`ports.PushQueue` on one standard SQS queue."""
 
     def __init__(self, sqs: "AwsClient", *, queue_url: str) -> None:
         self._sqs, self._queue_url = sqs, queue_url
@@ -52,23 +52,23 @@ def _message(queue_url: str, body: str, owner: str, delay: float) -> dict[str, A
     return {
         "QueueUrl": queue_url,
         "MessageBody": body,
-        # SQS takes whole seconds only: round up, since early is worse than late.
+        # SQS takes whole seconds only. Round up, since an early message is worse than a late one.
         "DelaySeconds": min(max(math.ceil(delay), 0), LONGEST_DELAY),
-        # Fair queues: on a standard queue, an owner's many messages do not delay another owner's few.
+        # Use SQS's fair queues: an owner's many messages do not delay another owner's few.
         # https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-fair-queues.html
         "MessageGroupId": _group(owner),
     }
 
 
 def _group(owner: str) -> str:
-    # A group's name has at most 128 characters, and fewer kinds of them than an owner.
+    # Hash the owner: a group's name has at most 128 characters, and not all characters of an owner's name are allowed.
     return hashlib.sha256(owner.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 # ── Dead letters ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 HIDDEN_SECONDS = 60
-"""Visibility timeout of read messages, unless they are given back earlier."""
+"""Visibility timeout in seconds of dead letters after a read, unless they are given back earlier."""
 
 _BATCH = 10
 """Maximum number of messages in one response of SQS."""
@@ -76,7 +76,7 @@ _BATCH = 10
 
 @dataclass(frozen=True, slots=True)
 class QueueState:
-    """Approximate numbers of a queue's messages."""
+    """Approximate numbers of the messages in a queue, by their state."""
 
     waiting: int
     in_flight: int
@@ -84,14 +84,14 @@ class QueueState:
 
 
 class SQSDeadLetters:
-    """Dead letter queue of an SQS queue. Implements `ports.DeadLetters`."""
+    """`ports.DeadLetters` on the dead letter queue of an SQS queue."""
 
     def __init__(self, sqs: "AwsClient", *, queue_url: str) -> None:
         self._sqs, self._queue_url = sqs, queue_url
         self._url = ""
 
     async def url(self) -> str:
-        """Return the URL of the dead letter queue; raises ConfigurationError without one."""
+        """Return the URL of the dead letter queue. Raises ConfigurationError if the queue has no dead letter queue."""
         if not self._url:
             _, arn = await self._arns()
             *_, account, name = arn.split(":")
@@ -128,9 +128,9 @@ class SQSDeadLetters:
             )
 
     async def redrive(self) -> None:
-        """Start SQS's redrive of all messages; it runs in the background."""
+        """Start SQS's redrive of all dead letters to the queue. It runs in the background."""
         queue, dead_letters = await self._arns()
-        # Name the destination: SQS does not know the source queue of messages sent directly to the dead letter queue.
+        # Name the destination, since SQS does not know it for messages sent directly to the dead letter queue.
         await self._sqs("start_message_move_task", SourceArn=dead_letters, DestinationArn=queue)
 
     async def drop(self, letter: DeadLetter) -> None:
@@ -138,7 +138,7 @@ class SQSDeadLetters:
         await self._sqs("delete_message", QueueUrl=await self.url(), ReceiptHandle=letter.receipt)
 
     async def _arns(self) -> tuple[str, str]:
-        """Return the ARNs of the queue and of its dead letter queue; raises ConfigurationError without one."""
+        """Return the ARNs of the queue and of its dead letter queue. Raises ConfigurationError if it has none."""
         names = ["QueueArn", "RedrivePolicy"]
         response = await self._sqs("get_queue_attributes", QueueUrl=self._queue_url, AttributeNames=names)
         attributes = response.get("Attributes", {})
@@ -149,7 +149,7 @@ class SQSDeadLetters:
 
 
 async def queue_state(sqs: "AwsClient", url: str) -> QueueState:
-    """Return the approximate fill level of the queue; raises StoreError."""
+    """Return the approximate numbers of messages in a queue. Raises StoreError."""
     names = [
         "ApproximateNumberOfMessages",
         "ApproximateNumberOfMessagesNotVisible",

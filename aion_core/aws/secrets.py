@@ -1,4 +1,4 @@
-"""Secrets of Secrets Manager and SecureStrings of SSM Parameter Store, by Powertools Parameters."""
+"""Reader of secrets in Secrets Manager and SecureStrings in SSM Parameter Store, with Powertools Parameters."""
 
 import re
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ _SECRET = re.compile(r"arn:[^:]+:secretsmanager:[^:]*:[^:]*:secret:.+|[^:]+")
 DENIED = "AccessDeniedException"
 MISSING = frozenset({"ResourceNotFoundException", "ParameterNotFound", "ParameterVersionNotFound"})
 _KEY_DENIED = re.compile(r"kms:Decrypt|Access to KMS", re.IGNORECASE)
-"""Parts of AWS's message for an allowed secret with a forbidden KMS key."""
+"""Pattern of AWS's message if reading a secret is allowed, but using its KMS key is forbidden."""
 
 _REASONS = {
     "ResourceNotFoundException": "it does not exist",
@@ -30,11 +30,11 @@ _REASONS = {
     "DecryptionFailure": "its KMS key cannot decrypt it",
     "InvalidKeyId": "its KMS key cannot decrypt it",
 }
-"""Reasons by AWS's error code; AWS's own message may reveal too much."""
+"""Our reasons by AWS's error code, since AWS's own message may reveal too much."""
 
 
 class SecretUnreadable(Exception):
-    """A secret cannot be read; the text is AWS's error code, or the name of the failure."""
+    """A secret cannot be read. The error's text is AWS's error code, or the name of botocore's exception."""
 
     def __init__(self, code: str, *, of_its_key: bool = False) -> None:
         super().__init__(code)
@@ -42,15 +42,15 @@ class SecretUnreadable(Exception):
 
 
 class Secrets:
-    """Reader of secrets, without a cache: the caller may cache them as long as it is safe."""
+    """Reader of secrets without a cache. The caller decides about caching."""
 
     def __init__(self) -> None:
         self._providers: dict[str, Any] = {}
 
     def connect(self, services: Iterable[str]) -> None:
-        """Create the clients of these services now, before several threads call `text`.
+        """Create the boto3 clients of these services now, before several threads call `text`.
 
-        Raises ConfigurationError if boto3 cannot create them, such as without a region.
+        Raises ConfigurationError if boto3 cannot create them, for example without a region.
         """
         try:
             for service in services:
@@ -59,9 +59,9 @@ class Secrets:
             raise ConfigurationError(f"AWS clients for secrets cannot be created: {error}") from error
 
     def read(self, arn: str, variable: str) -> str:
-        """Return the text of the secret with the ARN in this environment variable; blocking.
+        """Return the text of the secret with this ARN; the call blocks. `variable` is the ARN's environment variable.
 
-        Raises ConfigurationError with both names, and without content of the secret.
+        Raises ConfigurationError. Its text names the ARN and the variable, and contains nothing of the secret.
         """
         named = f"The secret {arn} ({variable})"
         if _PARAMETER.fullmatch(arn):
@@ -82,10 +82,10 @@ class Secrets:
         return text
 
     def text(self, service: str, name: str) -> str | None:
-        """Return the text of a secret (`secretsmanager`) or parameter (`ssm`), None for a binary one; blocking.
+        """Return the text of a secret (`secretsmanager`) or parameter (`ssm`), or None if it is binary.
 
-        `name` is a name or an ARN. Several threads may call this. Raises SecretUnreadable, without content of the
-        secret.
+        The call blocks, and several threads may make it. `name` is a name or an ARN. Raises SecretUnreadable, without
+        content of the secret.
         """
         options = {"decrypt": True} if service == "ssm" else {}
         try:
@@ -108,7 +108,7 @@ def _unreadable(cause: BaseException | None) -> SecretUnreadable:
             error = cause.response.get("Error", {})
             code = error.get("Code", "")
             if cause.response.get("ResponseMetadata", {}).get("HTTPStatusCode") == 403:
-                # A VPC endpoint's policy denies with another code.
+                # A denial by a VPC endpoint's policy has another code.
                 code = DENIED
             return SecretUnreadable(code, of_its_key=bool(_KEY_DENIED.search(error.get("Message", ""))))
         case BotoCoreError():

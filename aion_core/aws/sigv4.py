@@ -1,4 +1,4 @@
-"""AWS Signature Version 4 of requests to the own deployment."""
+"""AWS Signature Version 4 for requests to an aion deployment."""
 
 from urllib.parse import urlsplit
 
@@ -11,9 +11,9 @@ from aion_core.errors import StoreUnavailable
 
 
 def signed_headers(method: str, url: str, body: bytes = b"", headers: dict[str, str] | None = None) -> dict[str, str]:
-    """Return the headers of the request, signed for API Gateway or a Function URL with the environment's credentials.
+    """Sign a request to API Gateway or a Function URL with the environment's credentials. Return its headers.
 
-    Raises StoreUnavailable without credentials.
+    Raises StoreUnavailable if the environment has no credentials.
     """
     host = urlsplit(url).hostname or ""
     try:

@@ -1,4 +1,4 @@
-"""Outputs and parameters of a deployed stack as the environment variables of its functions."""
+"""Reader of a deployed CloudFormation stack: its outputs and parameters as its functions' environment variables."""
 
 from collections.abc import Mapping
 
@@ -22,23 +22,24 @@ PARAMETERS = {
     "CardKeySecret": "AION_CARD_KEY_SECRET",
 }
 URLS = {"ApiUrl": "AION_API_URL", "FunctionUrl": "AION_FUNCTION_URL"}
-"""Outputs for the command line only: the URLs of the deployment."""
+"""Stack outputs with the deployment's URLs. Only the command line uses these variables."""
 RIGHTS = {"AgentSecrets": "AION_AGENT_SECRETS"}
-"""Parameters for roles only."""
+"""Stack parameters used by the functions' roles only."""
 
 DOMAIN = "DomainName"
-"""Parameter with the custom domain; it gives the base URL unless BaseUrl is set."""
+"""Stack parameter with the custom domain. It determines the base URL unless BaseUrl is set."""
 
 
 def read_stack(cloudformation: AwsClient, name: str) -> dict[str, str]:
-    """Return the environment of the stack's functions.
+    """Return the environment variables of a stack's functions, from its outputs and parameters.
 
-    Raises ConfigurationError if it is not a stack of aion, StoreError for other errors of CloudFormation.
+    Raises ConfigurationError if the stack does not exist or is not one of aion, StoreError for CloudFormation's other
+    errors.
     """
     try:
         stack = cloudformation.blocking("describe_stacks", StackName=name)["Stacks"][0]
     except StoreError as error:
-        # CloudFormation's code for an unknown name.
+        # CloudFormation answers an unknown name with this code.
         if str(error).endswith("ValidationError"):
             raise ConfigurationError(
                 f"There is no stack {name!r} in this account and region. Choose others by --region and --profile."

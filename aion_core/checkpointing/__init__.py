@@ -1,1 +1,1 @@
-"""LangGraph persistence: serializer of checkpoints and store of long-term memory."""
+"""LangGraph persistence: the serializer of checkpoints and the store of long-term memory."""

@@ -50,16 +50,16 @@ OUR_TYPES: tuple[StoredType, ...] = (
 
 
 def serializer(types: Iterable[StoredType] = ()) -> JsonPlusSerializer:
-    """Return LangGraph's serializer without pickle; it restores objects of listed classes only.
+    """Return LangGraph's serializer without pickle. It restores objects of listed classes only.
 
-    Listed are LangGraph's safe types (messages, dates, `Send`, `Interrupt` and the like), ours, and `types`. An object
-    of another class is stored too, and restored as plain data.
+    The list has LangGraph's safe types (messages, dates, `Send`, `Interrupt` and the like), ours, and `types`. Objects
+    of other classes are stored too, and restored as plain data.
     """
     return _Serializer(pickle_fallback=False, allowed_msgpack_modules=(*OUR_TYPES, *types))
 
 
 class UnserializableState(AgentFailed):
-    """The agent's state contains a value without a serialised form; the message names its type."""
+    """The agent's state contains a value without a serialised form. The message names the value's type."""
 
     def __init__(self, what: str) -> None:
         super().__init__(
@@ -70,12 +70,12 @@ class UnserializableState(AgentFailed):
 
 
 class _Serializer(JsonPlusSerializer):
-    """LangGraph's serializer, extended for protobuf: an author may store the SDK's Message or Task as the outbox."""
+    """LangGraph's serializer, extended for protobuf: an agent's state may contain the A2A SDK's Message or Task."""
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
-        """Return the object's type and bytes; a protobuf Message or Task in it is restored as an A2AOutbox.
+        """Serialize an object to a type and bytes. A protobuf Message or Task in it is restored as an A2AOutbox.
 
-        Raises UnserializableState.
+        Raises UnserializableState for a value without a serialized form.
         """
         try:
             return super().dumps_typed(_without_protobuf(obj))
@@ -99,24 +99,24 @@ def _without_protobuf(value: Any) -> Any:
 
 
 class StoreRefused(AgentFailed):
-    """The store does not accept a namespace, key or value; the message gives the reason."""
+    """The long-term memory store does not accept a namespace, key or value. The message gives the reason."""
 
 
 class OwnerStore(BaseStore):
-    """LangGraph store of one turn: the long-term memory of one owner with one agent.
+    """LangGraph store for one turn. It contains the long-term memory of one owner with one agent.
 
-    It has no index: `query` of a search and `index` of a put have no effect, as in an InMemoryStore without an index.
-    The synchronous methods are for synchronous nodes, in threads of their own. Every method may raise StoreUnavailable
-    or StoreRefused, every write LeaseLost.
+    It has no search index, so a search's `query` and a put's `index` have no effect, as in an InMemoryStore without an
+    index. The synchronous methods are for synchronous nodes in their own threads. Every method may raise
+    StoreUnavailable or StoreRefused. Every write may raise LeaseLost.
     """
 
     supports_ttl = True
 
     def __init__(self, memory: Callable[[], LongTermMemory], scope: MemoryScope) -> None:
-        """Call it on the graph's event loop. `memory` is called at the first operation."""
+        """Make the store on the graph's event loop. The first operation calls `memory` for the long-term memory."""
         self._make_memory, self._scope = memory, scope
         self._loop = asyncio.get_running_loop()
-        # In DynamoDB two concurrent transactions on one fence conflict.
+        # In DynamoDB, two concurrent transactions with a check of the same fence conflict.
         self._one_at_a_time = asyncio.Lock()
         self._one_thread_at_a_time = threading.Lock()
 
@@ -125,9 +125,9 @@ class OwnerStore(BaseStore):
         return self._make_memory()
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Run the operations from a thread. See `abatch`.
+        """Run the operations from a synchronous node's thread. See `abatch`.
 
-        Raises asyncio.InvalidStateError in the event loop's thread, like LangGraph's async stores.
+        Raises asyncio.InvalidStateError in an event loop's thread, like LangGraph's async stores.
         """
         if running_loop() is not None:
             raise asyncio.InvalidStateError(
@@ -138,7 +138,7 @@ class OwnerStore(BaseStore):
             return asyncio.run(self._batch(list(ops)))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """Return the results of the operations: first the reads, unaffected by the writes, then the writes."""
+        """Run the operations and return their results in order. All reads run before the writes."""
         return await self._batch(list(ops))
 
     async def _batch(self, ops: list[Op]) -> list[Result]:
@@ -200,7 +200,7 @@ class OwnerStore(BaseStore):
 
 
 def _check(op: Op) -> None:
-    """Raise StoreRefused, LangGraph's InvalidNamespaceError, or ValueError for an invalid operation."""
+    """Check an operation. Raise StoreRefused, LangGraph's InvalidNamespaceError or ValueError if it is invalid."""
     if not isinstance(op, GetOp | SearchOp | PutOp | ListNamespacesOp):
         raise ValueError(f"Unknown operation type: {type(op)}")
     validate_op_namespace(op)
@@ -243,7 +243,7 @@ def _write_of(op: PutOp) -> MemoryWrite:
 
 
 def _fields(item: MemoryItem) -> dict[str, Any]:
-    """Return the arguments of LangGraph's Item."""
+    """Return the arguments of LangGraph's Item for an item of long-term memory."""
     return {
         "value": orjson.loads(item.value),
         "key": item.key,
@@ -258,7 +258,7 @@ def _matches(value: dict[str, Any], wanted: dict[str, Any] | None) -> bool:
 
 
 def _fixed_prefix(op: ListNamespacesOp) -> Namespace:
-    """Return the common prefix of the requested namespaces."""
+    """Return the common prefix of all namespaces matching the operation, up to its first wildcard."""
     for condition in op.match_conditions or ():
         if condition.match_type == "prefix":
             wild = condition.path.index("*") if "*" in condition.path else len(condition.path)
@@ -267,18 +267,18 @@ def _fixed_prefix(op: ListNamespacesOp) -> Namespace:
 
 
 BeforePut = Callable[[], Awaitable[None]]
-"""Records the graph's emissions so far. It must not wait for the graph, since the graph may be waiting for it."""
+"""Callback to record the graph's emissions so far. It must not wait for the graph, since the graph may wait for it."""
 
 
 class BeforeWrite:
-    """Hook before each write of a saver: records the graph's emissions.
+    """Hook before each write of a checkpointer. It records the graph's emissions.
 
-    It precedes a task's writes as well as a checkpoint. LangGraph takes a node for finished, and never runs it again,
-    as soon as one of its writes is readable.
+    It runs before the writes of a LangGraph task as well as before a checkpoint. As soon as one of a node's writes is
+    readable, LangGraph regards the node as finished and never runs it again.
     """
 
     def __init__(self, before_put: BeforePut | None) -> None:
-        """Call it on the event loop of `before_put`."""
+        """Make the hook on the event loop of `before_put`."""
         self._before_put = before_put
         self._loop = asyncio.get_running_loop() if before_put else None
         self._one_at_a_time = asyncio.Lock()
@@ -290,13 +290,13 @@ class BeforeWrite:
                 await self._before_put()
 
     def blocking(self) -> None:
-        """Wait until all emissions are recorded, from a synchronous graph's own thread."""
+        """Wait in a synchronous graph's own thread until all emissions are recorded."""
         if self._loop is not None:
             self.check_thread()
             asyncio.run_coroutine_threadsafe(self(), self._loop).result()
 
     def check_thread(self) -> None:
-        """Raise AgentFailed in the event loop's thread: a graph that blocks it prevents any recording."""
+        """Raise AgentFailed in the event loop's thread, since a graph blocking this thread prevents any recording."""
         if self._loop is not None and self._loop is running_loop():
             raise AgentFailed(
                 "An async node ran a subgraph by a blocking call. Use `await graph.ainvoke(...)`, or a plain def node."
@@ -304,7 +304,7 @@ class BeforeWrite:
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
-    """Return the event loop running in this thread, or None."""
+    """Return the event loop running in this thread, or None if there is no loop."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:

@@ -1,1 +1,1 @@
-"""The `aion` command."""
+"""Command line program `aion`."""

@@ -1,10 +1,10 @@
-"""Entry point of the `aion` command, also by `python -m aion_core.cli`."""
+"""Entry point of the `aion` command and of `python -m aion_core.cli`."""
 
 import sys
 
 
 def main() -> None:
-    """Run the command; exit 130 without a traceback if Ctrl-C interrupts the import of its modules."""
+    """Run the `aion` command. If Ctrl-C interrupts the import of its modules, exit with code 130 and no traceback."""
     try:
         from aion_core.cli.main import main as run
 

@@ -1,4 +1,4 @@
-"""`aion build`: Lambda packages of the project's functions, as zips, or unzipped for `sam build`."""
+"""`aion build` creates the Lambda packages of the project's functions, as zip files or as folders for `sam build`."""
 
 import os
 import shutil

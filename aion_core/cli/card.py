@@ -1,4 +1,4 @@
-"""`aion card`: print, sign and verify agent cards, and generate signing keys, without loading agents."""
+"""`aion card` prints, signs and verifies agent cards and generates signing keys. It does not load agents."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from aion_core.errors import ConfigurationError
 _TIMEOUT_SECONDS = 10
 
 _CARD_PATHS = (".json", "/extendedAgentCard", "/v1/card", "/authenticatedExtendedCard")
-"""Path endings of a card's own URL, as opposed to an agent's."""
+"""Endings of URLs that point at an agent card. Any other URL is taken as the URL of an agent."""
 
 
 @click.group(short_help="Print, sign and verify agent cards.")
@@ -48,7 +48,7 @@ def show(agent: str | None, config: Path, base_url: str, *, extended: bool) -> N
     if agent not in agents:
         raise ConfigurationError(f"{config} has no agent {agent!r}. It declares {', '.join(agents)}.")
     policy = read_auth_policies(agents).get(agent)
-    # Each deployment delivers push notifications: the template has their queue.
+    # Each deployment delivers push notifications, because the template contains a push queue.
     found = public_card(
         agent, agents[agent], base_url.rstrip("/"), at_root=agent == at_root, delivers=True, policy=policy
     )
@@ -159,7 +159,7 @@ def keygen(file: Path, algorithm: str, key_id: str, public_file: Path | None) ->
     key, pem = CardKey.generate(algorithm, key_id=key_id)
     shown = json.dumps(key.public_jwk(), indent=2)
     try:
-        # Never overwrite a key: its cards could not be signed again.
+        # Never overwrite a key, because without it nobody can sign its cards again.
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as private:
             private.write(pem)
         if public_file is not None:
@@ -171,7 +171,7 @@ def keygen(file: Path, algorithm: str, key_id: str, public_file: Path | None) ->
 
 
 def _trusted(key_file: str | None, jwks: str | None) -> Callable[[str], list[Any]]:
-    """Return a function from key id to trusted keys."""
+    """Read the trusted keys from a key file or a JWK set and return a function that maps a key id to trusted keys."""
     from aion_core.protocol.keys import keys_in
 
     if (key_file is None) == (jwks is None):

@@ -1,4 +1,4 @@
-"""`aion key` and `aion user`: API keys of a deployment, and password hashes for HTTP Basic."""
+"""`aion key` manages the API keys of a deployment, and `aion user` hashes passwords for HTTP Basic."""
 
 import asyncio
 import json
@@ -47,7 +47,7 @@ def create(
     config: Path,
     deployment: Deployment,
 ) -> None:
-    """Create a key for PRINCIPAL, the owner of its tasks, and print it once: the table holds only its hash.
+    """Create an API key for PRINCIPAL, the owner of its tasks. Print it once, because the table holds only its hash.
 
     To replace a key, create another one for the same principal, and revoke the first after its last use.
     """
@@ -81,7 +81,7 @@ def create(
 @key.command("list", short_help="Print the keys, without their secrets.")
 @options.deployment
 def list_keys(deployment: Deployment) -> None:
-    """Print the keys, newest first: id, principal, last four characters, time of creation, agents, and limits."""
+    """Print the id, principal, last four characters, time of creation, agents and limits of each key, newest first."""
     keys = asyncio.run(build_keys(deployment.settings("AION_TABLE")).all())
     if not keys:
         click.echo("No keys.", err=True)
@@ -100,8 +100,8 @@ def list_keys(deployment: Deployment) -> None:
 @click.argument("key_id")
 @options.deployment
 def revoke(key_id: str, deployment: Deployment) -> None:
-    """Revoke the key KEY_ID at once; tasks stay their principal's."""
-    # Accept the whole key: it is in the shell's history already.
+    """Revoke the API key KEY_ID at once. Tasks created with it still belong to its principal."""
+    # Accept the whole key instead of its id too. The shell's history contains it already.
     found = key_id.split("_")[1] if key_id.startswith("aion_") and key_id.count("_") >= 2 else key_id
     if not asyncio.run(build_keys(deployment.settings("AION_TABLE")).revoke(found)):
         raise ConfigurationError(f"There is no key {found}. See `aion key list`.")
@@ -128,7 +128,7 @@ Examples:
 )
 @click.argument("name")
 def hash_user(name: str) -> None:
-    """Ask for NAME's password, and print its JSON member for the users' secret."""
+    """Ask for the password of the user NAME, and print its hash as JSON for the secret with all users."""
     from aion_core.auth.schemes.basic import hash_password
 
     if not name or ":" in name or not name.isprintable():

@@ -1,4 +1,4 @@
-"""`aion data`: deletion of an owner's data in all stores of a deployment."""
+"""`aion data` deletes an owner's data in all stores of a deployment."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ from aion_core.auth.principal import API_KEY_ISSUER, BASIC_ISSUER, IAM_ISSUER
 from aion_core.cli.options import owner_of
 
 PASSES = 3
-"""Rounds of searching and deleting: a worker may write until it notices the deletion of its task."""
+"""Number of rounds of searching and deleting. A worker may write until it notices the deletion of its task."""
 
 
 @click.group(short_help="Delete an owner's data.")
@@ -76,10 +76,10 @@ def delete(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Delete all data of an owner: in the table, in the bucket with all versions, and the API keys.
+    """Delete all data of an owner in the table and in the bucket (with all versions), and the owner's API keys.
 
     Without --yes it prints the data of each store, and deletes it only after the owner, or the subject, is typed again. It
-    reads the keys of the whole table. A repeat does no harm.
+    reads the keys of the whole table. The command may be repeated.
     """
     if bool(owner) == bool(subject):
         raise click.UsageError("Give either --owner or --subject.")
@@ -132,7 +132,7 @@ def delete(
 
 @dataclass(frozen=True, slots=True)
 class NamedOwner:
-    """An owner in the table, and the known parts of its hash."""
+    """Owner id as stored in the table, with the subject, issuer and tenant it is computed from, if they are known."""
 
     owner: str
     subject: str = ""
@@ -141,7 +141,7 @@ class NamedOwner:
 
     @property
     def description(self) -> str:
-        """Text for people."""
+        """The owner id, followed by its subject, issuer and tenant if they are known."""
         named = [self.subject, self.issuer, *([f"tenant {self.tenant}"] if self.tenant else [])]
         return f"{self.owner}  {', '.join(named)}" if self.subject else self.owner
 
@@ -154,7 +154,7 @@ class _Work:
 
 
 class _Report:
-    """Found items by owner and store."""
+    """Report of the items found for some owners, counted by owner and by store."""
 
     def __init__(self, owners: Sequence[NamedOwner], found: "OwnedData") -> None:
         self._found = found
@@ -162,7 +162,7 @@ class _Report:
         self._owners = [(owner, counts[owner.owner]) for owner in owners]
 
     def check(self) -> None:
-        """Raise ConfigurationError for items of unknown kinds, perhaps the owner's."""
+        """Raise ConfigurationError if the table holds items of unknown kinds, since they may belong to the owner."""
         if self._found.unknown:
             kinds = ", ".join(f"{count} {prefix}…" for prefix, count in sorted(self._found.unknown.items()))
             raise ConfigurationError(
@@ -171,7 +171,7 @@ class _Report:
             )
 
     def print(self) -> None:
-        """Print it for a person: the owners to stderr, the stores as a table."""
+        """Print the report as text. Print the owners to stderr, and a table of the stores to stdout."""
         click.echo(f"Searched for {len(self._owners)} owners:" if len(self._owners) > 1 else "Searched for:", err=True)
         for owner, count in self._owners:
             if count or len(self._owners) <= 10:
@@ -187,7 +187,7 @@ class _Report:
             click.echo(f"{store:<24}" + "".join(f"{number:>16}" for number in numbers))
 
     def document(self, left: "OwnedData | None") -> dict[str, Any]:
-        """Return it as JSON values."""
+        """Return the report as JSON values. `left` is the data left after the deletion, None without a deletion."""
         return {
             "owners": [
                 {"owner": of.owner, "subject": of.subject, "issuer": of.issuer, "tenant": of.tenant, "found": count}
@@ -202,7 +202,7 @@ class _Report:
 
     @property
     def lines(self) -> list[dict[str, Any]]:
-        """Numbers of items and bytes in each store of the table and the bucket."""
+        """Name of each store with data, and its numbers of items, versions and bytes."""
         from aion_core.stores.owned import STORES
         from aion_core.stores.survey import LEFTOVERS, MENTIONS
 
@@ -254,7 +254,7 @@ def _erasure(settings: Settings) -> "Erasure":
 
 
 async def _tenants(settings: Settings) -> list[str]:
-    """Return the tenants of API keys: of other tenants only hashes are stored."""
+    """Return the tenants of all API keys. For other tenants the deployment stores only hashes."""
     from aion_core.bootstrap.operator import build_keys
 
     return sorted({key.tenant for key in await build_keys(settings).all()})
@@ -272,7 +272,7 @@ async def _found(erasure: "Erasure", work: _Work, progress: Progress) -> "OwnedD
 
 
 async def _delete(settings: Settings, work: _Work, found: "OwnedData", progress: Progress) -> "OwnedData":
-    """Delete the found items, and items found by further searches; return the rest."""
+    """Delete the found items, search again and delete new items, up to `PASSES` times. Return the items left."""
     erasure, agents = _erasure(settings), work.agents | found.agents
     work = _Work(work.owners, agents, keep_keys=work.keep_keys)
     for _ in range(PASSES):
@@ -290,14 +290,17 @@ _ROLE = re.compile(r"arn:([^:]+):iam::([0-9]+):role/(?:.*/)?([^/]+)")
 
 @dataclass(frozen=True, slots=True)
 class DeclaredIssuers:
-    """Agents and token issuers of an aion.yaml, for a wider search."""
+    """Agents and token issuers declared in an aion.yaml. The search for an owner's data includes them."""
 
     agents: frozenset[str] = frozenset()
     issuers: tuple[str, ...] = ()
 
 
 def declared_in(config: Path) -> DeclaredIssuers:
-    """Return the file's agents and issuers, empty if the default file is missing; raises ConfigurationError."""
+    """Read the agents and token issuers from an aion.yaml. Return an empty result if the default file is missing.
+
+    Raises ConfigurationError for an invalid file.
+    """
     from aion_core.agents.config import read_agent_configs
     from aion_core.auth.schemes.bearer import JwtScheme
 
@@ -310,7 +313,7 @@ def declared_in(config: Path) -> DeclaredIssuers:
 
 
 def owners_of(subject: str, issuers: Iterable[str], tenants: Iterable[str]) -> list[NamedOwner]:
-    """Return the subject's owners: for each issuer, without a tenant and in each tenant."""
+    """Return an owner of the subject for each combination of issuer and tenant, including no tenant."""
     tenants = ("", *dict.fromkeys(tenant for tenant in tenants if tenant))
     return [
         NamedOwner(owner_of(name, issuer, tenant), name, issuer, tenant)
@@ -324,5 +327,5 @@ def _names(subject: str, issuer: str) -> Iterator[str]:
     yield subject
     role = _ROLE.fullmatch(subject)
     if issuer == IAM_ISSUER and role:
-        # AWS names the signer by the assumed role, without the role's path.
+        # In a signed request AWS names the caller by the assumed role, without the role's path.
         yield f"arn:{role[1]}:sts::{role[2]}:assumed-role/{role[3]}"

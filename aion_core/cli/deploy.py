@@ -1,4 +1,4 @@
-"""`aion deploy`: deployment of this folder's agents to AWS, from the checks to a first streamed reply."""
+"""`aion deploy` checks, builds and deploys this folder's agents to AWS and requests a first streamed reply."""
 
 import asyncio
 import difflib
@@ -104,7 +104,7 @@ def deploy(environment: str, stack: str | None, given: dict[str, str], *, yes: b
 
 
 def _run_doctor(project: Path) -> "DeploymentConfig":
-    """Run the checks of `aion doctor`, and return the configuration of aion.yaml, or of the found agents."""
+    """Run the checks of `aion doctor`. Return the configuration in aion.yaml or, without one, of the agents found."""
     from aion_core.agents.config import read_deployment_config
     from aion_core.cli.checks import local
     from aion_core.cli.doctor import of_project
@@ -124,14 +124,14 @@ def _run_doctor(project: Path) -> "DeploymentConfig":
 
 
 def _schemes(declared: "DeploymentConfig") -> list[str]:
-    """Return the authentication schemes of aion.yaml."""
+    """Return the names of the authentication schemes required by the agents in aion.yaml."""
     from aion_core.agents.security import read_auth_policies
 
     return sorted({name for policy in read_auth_policies(declared.agents).values() for name in policy.required_schemes})
 
 
 def _check_names(given: Mapping[str, str]) -> None:
-    """Refuse unknown template parameters: SAM would ignore them silently."""
+    """Raise ConfigurationError for a parameter missing in template.yaml. SAM would ignore it silently."""
     known = _defaults(Path("template.yaml"))
     for name in given:
         if name not in known:
@@ -146,7 +146,7 @@ def _counted(found: Sequence[CheckResult]) -> str:
 
 
 def _check_callers(parameters: Mapping[str, str], declared: Sequence[str]) -> None:
-    """Refuse a deployment without authentication: its function would not start."""
+    """Raise ConfigurationError for a deployment without any authentication. Its API function would not start."""
     if "NONE" in (parameters.get("ApiAuthorizer"), parameters.get("FunctionUrlAuth")) and not declared:
         raise ConfigurationError(
             "ApiAuthorizer=NONE needs callers in aion.yaml, but there are no callers in it: the function would not start. Declare "
@@ -155,7 +155,10 @@ def _check_callers(parameters: Mapping[str, str], declared: Sequence[str]) -> No
 
 
 def _agent_rights(declared: "DeploymentConfig", region: str, account: str) -> dict[str, str]:
-    """Return the parameters with permissions for the secrets of aion.yaml, without their values."""
+    """Return the template parameters that permit reading the secrets named in aion.yaml.
+
+    Parameters missing in template.yaml are left out. Secret values are not included.
+    """
     from aion_core.agents.environment import template_parameters
 
     known = _defaults(Path("template.yaml"))
@@ -168,18 +171,18 @@ def _agent_rights(declared: "DeploymentConfig", region: str, account: str) -> di
 
 @dataclass(frozen=True)
 class DeployTarget:
-    """Target of a deployment: account, region, stack and parameters."""
+    """Target of a deployment: stack name, region and template parameters."""
 
     stack: str
     region: str
     parameters: dict[str, str]
-    """Parameters of samconfig.toml, answers and flags; the stack keeps its values of other parameters."""
+    """Template parameters from samconfig.toml, answers and flags. Other parameters keep their values in the stack."""
     before: "CloudFormationStack | None"
-    """The existing stack."""
+    """The stack before this deployment, None for a new stack."""
 
 
 def _place(saved: "SamConfig", stack: str | None, *, is_interactive: bool) -> tuple[str, str]:
-    """Return the stack's name and region; ask for missing ones and remember them."""
+    """Return the stack's name and region. Ask for a missing one and save the answer in samconfig.toml."""
     from aion_core.deploy import aws
 
     answers: dict[str, str] = {}
@@ -205,7 +208,7 @@ def _complete_target(
     *,
     is_interactive: bool,
 ) -> DeployTarget:
-    """Ask for missing parameters, remember the answers, and return the target."""
+    """Ask for missing template parameters, save the answers in samconfig.toml, and return the deployment's target."""
     from aion_core.deploy import cloudformation
     from aion_core.deploy.cloudformation import check_deployable
 
@@ -258,11 +261,11 @@ def _ask(subject: str, default: str, flag: str, *, is_interactive: bool, pattern
 
 
 def _deployed(sam: "Sam", target: DeployTarget, account: str, *, is_interactive: bool) -> "CloudFormationStack":
-    """Build, show the changes, execute them, and return the stack."""
+    """Build the packages, print the stack's changes, execute them, and return the deployed stack."""
     from aion_core.deploy import cloudformation
 
     with step("build") as running:
-        # The stack keeps its earlier processor unless a parameter changes it, and the packages must fit.
+        # The packages must fit the processor. The stack keeps its earlier one unless a parameter changes it.
         before = target.before.parameters if target.before else {}
         sam.build(running.print, {**before, **target.parameters}.get("Architecture", ""))
         running.result = "the packages are in .aws-sam"
@@ -290,7 +293,10 @@ def _deployed(sam: "Sam", target: DeployTarget, account: str, *, is_interactive:
 
 
 def _previous(target: DeployTarget) -> list[str]:
-    """Return the parameters of an earlier deployment, kept by CloudFormation and not named by this one."""
+    """Return a line for each parameter value that CloudFormation keeps from an earlier deployment.
+
+    Parameters of this deployment and values equal to the template's default are left out.
+    """
     if target.before is None:
         return []
     defaults = _defaults(Path("template.yaml"))
@@ -302,7 +308,7 @@ def _previous(target: DeployTarget) -> list[str]:
 
 
 def _defaults(template: Path) -> dict[str, str]:
-    """Return the defaults of the template's parameters; raises ConfigurationError for an unreadable template."""
+    """Return the default of each template parameter, by name. Raises ConfigurationError for an unreadable template."""
     from aion_core.template.file import TemplateError, load
 
     try:
@@ -316,7 +322,7 @@ def _defaults(template: Path) -> dict[str, str]:
 
 
 def _print_summary(stack: "CloudFormationStack", declared: Sequence[str], *, smokes: bool) -> None:
-    """Request a first reply, and print the deployment's URL and price."""
+    """Request a first reply unless it is disabled. Print the deployment's URL, card, idle price and next commands."""
     from aion_core.deploy import price
 
     url = stack_url(stack.parameters, stack.outputs)
@@ -376,17 +382,17 @@ def _first_reply(stack: "CloudFormationStack", url: str, declared: Sequence[str]
 
 
 class ReplyPrinter:
-    """Printer of a reply's words as they arrive."""
+    """Printer of an agent's reply, used as the words of the stream arrive."""
 
     def __init__(self) -> None:
         self._has_printed = False
 
     def print(self, words: str) -> None:
-        """Print further words."""
+        """Print the next words of the reply, with each line indented."""
         click.echo(f"{'' if self._has_printed else INDENT}{words}".replace("\n", f"\n{INDENT}"), nl=False)
         self._has_printed = True
 
     def end(self) -> None:
-        """End the line."""
+        """Print a line break if any words were printed."""
         if self._has_printed:
             click.echo()

@@ -1,4 +1,4 @@
-"""`aion destroy`: deletion of a deployment, with --data also of its stored data."""
+"""`aion destroy` deletes a deployment and, with --data, its stored data."""
 
 import sys
 from typing import TYPE_CHECKING
@@ -26,9 +26,10 @@ Examples:
 @click.option("--data", is_flag=True, help="Delete table, bucket, key and logs too: all tasks and messages.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 def destroy(stack: str, *, data: bool, yes: bool) -> None:
-    """Delete the stack and wait for the end; table, bucket and key stay, unless --data is given.
+    """Delete the stack and wait until it is gone. Table, bucket and key stay unless --data is given.
 
-    On a terminal it asks for the stack's name first; otherwise it needs --yes. A second run continues a failed one.
+    On a terminal the command asks for the stack's name first. Without a terminal it needs --yes. A second
+    run continues a failed one.
     """
     from aion_core.deploy import destroy as destroying
 
@@ -56,7 +57,7 @@ def destroy(stack: str, *, data: bool, yes: bool) -> None:
             running.result = "deleted"
     if not data:
         return
-    # A late log line of a function may have created a log group again.
+    # List the log groups again, since a late log line of a function may have created one.
     for each in [*planned.retained, *destroying.log_groups(stack)]:
         if each.type != destroying.LOG_GROUP and not destroying.is_there(each):
             continue
@@ -66,7 +67,7 @@ def destroy(stack: str, *, data: bool, yes: bool) -> None:
 
 
 def _print_plan(planned: "DestroyPlan", *, data: bool) -> None:
-    """Print the deleted and the retained resources, with commands to delete the latter."""
+    """Print the resources to be deleted and the resources that stay, with commands to delete the latter by hand."""
     from aion_core.deploy import destroy as destroying
 
     if planned.stack is not None:

@@ -1,4 +1,4 @@
-"""`aion dev`: a local server of the agents on loopback, reloaded after edits."""
+"""`aion dev` serves the agents on the loopback interface of this machine and reloads them after edits."""
 
 import contextlib
 import importlib.util
@@ -32,7 +32,7 @@ CHOSEN = (
     "AION_RETENTION_DAYS",
     "OTEL_EXPORTER_OTLP_ENDPOINT",
 )
-"""Template parameters with a replaceable value in the developer's environment."""
+"""Environment variables of the functions that a developer may override. Other values come from the template."""
 
 BACKLOG = 2048
 
@@ -100,10 +100,11 @@ def dev(
     reload: bool,
     opens_browser: bool,
 ) -> None:
-    """Serve the agents of PATH on loopback: no AWS account, no docker, no key. Ctrl-C stops it.
+    """Serve the agents of PATH on 127.0.0.1, without an AWS account, docker or an API key. Ctrl-C stops the server.
 
-    PATH is a folder, a Python file (file.py:name), a module (package.module:name), an aion.yaml or a langgraph.json. By
-    default it searches this folder for an aion.yaml, a langgraph.json, an ADK agent, or one Python file with an agent.
+    PATH is a folder, a Python file (file.py:name), a module (package.module:name), an aion.yaml or a langgraph.json.
+    Without a PATH, the command searches this folder for an aion.yaml, a langgraph.json, an ADK agent, or one Python
+    file with an agent.
 
     An edit of the agents' code or configuration reloads them; running turns resume in the new code. The next start reads
     the stored tasks of the data directory.
@@ -117,7 +118,7 @@ def dev(
     if found.config is None and (above := project_above(Path.cwd())) is not None:
         click.echo(f"Not used: the aion.yaml in {above}. `aion dev {os.path.relpath(above)}` serves it.", err=True)
     _check_installed(store)
-    # Import the server's modules only after checking the arguments.
+    # Check the arguments before importing the server's modules, which takes longer.
     from aion_core.dev.data_folder import DataFolder
     from aion_core.dev.supervisor import DevServer, Supervisor
     from aion_core.packaging.imports import frameworks_used
@@ -128,7 +129,7 @@ def dev(
         template = find_template(found.folder) if store == "dynamodb" else None
 
         def variables() -> tuple[dict[str, str], list[str]]:
-            # Read again for each worker: an edit may have changed it.
+            # Read the variables again for each worker, since an edit may have changed them.
             return agents_variables(discover(path), os.environ)
 
         server = DevServer(
@@ -154,7 +155,7 @@ def dev(
 
 
 def _backend(store: str, folder: Path, template: Path | None, *, fresh: bool) -> "Backend":
-    """Return the server's store, and print a note about an unused store of an earlier version."""
+    """Return the server's storage backend. Print a note if the folder has an unused store of an earlier version."""
     from aion_core.dev.backends import Backend, EmulatedAWS, Files
     from aion_core.dev.data_folder import SNAPSHOT, STORE
 
@@ -172,7 +173,10 @@ def _backend(store: str, folder: Path, template: Path | None, *, fresh: bool) ->
 
 
 def _environment(store: str, folder: Path, base_url: str, chosen: Mapping[str, str]) -> dict[str, str]:
-    """Return the worker's variables that override the template's."""
+    """Return the worker's environment variables that take precedence over the template's.
+
+    `chosen` has the developer's variables; of these only the ones named in `CHOSEN` are used.
+    """
     from aion_core.dev.data_folder import STORE
 
     environment = {
@@ -182,7 +186,7 @@ def _environment(store: str, folder: Path, base_url: str, chosen: Mapping[str, s
         # No HTTP entry point checks signatures in front of this server.
         "AION_HTTP_ENTRYPOINTS": "",
         "AION_REVEAL_ERRORS": "true",
-        # Do not read secrets with the developer's own AWS credentials: .env has the keys.
+        # Take the agents' keys from .env, and do not read secrets with the developer's own AWS credentials.
         "AION_SECRETS": "off",
         # A developer's webhooks run on this machine.
         "AION_PUSH_HTTP": "true",
@@ -191,7 +195,7 @@ def _environment(store: str, folder: Path, base_url: str, chosen: Mapping[str, s
     if store == "sqlite":
         environment["AION_SQLITE_FOLDER"] = str(folder / STORE)
     elif store == "dynamodb":
-        # The emulator serves one call at a time: let others wait here, not in its sockets.
+        # The emulator serves one call at a time. Let other calls wait in this process, not in the emulator's sockets.
         environment |= {"AION_STORE_CALLS": "4", "AION_STORE_TIMEOUT": "60"}
     return environment
 
@@ -199,7 +203,7 @@ def _environment(store: str, folder: Path, base_url: str, chosen: Mapping[str, s
 def _greeter(
     config: Path, base_url: str, store: str, folder: Path, template: Path | None, *, opens_browser: bool
 ) -> "Callable[[AgentsLoaded, str], str]":
-    """Return the function for the greeting."""
+    """Return a function that renders the server's start message and, on request, opens a browser."""
     from aion_core.dev.data_folder import STORE
     from aion_core.dev.greeting import greeting
 
@@ -213,7 +217,7 @@ def _greeter(
             of = "template of aion-lambda" if template == shipped() / "template.yaml" else _near(template)
             storage = f"State is stored in {_near(folder)} ({of}, emulated at {endpoint})."
         return greeting(
-            # Read again: it may have been edited.
+            # Read the configuration again, since it may have been edited.
             read_agent_configs(config),
             base_url,
             storage,
@@ -226,14 +230,14 @@ def _greeter(
 
 
 def _check_installed(store: str) -> None:
-    """Raise ModuleNotFoundError for a missing package: the server imports it only in its own process."""
+    """Raise ModuleNotFoundError if a package of the server is missing. The server's processes import it later."""
     for name in ("fastapi", "uvicorn", "watchfiles", *(["moto"] if store == "dynamodb" else [])):
         if importlib.util.find_spec(name) is None:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
 def _config(path: Path, found: Discovered) -> Path:
-    """Return the value of AION_CONFIG: the aion.yaml, or the path to search."""
+    """Return the value of AION_CONFIG: the path of the aion.yaml, or the file, folder or module with the agents."""
     if found.config is not None:
         return found.config
     place, colon, name = str(path).partition(":")
@@ -241,9 +245,9 @@ def _config(path: Path, found: Discovered) -> Path:
 
 
 def agents_variables(found: Discovered, environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Return the agents' variables of the project, and a warning for each secret without a value.
+    """Return the project's environment variables for its agents, and a warning for each secret without a value.
 
-    Variables of `environ` are left out. Raises ConfigurationError for an unreadable .env.
+    Variables set in `environ` are left out. Raises ConfigurationError for an unreadable .env.
     """
     if found.config is not None:
         return local_environment(found.config, environ)
@@ -254,7 +258,7 @@ def agents_variables(found: Discovered, environ: Mapping[str, str]) -> tuple[dic
 
 
 def _watched(found: Discovered) -> list[Path]:
-    """Return the folders watched for edits: the project's, and other import roots."""
+    """Return the folders to watch for edits, the project's folder and other import roots, without nested ones."""
     folders = [found.folder.resolve(), *(root.resolve() for root in found.roots)]
     return [
         each
@@ -264,23 +268,23 @@ def _watched(found: Discovered) -> list[Path]:
 
 
 def find_template(folder: Path) -> Path:
-    """Return the project's own template.yaml, else the shipped one."""
+    """Return the path of the project's template.yaml or, without one, of the template shipped with aion-lambda."""
     own = folder / "template.yaml"
-    # The folder's template may belong to another program.
+    # A template.yaml without aion's API function belongs to another program.
     if own.is_file() and "ApiFunction" in own.read_text(encoding="utf-8", errors="replace"):
         return own
     return shipped() / "template.yaml"
 
 
 def _near(path: Path) -> str:
-    """Return the path, relative to the current folder if below it."""
+    """Return the path as text, relative to the current folder for a path below it."""
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
 @contextlib.contextmanager
 def _listen(port: int) -> Iterator[socket.socket]:
-    """Bind the port before starting anything, to report a used port at once."""
-    # With an explicit protocol, asyncio sets TCP_NODELAY: chunks are sent without delay.
+    """Bind the port on the loopback interface and yield the socket. Raises ConfigurationError if the port is in use."""
+    # Name the protocol, so that asyncio sets TCP_NODELAY and sends chunks without delay.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     with listener:

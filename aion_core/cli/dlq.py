@@ -1,4 +1,4 @@
-"""`aion dlq`: list, explain, redrive and drop the messages of the dead letter queues."""
+"""`aion dlq` lists, explains, redrives and drops the messages of the dead letter queues."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ LIMIT = 1000
 
 
 class DeadLetterQueue(StrEnum):
-    """Dead letter queue: of wake-ups for turns, or for push notifications."""
+    """Kind of dead letter queue: `task` for wake-up messages of turns, `push` for those of push notifications."""
 
     TASK = "task"
     PUSH = "push"
@@ -36,18 +36,18 @@ VARIABLES = {DeadLetterQueue.TASK: "AION_TASK_QUEUE_URL", DeadLetterQueue.PUSH: 
 
 @dataclass(frozen=True, slots=True)
 class WakeUpMeaning:
-    """Meaning of a wake-up message by the table's current state."""
+    """Meaning of a wake-up message, judged by the current state of the table."""
 
     ids: dict[str, object]
-    """The ids in the message; empty for a poison message."""
+    """Ids in the message, such as owner and task. Empty for an unreadable message."""
     status: str
-    """State of the task or context, as a sentence."""
+    """State of the message's task or context, as a sentence."""
     is_pending: bool
-    """True if a worker has to be woken; otherwise the message is obsolete."""
+    """True if a worker still has to process the message. False for an obsolete message."""
 
     @property
     def category(self) -> str:
-        """`pending`, `obsolete`, or `poison` for an unreadable message."""
+        """Category of the message: `pending`, `obsolete`, or `poison` for an unreadable message."""
         if not self.ids:
             return "poison"
         return "pending" if self.is_pending else "obsolete"
@@ -88,7 +88,7 @@ _limit = click.option(
 
 @click.group(short_help="List and redrive dead letters.")
 def dlq() -> None:
-    """List, redrive and drop dead letters: queue messages that a function failed to process five times.
+    """List, redrive and drop dead letters, which are queue messages not processed after five attempts.
 
     A queue message holds ids only. The table holds the work, so no task depends on a message. The queues' URLs come from
     --stack, or from AION_TASK_QUEUE_URL and AION_PUSH_QUEUE_URL. Beside `aion dev`, the command reads its local queues.
@@ -108,7 +108,7 @@ Examples:
 @options.as_json
 @options.deployment
 def list_letters(queues: tuple[str, ...], limit: int, *, as_json: bool, deployment: Deployment) -> None:
-    """Print the messages: id, queue, time of sending, category, and the current state of their task.
+    """Print the id, queue, time of sending and category of each message, and the current state of its task.
 
     Categories: pending (work is left: fix the cause, then redrive), obsolete (the work is done: redrive or drop), poison
     (not a wake-up message of this version: drop). SQS hides the messages from others for some seconds.
@@ -128,7 +128,7 @@ def list_letters(queues: tuple[str, ...], limit: int, *, as_json: bool, deployme
 @_queue
 @options.deployment
 def show(message_id: str, queues: tuple[str, ...], deployment: Deployment) -> None:
-    """Print the message MESSAGE_ID: its body, its ids, and the current state of its task."""
+    """Print the body and ids of the message MESSAGE_ID, and the current state of its task."""
     for each in _found(deployment, _named(queues), [message_id]):
         lines = {
             "message": each.letter.id,
@@ -205,7 +205,7 @@ def _named(queues: Sequence[str]) -> list[DeadLetterQueue]:
 def _found(
     deployment: Deployment, queues: Sequence[DeadLetterQueue], message_ids: Sequence[str]
 ) -> list[_QueuedLetter]:
-    """Return the messages of these ids; raises ConfigurationError for a missing one."""
+    """Return the dead letters with these message ids. Raises ConfigurationError if one is missing."""
     found = [each for each in asyncio.run(_read(deployment, queues, LIMIT)) if each.letter.id in message_ids]
     for message_id in message_ids:
         if message_id not in {each.letter.id for each in found}:
@@ -229,7 +229,10 @@ async def _read(deployment: Deployment, queues: Sequence[DeadLetterQueue], limit
 
 
 async def _drop(deployment: Deployment, chosen: Sequence[_QueuedLetter]) -> int:
-    """Delete the messages, and return their number; reads them again, since a returned message has a new receipt."""
+    """Delete the chosen dead letters and return the number of deleted ones.
+
+    SQS needs a receipt to delete a message. The earlier receipts are no longer valid, so read the messages again.
+    """
     count = 0
     for queue in sorted({each.queue for each in chosen}):
         letters, wanted = _letters(deployment, queue), {each.letter.id for each in chosen if each.queue is queue}
@@ -251,7 +254,10 @@ def _letters(deployment: Deployment, queue: DeadLetterQueue) -> "DeadLetters":
 
 
 async def meaning_of(body: str, operator: "Operator", queue: DeadLetterQueue) -> WakeUpMeaning:
-    """Return the meaning of the queue's message; raises StoreError if the table cannot be read."""
+    """Explain a message body of the queue by the current state of the table.
+
+    Raises StoreError if the table cannot be read.
+    """
     try:
         if queue is DeadLetterQueue.TASK:
             return await _turn_meaning(wake_up_of(body), operator)

@@ -1,4 +1,4 @@
-"""`aion doctor`: checks of this machine and project, or of a deployment. It changes nothing."""
+"""`aion doctor` checks this machine and project, or a deployment, and changes nothing."""
 
 import asyncio
 import json
@@ -39,7 +39,7 @@ def doctor(config: Path, port: int, url: str, deployment: Deployment, *, no_temp
 
     Each line is ok, warning or FAILED, with the next step. The exit code is 1 if a check FAILED.
     """
-    # The results replace log messages.
+    # Hide log messages, since the results of the checks say the same.
     logging.disable(logging.CRITICAL)
     try:
         found: list[CheckResult] = []
@@ -79,9 +79,9 @@ def _checks(config: Path, port: int, url: str, deployment: Deployment, *, no_tem
 
 
 def of_project(config: Path) -> Iterator[CheckResult]:
-    """Check aion.yaml, its agents' code and variables, and the files of a package.
+    """Yield the results of checks of aion.yaml, the agents' code, their environment variables and the package's files.
 
-    `config` is the file, or a folder without one, searched as `aion dev` does.
+    `config` is the path of an aion.yaml, or a folder to search for agents as `aion dev` does.
     """
     from aion_core.cli.checks import local
 
@@ -103,7 +103,7 @@ async def _deployed(
     environ = deployment.named_environ
     urls = [url] if url else [environ[name] for name in ("AION_API_URL", "AION_FUNCTION_URL") if environ.get(name)]
     if environ.get("AION_BASE_URL") and not url:
-        # Clients use this URL.
+        # Clients use the base URL, so check only this one.
         urls = [environ["AION_BASE_URL"]]
     for each in urls:
         async for check in endpoint.check_endpoint(each):
@@ -124,7 +124,7 @@ async def _collected(checks: AsyncIterator[CheckResult]) -> list[CheckResult]:
 
 @contextmanager
 def _set(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set these missing variables of the environment within the block."""
+    """Set these environment variables within the block, and remove them afterwards."""
     os.environ.update(variables)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Error messages for the operator: the cause, and the next step."""
+"""Messages for the operator that explain an AWS error and name the next step."""
 
 from aion_core.errors import AionError, StoreError
 
@@ -43,11 +43,11 @@ ERROR_TEXTS = {
     "UnsupportedOperation": _MOVING,
     "AWS.SimpleQueueService.UnsupportedOperation": _MOVING,
 }
-"""Error texts by AWS's error code, or by the name of the SDK's error."""
+"""Messages for the operator, by AWS's error code or by the class name of the SDK's error."""
 
 
 def error_text(error: AionError) -> str:
-    """Return the error as a sentence for the operator."""
+    """Return a message for the operator. Errors of AWS get a text of `ERROR_TEXTS` if there is one."""
     if not isinstance(error, StoreError):
         return str(error)
     operation, _, code = str(error).rpartition(": ")
@@ -60,5 +60,5 @@ def error_text(error: AionError) -> str:
 
 
 def is_forbidden(error: StoreError) -> bool:
-    """Return True if the credentials lack permission: the resource itself is then unknown."""
+    """Return True if the credentials lack a permission. The error then says nothing about the resource itself."""
     return str(error).rpartition(": ")[2] in ("AccessDenied", "AccessDeniedException", "403", "Forbidden")

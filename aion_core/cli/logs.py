@@ -1,4 +1,4 @@
-"""`aion logs`: log lines of a deployment's functions, printed or followed."""
+"""`aion logs` prints the log lines of a deployment's functions and, on request, follows new ones."""
 
 import time
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""The `aion` command: its subcommands and its errors. Commands import their dependencies when called."""
+"""The `aion` command with its subcommands and error messages. Each subcommand imports its dependencies when called."""
 
 import sys
 import traceback
@@ -36,7 +36,7 @@ def aion() -> None:
 
 _OWN = ("aion", "aion_core")
 _IMPORTING = (*_OWN, "a2a")
-"""Packages importing from aion-lambda's extras."""
+"""Packages that import optional dependencies, named in aion-lambda's extras."""
 
 IN_A_PROJECT = (new, init, add, upgrade, dev, build, deploy)
 DEPLOYED = (smoke, logs, doctor, tasks, push, dlq, card, key, user, data, destroy)
@@ -45,7 +45,7 @@ for command in (*IN_A_PROJECT, *DEPLOYED):
 
 
 def main() -> None:
-    """Run the command; print a user's error as one sentence instead of a traceback.
+    """Run the command. Print an expected error as a message instead of a traceback.
 
     The exit code is 2 for a wrong command line, 1 for a failed command.
     """
@@ -66,7 +66,10 @@ def main() -> None:
 
 
 def _missing(error: ImportError) -> str | None:
-    """Return the missing package of an extra; None for a failed import of the author's code, or of our own mistake."""
+    """Return the name of a package missing because an extra of aion-lambda is not installed.
+
+    Return None if the import failed in the agent author's code, or for a module of aion itself.
+    """
     # The a2a-sdk raises its own error for a missing package of its extras.
     cause = error if isinstance(error, ModuleNotFoundError) else error.__cause__ or error.__context__
     if not isinstance(cause, ModuleNotFoundError) or not cause.name:

@@ -1,4 +1,4 @@
-"""Options of several commands: aion.yaml, deployment, stack, owner, and AWS credentials."""
+"""Options shared by several commands, for aion.yaml, deployment, stack, owner, and AWS credentials."""
 
 import functools
 import os
@@ -27,7 +27,7 @@ DEFAULT_CONFIG = Path("aion.yaml")
 EMULATED = "AWS_ENDPOINT_URL"
 
 PLACES = ("AION_TABLE", "AION_BUCKET", "AION_TASK_QUEUE_URL")
-"""Variables naming a deployment on AWS."""
+"""Environment variables with the table, bucket and task queue of a deployment on AWS."""
 
 _SQLITE = "AION_SQLITE_FOLDER"
 
@@ -57,7 +57,7 @@ def config(command: Command) -> Command:
 
 
 def found_config(config: Path) -> Path:
-    """Return the file of --config, or this folder for a search if the default file is missing."""
+    """Return the path given by --config. If it is the default and missing, return the current folder for a search."""
     config = config.expanduser()
     return Path() if config == DEFAULT_CONFIG and not config.is_file() else config
 
@@ -81,7 +81,7 @@ def as_json(command: Command) -> Command:
 
 
 def web_address(_: click.Context, __: click.Parameter, given: str) -> str:
-    """Return the URL of an option; raises BadParameter for another value."""
+    """Validate the URL given to an option. Raises BadParameter if it is not an http or https URL without a query."""
     if given and not WEB_ADDRESS.fullmatch(given):
         raise click.BadParameter(f"{given!r} has to be an http or https URL without a query.")
     return given
@@ -89,32 +89,35 @@ def web_address(_: click.Context, __: click.Parameter, given: str) -> str:
 
 @dataclass(frozen=True)
 class Deployment:
-    """A deployment named by options and environment; its stack is read on first use."""
+    """A deployment named by options or environment variables. Its stack is read from CloudFormation on first use."""
 
     stack: str = ""
     given: Mapping[str, str] = field(default_factory=dict)
-    """Values of options, by their variable; they override the stack's."""
+    """Values of options, by the name of their environment variable. They override the stack's values."""
 
     @functools.cached_property
     def environ(self) -> dict[str, str]:
-        """The known environment of the deployment's functions, or of this folder's development server."""
+        """Environment variables of the deployment's functions, or of this folder's development server."""
         return self.named_environ if self._local is None else {**self.named_environ, **_use_local(self._local)}
 
     @functools.cached_property
     def is_of_development(self) -> bool:
-        """True for this folder's development server; all its callers are one owner."""
+        """True if the commands use this folder's development server. All its callers are one owner."""
         return self._local is not None
 
     @functools.cached_property
     def _local(self) -> LocalServer | None:
-        """This folder's development server, None for a named deployment; read once, before the environment changes."""
+        """Development server of this folder, None if options or environment variables name a deployment.
+
+        It is read once, before the environment changes.
+        """
         names = (*PLACES, "AION_PUSH_QUEUE_URL", _SQLITE, EMULATED)
         is_named = self.stack or self.given or any(os.environ.get(name) for name in names)
         return None if is_named else find_local_server()
 
     @functools.cached_property
     def named_environ(self) -> dict[str, str]:
-        """The environment of a deployment named by options or environment."""
+        """Environment variables of the functions, without those of a local development server."""
         if self.stack:
             from aion_core.bootstrap.operator import stack_environment
 
@@ -123,7 +126,7 @@ class Deployment:
         return {**named, **self.given}
 
     def settings(self, *needed: str, push_queue_url: str = "") -> Settings:
-        """Return the settings of its functions; only the `needed` variables are required.
+        """Return the settings of the deployment's functions. Only the `needed` variables are required.
 
         `push_queue_url` overrides the environment's value, but not the stack's. Raises UsageError, before any read or write, for
         a missing variable.
@@ -147,7 +150,7 @@ class Deployment:
 
 
 def deployment(command: Command) -> Command:
-    """Add the options naming a deployment, and pass it as `deployment`."""
+    """Add the options that name a deployment, and pass it as `deployment`."""
 
     @click.option(
         "--stack",
@@ -196,7 +199,7 @@ def aws(command: Command) -> Command:
 
 @contextmanager
 def aws_environment(profile: str | None, region: str | None, endpoint_url: str | None) -> Iterator[None]:
-    """Set these options in the environment, for the AWS SDK, until the block ends."""
+    """Set profile, region and endpoint in the environment, for the AWS SDK, until the block ends."""
     variables = {
         "AWS_PROFILE": profile,
         "AWS_REGION": region,
@@ -212,7 +215,10 @@ def aws_environment(profile: str | None, region: str | None, endpoint_url: str |
 
 @contextmanager
 def _environment(chosen: Mapping[str, str], kept: Sequence[str] = ()) -> Iterator[None]:
-    """Set these variables, or remove empty ones, within the block; restore them and `kept` afterwards."""
+    """Set these environment variables within the block, and remove those with an empty value.
+
+    Afterwards restore their earlier values and those of the variables named in `kept`.
+    """
     before = {name: os.environ.get(name) for name in (*chosen, *kept)}
     _set(chosen)
     try:
@@ -229,7 +235,7 @@ def _set(variables: Mapping[str, str]) -> None:
 
 
 def saved_place(saved: "SamConfig") -> tuple[str | None, str | None]:
-    """Return samconfig.toml's profile and region, each unless the environment has one."""
+    """Return the AWS profile and the region from samconfig.toml. Values in the environment take precedence."""
     environ = os.environ
     region = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or saved.get("region")
     is_named = environ.get("AWS_PROFILE") or environ.get("AWS_ACCESS_KEY_ID")
@@ -261,7 +267,7 @@ def stack(command: Command) -> Command:
 
 
 def owner(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options naming an owner, and pass it as `owner`, "" without one."""
+    """Add the options that name an owner, and pass the owner id as `owner`, or "" without one."""
 
     @click.option("--owner", help="Owner of the tasks, as printed by logs, dead letters and this command.")
     @click.option("--subject", help="Instead of --owner: a token's subject, or an API key's principal.")
@@ -292,7 +298,7 @@ def owner(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def owner_of(subject: str, issuer: str, tenant: str) -> str:
-    """Return the subject's owner, as in the table."""
+    """Return the owner id of a subject, issuer and tenant, as stored in the table."""
     from aion_core.web.request_context import owner_in
 
     return owner_in(Principal(issuer, subject).owner, tenant)

@@ -1,4 +1,4 @@
-"""`aion new`, `aion init`, `aion add` and `aion upgrade`: commands for a project."""
+"""Commands for a project: `aion new`, `aion init`, `aion add` and `aion upgrade`."""
 
 import shlex
 import shutil
@@ -106,7 +106,10 @@ def _complete(name: str | None, framework: str | None) -> None:
 
 
 def _project(name: str, framework: str | None) -> "Project":
-    """Return the project to create; raises UsageError for an invalid name."""
+    """Return the project to create, with its name, framework and source of aion-lambda.
+
+    Raises UsageError for an invalid name.
+    """
     from aion_core.project.files import Project
     from aion_core.project.names import check
     from aion_core.project.origin import origin
@@ -119,7 +122,7 @@ def _project(name: str, framework: str | None) -> "Project":
 
 
 def _chosen() -> str:
-    """Return the framework chosen at the terminal; the default one without a terminal."""
+    """Ask for the framework of the example agent and return it. Without a terminal, return the default framework."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return FRAMEWORKS[0]
     click.echo(_QUESTION)
@@ -128,7 +131,7 @@ def _chosen() -> str:
 
 
 def _report(folder: Path, project: "Project", made: "ProjectResult") -> None:
-    """Lock the dependencies, and list written files, kept files, and next steps."""
+    """Lock the project's dependencies and print the written files, the kept files, and the notes for the author."""
     from aion_core.project.create import lock
     from aion_core.project.files import contents
 
@@ -137,7 +140,7 @@ def _report(folder: Path, project: "Project", made: "ProjectResult") -> None:
         click.echo("Locking its dependencies (uv lock) …", err=True)
         failed = lock(folder)
     written = {"infra/" if path.startswith("infra/") else path for path in made.written}
-    # In a workspace of uv only the workspace has a lock.
+    # A project within a uv workspace has no lock file of its own.
     written |= {"uv.lock"} if locks and (folder / "uv.lock").is_file() else set()
     for path, content in contents(has_tests=project.has_tests).items():
         if path in written:
@@ -156,7 +159,7 @@ def _report(folder: Path, project: "Project", made: "ProjectResult") -> None:
 
 
 def _installing(folder: Path, project: "Project") -> list[str]:
-    """Return the installing commands, for a tool without automatic installation."""
+    """Return the shell commands that install the dependencies with pip. Other tools install them by themselves."""
     from aion_core.project.tools import PIP
 
     if project.tool is not PIP:
@@ -166,7 +169,7 @@ def _installing(folder: Path, project: "Project") -> list[str]:
 
 
 def _show_next(project: "Project", first: list[str], last: str) -> None:
-    """Print the next commands, ready to type."""
+    """Print the commands to run next, with the prefix of the project's dependency tool."""
     from aion_core.project.tools import UV
 
     prefix = f"{_uv()} run " if project.tool is UV else project.tool.run
@@ -176,7 +179,7 @@ def _show_next(project: "Project", first: list[str], last: str) -> None:
 
 
 def _uv() -> str:
-    """Return the command for uv: as a dependency of this program it need not be on PATH."""
+    """Return the command that starts uv, which may be installed beside this program instead of on PATH."""
     from aion_core.packaging.programs import UvMissing, find_uv
 
     try:
@@ -188,7 +191,7 @@ def _uv() -> str:
 @click.command(short_help="Add packages to the agent's dependencies.")
 @click.argument("packages", nargs=-1, required=True, metavar="PACKAGE...")
 def add(packages: tuple[str, ...]) -> None:
-    """Add packages to this project's dependencies, lock and install them; development tools stay unchanged.
+    """Add packages to this project's dependencies, lock and install them. Development tools stay unchanged.
 
     With a pyproject.toml uv adds them; otherwise they become lines of requirements.txt. A PACKAGE may have a version:
     'langchain-openai>=1'.
@@ -243,7 +246,7 @@ def upgrade(context: click.Context, diff_only: bool, check_only: bool, yes: bool
 def _show_diffs(planned: "Upgrade") -> None:
     from aion_core.project.upgrade import CHANGING, UNRESOLVED
 
-    # Colours only on terminals, and not with NO_COLOR (https://no-color.org).
+    # Print colours only on terminals, and not if NO_COLOR is set (https://no-color.org).
     colour = False if os.environ.get("NO_COLOR") else None
     for change in planned.changes:
         if change.outcome in CHANGING | UNRESOLVED:
@@ -252,7 +255,7 @@ def _show_diffs(planned: "Upgrade") -> None:
 
 
 def _summarise(planned: "Upgrade") -> None:
-    """Print a line for each file, except unchanged ones."""
+    """Print a line for each file of the upgrade, except unchanged ones, and for each unresolved .new file."""
     from aion_core.project.upgrade import FileOutcome
 
     if planned.version and planned.version != __version__:

@@ -1,4 +1,4 @@
-"""`aion push`: state of push notifications, and redrive of dead ones, without decrypting secrets."""
+"""`aion push` prints the state of push notifications and redrives dead ones, without decrypting secrets."""
 
 import asyncio
 from typing import TYPE_CHECKING

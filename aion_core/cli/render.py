@@ -1,4 +1,4 @@
-"""Rendering of a task for operators: its head, events, context, timers and webhooks."""
+"""Rendering of a task for operators, with its state, events, context, timers and webhooks."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,11 +20,11 @@ UNREADABLE = "The log cannot be read: an event, or its payload in the bucket, is
 
 @dataclass(frozen=True)
 class TaskReport:
-    """All stored facts of a task except secrets."""
+    """Report of everything stored about a task except secrets."""
 
     head: Head
     events: tuple[Numbered, ...] | None
-    """None for an unreadable log."""
+    """The task's events. None if the event log cannot be read."""
     context: "ContextStatus | None"
     undelivered: list[int]
     deliveries: tuple[Delivery, ...]
@@ -50,7 +50,7 @@ class TaskReport:
         }
 
     def text(self) -> str:
-        """Return the report as text."""
+        """Return the report as lines of text for a terminal."""
         head = self.head
         lines = {
             "task": head.key.task_id,
@@ -119,7 +119,7 @@ class TaskReport:
 
 
 def describe_context(seen: "ContextStatus | None", now: datetime) -> tuple[str, bool]:
-    """Return the context's state as a sentence, and True if a wake-up message would start a turn in it. Pure."""
+    """Describe a context's state in a sentence, and return True if a wake-up message has work to do in it. Pure."""
     from aion_core.tasks.contexts import turn_to_begin
 
     if seen is None or seen.record.expired:
@@ -143,7 +143,7 @@ def describe_context(seen: "ContextStatus | None", now: datetime) -> tuple[str, 
 
 
 async def task_report(operator: "Operator", head: Head, *, content: bool) -> TaskReport:
-    """Return the task's report; raises StoreError if the table cannot be read."""
+    """Read everything stored about a task into a report. Raises StoreError if the table cannot be read."""
     try:
         log = await operator.tasks.every_event(head.key)
         events = log.events if log is not None else None
@@ -163,9 +163,9 @@ async def task_report(operator: "Operator", head: Head, *, content: bool) -> Tas
 async def list_heads(
     operator: "Operator", owner: str, agent: str, context_id: str, state: str | None, limit: int
 ) -> tuple[list[Head], int]:
-    """Return at most `limit` heads of an owner's tasks, newest first, and the number of all.
+    """Return the heads (state and last event number) of at most `limit` tasks, and the number of all matching tasks.
 
-    Without an owner it scans the whole table.
+    An owner's tasks are sorted by time, newest first. Without an owner the function scans the whole table, unsorted.
     """
     wanted = _state(state) if state else None
     if not owner:
@@ -184,7 +184,7 @@ async def list_heads(
 
 
 def _state(name: str) -> TaskState:
-    """Return the state of this name, as A2A v0.3 spells it."""
+    """Return the task state of a name as spelled by A2A v0.3, such as `input-required`."""
     return cast("TaskState", TaskState.Value(f"TASK_STATE_{name.upper().replace('-', '_')}"))
 
 

@@ -1,4 +1,4 @@
-"""`aion smoke`: checks of a deployed agent by the official client."""
+"""`aion smoke` checks a deployed agent with the official A2A client."""
 
 import asyncio
 import os
@@ -94,7 +94,7 @@ def smoke(url: str, stack: str | None, sign: str, text: str | None, **chosen: An
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Address of a deployment."""
+    """URL of a deployment, and the way to sign requests to it."""
 
     url: str
     sign: str
@@ -102,7 +102,7 @@ class Endpoint:
 
 
 def stack_url(parameters: dict[str, str], outputs: dict[str, str]) -> str:
-    """Return the stack's URL for clients, as in its cards; "" without one."""
+    """Return the stack's URL for clients, the same as in its agent cards, or "" if the stack has no URL."""
     domain = parameters.get("DomainName")
     return (
         parameters.get("BaseUrl")
@@ -113,7 +113,10 @@ def stack_url(parameters: dict[str, str], outputs: dict[str, str]) -> str:
 
 
 def stack_endpoint(stack: str, sign: str = "auto") -> Endpoint:
-    """Return the stack's URL, and the region of its signatures; raises ConfigurationError for an unknown stack."""
+    """Look up the URL of a stack and, if it needs AWS signatures, their region.
+
+    Raises ConfigurationError for an unknown stack.
+    """
     from aion_core.deploy import aws, cloudformation
 
     found = cloudformation.find(stack)
@@ -122,7 +125,7 @@ def stack_endpoint(stack: str, sign: str = "auto") -> Endpoint:
         raise ConfigurationError(
             f"There is no aion stack {stack!r} in this account and region. Check --region and --profile."
         )
-    # The URL of a custom domain does not reveal its authorizer; the stack's parameters do.
+    # Take the authorizer from the stack's parameters. The URL of a custom domain does not show it.
     if sign == "auto" and found.parameters.get("ApiAuthorizer") == "AWS_IAM":
         return Endpoint(url, aws.region())
     return Endpoint(url, "off" if sign == "auto" and "ApiAuthorizer" in found.parameters else sign)

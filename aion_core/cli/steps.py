@@ -1,4 +1,4 @@
-"""Progress of a long command: one line for each step, updated on a terminal."""
+"""Progress output of a long command, with one line for each step. On a terminal the line is updated in place."""
 
 import os
 import shutil
@@ -13,45 +13,45 @@ INDENT = " " * 9
 
 
 class Step:
-    """A running step; `result` is the text of its line at the end."""
+    """A running step of a command. Set `result` to the text of its final line."""
 
     def __init__(self, name: str, *, live: bool) -> None:
         self.name, self.result, self._live = name, "", live
 
     def print(self, line: str) -> None:
-        """Print a line below the finished steps."""
+        """Print an indented line of output of the step above its progress line."""
         self.clear()
         click.echo(f"{INDENT}{line}")
         self.draw()
 
     def progress(self, text: str) -> None:
-        """Show the progress, on a terminal only."""
+        """Replace the progress text of the step. Without a terminal, print nothing."""
         self.clear()
         self.draw(text)
 
     def draw(self, text: str = "") -> None:
-        """Show the running step."""
+        """Print the name of the running step and its progress text, without a line break, on a terminal only."""
         if self._live:
-            # A wrapped line could not be removed.
+            # Cut the line at the terminal's width, since a wrapped line could not be removed.
             width = shutil.get_terminal_size().columns - 1
             click.echo(f"{'…':8} {self.name}{text and f': {text}'}"[:width], nl=False)
 
     def clear(self) -> None:
-        """Remove the line of `draw`."""
+        """Remove the line printed by `draw`."""
         if self._live:
             click.echo(_CLEAR, nl=False)
 
 
 @contextmanager
 def step(name: str) -> Iterator[Step]:
-    """Show a step until the block ends: as ok, or as FAILED if the block raises."""
+    """Print a step's progress while the block runs, and its result (ok, or FAILED if the block raises) at the end."""
     running = Step(name, live=sys.stdout.isatty())
     running.draw()
     try:
         yield running
     except BaseException as error:
         running.clear()
-        # A negative answer is not a failure.
+        # A user's negative answer or Ctrl-C is not a failure.
         if not isinstance(error, (click.Abort, click.exceptions.Exit, KeyboardInterrupt)):
             click.echo(f"{_styled('FAILED', 'red')} {name}")
         raise

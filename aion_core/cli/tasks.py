@@ -1,4 +1,4 @@
-"""`aion tasks`: list, show and cancel tasks, without decrypting secrets."""
+"""`aion tasks` lists, shows and cancels tasks, without decrypting secrets."""
 
 import asyncio
 import json
@@ -77,7 +77,7 @@ def list_tasks(
     scan: bool,
     as_json: bool,
 ) -> None:
-    """Print tasks: id, state, time of the state, owner, agent and context; newest first for an owner.
+    """Print id, state, time of the state, owner, agent and context of tasks. An owner's tasks are sorted, newest first.
 
     A deployment needs an owner and an agent, or --expired, or --scan.
     """
@@ -121,7 +121,7 @@ Examples:
 @options.as_json
 @options.deployment
 def show(task_id: str, owner: str, deployment: Deployment, *, scan: bool, content: bool, as_json: bool) -> None:
-    """Print the task TASK_ID: its state and events, its context's lease and queue of turns, its timers and webhooks."""
+    """Print the state, events, timers and webhooks of the task TASK_ID, and the lease and turns of its context."""
     scan = scan or (not owner and deployment.is_of_development)
     operator = _operator(deployment)
     found = asyncio.run(_reports(operator, task_id, owner, scan=scan, content=content))
@@ -176,7 +176,10 @@ async def _reports(operator: "Operator", task_id: str, owner: str, *, scan: bool
 
 
 async def _heads(operator: "Operator", task_id: str, owner: str, *, scan: bool) -> "list[Head]":
-    """Return the task, or all tasks of the id when scanning; raises ConfigurationError without one."""
+    """Read the head of an owner's task or, with `scan`, the heads of all owners' tasks with this id.
+
+    Raises ConfigurationError if there is no such task.
+    """
     from aion_core.ports import TaskKey
 
     if bool(owner) == scan:
@@ -193,7 +196,7 @@ async def _heads(operator: "Operator", task_id: str, owner: str, *, scan: bool) 
 
 
 async def _expired(operator: "Operator", limit: int) -> "list[Head]":
-    """Return the tasks of contexts with expired timers, the oldest timer first."""
+    """Return the head of the active or interrupted task of each context with an expired timer, oldest timer first."""
     from aion_core.ports import TaskKey
 
     heads = []

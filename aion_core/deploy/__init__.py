@@ -1,4 +1,4 @@
-"""Deployment and deletion of a stack, and its functions' logs: `aion deploy`, `aion destroy`, `aion logs`.
+"""Deployment and deletion of a stack, and its functions' logs, for `aion deploy`, `aion destroy` and `aion logs`.
 
 sam             SAM CLI: its installation, and its runs in a project
 samconfig       reads samconfig.toml, and writes answers into it

@@ -1,4 +1,4 @@
-"""AWS calls with retries; errors keep AWS's own reason."""
+"""AWS calls with retries. Errors keep the reason given by AWS."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -12,36 +12,39 @@ from aion_core.deploy.errors import AwsRefused
 from aion_core.errors import StoreUnavailable
 
 _CONFIG = Config(connect_timeout=5, read_timeout=60, retries={"mode": "standard", "total_max_attempts": 6})
-# An emulator has one address, not a host name for each bucket.
+# Put the bucket's name into the path, because an emulator has no host name for each bucket.
 _CONFIG_OF_AN_EMULATOR = _CONFIG.merge(Config(s3={"addressing_style": "path"}))
 
 
 def client_of(service: str) -> Any:
-    """Return a boto3 client of the service, from the environment; raises StoreUnavailable without region or profile."""
+    """Return a boto3 client of the service, configured by the environment.
+
+    Raises StoreUnavailable without a region, or for an unknown profile.
+    """
     config = _CONFIG_OF_AN_EMULATOR if "AWS_ENDPOINT_URL" in os.environ else _CONFIG
     return _with_own_errors(lambda: boto3.session.Session().client(service, config=config))  # type: ignore[call-overload]
 
 
 def call(operation: Callable[..., Any], **parameters: Any) -> dict[str, Any]:
-    """Call the operation; raises AwsRefused with AWS's own reason, or StoreUnavailable."""
+    """Call an operation of a boto3 client and return its response. Raises AwsRefused or StoreUnavailable."""
     answer: dict[str, Any] = _with_own_errors(lambda: operation(**parameters))
     return answer
 
 
 def listed(client: Any, operation: str, field: str, **parameters: Any) -> Iterator[dict[str, Any]]:
-    """Yield each element of a paginated list; raises the errors of `call`."""
+    """Yield each element in the `field` of a paginated operation's responses. Raises AwsRefused or StoreUnavailable."""
     pages = iter(client.get_paginator(operation).paginate(**parameters))
     while (page := _with_own_errors(lambda: next(pages, None))) is not None:
         yield from page.get(field) or []
 
 
 def region() -> str:
-    """Return the region of the environment or the profile; "" without one."""
+    """Return the AWS region of the environment or the profile, or "" without one."""
     return str(_with_own_errors(lambda: boto3.session.Session().region_name) or "")
 
 
 def account() -> str:
-    """Return the account of the credentials; raises AwsRefused or StoreUnavailable."""
+    """Return the id of the credentials' AWS account. Raises AwsRefused or StoreUnavailable."""
     return str(call(client_of("sts").get_caller_identity)["Account"])
 
 

@@ -1,4 +1,4 @@
-"""CloudFormation stacks and change sets: status, resources of all nested stacks, events, first failures."""
+"""CloudFormation stacks and change sets, with their status, nested resources, events and first failures."""
 
 import time
 from collections import Counter
@@ -13,9 +13,9 @@ from aion_core.template.file import parsed
 NESTED = "AWS::CloudFormation::Stack"
 RETAINED = ("Retain", "RetainExceptOnCreate")
 PAUSE_SECONDS = 2.0
-"""Pause between two requests for a changing stack's status."""
+"""Seconds between two requests for the status of a changing stack."""
 
-# CloudFormation cancels other resources after the first failure.
+# Beginnings of failure reasons that only follow from another failure, since CloudFormation cancels the other resources.
 _CONSEQUENCES = ("Resource creation cancelled", "Resource update cancelled")
 
 _IN_PROGRESS = "_IN_PROGRESS"
@@ -23,7 +23,7 @@ _IN_PROGRESS = "_IN_PROGRESS"
 
 @dataclass(frozen=True)
 class CloudFormationStack:
-    """A stack."""
+    """A CloudFormation stack with its status, parameters and outputs."""
 
     name: str
     id: str
@@ -31,30 +31,30 @@ class CloudFormationStack:
     parameters: dict[str, str]
     outputs: dict[str, str]
     is_protected: bool
-    """True with termination protection."""
+    """True if the stack has termination protection."""
 
     @property
     def is_changing(self) -> bool:
-        """True during an operation."""
+        """True while CloudFormation creates, updates or deletes the stack."""
         return self.status.endswith(_IN_PROGRESS) and self.status != "REVIEW_IN_PROGRESS"
 
 
 @dataclass(frozen=True)
 class Resource:
-    """A resource of a stack or of a nested stack."""
+    """A resource of a CloudFormation stack or of its nested stacks."""
 
     path: str
-    """Its logical ids, from the outermost stack on: `State/Table`."""
+    """Logical ids of the nested stacks and the resource, such as `State/Table`."""
     type: str
     physical_id: str
     status: str
     is_retained: bool
-    """True if the template retains it when the stack is deleted."""
+    """True if the template retains the resource when the stack is deleted."""
 
 
 @dataclass(frozen=True)
 class StackEvent:
-    """An event of a resource."""
+    """A CloudFormation event of a resource, with the resource's new status."""
 
     id: str
     path: str
@@ -68,7 +68,7 @@ class StackEvent:
 
 
 def find(name: str) -> CloudFormationStack | None:
-    """Return the stack of this name or id, None without one; a deleted stack is found by its id only."""
+    """Return the stack with this name or id, or None without one. A deleted stack is found by its id only."""
     try:
         (found,) = call(client_of("cloudformation").describe_stacks, StackName=name)["Stacks"]
     except AwsRefused as error:
@@ -86,7 +86,7 @@ def find(name: str) -> CloudFormationStack | None:
 
 
 def deleted(name: str) -> list[str]:
-    """Return the ids of the deleted stacks of this name, the newest first; CloudFormation keeps them for 90 days."""
+    """Return the ids of the deleted stacks with this name, newest first. CloudFormation lists them for 90 days."""
     found = [
         each
         for each in listed(
@@ -99,7 +99,7 @@ def deleted(name: str) -> list[str]:
 
 
 def resources(stack_id: str, above: str = "") -> Iterator[Resource]:
-    """Yield the resources of the existing stack and of its nested stacks."""
+    """Yield the resources of an existing stack and of its nested stacks."""
     cloudformation = client_of("cloudformation")
     policies = _policies(cloudformation, stack_id)
     for each in listed(cloudformation, "list_stack_resources", "StackResourceSummaries", StackName=stack_id):
@@ -119,7 +119,7 @@ def retained_by_deletion(stack_id: str, above: str = "") -> Iterator[Resource]:
     for event in _events(stack_id, above=above):
         if event.status == "DELETE_SKIPPED":
             yield Resource(event.path, event.type, event.physical_id, event.status, is_retained=True)
-        # A stack's events contain its own.
+        # Skip the events about the stack itself.
         if event.type == NESTED and event.physical_id not in ("", stack_id):
             nested[event.physical_id] = event.path
     for physical_id, path in nested.items():
@@ -127,17 +127,17 @@ def retained_by_deletion(stack_id: str, above: str = "") -> Iterator[Resource]:
 
 
 def template_resource_ids(stack_id: str) -> set[str]:
-    """Return the logical ids of the stack's own template."""
+    """Return the logical ids of the resources in the stack's template, without those of nested stacks."""
     return set(_template(client_of("cloudformation"), stack_id))
 
 
 def _policies(cloudformation: Any, stack_id: str) -> dict[str, str]:
-    """Return each resource's deletion policy."""
+    """Return the deletion policy of each resource in the stack's template, by logical id."""
     return {name: each.get("DeletionPolicy", "") for name, each in _template(cloudformation, stack_id).items()}
 
 
 def _template(cloudformation: Any, stack_id: str) -> dict[str, Any]:
-    """Return the resources of the template after its transforms."""
+    """Return the resources in the stack's template by logical id, after the template's transforms."""
     try:
         body = call(cloudformation.get_template, StackName=stack_id, TemplateStage="Processed")["TemplateBody"]
     except AwsRefused as error:
@@ -155,7 +155,10 @@ def last_event(stack_id: str) -> str:
 
 
 def failures(stack_id: str, since: str = "", above: str = "") -> list[StackEvent]:
-    """Return the root failures after the event `since`, oldest first; a nested stack's own failures replace its event."""
+    """Return the events of the failures that caused others, after the event `since`, oldest first.
+
+    The failures within a nested stack replace the nested stack's own event.
+    """
     found: list[StackEvent] = []
     for event in reversed(list(_events(stack_id, since, above))):
         is_own = event.physical_id == stack_id
@@ -168,7 +171,7 @@ def failures(stack_id: str, since: str = "", above: str = "") -> list[StackEvent
 
 
 def _events(stack_id: str, since: str = "", above: str = "") -> Iterator[StackEvent]:
-    """Yield the events of the stack, newest first, down to the event `since`."""
+    """Yield the events of the stack after the event with the id `since`, newest first."""
     for each in listed(client_of("cloudformation"), "describe_stack_events", "StackEvents", StackName=stack_id):
         if each["EventId"] == since:
             return
@@ -185,7 +188,7 @@ def _events(stack_id: str, since: str = "", above: str = "") -> Iterator[StackEv
 def wait_until_settled(
     stack_id: str, since: str, report: Callable[[StackEvent], None], *, pause: float = PAUSE_SECONDS
 ) -> CloudFormationStack:
-    """Wait until no operation is in progress and return the stack; `report` receives each new event."""
+    """Wait until no operation of the stack is in progress, and return the stack. `report` receives each new event."""
     seen = since
     while True:
         # Read the status before the events, so that the final event is reported too.
@@ -208,26 +211,26 @@ WORDS = {
 }
 MOST_FAILURES = 4
 NEVER_CREATED = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED")
-"""Statuses after a failed first creation; such a stack can only be deleted."""
+"""Statuses of a stack after its first creation has failed. Such a stack can only be deleted."""
 _SUCCEEDED = ("CREATE_COMPLETE", "UPDATE_COMPLETE")
 
 
 @dataclass(frozen=True)
 class ChangeSet:
-    """Planned changes of a stack, not yet executed."""
+    """Planned changes of a CloudFormation stack, not executed yet."""
 
     arn: str
     counts: Counter[str]
-    """Numbers of created, changed and deleted resources."""
+    """Number of resources for each action of CloudFormation, such as Add, Modify and Remove."""
     lost: list[str]
-    """Deleted and replaced resources: their data is lost."""
+    """Line for each resource to be deleted or replaced. Its data would be lost."""
 
     def __str__(self) -> str:
         return ", ".join(f"{self.counts[action]} {words}" for action, words in WORDS.items() if self.counts[action])
 
 
 def read(arn: str) -> ChangeSet:
-    """Return the change set of this ARN."""
+    """Read the change set with this ARN from CloudFormation."""
     counts: Counter[str] = Counter()
     lost = []
     for each in listed(client_of("cloudformation"), "describe_change_set", "Changes", ChangeSetName=arn):
@@ -242,7 +245,7 @@ def read(arn: str) -> ChangeSet:
 
 
 def discard(arn: str, name: str) -> None:
-    """Delete the change set, and its stack if the change set would have created it."""
+    """Delete the change set. Delete its stack too if the change set would have created it."""
     cloudformation = client_of("cloudformation")
     call(cloudformation.delete_change_set, ChangeSetName=arn)
     stack = find(name)
@@ -253,12 +256,12 @@ def discard(arn: str, name: str) -> None:
 def execute(
     arn: str, name: str, report: Callable[[StackEvent], None], *, pause: float = PAUSE_SECONDS
 ) -> CloudFormationStack:
-    """Execute the change set and wait; return the stack. Raises DeployError with the first failures."""
+    """Execute the change set, wait for its end, and return the stack. Raises DeployError with the first failures."""
     before = find(name)
     if before is None:
         raise DeployError(f"The stack {name} is gone.", next_step="Run `aion deploy` again.")
     since = last_event(before.id)
-    # On a rollback, delete also new tables and keys with a Retain policy: they are empty.
+    # On a rollback, also delete new tables and keys with a Retain policy, because they are empty.
     call(client_of("cloudformation").execute_change_set, ChangeSetName=arn, RetainExceptOnCreate=True)
     stack = wait_until_settled(before.id, since, report, pause=pause)
     if stack.status in _SUCCEEDED:
@@ -270,7 +273,7 @@ def execute(
 
 
 def _next(stack: CloudFormationStack) -> str:
-    """Return the next step after a failed creation or update."""
+    """Return the next step for the operator after a failed creation or update of the stack."""
     if stack.status == "UPDATE_ROLLBACK_FAILED":
         return f"Fix the cause, then run `aws cloudformation continue-update-rollback --stack-name {stack.name}`."
     if stack.status in NEVER_CREATED:
@@ -279,7 +282,7 @@ def _next(stack: CloudFormationStack) -> str:
 
 
 def check_deployable(stack: CloudFormationStack | None) -> None:
-    """Raise DeployError if CloudFormation would refuse a deployment to the stack."""
+    """Raise DeployError, with the next step, if CloudFormation would refuse a deployment to the existing stack."""
     if stack is None:
         return
     if stack.is_changing:

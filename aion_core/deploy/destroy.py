@@ -1,4 +1,4 @@
-"""Deletion of a deployment: its stack and, on request, its retained resources. A second run continues a failed one."""
+"""Deletion of a deployment's stack and, on request, its retained resources. A second run continues a failed one."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,29 +13,29 @@ from aion_core.errors import ConfigurationError
 
 MOST_FAILURES = 4
 OWN = {"ApiFunction", "TaskFunction", "SweepFunction", "State"}
-"""Resources of every aion template. Stacks without them belong to other programs and are refused."""
+"""Logical ids in every aion template. A stack without them belongs to another program and is not deleted."""
 EARLIER = 5
-"""Number of searched earlier stacks of the same name."""
+"""Number of earlier stacks of the same name searched for retained resources."""
 
 
 TABLE, BUCKET, KEY = "AWS::DynamoDB::Table", "AWS::S3::Bucket", "AWS::KMS::Key"
 LOG_GROUP = "AWS::Logs::LogGroup"
 KINDS = {TABLE: "table", BUCKET: "bucket", KEY: "key", LOG_GROUP: "log group"}
 KEY_DAYS = 30
-"""Days until AWS deletes the key; `aws kms cancel-key-deletion` keeps it until then."""
+"""Days until AWS deletes the key. Until then `aws kms cancel-key-deletion` restores it."""
 _BATCH = 1000
 
 
 @dataclass(frozen=True)
 class RetainedResource:
-    """A resource retained by its stack's deletion."""
+    """A table, bucket, key or log group that the deletion of its stack retains."""
 
     type: str
     name: str
 
     @property
     def kind(self) -> str:
-        """Its kind for people, such as `log group`."""
+        """Kind of the resource as a word for people, such as `log group`."""
         return KINDS[self.type]
 
     def __str__(self) -> str:
@@ -44,25 +44,28 @@ class RetainedResource:
 
 @dataclass(frozen=True)
 class DestroyPlan:
-    """Existing resources of a deployment."""
+    """Plan of a deletion, with the existing resources of a deployment."""
 
     name: str
     stack: CloudFormationStack | None
-    """None for a stack already deleted."""
+    """Existing stack of this name. None if it is already deleted."""
     retained: Sequence[RetainedResource]
     """Retained resources of the last stack of this name, existing or deleted."""
     log_groups: Sequence[RetainedResource]
     earlier: Sequence[RetainedResource] = field(default=())
-    """Retained resources of earlier stacks of this name; listed, never deleted."""
+    """Retained resources of earlier stacks of this name. They are printed, but never deleted."""
 
     @property
     def is_empty(self) -> bool:
-        """True without a stack, retained resources and log groups."""
+        """True if no stack, retained resource or log group is left to delete."""
         return self.stack is None and not self.retained and not self.log_groups
 
 
 def plan(name: str) -> DestroyPlan:
-    """Return the stack's existing resources; raises ConfigurationError for an unknown or foreign stack."""
+    """Find the existing resources of a stack by its name.
+
+    Raises ConfigurationError for an unknown stack, or for a stack of another program.
+    """
     existing, gone = cloudformation.find(name), cloudformation.deleted(name)
     if existing is None and not gone:
         raise ConfigurationError(
@@ -77,7 +80,7 @@ def plan(name: str) -> DestroyPlan:
     ):
         raise ConfigurationError(f"The stack {name!r} is not an aion stack. Nothing was deleted.")
     own = of_resources(cloudformation.resources(last)) if existing is not None else []
-    # A failed deletion may already have retained resources.
+    # An earlier deletion that failed may already have retained resources.
     left = [
         each for each in of_resources(cloudformation.retained_by_deletion(last)) if each not in own and not owner(each)
     ]
@@ -88,7 +91,7 @@ def plan(name: str) -> DestroyPlan:
 
 
 def check(planned: DestroyPlan, *, data: bool) -> None:
-    """Raise DeployError, before anything is deleted, if AWS would refuse a part of the plan."""
+    """Raise DeployError if AWS would refuse to delete a part of the plan. Called before anything is deleted."""
     stack = planned.stack
     if stack is not None and stack.is_protected:
         raise DeployError(
@@ -111,7 +114,7 @@ def check(planned: DestroyPlan, *, data: bool) -> None:
 def delete_stack(
     stack: CloudFormationStack, report: Callable[[StackEvent], None], *, pause: float = PAUSE_SECONDS
 ) -> None:
-    """Delete the stack and wait for the end; raises DeployError with the undeletable resources."""
+    """Delete the stack and wait until it is gone. Raises DeployError with the failures of its resources."""
     since = cloudformation.last_event(stack.id)
     call(client_of("cloudformation").delete_stack, StackName=stack.id)
     after = cloudformation.wait_until_settled(stack.id, since, report, pause=pause)
@@ -125,7 +128,7 @@ def delete_stack(
 
 
 def of_resources(resources: Iterable[Resource]) -> list[RetainedResource]:
-    """Return the resources that a deletion of their stack retains, or has retained."""
+    """Select the resources that the deletion of their stack retains or has retained, sorted by kind."""
     found = [
         RetainedResource(each.type, each.physical_id)
         for each in resources
@@ -137,7 +140,7 @@ def of_resources(resources: Iterable[Resource]) -> list[RetainedResource]:
 
 
 def log_groups(stack: str) -> list[RetainedResource]:
-    """Return the existing log groups of the stack's functions."""
+    """Return the log groups of the stack's functions that exist in CloudWatch."""
     client, found = client_of("logs"), []
     for function in FUNCTIONS:
         name = group(stack, function)
@@ -147,7 +150,7 @@ def log_groups(stack: str) -> list[RetainedResource]:
 
 
 def is_there(resource: RetainedResource) -> bool:
-    """Return True if the resource exists and its deletion is not scheduled."""
+    """Return True if the resource exists on AWS and is not being deleted or scheduled for deletion."""
     try:
         match resource.type:
             case "AWS::DynamoDB::Table":
@@ -175,7 +178,7 @@ def is_protected(resource: RetainedResource) -> bool:
 
 
 def owner(resource: RetainedResource) -> str:
-    """Return the name of the stack with this resource; "" without one.
+    """Return the name of the existing stack that contains this resource, or "" without one.
 
     A retained resource may have been imported into another stack.
     """
@@ -191,7 +194,7 @@ def owner(resource: RetainedResource) -> str:
 
 
 def delete(resource: RetainedResource, report: Callable[[str], None]) -> str:
-    """Delete the resource with its contents, and return the result as text; a repeat does no harm.
+    """Delete the resource with its contents, and return the result as text.
 
     Raises AwsRefused, or DeployError if S3 keeps an object.
     """
@@ -216,7 +219,7 @@ def delete(resource: RetainedResource, report: Callable[[str], None]) -> str:
 
 
 def empty(bucket: str, report: Callable[[str], None]) -> int:
-    """Delete all versions, delete markers and unfinished uploads of the bucket; return the number of versions."""
+    """Delete all versions, delete markers and unfinished uploads in the bucket. Return the number of versions."""
     s3, done = client_of("s3"), 0
     for batch in _batches(_versions(s3, bucket)):
         answer = call(s3.delete_objects, Bucket=bucket, Delete={"Objects": batch, "Quiet": True})
@@ -240,7 +243,7 @@ def _versions(s3: Any, bucket: str) -> Iterator[dict[str, str]]:
 
 
 def _batches(found: Iterator[dict[str, str]]) -> Iterator[list[dict[str, str]]]:
-    # Read each page before deleting its objects: it contains the position of the next page.
+    # Yield a batch after reading its page, because the page contains the position of the next page.
     batch: list[dict[str, str]] = []
     for each in found:
         batch.append(each)

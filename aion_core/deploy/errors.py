@@ -1,4 +1,4 @@
-"""Failures of a deployment: the failed step, the output lines with the reason, and the remedy."""
+"""Errors of a deployment with the failed step, the output lines with the reason, and the remedy."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,10 @@ from aion_core.errors import AionError, StoreError
 
 
 class DeployError(AionError):
-    """A failed step. The text fits one screen: the failure, `lines` of the failed tool's output, and the next step."""
+    """Error of a failed step of a deployment.
+
+    The message has the failure, some `lines` of the failed tool's output, and the next step.
+    """
 
     def __init__(self, what: str, *, lines: Sequence[str] = (), next_step: str = "") -> None:
         text = [what, *(f"    {line}" for line in lines), *([f"  → {next_step}"] if next_step else [])]
@@ -15,7 +18,7 @@ class DeployError(AionError):
 
 
 class AwsRefused(StoreError):
-    """AWS refused an operation; `code` is its error code, `reason` its message."""
+    """Error of an operation refused by AWS. `code` is AWS's error code, and `reason` is its message."""
 
     def __init__(self, operation: str, code: str, reason: str) -> None:
         super().__init__(f"{operation}: {code}")
@@ -44,9 +47,9 @@ REMEDIES = (
     ("ExpiredToken", "Your AWS credentials have expired. Sign in again (`aws sso login`)."),
     ("does not exist in the template", "template.yaml has no such parameter. Check its spelling; `aion upgrade` installs the newest template."),
 )  # fmt: skip
-"""Remedies by words of AWS's failure reason; the first match applies."""
+"""Pairs of words in AWS's reason for a failure and the remedy for it. The first match applies."""
 
 
 def remedy(reason: str, otherwise: str) -> str:
-    """Return the remedy for AWS's reason."""
+    """Return the remedy for a failure by AWS's reason, or `otherwise` without a known one."""
     return next((text for words, text in REMEDIES if words in reason), otherwise)

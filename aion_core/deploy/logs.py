@@ -1,4 +1,4 @@
-"""Log groups of a deployment's functions: read once or followed, and rendered for people."""
+"""Reader of the log groups of a deployment's functions, which follows new lines and renders them for people."""
 
 import json
 import re
@@ -15,24 +15,27 @@ from aion_core.errors import ConfigurationError
 FUNCTIONS = ("api", "task", "push", "sweep")
 PAUSE_SECONDS = 2.0
 LATE_MS = 10_000
-"""Longest delay, in milliseconds, of a line on its way to CloudWatch; `follow` rereads this long and drops duplicates."""
+"""Longest delay, in milliseconds, until CloudWatch has a log line.
+
+`follow` reads this period again and drops duplicates.
+"""
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 @dataclass(frozen=True)
 class LogLine:
-    """A line of a function's log."""
+    """A line in the log group of a function."""
 
     at: int
-    """Milliseconds since 1970."""
+    """Time of the line, in milliseconds since 1970."""
     function: str
     text: str
     id: str
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The line parsed as JSON; {} for other text."""
+        """Fields of the line parsed as a JSON object; {} for other text."""
         try:
             parsed = json.loads(self.text)
         except ValueError:
@@ -41,12 +44,12 @@ class LogLine:
 
 
 def group(stack: str, function: str) -> str:
-    """Return the log group of a function (template.yaml, infra/roles.yaml)."""
+    """Return the name of a function's log group, as in template.yaml and infra/roles.yaml."""
     return f"/aws/lambda/{stack}-{function}"
 
 
 def seconds(text: str) -> int:
-    """Return the seconds of `90s`, `15m`, `1h` or `2d`; raises ValueError for anything else."""
+    """Parse a period such as `90s`, `15m`, `1h` or `2d` into seconds. Raises ValueError for any other text."""
     found = re.fullmatch(r"(\d+)([smhd])", text)
     if not found:
         raise ValueError(f"{text!r} has to be a number with s, m, h or d, such as 15m.")
@@ -54,9 +57,9 @@ def seconds(text: str) -> int:
 
 
 def read(stack: str, functions: Sequence[str], *, since: int, task: str = "") -> list[LogLine]:
-    """Return the lines from `since` (milliseconds) on, oldest first; only those of a task if one is named.
+    """Return the functions' log lines from the time `since` (milliseconds) on, oldest first.
 
-    Raises ConfigurationError if no function has a log group.
+    With a task's id, return only its lines. Raises ConfigurationError if no function has a log group.
     """
     client = client_of("logs")
     found: list[LogLine] = []
@@ -84,7 +87,7 @@ def follow(
     task: str = "",
     pause: Callable[[], None] = lambda: time.sleep(PAUSE_SECONDS),
 ) -> Iterator[LogLine]:
-    """Yield the lines from `since` on without end; `pause` is called between two reads."""
+    """Yield the functions' log lines from the time `since` on, without end. `pause` is called between two reads."""
     yielded: dict[str, int] = {}
     newest = since
     while True:
@@ -109,9 +112,9 @@ def _lines(client: Any, stack: str, function: str, since: int, task: str) -> Ite
 
 
 SHOWN = ("task_id", "context_id", "agent")
-"""The ids of a line, in this order."""
+"""Fields with ids printed after a line's message, in this order."""
 
-# Fields repeated elsewhere in the line, or useful to programs only.
+# Fields not printed, because they appear elsewhere in the line or are useful to programs only.
 _HIDDEN_FIELDS = frozenset(
     {
         "level", "message", "timestamp", "logger", "location", "service", "correlation_id", "function_request_id", "cold_start",
@@ -122,9 +125,10 @@ _HIDDEN_FIELDS = frozenset(
 
 
 def rendered(line: LogLine) -> tuple[str, str]:
-    """Return the line's level, and its text with time, function, ids and traceback; ("", "") for a hidden line.
+    """Return a log line's level and its text for people, or ("", "") for a hidden line.
 
-    Metrics and Lambda's own reports are hidden, except reports of failed invocations.
+    The text has time, function, message, ids and traceback. Metrics and Lambda's own reports are hidden, except reports
+    of failed invocations.
     """
     fields = line.fields
     if not fields:

@@ -1,15 +1,15 @@
-"""Price of an idle month, as computed by `make cost` for docs/cost.md."""
+"""Price of a month without requests, as computed by `make cost` for docs/cost.md."""
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
 
 PAGE = Path(__file__).with_name("idle_price.json")
-"""Written by infra/cost.py, together with the page."""
+"""File with the computed price, written by infra/cost.py together with docs/cost.md."""
 
 
 def idle(parameters: Mapping[str, str]) -> str:
-    """Return the price of a month without requests for a stack with these parameters, as a sentence."""
+    """Return the price of a month without requests as text, for a stack with these template parameters."""
     counted = json.loads(PAGE.read_text(encoding="utf-8"))
     spared = sum(cost for name, cost in counted["less"].items() if parameters.get(name))
     costs = counted["together"] - spared

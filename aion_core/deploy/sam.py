@@ -1,4 +1,4 @@
-"""SAM CLI: its installation, and its runs in a project: `sam build`, and `sam deploy` up to the change set."""
+"""Installation of SAM CLI, and its runs in a project (`sam build`, and `sam deploy` up to the change set)."""
 
 import hashlib
 import os
@@ -20,11 +20,11 @@ from aion_core.packaging.programs import UvMissing, find_uv
 
 CAPABILITIES = ("CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND")
 SHOWN = 15
-"""Number of lines shown of a failure."""
+"""Maximum number of output lines shown for a failure."""
 
 _CHANGE_SET = re.compile(r"arn:[\w-]+:cloudformation:\S+:changeSet/\S+")
 _UP_TO_DATE = "No changes to deploy"
-# SAM's own progress lines around the output of the package build.
+# Progress lines of SAM itself, hidden from the output of the package build.
 _NOISE = re.compile(
     r"\s*$|Building codeuri:|Build(ing)? |Starting Build|Built |Commands you can use|=====|\[\*\]|Cache is|"
     r".*Running CustomMakeBuilder|.*Current Artifacts Directory|.*Manifest |SAM CLI update available|To download:|.*uv --version"
@@ -35,17 +35,20 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Sam:
-    """SAM CLI for one project, with the options of one environment of its samconfig.toml."""
+    """SAM CLI for one project, run with the options of one environment in samconfig.toml."""
 
     program: Path
     project: Path
     saved: SamConfig
 
     def build(self, report: Report, architecture: str) -> None:
-        """Build the packages for the processor, "" for the template's; `report` gets their lines. Raises DeployError."""
+        """Build the packages for the processor architecture ("" for the template's). Raises DeployError.
+
+        `report` receives the output lines of the build.
+        """
         overrides = _overrides({"Architecture": architecture} if architecture else {})
         more = {"AION_ARCHITECTURE": architecture} if architecture else {}
-        # Build in the folder itself: SAM's copy would have neither .venv nor .git.
+        # Build in the project's folder, because SAM's copy of it would have neither .venv nor .git.
         command = ["build", "--build-in-source", *self._config(), *overrides]
         code, lines = self._run(command, lambda line: None if _NOISE.match(line) else report(line), more)
         if code:
@@ -56,7 +59,7 @@ class Sam:
             )
 
     def change_set(self, stack: str, region: str, given: Mapping[str, str]) -> str:
-        """Upload the packages and make a change set of the stack; return its ARN, "" without changes.
+        """Upload the packages and create a change set of the stack. Return its ARN, or "" if there are no changes.
 
         Raises DeployError.
         """
@@ -85,7 +88,7 @@ class Sam:
         return ["--config-file", str(self.saved.path), "--config-env", self.saved.environment]
 
     def _run(self, arguments: Sequence[str], report: Report, more: Mapping[str, str]) -> tuple[int, list[str]]:
-        # Let the package build find the `aion` and uv of this environment first.
+        # Put this environment first on PATH, so that the package build finds its `aion` and uv.
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
         process = subprocess.Popen(  # noqa: S603 - no shell
             [str(self.program), *arguments],
@@ -111,7 +114,7 @@ def _overrides(given: Mapping[str, str]) -> list[str]:
 
 
 def _after(lines: Sequence[str], beginnings: Sequence[str]) -> list[str]:
-    """Return the lines from the first one with such a beginning; without one, the last lines."""
+    """Return the output lines from the first line with one of these beginnings on, but only the last lines."""
     stripped = [line.strip() for line in lines if line.strip()]
     begins = [place for place, line in enumerate(stripped) if line.startswith(tuple(beginnings))]
     return (stripped[begins[0] :] if begins else stripped)[-SHOWN:]
@@ -119,20 +122,20 @@ def _after(lines: Sequence[str], beginnings: Sequence[str]) -> list[str]:
 
 ROOT = Path(__file__).resolve().parents[2]
 REQUIREMENTS = Path(__file__).with_name("sam-requirements.txt")
-# In a checkout it is beside the code, for `make clean`; otherwise in the user's cache folder.
+# Folder of the installed SAM CLI. In a checkout it is beside the code, so that `make clean` removes it.
 HOME = ROOT / ".sam" if (ROOT / "template.yaml").is_file() else platformdirs.user_cache_path("aion-lambda") / "sam"
-# SAM CLI sends telemetry of every command otherwise.
+# Disable the telemetry that SAM CLI sends about every command.
 ENVIRONMENT = {"SAM_CLI_TELEMETRY": "0"}
 OLDEST = (1, 150)
-"""The first SAM CLI with `ResponseTransferMode`, needed for streaming by a REST API."""
+"""First version of SAM CLI with `ResponseTransferMode`, needed for streaming through a REST API."""
 
 
 class SamMissing(AionError):
-    """SAM CLI is missing and could not be installed."""
+    """Error if SAM CLI is missing and could not be installed."""
 
 
 def command() -> Path:
-    """Return the program `sam`: from PATH if new enough, else the one of `installed`.
+    """Return the path of the program `sam`, either from PATH if new enough, or from our own installation.
 
     Raises SamMissing.
     """
@@ -143,7 +146,7 @@ def command() -> Path:
 
 
 def installed() -> Path:
-    """Return the folder of SAM's programs (sam, python), after installing the pinned requirements.
+    """Install SAM CLI by its pinned requirements if necessary. Return the folder with its programs (sam, python).
 
     SAM CLI has an environment of its own, since its pinned dependencies conflict with ours. Raises SamMissing.
     """
@@ -165,7 +168,7 @@ def installed() -> Path:
 
 
 def _version_of(program: str) -> tuple[int, ...]:
-    """Return the program's version, (0,) if it prints no version."""
+    """Return the version printed by a program as numbers, or (0,) if it prints none."""
     result = subprocess.run([program, "--version"], capture_output=True, text=True)  # noqa: S603 - found on the path
     version = re.search(r"(\d+)\.(\d+)\.(\d+)", result.stdout)
     return tuple(map(int, version.groups())) if version and not result.returncode else (0,)

@@ -1,4 +1,4 @@
-"""samconfig.toml: options of an environment, read and written with comments preserved."""
+"""Reader and writer of the options of an environment in samconfig.toml. Comments are preserved."""
 
 import re
 import shlex
@@ -20,7 +20,7 @@ _PLAIN = re.compile(r"[^\s\"'\\]+")
 
 @dataclass
 class SamConfig:
-    """An environment of a samconfig.toml."""
+    """Options of one environment in a samconfig.toml."""
 
     path: Path
     environment: str
@@ -28,7 +28,7 @@ class SamConfig:
 
     @classmethod
     def read(cls, path: Path, environment: str = DEFAULT) -> "SamConfig":
-        """Read the file; a missing file is empty.
+        """Read an environment from the file. A missing file counts as empty.
 
         Raises ConfigurationError for invalid TOML and for an unknown environment.
         """
@@ -43,7 +43,7 @@ class SamConfig:
         return cls(path, environment, document)
 
     def get(self, name: str, command: str = "deploy") -> str:
-        """Return the environment's value of a command's option; "" without one."""
+        """Return the value of an option of a SAM command in this environment, or "" without one."""
         for section in (command, "global"):
             value = self._section(section).get(name)
             if value is not None:
@@ -52,7 +52,7 @@ class SamConfig:
 
     @property
     def parameters(self) -> dict[str, str]:
-        """The template parameters of `sam deploy`, by name; raises ConfigurationError for an invalid one."""
+        """Values of the template parameters for `sam deploy`, by name. Raises ConfigurationError for an invalid one."""
         value = self._section("deploy").get(_OVERRIDES, [])
         words = [str(each) for each in value] if isinstance(value, list) else shlex.split(str(value))
         try:
@@ -61,7 +61,7 @@ class SamConfig:
             raise ConfigurationError(f"{self.path.name}, {_OVERRIDES} of {self.environment}: {error}") from error
 
     def remember(self, options: Mapping[str, str], given: Mapping[str, str]) -> None:
-        """Write options and template parameters of `sam deploy` into the environment; the rest stays unchanged."""
+        """Write options and template parameters of `sam deploy` into the file, and leave the rest of it unchanged."""
         if not options and not given:
             return
         table = self._deploy()
@@ -78,7 +78,7 @@ class SamConfig:
         return found if isinstance(found, Mapping) else {}
 
     def _deploy(self) -> Table:
-        """Return the table of `sam deploy`; create it if missing."""
+        """Return the TOML table with the options of `sam deploy` for the environment. Create it if it is missing."""
         self._document.setdefault("version", 0.1)
         found: Any = self._document
         for name in (self.environment, "deploy", "parameters"):
@@ -90,7 +90,7 @@ class SamConfig:
 
 
 def parameters(words: Iterable[str]) -> dict[str, str]:
-    """Return parameters by name from words such as `Stage=dev`; raises ValueError for an invalid word."""
+    """Parse words such as `Stage=dev` into template parameters by name. Raises ValueError for an invalid word."""
     found = {}
     for word in words:
         name, equals, value = word.partition("=")
@@ -103,7 +103,7 @@ def parameters(words: Iterable[str]) -> dict[str, str]:
 
 
 def word(name: str, value: str) -> str:
-    """Return a parameter as SAM CLI reads it, quoted if necessary."""
+    """Return a template parameter as a word for SAM CLI, quoted if necessary."""
     if _PLAIN.fullmatch(value):
         return f"{name}={value}"
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
@@ -111,7 +111,7 @@ def word(name: str, value: str) -> str:
 
 
 def _write(table: Table, wanted: Mapping[str, str], changed: set[str]) -> None:
-    """Put the changed parameters into the array, each at the position of its older value."""
+    """Write the changed template parameters into the table's array, each at the position of its earlier value."""
     array = table.get(_OVERRIDES)
     if not isinstance(array, Array):
         array = tomlkit.array()

@@ -1,4 +1,4 @@
-"""Storage backends of the development server: memory, SQLite files, or an emulated AWS in its own process."""
+"""Storage backends of the development server. They use memory, SQLite files, or an emulated AWS in its own process."""
 
 import contextlib
 import multiprocessing
@@ -14,41 +14,41 @@ from aion_core.errors import ConfigurationError, StoreError
 from aion_core.template.names import Place
 
 EMULATOR_END_SECONDS = 15.0
-"""Seconds for the emulator to write its snapshot; the supervisor then kills it."""
+"""Seconds for the emulator to write its snapshot and exit. After them the supervisor kills its process."""
 
 
 class Backend:
-    """Backend in the worker's memory. It needs no process and no file."""
+    """Storage backend in the worker's memory, without a process or a file. Base class of the other backends."""
 
     preloaded: tuple[str, ...] = ()
-    """Modules to import before a worker is forked."""
+    """Names of modules imported once by the fork server, before it forks a worker."""
     connection: Connection | None = None
-    """Connection to the backend's process, if there is one."""
+    """Connection to the backend's process, None for a backend without a process."""
     place: Place | None = None
-    """Account, region and endpoint of the emulated resources."""
+    """Account, region and endpoint of the emulated AWS, None for other backends."""
     is_ready = True
-    """True once a worker may load the agents."""
+    """True once the storage is ready, so that a worker may load the agents."""
 
     def start(self) -> None:
-        """Start the backend."""
+        """Start the backend's process or prepare its files. Nothing to do in memory."""
 
     def receive(self) -> None:
         """Receive a message from the backend's process. Raises ConfigurationError if the process cannot serve."""
 
     def release(self, worker: WorkerProcess) -> None:
-        """Make the queue messages of an ended worker visible again."""
+        """Make the queue messages received by an ended worker visible again for the next worker."""
 
     def end(self) -> None:
-        """Stop the backend."""
+        """Stop the backend's process. Nothing to do without one."""
 
     @property
     def endpoint(self) -> str:
-        """The endpoint of the emulated AWS, or ""."""
+        """URL of the emulated AWS, or "" for other backends."""
         return self.place.endpoint if self.place is not None else ""
 
 
 class Files(Backend):
-    """SQLite files in a folder. Workers open them directly."""
+    """Storage backend in SQLite files of one folder. Workers open the files directly."""
 
     preloaded = (
         "aion_core.memory.services",
@@ -58,11 +58,11 @@ class Files(Backend):
     )
 
     def __init__(self, folder: Path, *, fresh: bool) -> None:
-        """`fresh`: delete the folder first."""
+        """Use the SQLite files in this folder. With `fresh`, `start` deletes the folder first."""
         self._folder, self._fresh = folder, fresh
 
     def start(self) -> None:
-        """Delete the folder if asked to; make the messages of crashed workers visible again."""
+        """Delete the folder if `fresh` was given. Make queue messages received by crashed workers visible again."""
         if self._fresh:
             try:
                 shutil.rmtree(self._folder)
@@ -73,7 +73,10 @@ class Files(Backend):
         self._release("")
 
     def release(self, worker: WorkerProcess) -> None:
-        """See `Backend.release`. If the file cannot be written, the messages return after their visibility timeout."""
+        """Make the queue messages received by an ended worker visible again.
+
+        If the file cannot be written, the messages return after their visibility timeout.
+        """
         if worker.process is not None:
             worker.process.join(1)
             with contextlib.suppress(StoreError, ConfigurationError):
@@ -87,18 +90,18 @@ class Files(Backend):
 
 
 class EmulatedAWS(Backend):
-    """The template's resources in an emulator process. It writes snapshots to a folder."""
+    """Storage backend with the template's resources in an emulator process, which writes snapshots to a folder."""
 
     preloaded = ("aws_lambda_powertools.utilities.batch", "aion_core.aws.client", "aion_core.local.stack")
     is_ready = False
 
     def __init__(self, template: Path, folder: Path, *, fresh: bool) -> None:
-        """`fresh`: delete the snapshot first."""
+        """Emulate the resources of the template. With `fresh`, the emulator deletes its earlier snapshot first."""
         self._task = EmulatorTask(template, folder, fresh)
         self._process: Any = None
 
     def start(self) -> None:
-        """Start the process without waiting until it is ready."""
+        """Start the emulator process, without waiting until it is ready."""
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
         self._process = context.Process(target=run_emulator, args=(theirs, self._task), name="emulator")
@@ -106,7 +109,7 @@ class EmulatedAWS(Backend):
         theirs.close()
 
     def receive(self) -> None:
-        """See `Backend.receive`."""
+        """Receive the emulator's message that it is ready. Raises ConfigurationError if it failed or has stopped."""
         assert self.connection is not None  # noqa: S101  # the caller has seen a message on it
         try:
             match self.connection.recv():
@@ -120,13 +123,13 @@ class EmulatedAWS(Backend):
             raise ConfigurationError("The emulated AWS has stopped: its process was killed.") from error
 
     def release(self, worker: WorkerProcess) -> None:
-        """See `Backend.release`."""
+        """Make the queue messages received by an ended worker visible again, by a command to the emulator."""
         if self.connection is not None:
             with contextlib.suppress(OSError):
                 self.connection.send(ReleaseMessages(worker.name))
 
     def end(self) -> None:
-        """Close the connection: the process then writes its snapshot and exits."""
+        """Close the connection to the emulator process, so that it writes its snapshot and exits."""
         if self._process is not None and self.connection is not None:
             self.connection.close()
             self._process.join(EMULATOR_END_SECONDS)

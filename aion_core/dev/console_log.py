@@ -1,4 +1,4 @@
-"""Console log of `aion dev`: one short line per record, and tracebacks reduced to the frames of the author's code."""
+"""Console log of `aion dev`, with a short line for each record and tracebacks of the author's code only."""
 
 import contextlib
 import logging
@@ -20,16 +20,16 @@ from aion_core.shipped import shipped
 _RESET, _DIM, _RED, _GREEN, _YELLOW = "\033[0m", "\033[2m", "\033[31m", "\033[32m", "\033[33m"
 
 _NODE = re.compile(r"During task with name '(?P<node>[^']*)' and id '[^']*'")
-"""Note that LangGraph adds to an exception of a node."""
+"""Text of the note added by LangGraph to an exception of a node, with the node's name."""
 
 _SHOWN_MARK = "_aion_shown"
-"""Attribute of an exception; present once its traceback has been printed."""
+"""Name of an attribute set on an exception after its traceback has been printed."""
 
 _SHOWN = ("agent", "task_id", "context_id")
-"""Labels shown in a line."""
+"""Labels of a log record printed at the end of its line."""
 
 _HIDDEN = frozenset({"A turn begins.", "Not set, because this process reads no secrets: %s."})
-"""Messages without news for the developer: another line or the supervisor has the same information."""
+"""Log messages not printed, because another line or the supervisor gives the developer the same information."""
 
 
 def install(*, colour: bool) -> None:
@@ -42,19 +42,19 @@ def install(*, colour: bool) -> None:
     root.setLevel(logging.WARNING)
     logging.getLogger("aion_core").setLevel(logging.INFO)
     logging.getLogger("aion_core.internal").setLevel(logging.WARNING)
-    # It warns if more leases are renewed at once than its pool has connections.
+    # urllib3 warns if more leases are renewed at once than its pool has connections.
     logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
 
 
 class ConsoleFormatter(logging.Formatter):
-    """Formatter with a short form for requests and turns; other records keep their message."""
+    """Log formatter with a short form for HTTP requests and agents' turns. Other records keep their message."""
 
     def __init__(self, *, colour: bool) -> None:
         super().__init__()
         self._colour = colour
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record's line, followed by its traceback."""
+        """Return the log record as a line of text, followed by its traceback if it has one."""
         at = self._in(_DIM, time.strftime("%H:%M:%S", time.localtime(record.created)))
         fields = vars(record)
         if "operation" in fields:
@@ -86,7 +86,7 @@ class ConsoleFormatter(logging.Formatter):
 
 
 def _is_repeated(record: logging.LogRecord) -> bool:
-    """Return True if a framework logs an exception again after its traceback was printed."""
+    """Return True for a log record of ADK with an exception of which the traceback has already been printed."""
     error = record.exc_info[1] if record.exc_info else None
     return error is not None and record.name.startswith("google_adk") and _is_shown(error)
 
@@ -96,20 +96,20 @@ def _is_shown(error: BaseException) -> bool:
 
 
 def _mark_shown(error: BaseException) -> None:
-    # As an attribute: built-in exceptions cannot be weakly referenced.
+    # Mark the exception by an attribute, because built-in exceptions cannot be weakly referenced.
     with contextlib.suppress(AttributeError):
         setattr(error, _SHOWN_MARK, True)
 
 
 def _source(record: logging.LogRecord) -> str:
-    """Return the logger's name in brackets; "" for aion's own loggers."""
+    """Return the name of the record's logger in brackets, or "" for aion's own loggers."""
     return "" if record.name.partition(".")[0] in ("aion_core", "handlers", "root") else f"({record.name})"
 
 
 def traceback_lines(error: BaseException) -> list[str]:
-    """Return a short traceback: the author's frames, and a count for the frames of libraries between them.
+    """Return the lines of a short traceback, with the author's frames and a count of the library frames between them.
 
-    For an error of aion's without a frame of the author's code, return its last line only.
+    For an error raised by aion without a frame of the author's code, return its message only.
     """
     lines: list[str] = []
     chain = list(_chain(error))
@@ -127,7 +127,7 @@ def traceback_lines(error: BaseException) -> list[str]:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Return the exception after its causes, first cause first."""
+    """Yield the exceptions that led to this one, the first cause first, and then this exception."""
     seen: list[BaseException] = []
     current: BaseException | None = error
     while current is not None and current not in seen:
@@ -160,7 +160,7 @@ def _frame_lines(frames: list[FrameSummary]) -> Iterator[str]:
         if is_authors:
             yield from (line for frame in some for line in _shown(frame))
             continue
-        # Without a frame of the author's code, the raising frame says most.
+        # Without a frame of the author's code, show only the last frame, which raised the exception.
         shown = [] if authors else some[-1:]
         hidden = some[: len(some) - len(shown)]
         if hidden:
@@ -180,7 +180,7 @@ _STANDARD = sysconfig.get_paths()["stdlib"]
 
 
 def _package_of(filename: str) -> str:
-    """Return the name of the file's package; "" for a file of the author."""
+    """Return the name of the package that contains the file, or "" for a file of the agent's author."""
     path = Path(filename)
     if any(path.is_relative_to(folder) for folder in _OURS):
         return "aion_core"

@@ -1,6 +1,6 @@
-"""Data folder of the development server, `.aion`: its lock, its address and its stored data.
+"""Data folder of the development server (`.aion`), with its lock file, its address and its stored data.
 
-Imports only the standard library, since every `aion` command reads this folder.
+Every `aion` command reads this folder, so this module imports little more than the standard library.
 """
 
 import contextlib
@@ -15,28 +15,28 @@ from aion_core.errors import ConfigurationError
 
 FOLDER = ".aion"
 SQLITE = "AION_SQLITE_FOLDER"
-"""Environment variable with the folder of the SQLite files."""
+"""Name of the environment variable with the folder of the SQLite files."""
 VARIABLE = "AION_DATA_DIR"
 STATE = "dev.json"
 STORE, SNAPSHOT = "store", "state"
-"""Names of the SQLite folder and of the emulator's snapshot."""
+"""Names of the SQLite folder and of the emulator's snapshot file within the data folder."""
 _LOCK = "dev.lock"
 
 
 @dataclass(frozen=True)
 class RunningServer:
-    """A running development server, as described by its file."""
+    """A running development server, as described by the file dev.json in its data folder."""
 
     pid: int
     url: str
     endpoint: str = ""
-    """Endpoint of the emulated AWS; empty for other stores."""
+    """URL of the emulated AWS. Empty for other stores."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Environment of its functions: table, bucket, queues, key, region and credentials of the emulator."""
+    """Environment variables of its functions, with the emulator's table, bucket, queues, key and credentials."""
 
     @classmethod
     def read(cls, folder: Path) -> Self | None:
-        """Return the server running in this folder; None if there is no server or its process has ended."""
+        """Return the development server of this data folder, or None if no server runs there."""
         try:
             state: dict[str, Any] = json.loads((folder / STATE).read_text(encoding="utf-8"))
             found = cls(int(state["pid"]), str(state["url"]), str(state["endpoint"]), dict(state["environment"]))
@@ -51,13 +51,13 @@ class LocalServer:
 
     name: str
     environment: Mapping[str, str]
-    """Variables that select its store."""
+    """Environment variables that select the server's store."""
 
 
 def find_local_server() -> LocalServer | None:
-    """Return the server in AION_DATA_DIR, or else in the nearest `.aion` of this folder and its parents.
+    """Return the development server of AION_DATA_DIR or, without it, of the nearest `.aion` in this or a parent folder.
 
-    A server with its tasks in memory does not count: other processes cannot read them.
+    A server with its tasks in memory is not returned, because other processes cannot read them.
     """
     if named := os.environ.get(VARIABLE):
         return _local(Path(named).expanduser().absolute())
@@ -76,7 +76,7 @@ def _local(folder: Path) -> LocalServer | None:
 
 
 def make_ignored(folder: Path) -> None:
-    """Create the folder if it is missing, with a .gitignore for all its files. Raises OSError."""
+    """Create the folder and a .gitignore for all its files, unless they exist. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     ignore = folder / ".gitignore"
     if not ignore.exists():
@@ -84,7 +84,7 @@ def make_ignored(folder: Path) -> None:
 
 
 class DataFolder:
-    """Data folder of one development server at a time."""
+    """Data folder of a development server. A lock admits one server at a time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -109,9 +109,9 @@ class DataFolder:
                     (self.path / STATE).unlink(missing_ok=True)
 
     def announce(self, running: RunningServer) -> None:
-        """Write the server's address to the folder. Only this user can read it: it has the emulator's credentials.
+        """Write the server's address to the data folder, into a file readable by this user only.
 
-        Create the folder again if it was deleted. Raises OSError.
+        The file contains the emulator's credentials. If the folder was deleted, it is created again. Raises OSError.
         """
         make_ignored(self.path)
         temporary = self.path / f"{STATE}.new"
@@ -136,11 +136,14 @@ class DataFolder:
 
 
 def _lock(descriptor: int) -> bool:
-    """Acquire the lock; return False if another process holds it. The system releases it when the process ends."""
+    """Acquire the lock of an open file. Return False if another process holds it.
+
+    The system releases the lock when the process ends.
+    """
     try:
         import fcntl
     except ImportError:
-        # Windows has no such lock: two servers would share their data.
+        # Windows has no such lock, so two servers could use the same data there.
         return True
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Emulator process: restores the snapshot, serves the template's resources, and writes snapshots regularly."""
+"""Emulator process. It restores the snapshot, serves the template's resources, and writes snapshots regularly."""
 
 import contextlib
 import os
@@ -18,11 +18,14 @@ from aion_core.template.reader import TemplateError
 
 SNAPSHOT_SECONDS = 3.0
 LOCK_SECONDS = 10.0
-"""Seconds to wait for an earlier emulator. After a crash of its supervisor it may still be writing a snapshot."""
+"""Seconds to wait until an earlier emulator has released the folder.
+
+After a crash of its supervisor an emulator may still be writing a snapshot.
+"""
 
 
 def main(connection: Connection, task: EmulatorTask) -> None:
-    """Serve until the supervisor closes the connection."""
+    """Run the emulator until the supervisor closes the connection, then exit the process."""
     for number in ENDING:
         signal.signal(number, signal.SIG_IGN)
     try:
@@ -32,7 +35,7 @@ def main(connection: Connection, task: EmulatorTask) -> None:
         with contextlib.suppress(OSError):
             connection.send(EmulatorFailed(str(error)))
     sys.stderr.flush()
-    # Exit at once: request threads may still be running.
+    # Exit without waiting for request threads, which may still be running.
     os._exit(0)
 
 
@@ -60,7 +63,7 @@ def _serve(connection: Connection, task: EmulatorTask) -> None:
         failed=lambda error: print(f"Cannot write to {task.folder}: {error.strerror}.", file=sys.stderr),
     )
     saver.start()
-    # A supervisor that has ended has closed its end.
+    # If the supervisor has ended, the connection is closed.
     with contextlib.suppress(EOFError, OSError):
         connection.send(EmulatorReady(stack.template.place, tuple(notes)))
         while isinstance(message := connection.recv(), ReleaseMessages):

@@ -1,4 +1,4 @@
-"""Start message of the development server: URLs of the agents and an example request."""
+"""Start message of the development server, with the agents' URLs and an example request."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -17,9 +17,10 @@ def greeting(
     failed: Mapping[str, str] | None = None,
     per_turn: Collection[str] = (),
 ) -> str:
-    """Return the start message: each agent's URLs, and a curl command for the default agent.
+    """Return the start message with the URLs of each agent, and a curl command for the default agent.
 
-    `failed` maps agents that could not be loaded to the reason. `per_turn` are agents created by a factory in each turn.
+    `where` is a sentence about the store. `failed` has the reason for each agent not loaded, by agent id. `per_turn`
+    has the ids of agents created by a factory in each turn.
     """
     failed, lines = failed or {}, []
     at_root = default_agent(agents)

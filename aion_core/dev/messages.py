@@ -1,4 +1,4 @@
-"""Messages between the supervisor and its processes, sent as pickles."""
+"""Messages between the supervisor of the development server and its other processes, sent as pickles."""
 
 import signal
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from pathlib import Path
 from aion_core.template.names import Place
 
 ENDING = tuple(number for name in ("SIGINT", "SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)))
-"""Signals to end the server. A terminal sends them to every process; only the supervisor handles them."""
+"""Signals that end the server. A terminal sends them to every process, but only the supervisor handles them."""
 
 
 @dataclass(frozen=True)
@@ -17,96 +17,96 @@ class EmulatorTask:
 
     template: Path
     folder: Path
-    """Folder of the snapshot."""
+    """Folder of the emulator's snapshot."""
     fresh: bool
-    """True to delete the snapshot first."""
+    """True to delete the earlier snapshot before the start."""
 
 
 @dataclass(frozen=True)
 class EmulatorReady:
-    """Sent by the emulator once it serves."""
+    """Message from the emulator, sent once it accepts requests."""
 
     place: Place
     notes: tuple[str, ...]
-    """Messages for the developer."""
+    """Sentences for the developer about an unusable snapshot."""
 
 
 @dataclass(frozen=True)
 class EmulatorFailed:
-    """Sent by the emulator if it cannot serve."""
+    """Message from the emulator, sent if it cannot start."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class ReleaseMessages:
-    """Command to the emulator: make the messages received by an ended worker visible again."""
+    """Command to the emulator to make the queue messages received by an ended worker visible again."""
 
     receiver: str
 
 
 @dataclass(frozen=True)
 class Load:
-    """Command to a worker: load the agents."""
+    """Command to a worker to load the agents."""
 
     config: Path
     project: Path
     template: Path | None
-    """None with `--store memory`."""
+    """Path of the SAM template. None without an emulated AWS."""
     place: Place | None
     base_url: str
     variables: Mapping[str, str]
-    """Variables of the project for its agents. Those of the template take precedence."""
+    """Environment variables of the project for its agents. Variables of the template take precedence."""
     environment: Mapping[str, str]
-    """Variables with precedence over those of the template."""
+    """Environment variables that take precedence over those of the template."""
     colour: bool
     receiver: str
-    """The worker's name in its ReceiveMessage requests."""
+    """Name of the worker in its ReceiveMessage requests to the emulator."""
     with_key: bool
     """True to create an API key for the developer, if an agent accepts API keys."""
 
 
 @dataclass(frozen=True)
 class AgentsLoaded:
-    """Sent by a worker once it has loaded its agents."""
+    """Message from a worker, sent once it has tried to load all agents."""
 
     agents: tuple[str, ...]
     """Ids of all agents, in the order of the configuration."""
     failures: Mapping[str, str]
-    """Reasons why agents could not be loaded, by agent id."""
+    """Reason for each agent that could not be loaded, by agent id."""
     per_turn: tuple[str, ...] = ()
     """Ids of agents created by a factory in each turn."""
     header: str = ""
     """HTTP header with the developer's API key."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """The environment of the functions."""
+    """Environment variables of the template's functions, or those that select the SQLite store."""
 
 
 @dataclass(frozen=True)
 class LoadFailed:
-    """Sent by a worker if it cannot serve any agent."""
+    """Message from a worker, sent if it cannot serve any agent."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Serve:
-    """Command to a worker: accept requests and queue messages."""
+    """Command to a worker to accept HTTP requests and queue messages."""
 
 
 @dataclass(frozen=True)
 class Serving:
-    """Sent by a worker once it accepts requests and queue messages."""
+    """Message from a worker, sent once it accepts HTTP requests and queue messages."""
 
 
 @dataclass(frozen=True)
 class Stop:
-    """Command to a worker: accept no more work, hand off its turns, end its streams, and exit."""
+    """Command to a worker to accept no more work, hand off its turns, end its streams, and exit."""
 
     has_successor: bool
-    """True if another worker resumes its turns. Streams then get a little longer to end by themselves."""
+    """True if another worker resumes the turns. Streams then get a little longer to end by themselves."""
 
 
 @dataclass(frozen=True)
 class Stopping:
-    """Sent by a worker once it begins to stop. It proves that the event loop is not blocked."""
+    """Message from a worker, sent once it begins to stop. It proves that the worker's event loop is not blocked."""

@@ -1,4 +1,4 @@
-"""Disable garbage collection during imports, for a fifth less time: importing this module disables it."""
+"""Disable garbage collection when this module is imported. The imports that follow take a fifth less time."""
 
 import gc
 
@@ -6,6 +6,6 @@ gc.disable()
 
 
 def collect_again() -> None:
-    """Enable garbage collection again, for objects created from now on."""
+    """Enable garbage collection again, but only for objects created from now on."""
     gc.freeze()
     gc.enable()

@@ -1,6 +1,6 @@
-"""Processes of the development server: entry points, and the supervisor's handle of a worker.
+"""Entry points of the development server's processes, and the supervisor's handle of a worker process.
 
-An entry point imports its code itself, to keep the supervisor small.
+Each entry point imports its code when it runs, so that the supervisor's process stays small.
 """
 
 import contextlib
@@ -22,11 +22,11 @@ from uuid import uuid4
 from aion_core.dev.messages import AgentsLoaded, EmulatorTask
 
 LONGEST_TEMPORARY = 60
-"""Longest path of a temporary folder. A socket in it must stay below 104 characters on macOS, 108 on Linux."""
+"""Longest path of a temporary folder for a socket. A socket's path has at most 104 characters on macOS."""
 
 
 def run_emulator(connection: Connection, task: EmulatorTask) -> None:
-    """Run the emulator process."""
+    """Run as the emulator process, with commands from this connection."""
     from aion_core.dev.preload import collect_again
 
     from aion_core.dev.emulator_process import main  # isort: skip
@@ -36,7 +36,7 @@ def run_emulator(connection: Connection, task: EmulatorTask) -> None:
 
 
 def run_worker(listener: socket.socket, connection: Connection) -> None:
-    """Run a worker process."""
+    """Run as a worker process, with HTTP requests from the listener and commands from the connection."""
     from aion_core.dev.preload import collect_again
 
     from aion_core.dev.worker import main  # isort: skip
@@ -47,13 +47,13 @@ def run_worker(listener: socket.socket, connection: Connection) -> None:
 
 @dataclass(eq=False)
 class WorkerProcess:
-    """Handle of one worker process."""
+    """The supervisor's handle of a worker process."""
 
     connection: Connection
     why: str
-    """Names of the edited files that caused its start, or ""."""
+    """Names of the edited files that caused the worker's start, or ""."""
     name: str = field(default_factory=lambda: uuid4().hex)
-    """Its name in ReceiveMessage requests to the emulator."""
+    """Name of the worker in its ReceiveMessage requests to the emulator."""
     began: float = field(default_factory=time.monotonic)
     process: Any = None
     started: threading.Event = field(default_factory=threading.Event)
@@ -63,7 +63,7 @@ class WorkerProcess:
 
     @classmethod
     def start(cls, context: Any, listener: socket.socket, why: str) -> "WorkerProcess":
-        """Start a worker in a thread: the first one has to wait for the import of the frameworks."""
+        """Start a worker process, in a thread, because the first worker waits for the import of the frameworks."""
         ours, theirs = context.Pipe()
         started = cls(ours, why)
 
@@ -83,19 +83,22 @@ class WorkerProcess:
 
     @property
     def answers(self) -> set[str]:
-        """Ids of the loaded agents."""
+        """Ids of the agents that this worker has loaded."""
         return set(self.loaded.agents) - set(self.loaded.failures) if self.loaded else set()
 
     def send(self, message: object) -> None:
-        """Send a message; ignore a worker that has ended."""
+        """Send a message to the worker. Do nothing if it has ended."""
         with contextlib.suppress(OSError):
             self.connection.send(message)
 
     def kill(self) -> None:
-        """Kill the process and its children. A process that has not started yet ends at the closed connection."""
+        """Kill the worker process and its children.
+
+        A process not started yet ends by itself, because its connection is closed.
+        """
         if self.started.is_set() and self.process is not None:
             if hasattr(os, "killpg"):
-                # Its children may outlive it. In its first moment it has no group yet.
+                # Kill the group, since the worker's children may outlive it. At its start the worker has no group yet.
                 with contextlib.suppress(OSError):
                     os.killpg(self.process.pid, signal.SIGKILL)
             with contextlib.suppress(OSError, AttributeError):
@@ -104,7 +107,7 @@ class WorkerProcess:
         self.connection.close()
 
     def exit_code(self) -> str:
-        """Return the exit code or signal as text."""
+        """Return the exit code of the worker process, or the signal that ended it, as text."""
         self.started.wait(1)
         if self.process is None:
             return "not started"
@@ -114,7 +117,10 @@ class WorkerProcess:
 
 
 def workers_context(preloaded: Sequence[str]) -> Any:
-    """Return the multiprocessing context of workers: a fork server with these modules imported, or spawn."""
+    """Return the multiprocessing context for workers.
+
+    It uses a fork server with these modules imported or, on a system without one, spawn.
+    """
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
@@ -123,7 +129,7 @@ def workers_context(preloaded: Sequence[str]) -> Any:
 
 
 def run_forkserver() -> None:
-    """Start the fork server of the workers. Its socket is in a temporary folder."""
+    """Start the fork server of the workers, with its socket in a temporary folder with a short path."""
     from multiprocessing.forkserver import ensure_running
 
     if len(tempfile.gettempdir()) > LONGEST_TEMPORARY and os.path.isdir("/tmp"):  # noqa: S108  # a new folder in it

@@ -1,4 +1,4 @@
-"""Log line for each HTTP request: A2A operation, status, duration and task."""
+"""Log line for each HTTP request with its A2A operation, status, duration and task."""
 
 import json
 import logging
@@ -13,19 +13,19 @@ from aion_core import log
 logger = logging.getLogger(__name__)
 
 MOST = 65_536
-"""Bytes of a request or response read for the log line."""
+"""Number of bytes of a request or response searched for the log line's values."""
 
 _METHOD = re.compile(r"[A-Za-z]+(/[A-Za-z]+)*")
 
 
 class RequestLogMiddleware:
-    """Middleware that logs each request after its response ends or breaks off."""
+    """ASGI middleware that logs each HTTP request after its response has ended or broken off."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the request and log it."""
+        """Pass the request to the application and log it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -47,11 +47,11 @@ class RequestLogMiddleware:
 
 
 class _RequestRecord:
-    """Data of one request for its log line."""
+    """Data of one HTTP request and its response, collected for the log line."""
 
     def __init__(self, scope: Scope) -> None:
         self._began = time.monotonic()
-        # Without the query: it may hold the client's own data.
+        # Leave out the query, since it may contain the client's own data.
         self._request_line = f"{scope['method']} {scope['path']}"
         self._body, self._answer = bytearray(), bytearray()
         self._status = 0
@@ -95,7 +95,7 @@ class _RequestRecord:
 
 
 def _first(answer: bytes) -> bytes:
-    """Return the first event of a stream, or the whole response."""
+    """Return the data of the first event in a server-sent event stream. Return any other response body unchanged."""
     for line in answer.splitlines():
         if line.startswith(b"data:"):
             return line.removeprefix(b"data:")
@@ -111,7 +111,7 @@ def _json(text: bytes) -> dict[str, Any]:
 
 
 def _ids(document: dict[str, Any]) -> dict[str, str]:
-    """Return the task id and context id in a request or response of any protocol version."""
+    """Return the task id and context id in a JSON request or response of any A2A version, as labels for the log."""
     found: dict[str, str] = {}
     inner = document.get("result", document.get("params", document))
     if not isinstance(inner, dict):

@@ -1,4 +1,4 @@
-"""Supervisor of the development server: starts its processes, replaces the worker on edits, and ends all of them."""
+"""Supervisor of the development server. It starts the processes, replaces the worker on edits, and ends them all."""
 
 import contextlib
 import multiprocessing
@@ -31,19 +31,19 @@ PRELOADED = (
     "aion_core.bootstrap.push",
     "aion_core.dev.request_log",
 )
-"""Imports of every worker, made once by the fork server."""
+"""Names of modules needed by every worker and imported once by the fork server."""
 _SIGHUP = getattr(signal, "SIGHUP", None)
 
 NOTICE_SECONDS = 1.0
-"""Seconds until a slow start prints its progress."""
+"""Seconds after which a slow start prints its progress."""
 END_SECONDS = 8.0
-"""Seconds for a worker to end; the supervisor then kills it."""
+"""Seconds for a worker to end. After them the supervisor kills it."""
 RETIRE_SECONDS = 30.0
-"""Seconds for a worker with a successor to hand off its turns, counted from its `Stopping`."""
+"""Seconds for a replaced worker to hand off its turns, counted from its message `Stopping`."""
 RESTART_SECONDS, LONGEST_RESTART_SECONDS = 1.0, 30.0
-"""First and longest delay before a crashed worker is replaced. Each failure doubles the delay."""
+"""First and longest delay in seconds before a crashed worker is replaced. Each failure doubles the delay."""
 SLOW_SECONDS = 10.0
-"""Seconds until slow loading of edited code is reported."""
+"""Seconds after which slow loading of edited code is reported."""
 
 
 @dataclass(frozen=True)
@@ -52,22 +52,22 @@ class DevServer:
 
     config: Path
     project: Path
-    """The folder with `handlers`."""
+    """Folder of aion-lambda that contains the package `handlers`."""
     backend: Backend
     template: Path | None
-    """None without an emulated AWS."""
+    """Path of the SAM template. None without an emulated AWS."""
     base_url: str
     environment: Mapping[str, str]
-    """Variables with precedence over those of the template."""
+    """Environment variables that take precedence over those of the template."""
     variables: Callable[[], tuple[Mapping[str, str], Sequence[str]]]
-    """Returns the project's variables for its agents, and warnings. Called for each worker, since .env may change."""
+    """Function that returns the agents' environment variables, and warnings. It is called for each worker."""
     folder: DataFolder
     frameworks: Sequence[str]
     watched: Sequence[Path]
-    """Folders to watch for edits; empty to disable reloading."""
+    """Folders to watch for edits. Empty to disable reloading."""
     with_key: bool
     greet: Callable[[AgentsLoaded, str], str]
-    """Returns the start message from the loaded agents and the emulator's endpoint ("" without an emulator)."""
+    """Function that renders the start message from the loaded agents and the emulator's URL ("" without one)."""
 
     @property
     def reloads(self) -> bool:
@@ -76,7 +76,7 @@ class DevServer:
 
 
 class Supervisor:
-    """Process that runs one development server."""
+    """Supervisor of one development server. It handles signals, edits and the workers' messages in one event loop."""
 
     def __init__(self, server: DevServer, listener: socket.socket) -> None:
         self._server, self._listener = server, listener
@@ -101,7 +101,7 @@ class Supervisor:
         self._warned: set[str] = set()
 
     def run(self) -> int:
-        """Serve until Ctrl-C or SIGTERM, or until serving is impossible. Return the exit code."""
+        """Run the server until Ctrl-C or SIGTERM, or until it cannot serve any agent. Return the exit code."""
         with self._signals():
             try:
                 self._start()
@@ -114,7 +114,7 @@ class Supervisor:
     # --- Start ---
 
     def _start(self) -> None:
-        # Without its `__file__`, multiprocessing does not import the command's script again in each process.
+        # Remove `__file__` from the main module. Otherwise multiprocessing imports the script again in each process.
         vars(sys.modules["__main__"]).pop("__file__", None)
         with _interrupts_ignored():
             self._backend.start()
@@ -128,7 +128,7 @@ class Supervisor:
             self._watcher.start()
 
     def _begin(self, why: str) -> None:
-        """Start a worker. It loads the agents once the backend is ready."""
+        """Start a worker in place of an earlier candidate. The worker loads the agents once the backend is ready."""
         if self._candidate is not None:
             self._kill(self._candidate)
         self._candidate = started = WorkerProcess.start(self._workers_context, self._listener, why)
@@ -165,7 +165,7 @@ class Supervisor:
     # --- The loop ---
 
     def _handle_events(self) -> None:
-        """Wait for messages, edits, signals or timeouts, and handle them."""
+        """Wait for worker messages, edits, signals or timeouts, and handle them."""
         waiting: list[Any] = [self._wake_reader, *(each.connection for each in self._workers())]
         if self._backend.connection is not None:
             waiting.append(self._backend.connection)
@@ -207,7 +207,7 @@ class Supervisor:
         return [each for each in (self._current, self._candidate, *self._retiring) if each is not None]
 
     def _timeout(self) -> float | None:
-        """Return the seconds until the next timeout; None without one."""
+        """Return the seconds until the next timeout, or None without a timeout."""
         times = [self._restart_at, *(each.kill_at for each in self._retiring)]
         if not self._greeted:
             times.append(time.monotonic() + 0.5)
@@ -250,7 +250,7 @@ class Supervisor:
         each.send(Serve())
 
     def _refuse(self, each: WorkerProcess, reasons: Iterable[str]) -> None:
-        """Print the reasons, kill the candidate, and continue with the current worker."""
+        """Print the reasons, kill the new worker, and continue with the current one."""
         for reason in reasons:
             print(f"{reason}\n", file=sys.stderr)
         after = f" after an edit of {each.why}" if each.why else ""
@@ -280,7 +280,7 @@ class Supervisor:
             print(f"{_now()}  Reloaded{after} ({took:.1f} s).", file=sys.stderr, flush=True)
 
     def _ended(self, each: WorkerProcess) -> None:
-        """Handle the end of a worker's process."""
+        """Handle the end of a worker process. If it was the current worker, plan a restart."""
         if each in self._retiring:
             self._retiring.remove(each)
             self._kill(each)
@@ -303,7 +303,7 @@ class Supervisor:
             self._restart_at = time.monotonic() + self._restart_seconds
 
     def _plan_retry(self) -> str:
-        """Schedule another start if no worker serves; return a sentence for the developer."""
+        """Schedule another start if no worker serves requests. Return a sentence about it for the developer."""
         if self._current is not None:
             return "The server continues with the old code."
         seconds, self._restart_seconds = self._restart_seconds, min(2 * self._restart_seconds, LONGEST_RESTART_SECONDS)
@@ -316,7 +316,7 @@ class Supervisor:
         self._backend.release(each)
 
     def _announce(self, running: RunningServer) -> None:
-        """Write the server's address to the data folder; warn if that fails."""
+        """Write the server's address to the data folder. Print a warning if writing fails."""
         try:
             self._server.folder.announce(running)
         except OSError as error:
@@ -364,7 +364,7 @@ class Supervisor:
             self._stops += 1
             self._wake_up()
 
-        # nohup ignores SIGHUP: leave it ignored.
+        # Leave SIGHUP ignored if nohup has set it so.
         handled = [number for number in ENDING if number != _SIGHUP or signal.getsignal(number) is not signal.SIG_IGN]
         before = {number: signal.signal(number, stop) for number in handled}
         try:
@@ -374,12 +374,12 @@ class Supervisor:
                 signal.signal(number, handler)
 
     def _wake_up(self) -> None:
-        # A full pipe wakes the loop as well.
+        # Ignore a full pipe, since its earlier bytes wake the loop as well.
         with contextlib.suppress(OSError):
             os.write(self._wake_writer, b".")
 
     def _end(self) -> None:
-        """End every process: the worker hands off its turns, the emulator writes its snapshot."""
+        """End every process. The worker hands off its turns first, and the emulator writes its snapshot."""
         if self._watcher is not None:
             self._watcher.stop()
         if self._candidate is not None:
@@ -415,7 +415,7 @@ def coloured() -> bool:
 
 @contextlib.contextmanager
 def _interrupts_ignored() -> Iterator[None]:
-    """Let processes started in this block ignore Ctrl-C from their first moment: a terminal sends it to them too."""
+    """Ignore Ctrl-C in this block, so that processes started in it ignore it too. A terminal sends it to them all."""
     before = {number: signal.signal(number, signal.SIG_IGN) for number in ENDING}
     try:
         yield
@@ -425,7 +425,7 @@ def _interrupts_ignored() -> Iterator[None]:
 
 
 def _shown(paths: Iterable[str]) -> str:
-    """Return the names of edited files, relative to the current folder."""
+    """Return a short list of edited files as text, with paths relative to the current folder."""
     try:
         names = sorted({os.path.relpath(path) for path in paths}, key=len)
     except OSError:

@@ -8,22 +8,22 @@ from watchfiles import Change, DefaultFilter, watch
 
 SUFFIXES = (".py", ".pyi", ".yaml", ".yml", ".json", ".toml", ".env")
 PROMPTS = "prompts"
-"""Name of a folder with prompts: an edit of any file in it reloads the agents."""
+"""Name of a folder with prompts. An edit of any file in it reloads the agents."""
 
 _IGNORED = frozenset({"__pycache__", "node_modules", "site-packages", "venv", "build", "dist"})
 _STEP, _DEBOUNCE = 50, 300
-"""Milliseconds without a change before an edit is reported, and the longest wait for that."""
+"""Milliseconds without a further change before edits are reported, and the longest wait for such a pause."""
 
 
 class EditFilter(DefaultFilter):
-    """Filter for code, configuration and prompts outside of ignored folders."""
+    """Filter of file changes for code, configuration and prompts outside of ignored folders."""
 
     def __init__(self, root: Path) -> None:
         super().__init__()
         self._root = root
 
     def __call__(self, change: Change, path: str) -> bool:
-        """Return True if the change may affect the agents."""
+        """Return True if the changed file may affect the agents."""
         place = Path(path)
         inner = place.relative_to(self._root) if place.is_relative_to(self._root) else place
         if any(is_ignored(self._root / part) for part in inner.parts[:-1]):
@@ -34,17 +34,17 @@ class EditFilter(DefaultFilter):
 
 
 def is_ignored(folder: Path) -> bool:
-    """Return True for a hidden folder, a virtual environment or a cache."""
+    """Return True for a folder without code of the agents: a hidden folder, a virtual environment or a cache."""
     return folder.name in _IGNORED or folder.name.startswith(".") or (folder / "pyvenv.cfg").exists()
 
 
 class Watcher:
-    """Threads that report edits below some folders."""
+    """File watcher with threads that report edits below some folders."""
 
     def __init__(
         self, folders: Sequence[Path], edited: Callable[[Iterable[str]], None], failed: Callable[[Exception], None]
     ) -> None:
-        """Call `edited` with the edited paths, or `failed` if the folders cannot be watched."""
+        """Watch the folders. Call `edited` with the edited paths, or `failed` if the folders cannot be watched."""
         self._edited, self._failed = edited, failed
         self._stopping = threading.Event()
         self._threads = [
@@ -54,16 +54,16 @@ class Watcher:
         ]
 
     def start(self) -> None:
-        """Start watching."""
+        """Start the threads of the watcher."""
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
-        """Stop watching."""
+        """Tell the threads of the watcher to stop."""
         self._stopping.set()
 
     def _watch(self, root: Path, paths: Callable[[Path], list[Path]], recursive: bool) -> None:
-        # Leave ignored folders out here too: an environment may have more folders than the system can watch.
+        # Do not watch ignored folders at all. A virtual environment may have more folders than the system can watch.
         try:
             watched = paths(root)
             if not watched:
@@ -88,9 +88,9 @@ def _itself(root: Path) -> list[Path]:
 
 
 def _inner(root: Path) -> list[Path]:
-    """Return its folders to watch recursively."""
+    """Return the folders in `root` to watch recursively, without ignored ones."""
     if root in (Path.home(), Path(root.anchor)):
-        # A home folder or the file system's root has far more than the agents' code.
+        # Watch no folders in a home folder or the file system's root, which have far more than the agents' code.
         return []
     try:
         return [path for path in sorted(root.iterdir()) if path.is_dir() and not is_ignored(path)]

@@ -1,4 +1,4 @@
-"""Worker process: loads the agents, then serves HTTP requests and queue messages."""
+"""Worker process of the development server. It loads the agents, then serves HTTP requests and queue messages."""
 
 import asyncio
 import contextlib
@@ -26,20 +26,26 @@ from aion_core.errors import AionError, ConfigurationError
 logger = logging.getLogger(__name__)
 
 TURN_GRACE, STREAM_GRACE = 0.5, 1.5
-"""Seconds for a turn to reach a step boundary, and for a stream to get the end of its turn from a successor."""
+"""Grace periods in seconds when the worker stops: for a turn to reach a step boundary, and for its stream.
+
+A stream uses its period to get the end of its turn from the next worker.
+"""
 
 LEAVE_SECONDS = 1.0
-"""Further seconds for a stream to end by itself; the worker then ends it."""
+"""Further seconds for a stream to end by itself. After them the worker ends it."""
 
 HANDOFF_SECONDS, HANDOFF_SECONDS_BESIDE_SUCCESSOR = 3.0, 10.0
-"""Seconds for handing off turns. With a successor there is more time: the developer does not wait for this process."""
+"""Seconds for handing off turns, without and with a successor.
+
+With a successor there is more time, because the developer does not wait for this process.
+"""
 
 CUT_SECONDS, CUT_SECONDS_BESIDE_SUCCESSOR = 5, 15
-"""Seconds from the stop request until the worker cancels all requests."""
+"""Seconds from the stop command until the worker cancels all requests, without and with a successor."""
 
 
 def main(listener: socket.socket, connection: Connection) -> None:
-    """Follow the supervisor's commands, then exit the process."""
+    """Run the worker by the supervisor's commands from the connection, then exit the process."""
     for number in ENDING:
         signal.signal(number, signal.SIG_IGN)
     _own_group()
@@ -47,7 +53,7 @@ def main(listener: socket.socket, connection: Connection) -> None:
     try:
         _Worker(listener, connection).run()
     except KeyboardInterrupt:
-        # An agent has restored the signal's default handler.
+        # Ctrl-C gets here only if an agent has restored the signal's default handler.
         os._exit(130)
     except BaseException:
         logging.getLogger(__name__).critical("The development server has failed.", exc_info=True)
@@ -55,12 +61,12 @@ def main(listener: socket.socket, connection: Connection) -> None:
         os._exit(1)
     sys.stdout.flush()
     sys.stderr.flush()
-    # Exit at once: threads of agents and synchronous nodes may still be running.
+    # Exit without waiting for threads of agents and synchronous nodes, which may still be running.
     os._exit(0)
 
 
 def _own_group() -> None:
-    """Make this process the leader of a process group. The supervisor kills the group, with the worker's children."""
+    """Make this process the leader of a process group, so that the supervisor can kill it with its children."""
     if hasattr(os, "setpgid"):
         os.setpgid(0, 0)
         # A terminal may stop a background group that writes to it.
@@ -68,7 +74,10 @@ def _own_group() -> None:
 
 
 def _keep_from_children(*held: socket.socket | Connection) -> None:
-    """Close these in each child forked by an agent: it would keep the port open and hide the end of this process."""
+    """Close this listener and connection in each child process forked by an agent.
+
+    Otherwise the child would keep the port open and hide the end of this process from the supervisor.
+    """
     if not hasattr(os, "register_at_fork"):
         return
 
@@ -82,7 +91,7 @@ def _keep_from_children(*held: socket.socket | Connection) -> None:
 
 @dataclass
 class _CommandReader:
-    """Reader of the supervisor's commands. It kills the process and its children if the supervisor has ended."""
+    """Reader of the supervisor's commands. If the supervisor has ended, it kills this process and its children."""
 
     connection: Connection
     stop: "Future[Stop]" = field(default_factory=Future)
@@ -99,7 +108,7 @@ class _CommandReader:
                         self.stop.set_result(stop)
         except (EOFError, OSError):
             if hasattr(os, "killpg"):
-                # With the children of agents: no other process would end them.
+                # Kill the agents' child processes too, since no other process would end them.
                 os.killpg(0, signal.SIGKILL)
             os._exit(1)
 
@@ -126,7 +135,7 @@ class _Worker:
             return
         self._commands.serve.wait()
         if not self._commands.stop.done():
-            # Not asyncio.run: it waits for threads that agents have left running.
+            # Do not use asyncio.run, because it waits for threads left running by agents.
             loop = asyncio.new_event_loop()
             asyncio.set_event_loop(loop)
             loop.run_until_complete(self._serve(app))
@@ -222,10 +231,10 @@ class _Worker:
         await self._turns_ended(beside=stopped.done() and stopped.result().has_successor)
 
     def _stop_serving(self, server: Any, ends: Any, streams_end: asyncio.Event, *, has_successor: bool) -> None:
-        """Start no more turns, hand off the running ones, then end the streams."""
-        # uvicorn logs an error for each cancelled stream: expected here.
+        """Start no more turns, hand off the running turns, and end the streams after a grace period."""
+        # Hide uvicorn's error for each cancelled stream, which is expected here.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
-        # The supervisor kills a worker that does not send this: its event loop is blocked.
+        # Without this message the supervisor takes the event loop as blocked and kills the worker.
         self._connection.send(Stopping())
         for each in (*self._pollers, *([self._background] if self._background else [])):
             each.stop()
@@ -237,11 +246,11 @@ class _Worker:
         loop.call_later(leave + LEAVE_SECONDS, streams_end.set)
 
     async def _turns_ended(self, *, beside: bool) -> None:
-        """Wait until turns from queues are handed off, up to a limit."""
+        """Wait, up to a time limit, until turns from queues are handed off. With a successor the limit is longer."""
         seconds = HANDOFF_SECONDS_BESIDE_SUCCESSOR if beside else HANDOFF_SECONDS
         deadline = time.monotonic() + seconds
         for poller in self._pollers:
-            # In a thread: the poller's turns end on this event loop.
+            # Wait in a thread, because the poller's turns end on this event loop.
             await asyncio.to_thread(poller.join, deadline, polls=False)
         if self._background is not None:
             with contextlib.suppress(TimeoutError):
@@ -249,9 +258,9 @@ class _Worker:
 
 
 def _leaving(receive: Callable[[], Awaitable[Any]], leaving: asyncio.Event) -> Callable[[], Awaitable[Any]]:
-    """Return a `receive` that reports a disconnect once `leaving` is set: a stream then ends cleanly.
+    """Return an ASGI `receive` that reports a disconnect once `leaving` is set, so that a stream ends cleanly.
 
-    The body of the request is not affected.
+    The request's body is still received in full.
     """
     whole = False
 
@@ -273,7 +282,7 @@ def _leaving(receive: Callable[[], Awaitable[Any]], leaving: asyncio.Event) -> C
 
 
 def _developer_header(config: Path) -> str:
-    """Create an API key with access to every agent and return its HTTP header; "" if no agent accepts API keys."""
+    """Create an API key with access to every agent and return its HTTP header, or "" if no agent accepts API keys."""
     from aion_core.agents.config import read_agent_configs
     from aion_core.agents.security import read_auth_policies
     from aion_core.auth.schemes.api_key import ApiKeyScheme, make_key
@@ -298,7 +307,7 @@ def _developer_header(config: Path) -> str:
 
 
 def _load_agent(agent: Any) -> str | None:
-    """Load the agent; return the reason if it cannot be loaded, else None."""
+    """Load the agent. Return the reason as text if it cannot be loaded, else None."""
     try:
         agent.load()
     except ConfigurationError as error:
@@ -310,7 +319,7 @@ def _load_agent(agent: Any) -> str | None:
 
 
 def task_function_on(loop: asyncio.AbstractEventLoop, ends: Any) -> Callable[[Any, Any], Any]:
-    """Return TaskFunction's handler for this process: turns run on this event loop and are handed off at its end.
+    """Return the handler of TaskFunction for this process. Turns run on this event loop until `ends` hands them off.
 
     Here HTTP requests and queue messages share the agents' modules. A client in such a module, for example of httpx,
     works on one event loop only. On Lambda each function has its own process and event loop.

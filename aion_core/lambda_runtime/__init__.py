@@ -1,10 +1,10 @@
-"""Runtime loop for AWS Lambda: streams the responses of an ASGI app from a managed Python runtime.
+"""Runtime loop for AWS Lambda. It streams the responses of an ASGI app from a managed Python runtime.
 
-Lambda's Python runtime buffers every response; the Runtime API supports streaming. `exec-wrapper.sh` replaces the process
-of the runtime with `python -m aion_core.lambda_runtime`:
+Lambda's Python runtime buffers every response, but the Runtime API supports streaming. `exec-wrapper.sh` replaces the
+process of the runtime with `python -m aion_core.lambda_runtime`:
 
     __main__      process: settings, log, exit code
-    loop          serves one invocation after another, each until the return of its app call
+    loop          serves one invocation after another: calls the app and waits for its return
     application   import and lifespan of the ASGI app
     invocation    Lambda event -> ASGI scope
     response      ASGI messages -> streamed response

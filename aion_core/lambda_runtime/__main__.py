@@ -1,4 +1,4 @@
-"""Process of the runtime loop."""
+"""Main function of the Lambda runtime process."""
 
 import asyncio
 import io
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 def main() -> int:
     """Serve the configured app until SIGTERM and return 0; return 1 after a failure."""
-    # Until the event loop has its handler: by default the signal would kill the process.
+    # Exit on SIGTERM until the event loop has its own handler: by default the signal would kill the process.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     # Python buffers the output to a pipe, and Lambda freezes the process: log lines and EMF metrics would be late.
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -31,7 +31,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 1
     log.configure(settings.log_level)
-    # One event loop for the whole environment: the app binds objects to it at startup.
+    # Use one event loop for the whole environment: the app binds objects to the loop at startup.
     events = asyncio.new_event_loop()
     asyncio.set_event_loop(events)
     try:
@@ -64,7 +64,7 @@ async def _report(error: InitError, settings: RuntimeSettings) -> None:
 if __name__ == "__main__":
     code = main()
     logging.shutdown()
-    # Not sys.exit: Python would join the threads of its executors, and a canceled agent may block one forever in a
-    # synchronous step.
+    # Do not use sys.exit: Python would join the threads of its executors, and a canceled agent may block a thread forever
+    # in a synchronous step.
     sys.stdout.flush()
     os._exit(code)

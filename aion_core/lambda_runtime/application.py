@@ -1,4 +1,4 @@
-"""Import, startup and shutdown of the ASGI app."""
+"""Import, startup and shutdown of the ASGI app in the Lambda runtime."""
 
 import asyncio
 import importlib
@@ -14,7 +14,7 @@ _SHUTDOWN_SECONDS = 1.0
 
 
 class InitError(Exception):
-    """App that cannot serve in this environment; `error_type` is for the Runtime API."""
+    """Error for an app that fails to import or start. `error_type` is the error type for the Runtime API."""
 
     def __init__(self, error_type: str, message: str) -> None:
         super().__init__(message)
@@ -22,7 +22,7 @@ class InitError(Exception):
 
 
 def load(name: str) -> ASGI:
-    """Return the imported app `module:attribute`; raises InitError."""
+    """Import the ASGI app with the name `module:attribute` and return it. Raises InitError."""
     module, _, attribute = name.partition(":")
     try:
         app = getattr(importlib.import_module(module), attribute)
@@ -34,10 +34,10 @@ def load(name: str) -> ASGI:
 
 
 class Lifespan:
-    """Lifespan of the app: from the first invocation of the environment to SIGTERM."""
+    """Context manager for the ASGI lifespan of the app, from the start of the runtime loop to SIGTERM."""
 
     def __init__(self, app: ASGI) -> None:
-        # State of the app; each request has a shallow copy (ASGI lifespan protocol).
+        # State of the app. Each request gets a shallow copy of it (ASGI lifespan protocol).
         self.state: dict[str, Any] = {}
         self._app = app
         self._inbox: asyncio.Queue[Message] = asyncio.Queue()
@@ -45,8 +45,8 @@ class Lifespan:
         self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def __aenter__(self) -> Self:
-        """Run the app's startup; raises InitError."""
-        # One task for startup and shutdown: the task that enters a task group must also exit it.
+        """Run the app's startup. Raises InitError if it fails."""
+        # Run startup and shutdown in one asyncio task: the task that enters a task group must also exit it.
         self._task = asyncio.create_task(self._run())
         self._inbox.put_nowait({"type": "lifespan.startup"})
         await self._started
@@ -69,7 +69,7 @@ class Lifespan:
             elif self._listening:
                 self._fail(repr(error), error)
             else:
-                # An app may lack the lifespan protocol: it raises before the first receive.
+                # An app without the lifespan protocol raises before its first receive.
                 logger.debug("The app has no lifespan: %r", error)
         if not self._started.done():
             self._started.set_result(None)

@@ -1,4 +1,4 @@
-"""Invocation of the Lambda function as an ASGI request."""
+"""Convert an invocation of the Lambda function to an ASGI request."""
 
 import json
 import time
@@ -13,12 +13,12 @@ from .settings import RuntimeSettings
 
 
 class NotAnHttpEvent(Exception):
-    """Event that is not from an HTTP entry point, or invalid JSON."""
+    """Error for a Lambda event that is not an HTTP event of API Gateway or a Function URL, or is invalid JSON."""
 
 
 @dataclass(frozen=True)
 class Invocation:
-    """Response of the Runtime API's endpoint `next`."""
+    """Invocation of the Lambda function, from the Runtime API's endpoint `next`."""
 
     request_id: str
     deadline_ms: int
@@ -26,12 +26,15 @@ class Invocation:
     function_arn: str = ""
     trace_id: str | None = None
     tenant_id: str | None = None
-    # Id of the attempt; some environments send it and require it in the response.
+    # Id of the attempt. Some environments send it and require it in the response.
     invocation_id: str | None = None
 
     @classmethod
     def from_response(cls, headers: Mapping[str, str], payload: bytes) -> Self:
-        """Return the invocation in a response; header names are in lower case. Raises KeyError or ValueError."""
+        """Build the invocation from the headers and body of a response. Header names are in lower case.
+
+        Raises KeyError or ValueError for a missing or invalid header.
+        """
         return cls(
             request_id=headers["lambda-runtime-aws-request-id"],
             deadline_ms=int(headers["lambda-runtime-deadline-ms"]),
@@ -43,13 +46,13 @@ class Invocation:
         )
 
     def seconds_left(self) -> float:
-        """Return the seconds until Lambda ends the invocation; negative after the deadline."""
+        """Return the seconds until Lambda ends the invocation. The number is negative after the deadline."""
         return self.deadline_ms / 1000 - time.time()
 
 
 @dataclass(frozen=True)
 class InvocationContext:
-    """Context of an invocation, with the attributes of Lambda's context object (used by Powertools)."""
+    """Context of an invocation, with the attributes of Lambda's context object. Powertools uses them."""
 
     aws_request_id: str
     invoked_function_arn: str
@@ -60,13 +63,13 @@ class InvocationContext:
     log_group_name: str
     log_stream_name: str
     tenant_id: str | None = None
-    # Only a direct Invoke has these, and a direct Invoke is not an HTTP event.
+    # Only a direct Invoke has these attributes, and a direct Invoke is not an HTTP event.
     identity: None = None
     client_context: None = None
 
     @classmethod
     def of(cls, invocation: Invocation, settings: RuntimeSettings) -> Self:
-        """Return the context of the invocation."""
+        """Build the context from an invocation and the settings of the runtime."""
         return cls(
             aws_request_id=invocation.request_id,
             invoked_function_arn=invocation.function_arn,
@@ -80,12 +83,12 @@ class InvocationContext:
         )
 
     def get_remaining_time_in_millis(self) -> int:
-        """Return the milliseconds until Lambda ends the invocation; never negative."""
+        """Return the milliseconds until Lambda ends the invocation, or 0 after the deadline."""
         return max(0, self.deadline_ms - int(time.time() * 1000))
 
 
 class HttpRequest(NamedTuple):
-    """HTTP event as an ASGI scope and body."""
+    """HTTP request of a Lambda event, as an ASGI scope and a body."""
 
     scope: Scope
     body: bytes
@@ -98,7 +101,7 @@ class EventReader:
         self._mangum = Mangum(app, lifespan="off")
 
     def read(self, payload: bytes, context: InvocationContext) -> HttpRequest:
-        """Return the request in the event; raises NotAnHttpEvent."""
+        """Convert the JSON of a Lambda event to an HTTP request. Raises NotAnHttpEvent."""
         try:
             event = json.loads(payload)
         except (ValueError, RecursionError) as error:
@@ -116,10 +119,10 @@ class EventReader:
 
 
 def _headers(scope: Scope, event: Mapping[str, Any]) -> list[list[bytes]]:
-    """Return the scope's headers with corrected repeated cookies.
+    """Return the headers of an ASGI scope, with repeated cookie headers joined by a semicolon.
 
-    mangum joins repeated headers with a comma (RFC 9110 5.3). HTTP/2 clients send cookies in several headers; a semicolon
-    joins these (RFC 9113 8.2.3).
+    mangum joins all repeated headers with a comma (RFC 9110 5.3). HTTP/2 clients send cookies in several headers, and
+    these must be joined with a semicolon (RFC 9113 8.2.3).
     """
     repeated = event.get("multiValueHeaders") or {}
     cookies = next((values for name, values in repeated.items() if name.lower() == "cookie"), None)

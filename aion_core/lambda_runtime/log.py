@@ -1,6 +1,7 @@
-"""Log records as lines of JSON, with tracebacks: one line is one event in CloudWatch Logs.
+"""Log format of the runtime loop: each record is a line of JSON, including its traceback.
 
-An app may replace the handler; its own format then applies to the loop's records too.
+CloudWatch Logs stores each line as an event. An app may replace the log handler. Then the app's format also applies to
+the records of the runtime loop.
 """
 
 import json
@@ -9,14 +10,14 @@ import sys
 from datetime import UTC, datetime
 
 REQUEST_ID = "function_request_id"
-"""Field with the request id of the invocation, in `extra` and in the line; the name is that of Powertools."""
+"""Name of the field with the invocation's request id, in `extra` and in the JSON line. Powertools uses the same name."""
 
 
 class JsonLine(logging.Formatter):
-    """Formats a record with the names of Lambda's JSON log format."""
+    """Formatter of log records as JSON, with the field names of Lambda's JSON log format."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record as one line."""
+        """Return the log record as a line of JSON."""
         line = {
             "timestamp": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
@@ -31,9 +32,9 @@ class JsonLine(logging.Formatter):
 
 
 def configure(level: str) -> None:
-    """Write the records of all loggers without a handler to stdout."""
+    """Write log records to stdout as JSON lines, from this level on. An already configured root logger stays."""
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(JsonLine())
-    # Ignore a level of Lambda that Python lacks (TRACE, FATAL).
+    # Ignore a level of Lambda that Python does not have, such as TRACE.
     known = logging.getLevelNamesMapping()
     logging.basicConfig(handlers=[handler], level=known.get(level.upper(), logging.WARNING))

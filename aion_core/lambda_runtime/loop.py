@@ -1,4 +1,4 @@
-"""Loop over the invocations of an environment: each one ends with the return of its app call."""
+"""Runtime loop: serve the invocations of a Lambda environment one after another with an ASGI app."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 async def serve(app: ASGI, settings: RuntimeSettings) -> None:
-    """Serve invocations until cancellation (SIGTERM).
+    """Serve invocations with the app until the cancellation of this coroutine by SIGTERM.
 
     Raises InitError for a failed startup of the app, and OSError for a failed connection to Lambda.
     """
@@ -28,7 +28,7 @@ async def serve(app: ASGI, settings: RuntimeSettings) -> None:
 
 
 class InvocationLoop:
-    """Runs the app on one invocation after another."""
+    """Serves one invocation after another with the app, each until the app returns."""
 
     def __init__(self, app: ASGI, settings: RuntimeSettings, lifespan: Lifespan) -> None:
         self._app = app
@@ -38,7 +38,7 @@ class InvocationLoop:
         self._events = EventReader(app)
 
     async def serve_next(self) -> None:
-        """Wait for an invocation and serve it; raises OSError without a next one."""
+        """Wait for the next invocation and serve it. Raises OSError if the Runtime API returns no invocation."""
         invocation = await self._api.next()
         _trace(invocation.trace_id)
         context = InvocationContext.of(invocation, self._settings)
@@ -51,7 +51,7 @@ class InvocationLoop:
         scope["aion.streamed"] = True
         response = StreamedResponse(lambda: self._api.begin_response(invocation))
         call = asyncio.create_task(self._call(scope, _receive(body, response), response.send))
-        # A function may have less time than the margin; the app then has half of it.
+        # A function may have less time than the margin. Then the app gets half of the time left.
         margin = min(self._settings.deadline_margin, max(0.0, invocation.seconds_left() / 2))
         try:
             await asyncio.wait({call}, timeout=invocation.seconds_left() - margin)
@@ -60,13 +60,13 @@ class InvocationLoop:
             await self._conclude(call, response, invocation, grace=margin / 3)
 
     async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # A separate coroutine: an app that raises before its first await, such as an ASGI 2 app, raises in its task.
+        # Call the app in a coroutine: an app that raises in the call itself, such as an ASGI 2 app, then raises in its task.
         await self._app(scope, receive, send)
 
     async def _conclude(
         self, call: asyncio.Task[None], response: StreamedResponse, invocation: Invocation, grace: float
     ) -> None:
-        """Stop the app if it still runs, and end the response."""
+        """Cancel the app call if it still runs, end the response, and wait for the Runtime API's acknowledgement."""
         stopped = not call.done()
         if stopped:
             call.cancel()
@@ -105,7 +105,7 @@ class InvocationLoop:
 def _log_outcome(
     call: asyncio.Task[None], response: StreamedResponse, invocation: Invocation, *, stopped: bool
 ) -> None:
-    """Log the failure of the app: the client receives a generic message."""
+    """Log the failure of an app call, if any. The client receives only a generic message."""
     log_fields = _log_fields(invocation)
     error = None if not call.done() or call.cancelled() else call.exception()
     if error is not None:
@@ -131,10 +131,10 @@ def _log_fields(invocation: Invocation) -> dict[str, str]:
 
 
 def _receive(body: bytes, response: StreamedResponse) -> Receive:
-    """Return ASGI's `receive`: the body, then `http.disconnect` after the end of the response.
+    """Return ASGI's `receive` function: it returns the body, and `http.disconnect` after the end of the response.
 
-    Lambda does not report the disconnection of a client. A lost connection of the response is not reported to the app:
-    frameworks stop an app on `http.disconnect`, and a turn continues without its client.
+    Lambda does not report the disconnection of a client. The runtime does not report a lost connection of the response
+    to the app: frameworks stop an app on `http.disconnect`, but a turn should continue without its client.
     """
     unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 

@@ -16,12 +16,12 @@ from .runtime_api import ErrorReport, Headers, RuntimeApiCall
 
 logger = logging.getLogger(__name__)
 
-# API Gateway searches the delimiter in the first 16 KB:
+# API Gateway searches for the delimiter in the first 16 KB:
 # https://docs.aws.amazon.com/apigateway/latest/developerguide/response-transfer-mode-lambda.html
 _DELIMITER = bytes(8)
 _MAX_PRELUDE = 16 * 1024
 
-# Seconds until the response yields to the event loop.
+# Maximum seconds of sending before the response yields to the event loop.
 _MAX_TURN = 0.01
 
 
@@ -45,13 +45,13 @@ class Stage(Enum):
 
 @dataclass(frozen=True)
 class Failure:
-    """Response for a failed app, with a fixed text: the cause is in the log."""
+    """Error response for a failed app. Its text is fixed, and the log has the cause."""
 
     status: HTTPStatus
     report: ErrorReport
 
     def body(self) -> bytes:
-        """Return the body for a response that has not started."""
+        """Return the JSON body of an error response that has not started yet."""
         return json.dumps({"message": self.status.phrase}).encode()
 
 
@@ -66,10 +66,10 @@ OUT_OF_TIME = Failure(
 
 
 def prelude(status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Return the prelude of the body: status, headers and cookies as JSON, then eight NUL bytes.
+    """Return the prelude of a streamed response body: status, headers and cookies as JSON, then eight NUL bytes.
 
-    A Function URL accepts single values only: repeated headers are joined (RFC 9110 5.3), and Set-Cookie has a separate
-    field. Raises ValueError for a prelude above Lambda's limit.
+    A Function URL accepts only one value for a header. Repeated headers are joined (RFC 9110 5.3), and Set-Cookie has a
+    separate field. Raises ValueError for a prelude above Lambda's limit.
     """
     single: dict[str, str] = {}
     cookies: list[str] = []
@@ -87,23 +87,24 @@ def prelude(status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 
 class StreamedResponse:
-    """Response, from the app's first message to the Runtime API's acknowledgement."""
+    """Streamed response of an invocation, from the app's first message to the Runtime API's acknowledgement."""
 
     def __init__(self, begin: Callable[[], Awaitable[RuntimeApiCall]]) -> None:
         self.stage = Stage.NOT_STARTED
-        # Set at the end of the body, or after the loop has stopped the app.
+        # Event for the end of the response: set at the end of the body, or after the loop has stopped the app.
         self.over = asyncio.Event()
         self._begin = begin
         self._prelude = b""
         self._call: RuntimeApiCall | None = None
-        # Tasks of one app may send at the same time: only the first message opens the connection.
+        # Several asyncio tasks of an app may send at the same time. Only the first body message opens the connection.
         self._lock = asyncio.Lock()
         self._last_yield = 0.0
 
     async def send(self, message: Message) -> None:
-        """Send an ASGI message; waits for a slow client. Raises UnexpectedMessage for a message out of order.
+        """Send an ASGI message of the app, and wait for a slow client.
 
-        After a lost connection the messages are dropped, and the app continues.
+        After a lost connection it drops the messages, and the app continues. Raises UnexpectedMessage for a message out
+        of order.
         """
         await self._yield_to_others()
         async with self._lock:
@@ -120,7 +121,7 @@ class StreamedResponse:
                     raise UnexpectedMessage(f"{kind} while the response is {stage.name}")
 
     async def finish(self, failure: Failure) -> None:
-        """End an open response: a whole error response, or an error trailer after the start of the body."""
+        """End an open response with the failure: an error response, or an error trailer after the start of the body."""
         async with self._lock:
             match self.stage:
                 case Stage.NOT_STARTED | Stage.HEADERS_BUFFERED:
@@ -133,7 +134,7 @@ class StreamedResponse:
                     pass
 
     async def acknowledged(self) -> None:
-        """Wait for the Runtime API's acknowledgement of the response."""
+        """Wait for the Runtime API's acknowledgement of the complete response."""
         if self._call is None or self.stage is not Stage.ENDED:
             return
         try:
@@ -147,15 +148,15 @@ class StreamedResponse:
                 )
 
     def close(self) -> None:
-        """Close the connection; further messages of the app are dropped."""
+        """Close the connection and drop further messages of the app."""
         if self._call is not None:
             self._call.close()
         self.stage = Stage.DISCONNECTED
         self.over.set()
 
     async def _yield_to_others(self) -> None:
-        # A fast client, or a lost one, never blocks `send`: an app in a loop of sends would block the event loop, with the
-        # deadline and SIGTERM.
+        # With a fast or lost client, `send` never waits. An app that sends in a loop would block the event loop, and the
+        # runtime could not react to the deadline or SIGTERM.
         now = time.monotonic()
         if now - self._last_yield > _MAX_TURN:
             self._last_yield = now
@@ -169,7 +170,7 @@ class StreamedResponse:
                 self.stage = Stage.STREAMING
             self._call.write(body)
             if last:
-                # Before the return of the app call: the client must not wait for work after the response.
+                # End the body before the app call returns: the client must not wait for work after the response.
                 self._call.end(trailers)
                 self.stage = Stage.ENDED
             await self._call.drain()

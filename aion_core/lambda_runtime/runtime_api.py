@@ -1,7 +1,7 @@
-"""Endpoints of the Lambda Runtime API, with one connection per request.
+"""Client of the Lambda Runtime API, with one connection per request.
 
 https://docs.aws.amazon.com/lambda/latest/dg/runtimes-api.html and, for streaming, .../dg/runtimes-custom.html.
-h11 supports trailers after a chunked body, unlike httpx and http.client; its import takes 12 ms.
+h11 supports trailers after a chunked body, unlike httpx and http.client. Its import takes 12 ms.
 """
 
 import asyncio
@@ -25,28 +25,28 @@ Headers = Sequence[tuple[str, str]]
 
 
 class RuntimeApiError(ConnectionError):
-    """Lost connection to the Runtime API, or an unexpected response."""
+    """Error for a lost connection to the Runtime API, or an unexpected response."""
 
 
 @dataclass(frozen=True)
 class ErrorReport:
-    """Error in the Runtime API's format; the client of the function may receive it."""
+    """Error report in the Runtime API's format. The client of the function may receive it."""
 
     error_type: str
     message: str
 
     def as_json(self) -> bytes:
-        """Return the body for the error endpoints."""
+        """Return the report as a JSON body for the Runtime API's error endpoints."""
         return json.dumps({"errorType": self.error_type, "errorMessage": self.message}).encode()
 
     def as_trailers(self) -> Headers:
-        """Return the trailers for an incomplete response."""
+        """Return the report as HTTP trailers for an incomplete response."""
         return [(_ERROR_TYPE, self.error_type), (_ERROR_BODY, base64.b64encode(self.as_json()).decode())]
 
 
 @dataclass(frozen=True)
 class RuntimeApiResponse:
-    """Response of the Runtime API."""
+    """HTTP response of the Runtime API."""
 
     status: int
     headers: dict[str, str]
@@ -54,7 +54,7 @@ class RuntimeApiResponse:
 
 
 class RuntimeApiCall:
-    """Request to the Runtime API with a streamed body, and its response."""
+    """HTTP request to the Runtime API with a streamed body, and its response."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -63,7 +63,7 @@ class RuntimeApiCall:
 
     @classmethod
     async def begin(cls, address: str, method: str, path: str, headers: Headers = ()) -> Self:
-        """Connect and write the request's headers; raises OSError for a failed connection."""
+        """Connect to the Runtime API and write the headers of a request. Raises OSError for a failed connection."""
         endpoint = urlsplit(f"//{address}")
         call = cls(*await asyncio.open_connection(endpoint.hostname, endpoint.port))
         # The documentation requires a closed connection after a streamed response.
@@ -72,20 +72,20 @@ class RuntimeApiCall:
         return call
 
     def write(self, data: bytes) -> None:
-        """Write a chunk of the body. An empty chunk is skipped: it would end the body."""
+        """Write a chunk of the request body. Skip an empty chunk, since it would end the body."""
         if data:
             self._send(h11.Data(data=data))
 
     def end(self, trailers: Headers = ()) -> None:
-        """Write the end of the body."""
+        """Write the end of the request body and its trailers."""
         self._send(h11.EndOfMessage(headers=list(trailers)))
 
     async def drain(self) -> None:
-        """Wait until the write buffer has space; raises OSError for a lost connection."""
+        """Wait for space in the write buffer. Raises OSError for a lost connection."""
         await self._writer.drain()
 
     async def response(self) -> RuntimeApiResponse:
-        """Wait for the response and close the connection; raises RuntimeApiError without a response."""
+        """Wait for the response and close the connection. Raises RuntimeApiError for an invalid or missing response."""
         status, headers, body = 0, {}, bytearray()
         try:
             while True:
@@ -105,24 +105,24 @@ class RuntimeApiCall:
             self.close()
 
     def close(self) -> None:
-        """Abort the connection and drop its unsent data."""
+        """Abort the connection to the Runtime API and drop unsent data."""
         self._writer.transport.abort()
 
     def _send(self, event: h11.Event) -> None:
-        # Not writelines: in Python 3.12 and 3.13 without the fix for CVE-2024-12254, drain() does not wait after it.
+        # Do not use writelines: without the fix for CVE-2024-12254, drain() does not wait after it.
         self._writer.write(self._http.send(event) or b"")
 
 
 class RuntimeApi:
-    """Runtime API with the four endpoints of a runtime."""
+    """Client of the four Runtime API endpoints that a runtime uses."""
 
     def __init__(self, address: str) -> None:
         self._address = address
 
     async def next(self) -> Invocation:
-        """Wait for the next invocation; raises OSError for an environment without one.
+        """Wait for the next invocation. Raises OSError if the Runtime API returns no invocation.
 
-        Without a timeout: the environment may be frozen for hours during the call.
+        The call has no timeout, since Lambda may freeze the environment for hours during the call.
         """
         response = await self._request("GET", "/runtime/invocation/next")
         if response.status != 200:
@@ -133,7 +133,7 @@ class RuntimeApi:
             raise RuntimeApiError(f"next returned an invalid invocation: {error!r}") from error
 
     async def begin_response(self, invocation: Invocation) -> RuntimeApiCall:
-        """Open the streamed response to an invocation; its body begins with a prelude."""
+        """Open the streamed response to an invocation. The caller writes a prelude first, then the body."""
         return await RuntimeApiCall.begin(
             self._address,
             "POST",
@@ -148,11 +148,11 @@ class RuntimeApi:
         )
 
     async def refuse(self, invocation: Invocation, report: ErrorReport) -> None:
-        """Answer an invocation with an error, before the start of a response."""
+        """Answer an invocation with an error report before the start of a response."""
         await self._report(_path(invocation, "error"), report, _echo(invocation))
 
     async def report_init_error(self, report: ErrorReport) -> None:
-        """Report a failed start of this environment."""
+        """Report a failed start of this Lambda environment."""
         await self._report("/runtime/init/error", report)
 
     async def _report(self, path: str, report: ErrorReport, headers: Headers = ()) -> None:

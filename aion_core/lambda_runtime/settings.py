@@ -1,4 +1,4 @@
-"""Settings of the runtime loop, from environment variables of Lambda and the template."""
+"""Settings of the runtime loop, from environment variables of Lambda and template.yaml."""
 
 import os
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import Self
 
 
 class SettingsError(Exception):
-    """Missing or invalid environment variable, named in the message."""
+    """Error for a missing or invalid environment variable. The message names the variable."""
 
 
 @dataclass(frozen=True)
@@ -16,8 +16,8 @@ class RuntimeSettings:
 
     runtime_api: str
     app: str = "handlers.api:app"
-    # Seconds between the cancellation of the app and the deadline of the invocation: a third for the canceled app, a third
-    # for the end of the response, a third for the request of the next invocation.
+    # Seconds between the cancellation of the app and the deadline of the invocation. The canceled app, the end of the
+    # response and the request for the next invocation get a third each.
     deadline_margin: float = 3.0
     log_level: str = "WARNING"
     function_name: str = ""
@@ -28,7 +28,7 @@ class RuntimeSettings:
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str] = os.environ) -> Self:
-        """Return the settings; raises SettingsError with the name of the invalid variable."""
+        """Read the settings from environment variables. Raises SettingsError with the name of the invalid variable."""
         if not environ.get("AWS_LAMBDA_RUNTIME_API"):
             raise SettingsError("AWS_LAMBDA_RUNTIME_API is not set: Lambda or an emulator of its Runtime API sets it")
         return cls(

@@ -1,6 +1,6 @@
-"""Local AWS: the template's resources in an emulator, and pollers that invoke its functions.
+"""Local AWS with the template's resources in an emulator, and with pollers that invoke the template's functions.
 
-The names in this module are available without importing moto.
+Importing this module does not import moto.
 """
 
 import re
@@ -8,9 +8,9 @@ import re
 REGION = "us-east-1"
 
 RECEIVER_PREFIX = "aion-receiver/"
-"""Prefix in a client's User-Agent, followed by the name of the receiving process."""
+"""Prefix in the User-Agent of an SQS client, followed by the name of the receiving process."""
 RECEIVER = re.compile(rf"\b{RECEIVER_PREFIX}(\w+)")
 
 
 class EmulatorError(Exception):
-    """The emulator cannot serve."""
+    """Error of an emulator that cannot serve. The message states the reason."""

@@ -1,4 +1,4 @@
-"""AWS emulator on a local port: moto's server in this process, made safe for concurrent requests."""
+"""AWS emulator on a local port. It is moto's server in this process, made safe for concurrent requests."""
 
 import io
 import ipaddress
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SERVICES = ("dynamodb", "sqs", "s3", "kms")
 
 _OUR_NAMES = frozenset({"localhost", "host.docker.internal"})
-"""Host names of this machine, for programs on it and containers; IP addresses are accepted as well."""
+"""Host names accepted from programs on this machine and in containers. IP addresses are accepted as well."""
 
 _READS = (
     "BatchGet",
@@ -43,9 +43,9 @@ _READS = (
     "Scan",
     "TransactGet",
 )
-"""Name prefixes of read-only operations."""
+"""Prefixes of the names of AWS operations that only read."""
 
-# moto stores its state in module globals, by account. An account for each emulator separates their states.
+# moto stores its state in module globals, by account. Give each emulator its own account, to separate their states.
 _accounts = (f"{number:012d}" for number in itertools.count(1))
 
 
@@ -53,7 +53,7 @@ Wrapper = TypeVar("Wrapper", bound="WSGIApplication")
 
 
 class Emulator:
-    """DynamoDB, SQS, S3 and KMS at one address. A context manager."""
+    """Emulator of DynamoDB, SQS, S3 and KMS at one address. It is a context manager that stops the emulator."""
 
     def __init__(self, listener: socket.socket, host: str) -> None:
         self.account = next(_accounts)
@@ -66,7 +66,7 @@ class Emulator:
 
     @classmethod
     def start(cls, host: str = "127.0.0.1", port: int = 0) -> Self:
-        """Serve on this address; port 0 selects a free port."""
+        """Start an emulator on this address. Port 0 selects a free port. Raises EmulatorError if the port is in use."""
         try:
             with socket.create_server((host, port), backlog=512) as listener:
                 emulator = cls(listener, host)
@@ -77,35 +77,35 @@ class Emulator:
 
     @property
     def port(self) -> int:
-        """Port of the server."""
+        """TCP port of the emulator."""
         return self._server.port
 
     def wrap(self, wrapper: Callable[["WSGIApplication"], Wrapper]) -> Wrapper:
-        """Wrap the WSGI application that handles all requests; return the new application."""
+        """Put a wrapper around the WSGI application that handles all requests, and return it."""
         wrapped = wrapper(self._requests)
         self._server.app = wrapped
         return wrapped
 
     @property
     def writes(self) -> int:
-        """Number of possibly changing requests so far."""
+        """Number of requests so far that may have changed the emulator's state."""
         return self._requests.writes
 
     @property
     def polls_waiting(self) -> int:
-        """Number of long polls waiting for a message."""
+        """Number of ReceiveMessage requests waiting for a message at present."""
         return self._requests.waiting
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Handle no request in this block, so that the services' state does not change."""
+        """Handle no request while the block runs, so that the services' state does not change."""
         with self._requests.locked():
             yield
 
     def release_messages(self, receiver: str | None = None) -> None:
-        """Make received messages visible again, since their receivers have ended.
+        """Make queue messages received by ended processes visible again.
 
-        With a `receiver` (see `stack.client_of`), release its messages only and refuse its later requests.
+        With the name of a `receiver` (see `stack.client_of`), release only its messages and refuse its later polls.
         """
         with self.paused():
             theirs = None if receiver is None else self._requests.dismiss(receiver)
@@ -118,7 +118,7 @@ class Emulator:
 
     @contextmanager
     def no_long_polls(self) -> Iterator[None]:
-        """Let every long poll return at once in this block."""
+        """Let every long poll of a queue return at once while the block runs."""
         self._requests.allow_waiting(False)
         try:
             yield
@@ -126,7 +126,7 @@ class Emulator:
             self._requests.allow_waiting(True)
 
     def stop(self) -> None:
-        """Stop the server and delete its state; safe to repeat."""
+        """Stop the emulator and delete its state. The call may be repeated."""
         with self.no_long_polls():
             self._server.shutdown()
             self._thread.join()
@@ -146,14 +146,14 @@ class Emulator:
 
 
 class _RequestSerializer:
-    """WSGI middleware that handles one request at a time, with long polls that do not block other requests.
+    """WSGI middleware that handles one request at a time. Long polls of queues do not block other requests.
 
     moto is not safe for threads. After a failed transaction, for example, it restores its earlier copy of the tables and
     loses the writes of other threads. A lock around moto's own long poll would block every sender, so moto receives only
     polls that do not wait.
     """
 
-    # Seconds between two checks for messages with an expired delay or visibility timeout: moto reports no expiry.
+    # Seconds between two checks for messages that have become visible. moto does not report the end of a delay.
     TICK = 0.2
     LONGEST_POLL = 20
 
@@ -172,7 +172,7 @@ class _RequestSerializer:
         if _is_from_web_page(environ):
             start_response("403 Forbidden", [("Content-Type", "text/plain")])
             return [b"The emulator accepts requests from programs on this machine, not from web pages.\n"]
-        # Read the body first: a request must not wait for its client while it holds a lock.
+        # Read the body before acquiring a lock, so that a slow client does not block other requests.
         body = _body(environ)
         environ["wsgi.input"] = io.BytesIO(body)
         environ["HTTP_X_MOTO_ACCOUNT_ID"] = self._account
@@ -180,7 +180,7 @@ class _RequestSerializer:
         if target == "AmazonSQS.ReceiveMessage":
             return self._receive(environ, body, start_response)
         if not _only_reads(environ, target):
-            # Not exact with concurrent requests: only a change of the number matters.
+            # With concurrent requests the number is not exact, but only its change matters.
             self.writes += 1
         if target.startswith("AmazonSQS"):
             with self._sqs:
@@ -194,12 +194,12 @@ class _RequestSerializer:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Handle no request in this block."""
+        """Hold both locks while the block runs, so that no request is handled."""
         with self._others, self._sqs:
             yield
 
     def dismiss(self, receiver: str) -> set[str]:
-        """Refuse this receiver's later requests; return the receipt handles of its messages. Call it while locked."""
+        """Refuse later polls of this receiver and return the receipt handles of its messages. Needs the locks."""
         self._dismissed.add(receiver)
         handles = {handle for handle, name in self._receivers.items() if name == receiver}
         for handle in handles:
@@ -207,12 +207,12 @@ class _RequestSerializer:
         return handles
 
     def wake_polls(self) -> None:
-        """Let waiting polls look for messages again."""
+        """Let waiting long polls look for messages again."""
         with self._sqs:
             self._sqs.notify_all()
 
     def allow_waiting(self, allowed: bool) -> None:
-        """Allow or forbid that polls wait for messages; if forbidden, waiting polls return."""
+        """Allow or forbid long polls to wait for messages. If forbidden, waiting polls return at once."""
         with self._sqs:
             self._polls_wait = allowed
             self._sqs.notify_all()
@@ -230,7 +230,7 @@ class _RequestSerializer:
         with self._sqs:
             while True:
                 if _is_disconnected(environ) or receiver in self._dismissed:
-                    # Its process has ended: a message sent to it would stay invisible until its timeout.
+                    # The receiving process has ended. A message sent to it would stay invisible until its timeout.
                     start_response("400 Bad Request", [("Content-Type", "text/plain")])
                     return [b""]
                 attempt = {**environ, "wsgi.input": io.BytesIO(body)}
@@ -255,14 +255,14 @@ class _RequestSerializer:
 
 
 def _only_reads(environ: "WSGIEnvironment", target: str) -> bool:
-    """Return True if the request changes nothing, judged by its target or, for S3, by its method."""
+    """Return True for a request that only reads, by the operation in X-Amz-Target or, for S3, by the HTTP method."""
     if not target:
         return environ.get("REQUEST_METHOD") in ("GET", "HEAD")
     return target.rpartition(".")[2].startswith(_READS)
 
 
 def _receipt(body: bytes) -> str:
-    """Return the receipt handle of a request, or ""."""
+    """Return the receipt handle in the body of an SQS request, or "" if there is none."""
     try:
         return str(json.loads(body)["ReceiptHandle"])
     except (ValueError, KeyError, TypeError):
@@ -275,14 +275,14 @@ def _is_disconnected(environ: "WSGIEnvironment") -> bool:
     if connection is None or not select.select([connection], [], [], 0)[0]:
         return False
     try:
-        # A client sends nothing while it waits for a response: the socket is readable only at its end.
+        # A waiting client sends nothing, so its socket becomes readable only when the client closes the connection.
         return not connection.recv(1, socket.MSG_PEEK)
     except OSError:
         return True
 
 
 def _is_from_web_page(environ: "WSGIEnvironment") -> bool:
-    """Return True if a web page may have sent the request: it has an Origin, or its Host is not this machine.
+    """Return True if a web page may have sent the request, by its Origin header or a foreign host in its Host header.
 
     moto allows pages of any site to read its responses, and the owner of a domain can point it at 127.0.0.1 (DNS
     rebinding). AWS SDKs send no Origin, and aion's clients use the emulator's IP address.
@@ -302,15 +302,15 @@ def _is_from_web_page(environ: "WSGIEnvironment") -> bool:
 class _QuietHandler(MotoRequestHandler):
     """moto's request handler without a log line for each request."""
 
-    # A response is several small writes. With Nagle's algorithm each waits for the client's acknowledgement.
+    # A response consists of several small writes. With Nagle's algorithm each would wait for an acknowledgement.
     disable_nagle_algorithm = True
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Log nothing."""
+        """Print no log line for the request."""
 
 
 class _Server(ThreadedWSGIServer):
-    """Server with a thread for each connection. No thread outlives it."""
+    """HTTP server with a thread for each connection. `disconnect` ends all its threads."""
 
     DISCONNECT_SECONDS = 1
 
@@ -331,8 +331,8 @@ class _Server(ThreadedWSGIServer):
             self._open.pop(current_thread(), None)
 
     def disconnect(self) -> None:
-        """Close every open connection. Call it after the server stops accepting connections."""
-        # First refuse new requests and send outstanding responses, then close.
+        """Close every open connection. Call this after the server has stopped accepting connections."""
+        # First refuse new requests and let outstanding responses be sent, then close the connections.
         for direction, seconds in ((socket.SHUT_RD, self.DISCONNECT_SECONDS), (socket.SHUT_RDWR, None)):
             for thread, connection in list(self._open.items()):
                 with suppress(OSError):
@@ -342,7 +342,7 @@ class _Server(ThreadedWSGIServer):
 
 @contextmanager
 def _no_profile() -> Iterator[None]:
-    """Hide AWS_PROFILE from moto's first use of boto3: boto3 fails if the profile does not exist on this machine."""
+    """Hide AWS_PROFILE while the block runs, since boto3 fails if the profile does not exist on this machine."""
     profile = os.environ.pop("AWS_PROFILE", None)
     try:
         yield
@@ -352,7 +352,7 @@ def _no_profile() -> Iterator[None]:
 
 
 def _body(environ: "WSGIEnvironment") -> bytes:
-    # A chunked body marks its own end.
+    # Read a chunked body without a length, because it marks its own end.
     length = -1 if environ.get("wsgi.input_terminated") else int(environ.get("CONTENT_LENGTH") or 0)
     body: bytes = environ["wsgi.input"].read(length)
     return body

@@ -1,4 +1,4 @@
-"""Lambda events of queues and schedules, and the Lambda context."""
+"""Events of queues and schedules as Lambda passes them to a function, and the context of an invocation."""
 
 import base64
 import json
@@ -13,7 +13,7 @@ from aion_core.template.reader import Place
 
 
 def sqs_event(messages: Sequence[Mapping[str, Any]], queue_arn: str) -> dict[str, Any]:
-    """Return the event for messages from a ReceiveMessage response."""
+    """Convert messages of an SQS ReceiveMessage response into the event that Lambda passes to a function."""
     return {"Records": [_sqs_record(message, queue_arn) for message in messages]}
 
 
@@ -46,7 +46,10 @@ def _sqs_attribute(attribute: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def schedule_event(kind: str, name: str, properties: Mapping[str, Any], place: Place) -> Any:
-    """Return the event of a Schedule (an EventBridge rule) or a ScheduleV2 (EventBridge Scheduler)."""
+    """Return the event of a schedule in the template, either `Schedule` (an EventBridge rule) or `ScheduleV2`.
+
+    ScheduleV2 uses EventBridge Scheduler. If the schedule has an Input, the event is that.
+    """
     if "Input" in properties:
         return json.loads(properties["Input"])
     is_rule = kind == "Schedule"
@@ -67,7 +70,7 @@ def schedule_event(kind: str, name: str, properties: Mapping[str, Any], place: P
 
 @dataclass(frozen=True)
 class LambdaContext:
-    """Context of an invocation, with Lambda's attribute names."""
+    """Context passed to a function's handler, with the attributes of Lambda's context."""
 
     function_name: str
     invoked_function_arn: str
@@ -83,9 +86,9 @@ class LambdaContext:
 
     @property
     def log_group_name(self) -> str:
-        """Lambda's name for the function's log group."""
+        """Name of the function's log group on Lambda."""
         return f"/aws/lambda/{self.function_name}"
 
     def get_remaining_time_in_millis(self) -> int:
-        """Return the remaining time until the function's timeout. The local poller does not enforce it."""
+        """Return the milliseconds until the function's timeout. The local poller does not enforce the timeout."""
         return max(0, round((self._started + self.timeout - time.monotonic()) * 1000))

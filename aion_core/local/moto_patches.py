@@ -1,4 +1,4 @@
-"""Patches of moto: faster transactions and queries of DynamoDB, and StartMessageMoveTask of SQS.
+"""Patches of moto for faster DynamoDB transactions and queries, and for SQS StartMessageMoveTask.
 
 moto copies every item of a table for each action of a transaction, and sorts every item for each query. It lacks
 StartMessageMoveTask.
@@ -21,9 +21,9 @@ Actions = list[dict[str, Any]]
 
 
 def speed_up_dynamodb(backend: "DynamoDBBackend") -> None:
-    """Let a failed transaction restore only its own items, and a query read only the items with its hash key.
+    """Patch moto's DynamoDB, so that transactions and queries handle only their own items instead of the whole table.
 
-    Not safe for concurrent requests.
+    The patched backend must not handle requests concurrently.
     """
     query = backend.query
 
@@ -41,7 +41,7 @@ def speed_up_dynamodb(backend: "DynamoDBBackend") -> None:
         try:
             undo = [_undo(backend, action) for action in transact_items]
         except Exception:
-            # An invalid request: let moto return its error.
+            # The request is invalid. Let moto return its error.
             return transact(transact_items)
         with ExitStack() as uncopied:
             for table in {
@@ -64,7 +64,7 @@ def _table(backend: "DynamoDBBackend", action: dict[str, Any]) -> "Table":
 
 
 def _undo(backend: "DynamoDBBackend", action: dict[str, Any]) -> Callable[[], None]:
-    """Return a function that restores the current state of the action's item."""
+    """Return a function that restores the item written by a transaction's action to its current state."""
     (request,) = action.values()
     table = _table(backend, action)
     hash_key, range_key = backend.get_keys_value(table, request.get("Key") or request["Item"])
@@ -87,7 +87,7 @@ _INDEX_NAME = 6
 
 @contextmanager
 def _only(table: "Table", hash_key: DynamoType) -> Iterator[None]:
-    """Restrict the table to the items with this hash key."""
+    """Restrict the table to the items with this hash key while the block runs."""
     found = table.items.get(hash_key)
     if not table.range_key_attr:
         yield

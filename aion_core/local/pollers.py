@@ -1,4 +1,4 @@
-"""Pollers that invoke the template's functions for queue messages and schedules, as Lambda does."""
+"""Pollers that invoke the template's functions for queue messages and at schedules, as Lambda does."""
 
 import json
 import logging
@@ -29,7 +29,7 @@ _RATE = re.compile(r"rate\((\d+) (minute|hour|day)s?\)")
 
 @dataclass(frozen=True)
 class Function:
-    """A function of the template and its handler."""
+    """A Lambda function of the template, with its properties and its Python handler."""
 
     name: str
     arn: str
@@ -38,13 +38,13 @@ class Function:
     handler: Handler
 
     def invoke(self, event: Any) -> Any:
-        """Return the handler's result after a JSON round trip. Exceptions of the handler propagate."""
+        """Call the handler with the event and return its result as parsed JSON. Exceptions of the handler propagate."""
         context = LambdaContext(self.name, self.arn, self.memory, self.timeout)
         return json.loads(json.dumps(self.handler(event, context)))
 
 
 class Poller(Protocol):
-    """A thread that invokes one function."""
+    """Port of a thread that invokes one function of the template."""
 
     def start(self) -> None:
         """Start polling."""
@@ -53,15 +53,15 @@ class Poller(Protocol):
         """Start no further invocation."""
 
     def join(self, deadline: float, *, polls: bool = True) -> list[str]:
-        """Wait for running invocations until this monotonic time; return the functions still running.
+        """Wait for running invocations until this monotonic time. Return the names of functions still running.
 
-        With `polls=False`, do not wait for a long poll: it makes its messages visible again.
+        With `polls=False`, do not wait for a long poll to end. It makes messages received later visible again.
         """
 
 
 @dataclass(frozen=True)
 class QueueSource:
-    """SQS event source of a function."""
+    """Properties of an SQS event source of a function."""
 
     queue_url: str
     queue_arn: str
@@ -71,7 +71,7 @@ class QueueSource:
 
     @classmethod
     def of(cls, properties: Mapping[str, Any], place: Place) -> "QueueSource":
-        """Read the properties of an SQS event."""
+        """Read the event source from the resolved properties of an SQS event in the template."""
         if "FilterCriteria" in properties:
             raise TemplateError("the local stack does not support FilterCriteria of an SQS event")
         arn = properties["Queue"]
@@ -85,7 +85,7 @@ class QueueSource:
 
 
 class QueuePoller:
-    """Invokes a function with a queue's messages, each batch in its own thread.
+    """Poller that invokes a function with the messages of a queue, with each batch in its own thread.
 
     A failed message returns after `retry_after` seconds or, if that is None, after the queue's visibility timeout as on
     AWS.
@@ -111,7 +111,7 @@ class QueuePoller:
         self._slots.release()  # an extra slot, so that a waiting poll notices the end
 
     def join(self, deadline: float, *, polls: bool = True) -> list[str]:
-        """Wait for the running batches."""
+        """Wait for running batches until this monotonic time. Return the function's name for each unfinished batch."""
         if polls:
             self._thread.join(_until(deadline))
         return [self._function.name for thread in list(self._invocations) if not _ended(thread, deadline)]
@@ -136,7 +136,7 @@ class QueuePoller:
         try:
             response = self._sqs.receive_message(
                 QueueUrl=self._source.queue_url,
-                # For a batch above ten Lambda combines several calls; a smaller batch is sufficient here.
+                # Receive ten messages at most. For a larger batch Lambda combines several calls.
                 MaxNumberOfMessages=min(self._source.batch_size, 10),
                 WaitTimeSeconds=LONG_POLL,
                 MessageSystemAttributeNames=["All"],
@@ -149,7 +149,7 @@ class QueuePoller:
         return response.get("Messages", [])
 
     def _release(self, messages: Sequence[Mapping[str, Any]]) -> None:
-        """Make messages visible again that arrived after the stop."""
+        """Make messages received after the stop of the poller visible again."""
         try:
             for message in messages:
                 self._sqs.change_message_visibility(
@@ -168,12 +168,12 @@ class QueuePoller:
             self._invocations.discard(current_thread())
 
     def _log_failure(self, problem: str) -> None:
-        # After the stop, the queue may already be deleted.
+        # Ignore failures after the stop, because the queue may already be deleted.
         if not self._stopping.is_set():
             logger.exception("%s: %s", self._function.name, problem)
 
     def _failures(self, messages: Sequence[Mapping[str, Any]]) -> set[str]:
-        """Invoke the function; return the ids of failed messages."""
+        """Invoke the function with a batch of messages. Return the ids of failed messages."""
         everything = {message["MessageId"] for message in messages}
         try:
             response = self._function.invoke(sqs_event(messages, self._source.queue_arn))
@@ -199,7 +199,9 @@ class QueuePoller:
 
 
 def reported_failures(response: Any, everything: set[str]) -> set[str]:
-    """Return the failed ids of a partial batch response. A response in a wrong format fails the whole batch.
+    """Read the ids of failed messages from a function's partial batch response.
+
+    `everything` has the ids of the batch. They all count as failed if the response has a wrong format.
 
     https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-errorhandling.html#services-sqs-batchfailurereporting
     """
@@ -222,7 +224,7 @@ def reported_failures(response: Any, everything: set[str]) -> set[str]:
 
 
 class SchedulePoller:
-    """Invokes a function at the rate of its Schedule or ScheduleV2 event."""
+    """Poller that invokes a function at the rate of its Schedule or ScheduleV2 event."""
 
     def __init__(self, function: Function, kind: str, name: str, properties: Mapping[str, Any], place: Place) -> None:
         self.function = function
@@ -232,7 +234,7 @@ class SchedulePoller:
         self._thread = Thread(target=self._run, name=f"schedule-{function.name}", daemon=True)
 
     def start(self) -> None:
-        """Start the schedule; the first invocation follows after one interval."""
+        """Start the schedule. The first invocation follows after one interval."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -240,7 +242,7 @@ class SchedulePoller:
         self._stopping.set()
 
     def join(self, deadline: float, *, polls: bool = True) -> list[str]:
-        """Wait for the running invocation."""
+        """Wait for a running invocation until this monotonic time. Return the function's name if it still runs."""
         return [] if _ended(self._thread, deadline) else [self.function.name]
 
     def call(self) -> Any:
@@ -256,7 +258,7 @@ class SchedulePoller:
 
 
 def interval(expression: str) -> int:
-    """Return the seconds of a schedule expression such as rate(5 minutes)."""
+    """Return the number of seconds in a schedule expression such as rate(5 minutes)."""
     match = _RATE.fullmatch(expression)
     if match is None:
         raise TemplateError(f"the local stack supports rate(...) schedules only, not {expression!r}")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_sqs import SQSClient
 
-# For each kind: properties set in the emulator, and properties ignored. Any other is an error, not lost silently.
+# Properties of each kind of resource, either set in the emulator or ignored. Any other property is an error.
 _TABLE_SUPPORTED = {
     "AttributeDefinitions",
     "BillingMode",
@@ -68,7 +68,7 @@ _KEY_IGNORED = {"EnableKeyRotation", "KeyPolicy", "PendingWindowInDays", "Rotati
 
 
 def create_resources(template: Template, client: Callable[[str], Any]) -> None:
-    """Create the template's storage resources. `client` returns the client of a service."""
+    """Create the template's tables, queues, buckets and keys. `client` returns an AWS client for a service's name."""
     if tables := template.resources(TABLE):
         create_tables(template, tables, client("dynamodb"))
     if queues := template.resources(QUEUE):
@@ -80,7 +80,7 @@ def create_resources(template: Template, client: Callable[[str], Any]) -> None:
 
 
 def create_tables(template: Template, tables: list[str], dynamodb: "DynamoDBClient") -> None:
-    """Create these tables with their indexes."""
+    """Create the DynamoDB tables with these logical ids, with their indexes and TTL."""
     for table in tables:
         properties = _supported(template, table, _TABLE_SUPPORTED, _TABLE_IGNORED)
         expiry = properties.pop("TimeToLiveSpecification", None)
@@ -99,7 +99,7 @@ def _create_queues(template: Template, queues: list[str], sqs: "SQSClient") -> N
             QueueName=template.attribute(queue, "QueueName", queue),
             Attributes={key: json.dumps(value).strip('"') for key, value in properties.items()},  # type: ignore[misc]
         )
-    # Last, since a redrive policy needs an existing dead letter queue.
+    # Set redrive policies last, because they need existing dead letter queues.
     for queue, policy in redrive.items():
         if policy:
             url = template.attribute(queue, None, queue)
@@ -127,7 +127,7 @@ def _create_keys(template: Template, keys: list[str], kms: "KMSClient") -> None:
 
 
 def _supported(template: Template, logical_id: str, supported: set[str], ignored: set[str]) -> dict[str, Any]:
-    """Return the resource's supported properties; raises TemplateError for an unknown one."""
+    """Return a resource's properties to set in the emulator. Raises TemplateError for an unknown property."""
     unknown = sorted(set(template.properties(logical_id)) - supported - ignored)
     if unknown:
         raise TemplateError(f"{logical_id}: the local stack does not know the property {', '.join(unknown)}")

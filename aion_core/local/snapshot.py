@@ -26,13 +26,13 @@ _PEM = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serializat
 
 
 class Unusable(Exception):
-    """The snapshot cannot be restored. The text is the reason."""
+    """Error of a snapshot that cannot be restored. The message states the reason."""
 
 
 class SnapshotFile:
-    """Snapshot of one emulator in one file, replaced atomically.
+    """File with the snapshot of one emulator. Each new snapshot replaces the file atomically.
 
-    It is a pickle: write access to it allows running code, as write access to the agents' files does.
+    The file is a pickle. Write access to it allows running code, as write access to the agents' files does.
     """
 
     def __init__(self, path: Path, template: Template) -> None:
@@ -45,7 +45,7 @@ class SnapshotFile:
         }
 
     def restore(self, emulator: Emulator) -> bool:
-        """Restore the emulator's state from the file; return False if there is no file.
+        """Restore the emulator's state from the file. Return False if the file does not exist.
 
         Raises Unusable if the file is damaged or comes from another version or from a template with other resources.
         """
@@ -90,24 +90,24 @@ class SnapshotFile:
         temporary.replace(self._path)
 
     def set_aside(self) -> Path:
-        """Rename the file; return its new path."""
+        """Rename an unusable snapshot file and return its new path."""
         aside = self._path.with_name(f"{self._path.name}.unusable")
         with suppress(FileNotFoundError):
             self._path.replace(aside)
         return aside
 
     def delete(self) -> None:
-        """Delete the file."""
+        """Delete the snapshot file if it exists."""
         self._path.unlink(missing_ok=True)
 
 
 class Saver:
-    """Thread that writes the snapshot regularly after changes."""
+    """Thread that writes the emulator's snapshot at regular intervals, if its state may have changed."""
 
     def __init__(
         self, file: SnapshotFile, emulator: Emulator, *, seconds: float, failed: Callable[[OSError], None]
     ) -> None:
-        """Call `failed` once if the file cannot be written."""
+        """Save the emulator's state every few `seconds`. Call `failed` once if the file cannot be written."""
         self._file, self._emulator, self._seconds, self._failed = file, emulator, seconds, failed
         self._stopping = threading.Event()
         self._saved = -1
@@ -115,11 +115,11 @@ class Saver:
         self._thread = threading.Thread(target=self._run, name="snapshot", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the thread that writes snapshots."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread and write a last snapshot."""
+        """Stop the thread and write a last snapshot if there were changes."""
         self._stopping.set()
         self._thread.join()
         self._save()
@@ -143,7 +143,7 @@ class Saver:
 
 
 def fingerprint(template: Template) -> str:
-    """Return a hash of the template's tables, queues, buckets and keys."""
+    """Return a hash of the names and properties of the template's tables, queues, buckets and keys."""
     resources = {
         name: [
             kind,

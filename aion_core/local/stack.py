@@ -1,7 +1,7 @@
-"""Local stack of template.yaml in this process: emulated resources, and pollers for the functions.
+"""Local stack of template.yaml in this process, with emulated resources and with pollers for the functions.
 
-`python -m aion_core.local.stack` runs it as its own process: it prints one line of JSON (the endpoint and each function's
-environment) and serves until SIGTERM or SIGINT.
+`python -m aion_core.local.stack` runs the stack as its own process. The process prints one line of JSON (the
+endpoint and each function's environment) and serves until SIGTERM or SIGINT.
 """
 
 import argparse
@@ -42,7 +42,7 @@ SETTINGS = {
 }
 RETRY_AFTER = 1
 
-# Without AWS_PROFILE: the profile may not exist.
+# Ignore AWS_PROFILE, because the profile may not exist on this machine.
 _session = botocore.session.Session({"profile": (None, None, None, None)})
 _creating_a_client = Lock()
 
@@ -50,7 +50,7 @@ _creating_a_client = Lock()
 def client_of(service: str, endpoint: str, *, receiver: str = "") -> Any:
     """Return an AWS client for this endpoint, independent of the machine's AWS settings.
 
-    The emulator can release the messages received by this client by its `receiver` name.
+    `receiver` names the receiving process, so that the emulator can release its messages when it ends.
     """
     with _creating_a_client:
         return _session.create_client(
@@ -69,10 +69,10 @@ def client_of(service: str, endpoint: str, *, receiver: str = "") -> Any:
 
 
 class LocalStack:
-    """A template's resources in an emulator. A context manager."""
+    """A template's resources in an emulator. It is a context manager that stops the pollers and the emulator."""
 
     def __init__(self, emulator: "Emulator | None", template: Template, *, receiver: str = "") -> None:
-        """Pass `emulator=None` if it runs in another process."""
+        """Use an emulator in this process, or pass None for an emulator in another process."""
         self._emulator, self._receiver = emulator, receiver
         self._pollers: list[Poller] = []
         self.template = template
@@ -88,11 +88,12 @@ class LocalStack:
         stack_name: str = "local",
         prepare: "Callable[[LocalStack], bool] | None" = None,
     ) -> Self:
-        """Serve the template's resources on this address (port 0 selects a free port), without invoking functions.
+        """Start an emulator with the template's resources on this address. Port 0 selects a free port.
 
-        `prepare` may restore earlier resources; it returns True if it has done so. Otherwise they are created.
+        No function is invoked until `poll`. `prepare` may restore earlier resources and then returns True. If it
+        returns False, the resources are created.
         """
-        # Imported here: a worker attached to another process's stack does not need moto, a second of import time.
+        # Import moto only here. A worker attached to another process's stack starts a second faster without it.
         from aion_core.local.emulator import Emulator
 
         emulator = Emulator.start(host, port)
@@ -108,7 +109,7 @@ class LocalStack:
 
     @classmethod
     def at(cls, template: str | Path, place: Place, *, receiver: str = "") -> Self:
-        """Return the stack of another process at this place.
+        """Return a stack attached to the emulator of another process at this place.
 
         `receiver` is this process's name in ReceiveMessage requests, for `Emulator.release_messages`.
         """
@@ -116,7 +117,7 @@ class LocalStack:
 
     @property
     def endpoint(self) -> str:
-        """URL of the emulator on this machine."""
+        """URL of the emulator, for programs on this machine."""
         return self.template.place.endpoint
 
     def environment(self, function: str, *, reached_at: str | None = None) -> dict[str, str]:
@@ -131,17 +132,17 @@ class LocalStack:
 
     @property
     def emulator(self) -> "Emulator":
-        """The emulator in this process."""
+        """The emulator in this process. Raises EmulatorError if it runs in another process."""
         if self._emulator is None:
             raise EmulatorError("the emulator runs in another process")
         return self._emulator
 
     def physical_id(self, logical_id: str) -> str:
-        """Return the name of a table or bucket, or the URL of a queue."""
+        """Return the name of the table or bucket, or the URL of the queue, with this logical id."""
         return self.template.attribute(logical_id, None, logical_id)
 
     def client(self, service: str) -> Any:
-        """Return a client of this stack for a service."""
+        """Return an AWS client of a service, such as `sqs`, for this stack's emulator."""
         return client_of(service, self.endpoint, receiver=self._receiver)
 
     def poll(
@@ -151,7 +152,7 @@ class LocalStack:
         environ: Mapping[str, str] | None = None,
         retry_after: int | None = RETRY_AFTER,
     ) -> None:
-        """Start threads that invoke the functions with a queue or a schedule.
+        """Start threads that invoke the template's functions for messages of their queues and at their schedules.
 
         A function without an entry in `handlers` is imported by its name in the template. During the import the process
         has that function's environment, overridden by `environ`; afterwards it does not. A failed message returns after
@@ -169,7 +170,7 @@ class LocalStack:
         environ: Mapping[str, str] | None = None,
         retry_after: int | None = RETRY_AFTER,
     ) -> list[Poller]:
-        """Return the pollers for `poll`, with their functions imported."""
+        """Return the pollers of all functions, not started yet. The arguments are those of `poll`."""
         handlers = handlers or {}
         functions = self.template.resources(FUNCTION)
         if unknown := sorted(set(handlers) - set(functions)):
@@ -181,7 +182,7 @@ class LocalStack:
         return pollers
 
     def call_schedules(self, function: str) -> None:
-        """Run a polled function's schedules now, in this thread."""
+        """Invoke the function now, in this thread, once for each schedule being polled."""
         schedules = [poller for poller in self._pollers if isinstance(poller, SchedulePoller)]
         own = [poller for poller in schedules if poller.function.name == function]
         if not own:
@@ -190,7 +191,7 @@ class LocalStack:
             poller.call()
 
     def stop_polling(self, grace: float = 10) -> None:
-        """Stop the pollers; wait up to `grace` seconds for running invocations."""
+        """Stop the pollers. Wait up to `grace` seconds for running invocations."""
         for poller in self._pollers:
             poller.stop()
         deadline = time.monotonic() + grace
@@ -248,7 +249,7 @@ def _is_on(event: Mapping[str, Any]) -> bool:
 
 @contextlib.contextmanager
 def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set these variables in this block, while one of the functions reads its settings."""
+    """Set these environment variables while the block imports a function, and restore the earlier values afterwards."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -262,7 +263,7 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def _imported(name: str, code: Path) -> Handler:
-    """Import a handler. As on Lambda, its code folder is on the path."""
+    """Import a function's handler by name. As on Lambda, the folder with its code is on the import path."""
     folder = str(code.resolve())
     if folder not in sys.path:
         sys.path.insert(0, folder)
@@ -275,7 +276,7 @@ def _imported(name: str, code: Path) -> Handler:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the stack as its own process."""
+    """Run the local stack as a program of its own, and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m aion_core.local.stack", description=__doc__)
     parser.add_argument("--template", default="template.yaml", help="SAM template (%(default)s)")
     parser.add_argument("--host", default="127.0.0.1", help="address to bind (%(default)s)")

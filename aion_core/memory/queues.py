@@ -1,4 +1,4 @@
-"""Wake-up messages within one process; their handler runs on the event loop, with retries after failures."""
+"""Queues of wake-up messages within one process. The handler runs on the event loop, with retries after failures."""
 
 import asyncio
 import logging
@@ -14,49 +14,49 @@ logger = logging.getLogger(__name__)
 B = TypeVar("B", WakeUp, PushWakeUp)
 
 LONGEST_DELAY = 900.0
-"""SQS's limit, in seconds."""
+"""Longest delay of a message in seconds, SQS's limit."""
 
 MAX_RECEIVES = 5
-"""Receives until a message is dead, as in the template's queues."""
+"""Number of receives before a message becomes a dead letter, as in the queues of template.yaml."""
 
 FIRST_BACKOFF = 1.0
-"""Seconds until a failed message is handled again; each further failure doubles them."""
+"""Seconds before the first retry of a failed message. Each further failure doubles them."""
 
 
 class _Queue(Generic[B]):
-    """Queue for one process, with its handler."""
+    """Queue of wake-up messages for one process, with their handler."""
 
     def __init__(self, clock: Clock, *, max_receives: int = MAX_RECEIVES) -> None:
         self._clock, self._max_receives = clock, max_receives
         self._handler: Callable[[B], Awaitable[None]] = _no_handler
         self._loop: asyncio.AbstractEventLoop | None = None
         self._early: deque[tuple[B, float]] = deque()
-        """Messages of threads from before the event loop's start."""
+        """Messages sent by threads before the event loop's start, with their delays."""
         self._handling: set[asyncio.Task[None]] = set()
         self._closed = False
         self.dead: list[B] = []
-        """Messages not handled within `max_receives` receives."""
+        """Dead letters: messages not handled within `max_receives` receives."""
 
     def handled_by(self, handler: Callable[[B], Awaitable[None]]) -> Sequence[Any]:
-        """Set the handler of all messages; returns no consumers. Its errors are logged and retried."""
+        """Set the handler of all messages. Its errors are logged, and the message is retried. Return no consumers."""
         self._handler = handler
         return ()
 
     def open(self) -> None:
-        """Use the running event loop for the messages of threads; `enqueue` calls this too."""
+        """Handle messages from threads on the running event loop. `enqueue` calls this too."""
         self._loop = asyncio.get_running_loop()
         while self._early:
             self._start(*self._early.popleft())
 
     async def enqueue(self, wake_up: B, *, delay: float = 0.0) -> None:
-        """See `ports.WorkQueue.enqueue`; the handler runs on the running event loop."""
+        """See `ports.WorkQueue.enqueue`. The handler runs on the running event loop."""
         self.open()
         if self._closed:
             raise StoreUnavailable("The queue is closed.")
         self._start(wake_up, delay)
 
     def enqueue_from_thread(self, wake_up: B, *, delay: float = 0.0) -> None:
-        """See `ports.WorkQueue.enqueue_from_thread`; it does not wait for the loop, since an agent may block it."""
+        """See `ports.WorkQueue.enqueue_from_thread`. The call does not wait for the event loop."""
         if self._closed:
             raise StoreUnavailable("The queue is closed.")
         if self._loop is None:
@@ -68,7 +68,7 @@ class _Queue(Generic[B]):
             raise StoreUnavailable("The queue's event loop is closed.") from error
 
     async def quiet(self) -> None:
-        """Return when all messages have been handled, delayed ones too."""
+        """Wait until all messages, also delayed ones, have been handled."""
         while True:
             # Messages passed to the loop by threads become tasks first.
             await asyncio.sleep(0)
@@ -77,7 +77,7 @@ class _Queue(Generic[B]):
             await asyncio.wait(self._handling)
 
     def close(self) -> None:
-        """Cancel all messages; call it on the queue's event loop."""
+        """Cancel all messages. Call this on the queue's event loop."""
         self._closed = True
         for task in self._handling:
             task.cancel()
@@ -98,7 +98,7 @@ class _Queue(Generic[B]):
             try:
                 await self._handler(wake_up)
                 return
-            except Exception:  # of any kind
+            except Exception:  # A handler may raise anything.
                 logger.exception("A wake-up message was not handled.", extra=_labels(wake_up))
         self.dead.append(wake_up)
 

@@ -46,7 +46,7 @@ class MemoryBlobs:
 
 
 class MemoryCipher:
-    """`ports.Cipher` by AES-256-GCM, with a key in this process's memory."""
+    """`ports.Cipher` for tests and development, using AES-256-GCM with a key in memory."""
 
     def __init__(self, key: bytes = b"") -> None:
         """Without a `key`, generate one for the life of this process."""
@@ -66,7 +66,7 @@ class MemoryCipher:
 
 
 class MemoryMetrics:
-    """`ports.Metrics` for tests: it stores every value, flushed or not."""
+    """`ports.Metrics` for tests. It stores every value, flushed or not."""
 
     def __init__(self) -> None:
         self.values: dict[Metric, list[float]] = defaultdict(list)
@@ -85,5 +85,5 @@ class MemoryMetrics:
         self.unflushed = 0
 
     def total(self, metric: Metric) -> float:
-        """Return the sum of the metric's values, 0 without values."""
+        """Return the sum of a metric's values, or 0 if it has no values."""
         return sum(self.values.get(metric, ()))

@@ -1,6 +1,6 @@
-"""In-memory table: it refuses, conflicts and forgets tokens as documented for DynamoDB.
+"""In-memory table with DynamoDB's documented refusals, conflicts and token expiry.
 
-`TableFaults` adds lag, throttling, lost answers and partly visible transactions.
+`TableFaults` adds index lag, throttling, lost answers and partly visible transactions.
 """
 
 import threading
@@ -52,22 +52,23 @@ from aion_core.ports.table_semantics import (
 
 @dataclass(frozen=True, slots=True)
 class TableCall:
-    """Call of a table, for `TableFaults`."""
+    """Description of a call to a table, for `TableFaults`."""
 
     operation: str
-    """Method name, without `_blocking`."""
+    """Name of the called method, without `_blocking`."""
     keys: tuple[Key, ...] = ()
-    """Keys of its items."""
+    """Keys of the items read or written by the call."""
     partition: str = ""
-    """Queried partition."""
+    """Partition read by a query."""
     index: str = ""
-    """Name of the queried index."""
+    """Name of the index read by a query."""
 
 
 class TableFaults:
-    """Faults of a table; by default it has no faults.
+    """Simulated faults of a table. This class simulates no faults.
 
-    Subclasses decide about faults, with their own randomness and time: the table is deterministic and never waits.
+    Subclasses decide about faults with their own randomness and time. The table itself is deterministic and never
+    waits.
     """
 
     index_lag = timedelta(0)
@@ -86,25 +87,25 @@ class TableFaults:
         return ()
 
     def visible(self, index: Index, versions: Sequence[Item | None]) -> Sequence[Item | None]:
-        """Return the visible versions of an item's entry; the current one is last, None is a missing entry.
+        """Choose the versions of an index entry visible to a query. The last version is current, None a missing entry.
 
-        Called for entries changed within `index_lag`. A query may see an entry both old and new.
+        The table calls this for entries changed within `index_lag`. A query may see both an old and a new version.
         """
         return versions[-1:]
 
     async def partway(self, writes: Sequence[Write]) -> None:
-        """Wait before the remaining `writes` of a transaction; called after each of its writes.
+        """Wait before the remaining `writes` of a transaction. The table calls this after each of its writes.
 
-        Meanwhile queries see the earlier writes, `get` sees the items as before, and other writes of them conflict.
+        Meanwhile queries see the earlier writes, `get` returns the old items, and other writes of these items conflict.
         """
 
     def read(self, item: Item) -> Item:
-        """Return the item for a reader."""
+        """Return the item as a reader sees it."""
         return item
 
 
 class MemoryTable:
-    """`ports.table.Table` in this process."""
+    """`ports.table.Table` in the memory of this process."""
 
     def __init__(
         self,
@@ -119,13 +120,13 @@ class MemoryTable:
         self._items: dict[Key, Item] = {}
         self._sorts: dict[str, list[str]] = defaultdict(list)
         self._positions: dict[tuple[str, str], list[tuple[Any, Key]]] = defaultdict(list)
-        """Sorted positions (sort key and item) by index and partition."""
+        """Sorted positions of entries (sort key and item key) by index and partition."""
         self._versions: dict[str, dict[Key, list[tuple[datetime, Item | None]]]] = defaultdict(dict)
-        """Recent versions of entries by index, with the times of their changes."""
+        """Recent versions of index entries by index, with the times of their changes."""
         self._tokens: dict[str, tuple[str, datetime]] = {}
         self._tokens_in_flight: set[str] = set()
         self._in_flight: dict[Key, Item | None] = {}
-        """Previous versions of the items of running transactions."""
+        """Previous versions of the items in running transactions."""
 
     # ── Reads ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -212,7 +213,7 @@ class MemoryTable:
         limit: int | None = None,
         newest_first: bool = False,
     ) -> tuple[list[Any], Any]:
-        """Return the positions in a page, and the last one if more follow."""
+        """Return the positions of one page of results, and the last of them if more results follow."""
         if after is not None:
             positions = (
                 positions[: bisect_left(positions, after)]
@@ -225,7 +226,7 @@ class MemoryTable:
         return list(ordered[: len(page)]), ordered[len(page) - 1] if more else None
 
     def _shown(self, item: Item, attributes: Sequence[str] = ()) -> Item:
-        """Return a copy of the item for a reader, or of these attributes only."""
+        """Return a copy of the item as a reader sees it, with all attributes or only those given."""
         shown = self.faults.read(copy_stored(item))
         return {name: shown[name] for name in attributes if name in shown} if attributes else shown
 
@@ -289,7 +290,7 @@ class MemoryTable:
                 self._tokens[token] = fingerprint(writes), self._clock.now()
 
     def _known(self, token: str) -> str | None:
-        """Return the fingerprint of the token's recent writes, None for an unknown token."""
+        """Return the fingerprint of the writes recently made with this token, or None for an unknown token."""
         if not token:
             return None
         if token in self._tokens_in_flight:
@@ -299,7 +300,7 @@ class MemoryTable:
         return self._tokens[token][0] if token in self._tokens else None
 
     def _decided(self, writes: Sequence[Write]) -> list[Item | None]:
-        """Return the items after the writes; raises the error of a refused write."""
+        """Calculate the items after the writes, without storing them. Raises the error of a refused write."""
         outcomes = [outcome(write, self._items.get(write.key), self._indexes.values()) for write in writes]
         faults = self.faults.reasons(writes) or [FINE] * len(writes)
         reasons = [
@@ -338,7 +339,7 @@ class MemoryTable:
             versions.append((now, after))
 
     def _entries(self, index: Index, partition: str, first: Any, last: Any) -> dict[tuple[Any, Key], Item]:
-        """Return the visible entries by position."""
+        """Return the visible entries of an index partition, by their position (sort key and item key)."""
         positions = self._positions.get((index.name, partition), [])
         begin = bisect_left(positions, first, key=lambda position: position[0])
         end = bisect_right(positions, last, key=lambda position: position[0])
@@ -355,7 +356,7 @@ class MemoryTable:
         return entries
 
     def _lagging(self, index: Index) -> Mapping[Key, Sequence[Item | None]]:
-        """Return the versions of entries changed within the lag; the first one is from before the lag."""
+        """Return the versions of recently changed index entries. Each one's first version is older than the lag."""
         recent = self._versions[index.name]
         if not self.faults.index_lag:
             recent.clear()
@@ -371,12 +372,12 @@ class MemoryTable:
     # ── For tests ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def items(self) -> list[Item]:
-        """Return all items without faults."""
+        """Return all items of the table, without simulated faults."""
         with self._lock:
             return [copy_stored(self._items[key]) for key in sorted(self._items)]
 
     def expired(self, now: datetime) -> list[Key]:
-        """Return the keys of the expired items."""
+        """Return the keys of the items expired at this time."""
         with self._lock:
             return sorted(
                 key
@@ -387,7 +388,7 @@ class MemoryTable:
             )
 
     def delete_expired(self, now: datetime, keys: Iterable[Key] | None = None) -> list[Key]:
-        """Delete the expired items, or the expired ones of `keys`, as DynamoDB does late; return their keys."""
+        """Delete the expired items, or those of them in `keys`, and return their keys. DynamoDB does so late."""
         with self._lock:
             expired = [key for key in self.expired(now) if keys is None or key in set(keys)]
             for key in expired:

@@ -1,1 +1,1 @@
-"""Lambda packages: a project's code and locked dependencies, built reproducibly."""
+"""Build of Lambda packages with a project's code and its locked dependencies. The same input gives the same bytes."""

@@ -1,6 +1,6 @@
-"""Cache of built packages, and a lock between processes.
+"""Cache folder of built Lambda packages, and a file lock between processes.
 
-All projects share the cache: a package's name contains a hash of its inputs.
+All projects share the cache, because a package's name contains a hash of its inputs.
 """
 
 import os
@@ -13,21 +13,21 @@ from pathlib import Path
 
 from platformdirs import user_cache_path
 
-# Seconds after its last use until a package is deleted from the cache.
+# Seconds until an unused package is deleted from the cache.
 _EXPIRES_AFTER = 86400
 
 
 def cache() -> Path:
-    """Return AION_PACKAGE_CACHE or, by default, aion-lambda's folder in the user's cache."""
+    """Return the cache folder, either AION_PACKAGE_CACHE or aion-lambda's folder in the user's cache folder."""
     given = os.environ.get("AION_PACKAGE_CACHE")
     return Path(given) if given else user_cache_path("aion-lambda") / "packages"
 
 
 @contextmanager
 def file_lock(made: Path) -> Iterator[None]:
-    """Hold the lock file beside this file or folder, named with the suffix `.lock`.
+    """Hold a lock between processes for this file or folder. The lock file has the suffix `.lock`.
 
-    Windows has no such lock: processes do not wait there.
+    Windows has no such lock, so processes do not wait there.
     """
     made.parent.mkdir(parents=True, exist_ok=True)
     if sys.platform == "win32":
@@ -42,7 +42,10 @@ def file_lock(made: Path) -> Iterator[None]:
 
 @contextmanager
 def filled_once(folder: Path) -> Iterator[bool]:
-    """Yield True if the caller must fill the folder, False if it is already filled. Other processes wait meanwhile."""
+    """Yield True if the block must fill the folder, False if an earlier block has filled it.
+
+    Other processes wait until the block ends.
+    """
     marker = folder / "built"
     with file_lock(folder):
         is_new = not marker.is_file()

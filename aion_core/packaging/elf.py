@@ -1,4 +1,4 @@
-"""Stripping of shared libraries for Linux, for any processor and on any machine.
+"""Removal of debug symbols from Linux shared libraries, for any processor and on any machine.
 
 The program `strip` supports only its own machine's processor, and macOS and Windows have no `strip` for these files.
 """
@@ -18,7 +18,7 @@ _WITHOUT_BYTES = 8
 
 @dataclass(frozen=True)
 class _Layout:
-    """Offsets and sizes of a file's tables."""
+    """Offsets and lengths of the segment and section tables in an ELF file."""
 
     segments: int
     segment_count: int

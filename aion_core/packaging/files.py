@@ -1,6 +1,6 @@
-"""Preparation of a package's files: remove needless files, compile Python files, and make the bytes reproducible.
+"""Preparation of a Lambda package's files. Needless files are removed, and Python files are compiled.
 
-The same inputs give the same bytes, names, modes and times on every machine.
+The same inputs give files with the same names, bytes, modes and times on every machine.
 """
 
 import os
@@ -19,7 +19,7 @@ TASK_ROOT = "/var/task"
 EPOCH = 315532800
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 
-# Libraries read these files of a distribution's metadata; only pip reads the others.
+# Files of a distribution's metadata read by libraries. Only pip reads the other files.
 _KEPT_OF_DIST_INFO = frozenset({"METADATA", "entry_points.txt", "top_level.txt", "licenses"})
 # Licences require these files in every copy of a distribution.
 _LEGAL = ("LICEN", "NOTICE", "COPYING", "AUTHORS")
@@ -31,7 +31,7 @@ _BOTOCORE_NEEDLESS = ("examples-1.json", "examples-1.json.gz")
 
 
 def tidy(target: Path) -> None:
-    """Delete files of distributions that never run on Lambda."""
+    """Delete files of installed distributions not needed on Lambda, such as tests and build sources."""
     shutil.rmtree(target / "bin", ignore_errors=True)
     (target / ".lock").unlink(missing_ok=True)
     for entry in sorted(target.iterdir()):
@@ -56,7 +56,7 @@ def _remove(path: Path) -> None:
 
 
 def strip_libraries(target: Path) -> None:
-    """Remove the debug symbols of shared libraries."""
+    """Remove the debug symbols from all shared libraries in the folder."""
     for library in target.rglob("*.so*"):
         if library.is_file():
             before = library.read_bytes()
@@ -69,7 +69,7 @@ def strip_libraries(target: Path) -> None:
 
 
 def keep_services(target: Path, kept: Collection[str]) -> None:
-    """Delete botocore's models of unused AWS services.
+    """Delete botocore's and boto3's data for unused AWS services from the package.
 
     A service is used if `kept` names it, or if a package or project folder imports boto3 or botocore and contains the
     service's name in quotes.
@@ -109,7 +109,7 @@ def _named_services(target: Path, services: Collection[str]) -> set[str]:
 
 
 def compile_all(target: Path, python: str, within: Sequence[Path]) -> None:
-    """Compile the files in `within` for Lambda's folder, if this machine has that Python.
+    """Compile the package's Python files in `within` to .pyc files, if this machine has that Python version.
 
     A function's file system is read-only: without .pyc files each cold start compiles its imports again. Python does not
     check these .pyc files against the times of their sources, which differ after unpacking.
@@ -117,10 +117,10 @@ def compile_all(target: Path, python: str, within: Sequence[Path]) -> None:
     program = interpreter(python)
     if program is None:
         return
-    # A fixed hash seed: the order of a set's members must not differ between processes.
+    # Fix the hash seed, so that sets have the same order in every process.
     environ = {"PYTHONHASHSEED": "0", "PATH": os.environ.get("PATH", "")}
     command = [program, "-s", "-P", "-m", "compileall", "-q", "-j", "0", "--invalidation-mode", "unchecked-hash"]
-    # Ignore errors: some distributions contain templates that are not valid Python.
+    # Ignore errors, because some distributions contain templates with invalid Python.
     subprocess.run(  # noqa: S603 - fixed arguments
         [*command, "-s", str(target), "-p", TASK_ROOT, *map(str, within)], capture_output=True, env=environ
     )
@@ -128,8 +128,8 @@ def compile_all(target: Path, python: str, within: Sequence[Path]) -> None:
     normalize(program, [file for file in made if file.is_file()])
 
 
-# marshal marks each object that has other references, for example from the file compiled before. That depends on chance.
-# After reading the file back, an object has references from its own code only.
+# marshal marks each object with other references, which may come by chance from a file compiled before. After reading a
+# file back, its objects have references from their own code only.
 _NORMALIZE = """
 import marshal, sys
 for name in sys.stdin.read().split("\\n"):
@@ -141,19 +141,19 @@ for name in sys.stdin.read().split("\\n"):
 
 
 def normalize(program: str, compiled_files: Sequence[Path]) -> None:
-    """Read compiled files and write them again, so that the same code gives the same bytes."""
+    """Read each compiled file and write it again, so that the same code always gives the same bytes."""
     if compiled_files:
         names = "\n".join(map(str, compiled_files))
         subprocess.run([program, "-I", "-c", _NORMALIZE], input=names, text=True, check=True)  # noqa: S603 - fixed code
 
 
 def no_compiler(python: str) -> str:
-    """Return the reason why this machine cannot compile."""
+    """Return the reason for missing .pyc files, with the command that installs this Python version."""
     return f"this machine has no Python {python} (install it with `uv python install {python}`)"
 
 
 def compiled(source: Path, python: str) -> Path:
-    """Return the path of a source's compiled file."""
+    """Return the path of the .pyc file of a Python source file."""
     return source.parent / "__pycache__" / f"{source.stem}.cpython-{python.replace('.', '')}.pyc"
 
 
@@ -161,7 +161,7 @@ def compiled(source: Path, python: str) -> Path:
 
 
 def fix_times_and_modes(target: Path) -> None:
-    """Set a fixed time and mode for every file and folder."""
+    """Give every file and folder of the package a fixed time and mode."""
     for path in sorted(target.rglob("*"), reverse=True):
         is_program = path.is_dir() or path.suffix == ".sh" or ".so" in path.suffixes
         path.chmod(0o755 if is_program else 0o644)
@@ -171,21 +171,21 @@ def fix_times_and_modes(target: Path) -> None:
 
 
 def files_of(target: Path) -> Iterator[Path]:
-    """Yield every file in an order independent of the machine."""
+    """Yield every file in the folder, in the same order on every machine."""
     yield from sorted((path for path in target.rglob("*") if path.is_file()), key=lambda path: path.as_posix())
 
 
 def size_of(target: Path) -> int:
-    """Return the unpacked size in bytes."""
+    """Return the total size of the folder's files in bytes."""
     return sum(file.stat().st_size for file in files_of(target))
 
 
 def write_zip(target: Path, archive: Path) -> None:
-    """Write the folder's files into a zip with fixed order and times."""
+    """Write the folder's files into a zip file, with fixed order and times."""
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as written:
         for file in files_of(target):
             info = zipfile.ZipInfo(file.relative_to(target).as_posix(), _ZIP_EPOCH)
-            info.create_system = 3  # Unix: the attributes are modes
+            info.create_system = 3  # Unix, so that the attributes are file modes
             info.external_attr = (0o100000 | (file.stat().st_mode & 0o777)) << 16
             info.compress_type = zipfile.ZIP_DEFLATED
             written.writestr(info, file.read_bytes())

@@ -1,4 +1,4 @@
-"""Imports and frameworks of an agent's code, found by parsing without running it."""
+"""Imports and frameworks of an agent's code, found by parsing the code without running it."""
 
 import ast
 import sys
@@ -9,18 +9,18 @@ from pathlib import Path
 from aion_core.agents.frameworks import FRAMEWORKS, extras, framework_of_file
 
 _OURS = ("aion", "aion_core")
-"""aion's packages serve agents of every framework: their imports say nothing about an agent."""
+"""Names of aion's packages. Their imports say nothing about an agent, because they serve every framework."""
 
 
 @dataclass(frozen=True)
 class Import:
-    """An imported name, and the project's files with this name."""
+    """An import in a file of the project, with the project's files that it loads."""
 
     file: Path
     name: str
-    """Dotted name; empty for a relative import."""
+    """Dotted name of the import. Empty for a relative import."""
     is_certain: bool
-    """True if importing the agent always runs this import: it is at the top level of its module."""
+    """True if importing the agent always runs this import, because it is at the top level of its module."""
     found: tuple[Path, ...]
 
 
@@ -45,7 +45,7 @@ def imports(file: Path, roots: Sequence[Path]) -> Iterator[Import]:
 
 
 def missing(agents: Iterable[Path], roots: Sequence[Path], places: Sequence[Path]) -> Iterator[Import]:
-    """Yield certain imports of the agents that neither the project nor these folders of packages provide."""
+    """Yield imports of the agents that fail, because neither the project nor a folder in `places` has the module."""
     for agent in agents:
         for each in imports(agent, [*roots, agent.parent]):
             if each.is_certain and each.name and not each.found and not _is_there(each.name, places):
@@ -53,8 +53,8 @@ def missing(agents: Iterable[Path], roots: Sequence[Path], places: Sequence[Path
 
 
 def _found(file: Path, level: int, name: str, roots: Sequence[Path]) -> Iterator[Path]:
-    """Yield the project's files for a name and its parent packages."""
-    # One dot is the file's own folder; each further dot goes up one folder.
+    """Yield the project's files loaded by an import of this name, including those of its parent packages."""
+    # One dot of a relative import means the file's own folder. Each further dot goes up one folder.
     bases = [file.parents[level - 1]] if level else roots
     steps = name.split(".") if name else []
     for length in range(0 if level else 1, len(steps) + 1):
@@ -64,7 +64,7 @@ def _found(file: Path, level: int, name: str, roots: Sequence[Path]) -> Iterator
 
 
 def _statements(file: Path) -> Iterator[tuple[int, str, bool]]:
-    """Yield each import statement's number of dots, its name, and True if it is at the top level of the module.
+    """Yield each import in the file: its number of dots, its name, and True if it is at the top level of the module.
 
     A file with a syntax error yields nothing.
     """
@@ -83,7 +83,10 @@ def _statements(file: Path) -> Iterator[tuple[int, str, bool]]:
 
 
 def _is_there(name: str, places: Sequence[Path]) -> bool:
-    """Return True if the standard library or one of these folders has the module. A regular package counts as a whole."""
+    """Return True if the standard library or one of these folders has the module.
+
+    For a regular package only its folder is checked, not the module within it.
+    """
     first, *steps = name.split(".")
     if first in sys.stdlib_module_names or first in sys.builtin_module_names:
         return True
@@ -95,7 +98,7 @@ def _is_there(name: str, places: Sequence[Path]) -> bool:
             folder /= step
             if not folder.is_dir():
                 break
-            # A namespace package has no code of its own: look for the next part of the name.
+            # A namespace package has no code of its own. Look for the next part of the name in it.
             if (folder / "__init__.py").is_file():
                 return True
         else:
@@ -104,9 +107,9 @@ def _is_there(name: str, places: Sequence[Path]) -> bool:
 
 
 def frameworks_of(file: Path, roots: Sequence[Path]) -> set[str]:
-    """Return the frameworks imported by the agent's file, directly or through files in these folders.
+    """Return the names of the frameworks imported by the agent's file, directly or through files in these folders.
 
-    An agent without a known import comes from a third-party package: return every framework with an extra.
+    Without a known import the agent comes from a third-party package. Then return every framework with an extra.
     """
     if (declared := framework_of_file(file.name)) is not None:
         return {declared}
@@ -121,15 +124,15 @@ def frameworks_of(file: Path, roots: Sequence[Path]) -> set[str]:
 
 
 def frameworks_used(paths: Iterable[str], roots: Sequence[Path]) -> list[str]:
-    """Return the frameworks of the agents at these paths. An agent without a recognised import is skipped.
+    """Return the names of the frameworks imported by the agents at these paths, as written in aion.yaml.
 
-    Paths and imports are resolved in each folder of `roots` and in its `src`.
+    Paths and imports are resolved in each folder of `roots` and in its `src`. Agents without a known one are skipped.
     """
     used: set[str] = set()
     folders = [folder for root in roots for folder in (root, root / "src")]
     for path in paths:
         place = path.partition(":")[0]
-        # A file, a module, a package, or an ADK agent's folder.
+        # The path names a file, a module, a package, or an ADK agent's folder.
         parts = place if place.endswith(".py") else place.replace(".", "/")
         names = [place] if place.endswith(".py") else [f"{parts}.py", f"{parts}/__init__.py", f"{parts}/agent.py"]
         for file in (folder / name for folder in folders for name in names):

@@ -1,6 +1,6 @@
-"""Build of a function's package. A second build of the same plan comes from the cache.
+"""Build of a function's Lambda package. A second build of the same plan comes from the cache.
 
-Dependencies are wheels only, so every machine can build for both of Lambda's processors, without docker.
+Only wheels are installed as dependencies, so every machine can build for both of Lambda's processors, without docker.
 """
 
 import os
@@ -30,22 +30,22 @@ from aion_core.packaging.requirements import PLATFORMS
 
 LAMBDA_LIMIT = 250 * 1024 * 1024
 SERVICES = frozenset({"dynamodb", "kms", "s3", "secretsmanager", "sqs", "ssm", "sts"})
-"""AWS services used by aion and by boto3's sign-in."""
+"""Names of the AWS services used by aion and by boto3's sign-in. Their models stay in a package."""
 
 
 @dataclass(frozen=True)
 class Package:
-    """A built package: a folder with the content of /var/task. Do not change it: the cache shares it."""
+    """A built Lambda package. Its folder holds the content of /var/task and must not be changed, since it is cached."""
 
     plan: PackagePlan
     code: Path
     size: int
-    """Unpacked size in bytes."""
+    """Unpacked size of the package in bytes."""
     warning: str | None
-    """Limitation of the build on this machine, if any."""
+    """Sentence about a limitation of the build on this machine, or None."""
 
     def zip(self) -> Path:
-        """Return the folder's zip; the first call creates it."""
+        """Return the path of the package's zip file. The first call creates it."""
         archive = self.code.with_name("package.zip")
         with file_lock(archive):
             if not archive.is_file():
@@ -68,9 +68,9 @@ def package(
     python: str | None = None,
     configs: Sequence[Path] | None = None,
 ) -> Package:
-    """Return the function's package, from the cache or newly built. Concurrent processes share one build.
+    """Return the Lambda package of a function, from the cache or newly built. Concurrent processes share one build.
 
-    Arguments and errors are those of `plan`.
+    The arguments are those of `plan`. Raises the errors of `plan` and `build`.
     """
     planned = plan(function, folder=folder, architecture=architecture, python=python, configs=configs)
     place = cache() / f"{function}-{planned.architecture}-{planned.python}-{planned.digest}"
@@ -78,7 +78,7 @@ def package(
         if is_new:
             _check_agents(planned)
             made = dependencies(planned)
-            # Hard links instead of copies: the files do not change any more.
+            # Use hard links instead of copies, because the dependencies' files do not change any more.
             shutil.copytree(made, place / "code", copy_function=os.link, dirs_exist_ok=True)
             _add_files(planned, place / "code")
     reason = None if interpreter(planned.python) else no_compiler(planned.python)
@@ -87,14 +87,17 @@ def package(
 
 
 def build(planned: PackagePlan, target: Path) -> None:
-    """Build the package into an empty folder without the cache. Raises BuildError or UvMissing."""
+    """Build the planned package into an empty folder, without the cache. Raises BuildError or UvMissing."""
     _check_agents(planned)
     install_dependencies(planned, target)
     _add_files(planned, target)
 
 
 def dependencies(planned: PackagePlan) -> Path:
-    """Return the cached folder with the plan's dependencies. It does not depend on the project's own code."""
+    """Return the cached folder with the plan's installed dependencies. Install them if they are not cached.
+
+    The cache key does not depend on the project's own code.
+    """
     folder = cache() / f"dependencies-{planned.architecture}-{planned.python}-{planned.dependencies_digest}"
     with filled_once(folder) as is_new:
         if is_new:
@@ -126,7 +129,7 @@ def install_dependencies(planned: PackagePlan, target: Path) -> None:
 
 
 def _check_agents(planned: PackagePlan) -> None:
-    """Raise BuildError for an agent with a syntax error, if this machine has Lambda's Python to check it."""
+    """Raise BuildError for an agent's file with a syntax error. Without Lambda's Python version, check nothing."""
     program = interpreter(planned.python)
     for agent in [agent for agent in planned.agents if program and agent.file.suffix == ".py"]:
         code = "import sys; compile(open(sys.argv[1], 'rb').read(), sys.argv[1], 'exec')"
@@ -138,12 +141,12 @@ def _check_agents(planned: PackagePlan) -> None:
 
 
 def _syntax_error(traceback: str) -> str:
-    """Return the part of the traceback about the agent's file."""
+    """Return the end of a traceback's text, from the last file on."""
     return traceback[max(traceback.rfind("  File "), 0) :].rstrip()
 
 
 def _add_files(planned: PackagePlan, target: Path) -> None:
-    """Add the files of aion and of the project to the dependencies. Raises BuildError."""
+    """Add the files of aion and of the project to the folder with the dependencies. Raises BuildError."""
     for place, file in planned.files:
         if (target / place).is_dir():
             raise BuildError(f"rename the file {place}: a dependency has a folder with this name")
@@ -173,7 +176,7 @@ def _is_python(path: Path) -> bool:
 
 
 def _put(source: Path, target: Path) -> None:
-    """Copy a file. Replace a hard link of that name instead of writing to it: other packages share the linked file."""
+    """Copy a file to the target path. Replace an existing file, since other packages may share it by a hard link."""
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
     shutil.copy(source, target)

@@ -1,4 +1,4 @@
-"""Plan of a function's package: requirements, processor, files and agents.
+"""Plan of a function's Lambda package, with its requirements, processor, files and agents.
 
 Planning reports problems before the build installs anything.
 """
@@ -25,50 +25,50 @@ from aion_core.packaging.selection import Selection, select
 from aion_core.shipped import shipped
 from aion_core.template.reader import Place, Template
 
-# Account and region determine names in a template. A package does not depend on them.
+# A package does not depend on account and region, so any values will do for reading the template.
 BUILD_PLACE = Place(account="000000000000", region="us-east-1", endpoint="", stack_name="build")
-# Modules of the build: a change of their code may change the package.
+# Modules of the build. They are inputs of the hash, because a change of their code may change the package.
 BUILDERS = ("elf.py", "files.py", "packages.py")
 NOT_ON_LAMBDA = frozenset(
     {"_shipped", "cli", "deploy", "dev", "local", "packaging", "project", "smoke", "template", "testing"}
 )
-"""Parts of aion_core for the developer's machine."""
+"""Packages of aion_core used only on the developer's machine and left out of Lambda packages."""
 RESERVED = ("aion", "aion_core", "handlers")
-"""Names in a package's top folder reserved for aion-lambda."""
+"""Names in the top folder of a Lambda package reserved for aion-lambda's own code."""
 
 
 @dataclass(frozen=True)
 class PackagedAgent:
-    """An agent in a package."""
+    """An agent contained in a Lambda package."""
 
     id: str
     path: str
-    """Its path in aion.yaml."""
+    """Path of the agent as written in aion.yaml."""
     file: Path
 
 
 @dataclass(frozen=True)
 class PackagePlan:
-    """Inputs of a package. The same plan gives the same bytes."""
+    """Inputs of a function's Lambda package. The same plan gives the same bytes."""
 
     function: str
     architecture: str
     python: str
     requirements: str
-    """Exact versions with hashes, in the format of requirements.txt."""
+    """Dependencies with exact versions and hashes, in the format of requirements.txt."""
     files: tuple[tuple[str, Path], ...]
-    """Paths in the package, and their files."""
+    """Pairs of a path in the package and the file to copy there."""
     agents: tuple[PackagedAgent, ...] = ()
     folder: Path | None = None
-    """Folder of the project. Its files have the same relative paths in the package."""
+    """Folder of the project. Its files keep their relative paths in the package."""
     roots: tuple[Path, ...] = ()
-    """Folders with the project's modules."""
+    """Folders that contain the project's modules."""
     selection: Selection | None = None
-    """The project's files, if the function runs agents."""
+    """Selection of the project's files. None for a function without agents."""
 
     @property
     def dependencies_digest(self) -> str:
-        """Hash of the inputs of the dependencies: requirements, processor, Python, and the code of the build."""
+        """Hash of the requirements, the processor, the Python version, and the code of the build."""
         compiler = _version_of(interpreter(self.python))
         digest = hashlib.sha256(repr((self.architecture, self.python, self.requirements, compiler)).encode())
         builders = [(name, Path(__file__).with_name(name)) for name in BUILDERS]
@@ -76,12 +76,12 @@ class PackagePlan:
 
     @property
     def digest(self) -> str:
-        """Hash of all inputs of the package."""
+        """Hash of all inputs of the package, including the files' contents."""
         digest = hashlib.sha256(repr((self.function, self.dependencies_digest)).encode())
         return _digest_of(self.files, digest)
 
     def place(self, path: Path) -> Path:
-        """Return the relative path in the package for a file or folder of the project."""
+        """Return the path in the package for a file or folder of the project, relative to the package's top folder."""
         assert self.folder is not None  # noqa: S101  # set in every plan with project files
         return path.relative_to(self.folder)
 
@@ -94,10 +94,10 @@ def plan(
     python: str | None = None,
     configs: Sequence[Path] | None = None,
 ) -> PackagePlan:
-    """Return the package plan of a function, for the project in this folder (default: the current folder).
+    """Return the package plan of a function for the project in this folder, by default the current folder.
 
-    Processor, Python and AION_CONFIG come from the project's template.yaml or, without one, from aion-lambda's, unless
-    given. Raises BuildError, TemplateError or UvMissing.
+    Processor, Python and AION_CONFIG come from the project's template.yaml or, without one, from the one shipped with
+    aion-lambda, unless they are given as arguments. Raises BuildError, TemplateError or UvMissing.
     """
     folder = (folder or Path.cwd()).resolve()
     template = Template(template_of(folder), BUILD_PLACE, {"Architecture": architecture} if architecture else None)
@@ -153,17 +153,17 @@ def plan(
 
 @dataclass(frozen=True)
 class ProjectAgents:
-    """Agents of a project, with their configuration files and requirements."""
+    """Agents of a project, with their module folders, configuration files and requirements."""
 
     agents: tuple[PackagedAgent, ...]
     roots: tuple[Path, ...]
-    """Folders with their modules, the same as in the server."""
+    """Folders with the agents' modules, the same as in the server."""
     configs: tuple[Path, ...] = ()
-    """The project's configuration files."""
+    """Paths of the project's own configuration files."""
     generated: tuple[Path, ...] = ()
-    """Generated aion.yaml for a project without one."""
+    """Path of the generated aion.yaml, for a project without one."""
     requirements: tuple[str, ...] = ()
-    """Requirements in langgraph.json."""
+    """Requirements listed in langgraph.json."""
 
 
 def agents_of(folder: Path, configs: Sequence[Path]) -> ProjectAgents:
@@ -202,7 +202,10 @@ def _discovered(folder: Path, config: Path) -> ProjectAgents:
 
 
 def _located(folder: Path, paths: Mapping[str, str], roots: Sequence[Path]) -> tuple[list[PackagedAgent], list[Path]]:
-    """Return the agents with their files, and the folders with their modules. Raises BuildError."""
+    """Find the file of each agent (given as a path by agent id), and the folders with the agents' modules.
+
+    Raises BuildError for an agent without a file in the project's folder.
+    """
     agents = []
     for agent_id, path in paths.items():
         files = [file for file in agent_files(path.partition(":")[0], roots) if file.is_file()]
@@ -221,13 +224,13 @@ def _located(folder: Path, paths: Mapping[str, str], roots: Sequence[Path]) -> t
 
 
 def template_of(folder: Path) -> Path:
-    """Return the project's template.yaml or, without one, aion-lambda's."""
+    """Return the path of the project's template.yaml or, without one, of the template shipped with aion-lambda."""
     own = folder / "template.yaml"
     return own if own.is_file() else shipped() / "template.yaml"
 
 
 def own_files() -> Iterator[tuple[str, Path]]:
-    """Yield the installed files of aion-lambda needed on Lambda."""
+    """Yield each file of the installed aion-lambda needed on Lambda, after its path in the package."""
     code = Path(aion_core.__file__).resolve().parent
     yield from _code(code, "aion_core", NOT_ON_LAMBDA)
     for name in (*(name for name, framework in FRAMEWORKS.items() if framework.library), "shared"):
@@ -236,7 +239,7 @@ def own_files() -> Iterator[tuple[str, Path]]:
 
 
 def _check_config_is_built(config: Path) -> None:
-    """Raise BuildError if AION_CONFIG names another config: the developer has tested the agents of that one."""
+    """Raise BuildError if AION_CONFIG names another config. The developer has probably tested that one's agents."""
     given = os.environ.get("AION_CONFIG")
     if given and Path(given).expanduser().resolve() != config.resolve():
         raise BuildError(
@@ -247,7 +250,10 @@ def _check_config_is_built(config: Path) -> None:
 def _project_files(
     selection: Selection, folder: Path, needed: Sequence[Path], *, is_aion: bool
 ) -> Iterator[tuple[str, Path]]:
-    """Yield the project's files. Raises BuildError if one would replace a file of aion, or a needed file is excluded."""
+    """Yield each selected file of the project, after its path in the package.
+
+    Raises BuildError if a file would replace one of aion's files, or if a needed file is excluded.
+    """
     chosen = set(selection.files)
     for file in needed:
         if file.resolve() not in chosen:

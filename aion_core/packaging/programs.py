@@ -1,4 +1,4 @@
-"""Programs of a build: uv, and Python interpreters on this machine."""
+"""Programs used by a package build, which are uv and Python interpreters on this machine."""
 
 import os
 import shutil
@@ -10,11 +10,11 @@ from pathlib import Path
 
 
 class BuildError(Exception):
-    """A package cannot be built. The message names the fix."""
+    """Error of a Lambda package that cannot be built. The message names the fix."""
 
 
 def run(command: Sequence[str], *, cwd: Path | None = None) -> str:
-    """Run a program and return its standard output. Raises BuildError with its error output if it fails."""
+    """Run a program and return its standard output. If it fails, raise BuildError with its error output."""
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True)  # noqa: S603 - no shell
     if done.returncode:
         raise BuildError(f"{' '.join(command[:3])} failed:\n{done.stderr.strip()}")
@@ -22,14 +22,14 @@ def run(command: Sequence[str], *, cwd: Path | None = None) -> str:
 
 
 class UvMissing(Exception):
-    """uv is not installed."""
+    """Error if uv is not installed on this machine."""
 
     def __init__(self) -> None:
         super().__init__("uv is not installed: https://docs.astral.sh/uv/getting-started/installation/")
 
 
 def find_uv() -> str:
-    """Return the path of uv: the one running this process, beside this Python, or on the path. Raises UvMissing."""
+    """Return the path of uv: the uv running this process, or beside this Python, or on PATH. Raises UvMissing."""
     beside = Path(sys.executable).with_name("uv")
     found = os.environ.get("UV") or (str(beside) if beside.is_file() else shutil.which("uv"))
     if found is None:
@@ -39,19 +39,19 @@ def find_uv() -> str:
 
 @cache
 def uv_version() -> str:
-    """Return uv's version. Raises UvMissing."""
+    """Return the output of `uv --version`. Raises UvMissing."""
     done = subprocess.run([find_uv(), "--version"], capture_output=True, text=True, check=True)  # noqa: S603
     return done.stdout.strip()
 
 
 @cache
 def interpreter(version: str) -> str | None:
-    """Return the path of a Python of this version ("3.13"); None if this machine has no such Python."""
+    """Return the path of a CPython interpreter of this version, such as "3.13", or None if this machine has none."""
     return next((python for python in _candidates(version) if _is(python, version)), None)
 
 
 def _candidates(version: str) -> Iterator[str]:
-    """Yield possible interpreters: the running one, the one on the path, pyenv's, uv's."""
+    """Yield paths of possible Python interpreters: the running one, the one on PATH, pyenv's, and uv's."""
     yield sys.executable
     if on_the_path := shutil.which(f"python{version}"):
         yield on_the_path

@@ -1,4 +1,4 @@
-"""Requirements of a function's package: aion's extras and the project's dependencies, with exact versions and hashes."""
+"""Requirements of a Lambda package, from aion's extras and the project, with exact versions and hashes."""
 
 import hashlib
 import os
@@ -28,37 +28,37 @@ FUNCTION_EXTRAS = {
     "PushFunction": ("push", "queue"),
     "SweepFunction": ("aws",),
 }
-"""Extras of aion-lambda for each function of the template."""
-# Transitive dependencies never imported by these functions, left out with their own dependencies. These functions use
-# the Lambda runtime's boto3: it is older and sufficient for their calls (docs/decisions/0016).
+"""Names of the extras of aion-lambda installed for each function of the template."""
+# Transitive dependencies never imported by these functions. They are left out with their own dependencies. These
+# functions use the Lambda runtime's boto3, which is older but sufficient for their calls (docs/decisions/0016).
 UNUSED = {
     "PushFunction": ("boto3", "click", "google-api-core", "pyyaml"),
     "SweepFunction": ("boto3", "click", "google-api-core", "pydantic"),
 }
 TESTED = Path(__file__).with_name("tested.txt")
-"""Versions tested with aion-lambda, used for distributions missing in the project's lock."""
-# Parts of uv's messages for an unreachable index.
+"""File with the versions tested with aion-lambda. They apply to distributions missing in the project's lock."""
+# Parts of uv's error messages for an unreachable package index.
 _UNREACHABLE = ("disabled", "offline", "error sending request", "Failed to fetch", "dns error", "timed out")
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """Requirements of a project, besides aion-lambda itself."""
+    """Requirements of a project, and the files that contain them."""
 
     sources: tuple[Path, ...] = ()
-    """Files with requirements: a pyproject.toml or a requirements.txt."""
+    """Files with requirements, either a pyproject.toml or a requirements.txt."""
     lines: tuple[str, ...] = ()
-    """Further requirements."""
+    """Requirements from elsewhere, such as langgraph.json."""
     extras: frozenset[str] = frozenset()
-    """Required extras of aion-lambda, such as otel."""
+    """Names of the extras of aion-lambda required by the project, such as otel."""
     lock: Path | None = None
-    """Its uv.lock."""
+    """Path of the project's uv.lock. None without one."""
     is_aion: bool = False
-    """True for aion-lambda's own repository: it packages its example agents."""
+    """True for aion-lambda's own repository, which packages its example agents."""
 
     @property
     def described(self) -> str:
-        """Description of the files for the developer."""
+        """Names of the files with requirements, as text for the developer."""
         names = [source.name for source in self.sources] + ([self.lock.name] if self.lock else [])
         if not names and not self.lines:
             return "no files of the project"
@@ -67,7 +67,7 @@ class Wanted:
 
 
 def wanted(folder: Path, also: Sequence[str] = ()) -> Wanted:
-    """Read the requirements of the project: its pyproject.toml with uv.lock, or else its requirements.txt.
+    """Read the project's requirements from its pyproject.toml and uv.lock or, without one, from its requirements.txt.
 
     `also` are requirements from another file such as langgraph.json. Raises BuildError for an unreadable file.
     """
@@ -76,7 +76,7 @@ def wanted(folder: Path, also: Sequence[str] = ()) -> Wanted:
     lines = [*also, *_group(project, "agents")]
     table = project.get("project")
     if isinstance(table, dict) and canonicalize_name(str(table.get("name", ""))) == DISTRIBUTION:
-        # aion-lambda's own checkout: its dependencies are not those of the example agents.
+        # In aion-lambda's own checkout, leave out its dependencies. They are not those of the example agents.
         return Wanted((), tuple(lines), _extras(lines), lock if lock.is_file() else None, is_aion=True)
     if isinstance(table, dict):
         declared = [str(line) for line in table.get("dependencies", [])]
@@ -97,7 +97,7 @@ def wanted(folder: Path, also: Sequence[str] = ()) -> Wanted:
 def check(folder: Path, also: Sequence[str] = ()) -> None:
     """Check the project's requirement files as a build does. Raises BuildError or UvMissing.
 
-    Works offline. Only the build finds conflicting versions.
+    This works offline. Conflicting versions are found only by the build.
     """
     project = wanted(folder, also)
     if project.lock:
@@ -113,7 +113,7 @@ def resolved(
     python: str,
     folder: Path,
 ) -> str:
-    """Return exact versions with hashes for these extras of aion-lambda and the project together.
+    """Resolve these extras of aion-lambda and the project's requirements together, to exact versions with hashes.
 
     Versions come from the project's lock or, for distributions missing there, from `TESTED`. Distributions in `without`
     are left out. Raises BuildError or UvMissing.
@@ -131,7 +131,7 @@ def resolved(
     content = [inputs, pins, *without, architecture, python, *(_text(source) for source in sources)]
     key = hashlib.sha256("\0".join([uv_version(), *content]).encode()).hexdigest()[:20]
     cached = cache() / f"requirements-{key}.txt"
-    # Without a lock the result changes with each release of a dependency.
+    # Do not cache a result without a lock, since it changes with each release of a dependency.
     is_cacheable = not project or project.lock is not None or not (project.sources or project.lines)
     if is_cacheable and cached.is_file():
         text = cached.read_text(encoding="utf-8")
@@ -142,12 +142,12 @@ def resolved(
             part = cached.with_suffix(f".{os.getpid()}.part")
             part.write_text(text, encoding="utf-8")
             part.replace(cached)
-    # Not cached: the code of a local dependency may change without the lock.
+    # Do not cache local dependencies, because their code may change while the lock stays the same.
     return "\n".join(_with_local(text, folder))
 
 
 def required_by(extra: str) -> list[str]:
-    """Return aion-lambda's requirements for one of its extras; "" means those without an extra."""
+    """Return the requirements of one of aion-lambda's extras, or with "" the requirements outside of extras."""
     found: list[str] = []
     for line in requires(DISTRIBUTION) or ():
         requirement = Requirement(line)
@@ -175,7 +175,7 @@ def _compiled(
         own, constraints, overrides = (Path(scratch, name) for name in ("aion.in", "locked.txt", "without.txt"))
         own.write_text(inputs, encoding="utf-8")
         constraints.write_text(pins, encoding="utf-8")
-        # A marker that is never true leaves a distribution out. aion-lambda itself is copied from this installation.
+        # A marker that is never true leaves a distribution out. aion-lambda's own files are copied, not installed.
         never = [f"{name} ; python_version < '0'" for name in (DISTRIBUTION, *without)]
         overrides.write_text("\n".join(never), encoding="utf-8")
         command = [find_uv(), "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--generate-hashes"]
@@ -183,14 +183,14 @@ def _compiled(
         command += ["--python", sys.executable]
         command += ["--constraint", str(constraints), "--override", str(overrides), str(own), *map(str, sources)]
         try:
-            # In the project's folder, since its pyproject.toml may configure other indexes.
+            # Run uv in the project's folder, since its pyproject.toml may configure other package indexes.
             return run(command, cwd=folder)
         except BuildError as error:
             raise BuildError(f"the project's dependencies conflict with those of aion-lambda.\n{error}") from error
 
 
 def _with_local(text: str, folder: Path) -> Iterator[str]:
-    """Yield the compiled lines, with local folders and wheels replaced by wheels with hashes."""
+    """Yield the lines of resolved requirements, with local folders and wheels replaced by wheels with hashes."""
     for line in text.splitlines():
         if not line.strip() or line.startswith((" ", "#", "--")) or "==" in line:
             yield line
@@ -206,7 +206,7 @@ def _with_local(text: str, folder: Path) -> Iterator[str]:
 
 
 def _wheel_of(folder: Path) -> Path:
-    """Build the wheel of a local dependency. Raises BuildError if it is not pure Python."""
+    """Build the wheel of a dependency in a local folder. Raises BuildError if it is not pure Python."""
     with tempfile.TemporaryDirectory() as scratch:
         run([find_uv(), "build", "--quiet", "--wheel", "--out-dir", scratch, str(folder)])
         (built,) = Path(scratch).glob("*.whl")
@@ -219,18 +219,18 @@ def _wheel_of(folder: Path) -> Path:
 
 
 def _locked(lock: Path) -> str:
-    """Return all that a uv.lock holds, of every group and extra, as pip reads it."""
+    """Export the versions of a uv.lock, with every group and extra, in the format of requirements.txt."""
     command = [find_uv(), "export", "--quiet", "--frozen", "--no-header", "--no-annotate", "--no-hashes"]
     return run([*command, "--all-groups", "--all-extras", "--no-emit-project", "--project", str(lock.parent)])
 
 
 def _check_lock(project: Wanted, known: set[str]) -> None:
-    """Raise BuildError if the lock lacks a dependency of pyproject.toml: the package would get an untested version."""
+    """Raise BuildError if the lock lacks a dependency of the project. Its version in the package would be untested."""
     declared = [*project.lines]
     for source in project.sources:
         if source.name == "pyproject.toml":
             declared += [str(each) for each in _pyproject(source.parent)["project"].get("dependencies", [])]
-    # Local folders and wheels appear in the export by their path.
+    # Accept dependencies with a local source. The export has their paths instead of their names.
     pyproject = _pyproject(project.lock.parent) if project.lock else {}
     own = {canonicalize_name(name) for name in pyproject.get("tool", {}).get("uv", {}).get("sources", {})}
     if lost := sorted({_name(line) for line in declared} - known - own - {DISTRIBUTION, ""}):
@@ -238,7 +238,7 @@ def _check_lock(project: Wanted, known: set[str]) -> None:
 
 
 def _pins(lines: Sequence[str]) -> Iterator[str]:
-    """Yield the lines with a version; local folders and wheels have no version in their lines."""
+    """Yield the requirement lines with an exact version. Lines of local folders and wheels have none."""
     yield from (line for line in lines if re.match(r"[A-Za-z0-9][\w.-]*(\[[^]]*\])?==", line))
 
 
@@ -247,7 +247,7 @@ def _names(text: str) -> set[str]:
 
 
 def _name(line: str) -> str:
-    """Return the canonical name of a requirement's distribution; "" for an option or a path."""
+    """Return the canonical name of the distribution in a line of requirements, or "" for an option or a path."""
     try:
         return canonicalize_name(_requirement(line).name)
     except InvalidRequirement:
@@ -255,7 +255,7 @@ def _name(line: str) -> str:
 
 
 def _requirement(line: str) -> Requirement:
-    """Parse a line without its comment, hashes and continuation mark."""
+    """Parse a line of requirements without its comment, hashes and continuation mark."""
     return Requirement(re.split(r"\s#|\\|\s--hash", line)[0].strip())
 
 
@@ -264,9 +264,9 @@ def _name_of_wheel(wheel: Path) -> str:
 
 
 def _extras(declared: Sequence[str]) -> frozenset[str]:
-    """Return the extras of aion-lambda in these requirements, limited to those for a package."""
+    """Return the extras of aion-lambda named in these requirements, without `local` and those of frameworks."""
     named = {extra for line in declared if _name(line) == DISTRIBUTION for extra in _requirement(line).extras}
-    # `local` is for development. Extras of frameworks follow from the agents' imports.
+    # `local` is for development only, and the extras of frameworks follow from the agents' imports.
     return frozenset(named) - {"local"} - extras()
 
 
@@ -278,7 +278,10 @@ def _text(file: Path) -> str:
 
 
 def _pyproject(folder: Path) -> dict[str, Any]:
-    """Return the folder's pyproject.toml, or an empty dict without one. Raises BuildError if it is invalid."""
+    """Return the parsed pyproject.toml of the folder, or an empty dict without one.
+
+    Raises BuildError for an invalid file.
+    """
     file = folder / "pyproject.toml"
     if not file.is_file():
         return {}

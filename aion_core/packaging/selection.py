@@ -1,4 +1,4 @@
-"""Selection of the project's files for a package, by .gitignore, .aionignore and built-in rules."""
+"""Selection of a project's files for a Lambda package, by .gitignore, .aionignore and built-in rules."""
 
 import os
 import re
@@ -14,14 +14,14 @@ from aion_core.errors import ConfigurationError
 from aion_core.packaging.programs import BuildError
 
 IGNORE_FILES = (".aionignore", ".gitignore")
-"""Files with patterns in git's syntax, in any folder. An .aionignore can include files of .gitignore again with "!"."""
+"""Names of files with ignore patterns in git's syntax. An .aionignore can include a file again with "!"."""
 
 # Folders created by tools and not read by agents.
 _GENERATED = frozenset({"node_modules"})
 _NEEDLESS = frozenset(
     {"template.yaml", "samconfig.toml", "Makefile", "uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock"}
 )
-"""Files for building and deploying the project."""
+"""Names of files for building and deploying the project. They are not needed on AWS."""
 _STACKS = frozenset(
     {"state.yaml", "roles.yaml", "operations.yaml", "dashboard.yaml", "entrypoints.yaml", "functions.mk"}
 )
@@ -38,7 +38,7 @@ _KEY_STORES = frozenset(
     {".bks", ".jceks", ".jks", ".kdbx", ".keystore", ".p12", ".p8", ".pfx", ".pkcs12", ".pkcs8", ".ppk"}
 )
 _KEY_NAMES = re.compile(r"id_(?:rsa|dsa|ecdsa|ed25519)(?:_\w+)?")
-# A larger file is data, not a key.
+# Size of the largest file searched for a private key. A larger file is data.
 _LARGEST_KEY = 16 * 1024 * 1024
 _CREDENTIALS = frozenset(
     {
@@ -52,21 +52,21 @@ _CREDENTIALS = frozenset(
         "token.pickle",
     }
 )
-"""Names of files with possible credentials. They go into a package with a warning."""
+"""Names of files that may contain credentials. They go into a package with a warning."""
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A file or folder excluded from a package, and the reason."""
+    """A file or folder of the project excluded from a package, with the reason."""
 
     path: str
-    """Path relative to the project's folder; a folder ends with a slash."""
+    """Path relative to the project's folder. The path of a folder ends with a slash."""
     reason: str
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Result of the selection."""
+    """Result of selecting a project's files for a package."""
 
     files: tuple[Path, ...]
     """Files for the package, in an order independent of the machine."""
@@ -78,7 +78,7 @@ class Selection:
 
     @property
     def summary(self) -> str:
-        """One line about excluded files, secrets first."""
+        """Line of text about the excluded files, with possible secrets first."""
         if not self.left_out:
             return "no files excluded"
         secrets = [each.path for each in self.left_out if each.reason == "may hold secrets"]
@@ -141,7 +141,7 @@ class _Project:
 
 
 def _env_files(folder: Path) -> frozenset[Path]:
-    """Return the file named under `env` in langgraph.json: it holds variables and may have any name."""
+    """Return the file named under `env` in langgraph.json, if any. It contains environment variables."""
     file = folder / NAME
     try:
         named = read_langgraph_json(file).env_file if file.is_file() else None
@@ -151,7 +151,10 @@ def _env_files(folder: Path) -> frozenset[Path]:
 
 
 def _walk(project: _Project, folder: Path, above: Rules) -> Iterator[tuple[Path, str | None]]:
-    """Yield each file with the reason to exclude it, or None. Yield an excluded folder without its files."""
+    """Yield each file of the folder with the reason for excluding it, or None for a selected file.
+
+    An excluded folder is yielded without its files.
+    """
     rules = [*above, *_rules(folder)]
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         path = Path(entry.path)
@@ -160,7 +163,7 @@ def _walk(project: _Project, folder: Path, above: Rules) -> Iterator[tuple[Path,
         if reason := _reason(path, project, rules):
             yield path, reason
         elif entry.is_dir():
-            # A link to a parent folder would never end.
+            # Do not follow a link to a parent folder, because it would never end.
             if not (entry.is_symlink() and path.resolve() in (path, *path.parents)):
                 yield from _walk(project, path, rules)
         elif entry.is_file():
@@ -168,7 +171,7 @@ def _walk(project: _Project, folder: Path, above: Rules) -> Iterator[tuple[Path,
 
 
 def _rules_above(folder: Path) -> Iterator[tuple[Path, GitIgnoreSpec, str]]:
-    """Yield the rules of parent folders up to the root of the git repository."""
+    """Yield the .gitignore rules of the parent folders up to the root of the git repository."""
     above = list(folder.parents)
     top = next((number for number, parent in enumerate(above) if (parent / ".git").exists()), None)
     if top is not None and not (folder / ".git").exists():
@@ -177,7 +180,7 @@ def _rules_above(folder: Path) -> Iterator[tuple[Path, GitIgnoreSpec, str]]:
 
 
 def _rules(folder: Path) -> Iterator[tuple[Path, GitIgnoreSpec, str]]:
-    # The last match wins, so .aionignore overrides .gitignore.
+    # Yield .aionignore last. The last match wins, so it overrides .gitignore.
     for name in reversed(IGNORE_FILES):
         file = folder / name
         if file.is_file():
@@ -186,7 +189,7 @@ def _rules(folder: Path) -> Iterator[tuple[Path, GitIgnoreSpec, str]]:
 
 
 def _is_pattern(line: str) -> bool:
-    """Return True for a valid pattern. Git ignores invalid ones such as `[z-a]`."""
+    """Return True for a valid pattern in git's syntax. Git ignores invalid patterns such as `[z-a]`."""
     try:
         GitIgnoreSpec.from_lines([line])
     except (re.error, ValueError):

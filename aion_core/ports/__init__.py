@@ -1,7 +1,7 @@
-"""Ports: a Protocol for each outside dependency of the core, with its promises.
+"""Ports: a Protocol for each outside dependency of the core. Its docstrings are the contract.
 
-Adapters implement a Protocol without inheriting from it. The contract tests (`tests/contract`) check these promises for
-each adapter.
+Adapters implement a Protocol without inheriting from it. The contract tests (`tests/contract`) check each adapter
+against it.
 """
 
 from aion_core.ports.agent import (

@@ -1,4 +1,4 @@
-"""Agent port: the input of a turn, its emissions, and its endings."""
+"""Agent port: the input, the emissions and the endings of a turn."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -10,26 +10,26 @@ from aion_core.ports.tasks import ContextKey, Numbered, Turn
 from aion_core.protocol.types import Artifact, Message, Task, TaskState
 
 History = Callable[[int, str | None], Awaitable[Sequence[Message]]]
-"""Returns the last `limit` messages of a context, oldest first; with a messageId, those before that message."""
+"""Function that returns the last `limit` messages of a context, oldest first; with a messageId, those before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnRequest:
-    """Input of one turn."""
+    """Input of the agent for one turn."""
 
     context: ContextKey
     turn: Turn
     fence: int
     task: Task
-    """The task, including the message."""
+    """The task, including the client's message."""
     message: Message
-    """The client's message."""
+    """The client's message to answer."""
     request: Mapping[str, Any] = field(default_factory=dict)
-    """The request's metadata: distribution, network, trace."""
+    """Metadata of the client's request: distribution, network, trace."""
     recorded: Sequence[Numbered] = ()
     """The events recorded by earlier tries of this turn."""
     drain: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set near the runner's deadline: the agent should end as Paused at its next step boundary, if it has steps."""
+    """Set near the deadline of the process: an agent with steps should end as Paused at its next step boundary."""
     history: History | None = None
     """Reads the context's messages before this turn; None without a store."""
     before: Callable[[], Task | None] = lambda: None
@@ -38,18 +38,18 @@ class TurnRequest:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Text of a model call as it streams."""
+    """A streamed part of a model call's text."""
 
     text: str
     message_id: str
-    """Identifies the model call."""
+    """Id of the model call's message, the same in all of its chunks."""
     breaks_off: bool = False
-    """True if the model call failed: the message stays incomplete. The chunk has no text."""
+    """True if the model call failed and its message stays incomplete. Such a chunk has no text."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentMessage:
-    """A durable message before the final answer."""
+    """A message of the agent before its final answer, stored in the task."""
 
     message: Message
     key: str = ""
@@ -59,7 +59,7 @@ class AgentMessage:
 
 @dataclass(frozen=True, slots=True)
 class AgentMetadata:
-    """Metadata of the task, merged key by key."""
+    """Metadata to merge into the task's metadata, key by key."""
 
     metadata: Mapping[str, Any]
     key: str = ""
@@ -67,24 +67,24 @@ class AgentMetadata:
 
 @dataclass(frozen=True, slots=True)
 class AgentArtifact:
-    """An artifact, whole or in chunks."""
+    """An artifact of the task, whole or a part of it."""
 
     artifact: Artifact
     append: bool = False
     last_chunk: bool = True
     key: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """Metadata of the update beside the artifact's own."""
+    """Metadata of the artifact update event, besides the artifact's own metadata."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentTyping:
-    """Typing indicator: streamed, not stored."""
+    """Typing indicator, streamed but not stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputRequired:
-    """Ending of a turn that interrupts its task: the message and metadata name its interrupts."""
+    """Ending of a turn that interrupts its task: it requires input. Message and metadata name the interrupts."""
 
     message: Message
     state: TaskState = TaskState.TASK_STATE_INPUT_REQUIRED
@@ -93,7 +93,7 @@ class InputRequired:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Ending of a turn with the durable answer, or without one."""
+    """Ending of a turn with a final answer, or without an answer."""
 
     message: Message | None
     state: TaskState = TaskState.TASK_STATE_COMPLETED
@@ -107,7 +107,7 @@ class Paused:
 
 @dataclass(frozen=True, slots=True)
 class StepCompleted:
-    """A completed and stored step: an interrupted turn resumes after it."""
+    """Notice that a step was completed and stored: an interrupted turn resumes after it."""
 
 
 Ending = Reply | InputRequired | Paused
@@ -118,20 +118,20 @@ class ReplyAs(StrEnum):
     """Form of the response to a client's message: `reply` in aion.yaml."""
 
     TASK = "task"
-    """The task."""
+    """The client receives the task."""
     MESSAGE = "message"
-    """The answer as a Message without a task; the task if the turn fails or is interrupted."""
+    """The client receives the answer as a Message without a task; the task if the turn fails or is interrupted."""
     AUTO = "auto"
-    """The answer as a Message if it is quick and nothing but a message; otherwise the task."""
+    """The client receives a quick answer without other content as a Message; otherwise the task."""
 
 
 class AnswerAs(StrEnum):
     """Place of a turn's answer in its task: `answer` in aion.yaml."""
 
     MESSAGE = "message"
-    """The status message."""
+    """The answer is the task's status message."""
     ARTIFACT = "artifact"
-    """An artifact."""
+    """The answer is an artifact of the task."""
     BOTH = "both"
 
 
@@ -148,16 +148,16 @@ class Agent(Protocol):
     """An agent that answers messages: a LangGraph graph, an ADK agent, an AgentExecutor."""
 
     def load(self) -> None:
-        """Import the agent's code before its first turn; a repeat does nothing.
+        """Import the agent's code before its first turn. A repeat has no effect.
 
         Raises ConfigurationError if the code cannot be loaded.
         """
         ...
 
     def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
-        """Answer the message: yield chunks and emissions, and exactly one Ending, last.
+        """Answer the client's message: yield chunks and other emissions, then exactly one Ending.
 
-        The caller records each emission, the Ending too, before it takes the next one. After the Ending the agent's code
-        has a few seconds more. Errors of the agent's own code are raised.
+        The caller records each emission, also the Ending, before it requests the next one. After the Ending the agent's
+        code has a few seconds to finish. Errors of the agent's code are raised.
         """
         ...

@@ -1,4 +1,4 @@
-"""API keys of a deployment: their hashes and principals."""
+"""API key port: stores the hashes and principals of a deployment's API keys."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,43 +8,43 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class KeyRecord:
-    """A key as it is stored, with its hash only."""
+    """An API key as stored: its hash, principal and permissions, without the key itself."""
 
     id: str
-    """First characters of the key, used to find it."""
+    """First characters of the API key, used to find its record."""
     sha256: str
-    """The hash of the whole key, in hexadecimal: 256 random bits need no slower one."""
+    """SHA-256 of the whole key in hexadecimal. A key of 256 random bits needs no slower hash."""
     principal: str
-    """Owner of the tasks; a replacement key keeps the principal and the tasks."""
+    """Owner of the tasks created with the key. A replacement key has the same principal, and so the same tasks."""
     created: datetime
     last4: str
-    """Last characters of the key, for its holder."""
+    """Last characters of the key, so that its user can recognise it."""
     agents: frozenset[str] | None = None
-    """The permitted agents; None for all."""
+    """Agents that the key may call; None for all."""
     scopes: frozenset[str] = frozenset()
     tenant: str = ""
-    """The only permitted tenant; "" for any."""
+    """The only tenant that the key may use; "" for any."""
     expires: datetime | None = None
 
 
 class ApiKeys(Protocol):
-    """The keys of one deployment."""
+    """Store of the API keys of one deployment."""
 
     async def add(self, key: KeyRecord) -> None:
-        """Store a new key; raises StoreError, also for a duplicate id."""
+        """Store the record of a new API key. Raises StoreError, also for a duplicate id."""
         ...
 
     async def find(self, key_id: str) -> KeyRecord | None:
-        """Return the key of this id, None if it does not exist or has expired; consistent.
+        """Return the record of the API key with this id; None if it does not exist or has expired. Consistent.
 
         Raises StoreError.
         """
         ...
 
     async def all(self) -> Sequence[KeyRecord]:
-        """Return the keys, newest first; the index may lag behind `add`. Raises StoreError."""
+        """Return the records of all API keys, newest first. The index may lag behind `add`. Raises StoreError."""
         ...
 
     async def revoke(self, key_id: str) -> bool:
-        """Delete the key, at once; return True if it existed. Raises StoreError."""
+        """Delete an API key with immediate effect. Return True if it existed. Raises StoreError."""
         ...

@@ -1,4 +1,4 @@
-"""Limits per owner: requests per minute, open streams and open tasks."""
+"""Rate limit port: limits and counts of each owner's requests per minute, open streams and open tasks."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from aion_core.ports.tasks import TaskKey
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of a deployment for each of its callers; None is no limit."""
+    """Limits of a deployment for each of its callers; None means no limit."""
 
     requests_per_minute: int | None = None
     streams_per_owner: int | None = None
@@ -19,11 +19,11 @@ class Limits:
 
     @property
     def of_streams(self) -> bool:
-        """True if streams have a limit."""
+        """True if the number of open streams is limited."""
         return self.streams_per_owner is not None or self.streams_per_task is not None
 
     def allow(self, stream: "OpenStream", others: Collection["OpenStream"]) -> bool:
-        """Return True if the owner may open the stream beside the others."""
+        """Return True if the limits allow the owner to open this stream besides the other open ones."""
         if self.streams_per_owner is not None and len(others) >= self.streams_per_owner:
             return False
         if self.streams_per_task is None or not stream.task_id:
@@ -39,43 +39,46 @@ class OpenStream:
     task_id: str
     """The task of the stream; "" if the stream creates it."""
     until: datetime
-    """End of its count if its process dies."""
+    """End of the stream's count, in case its process dies."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenTask:
-    """A counted task."""
+    """A task counted as open."""
 
     key: TaskKey
     since: datetime
-    """The time of counting, to the millisecond."""
+    """The time at which the task was counted, to the millisecond."""
 
 
 class RateLimits(Protocol):
-    """Counts of all instances of a deployment together. Every method may raise StoreError."""
+    """Counters of each owner's requests, streams and tasks, shared by all processes of a deployment.
+
+    Every method may raise StoreError.
+    """
 
     async def take(self, owner: str, *, per_minute: int) -> float:
-        """Take a token from the owner's bucket and return 0; if it is empty, return the seconds until the next token.
+        """Take a request token from the owner's bucket and return 0; if it is empty, return the seconds until a token.
 
-        The bucket holds the tokens of a minute and fills evenly.
+        The bucket holds `per_minute` tokens and fills evenly.
         """
         ...
 
     async def open_stream(self, owner: str, stream: OpenStream, limits: Limits) -> bool:
-        """Count the stream and return True; at a limit return False. A repeat counts once."""
+        """Count an open stream and return True; if a limit is reached, return False. A repeated call counts once."""
         ...
 
     async def close_stream(self, owner: str, stream_id: str) -> None:
-        """Uncount the stream, if it is counted."""
+        """Uncount a closed stream, if it is counted."""
         ...
 
     async def count_task(self, owner: str, task: OpenTask, *, most: int) -> Collection[OpenTask]:
-        """Count the task and return (); at the limit of `most` return the counted tasks instead.
+        """Count an open task and return (); if `most` tasks are counted already, return those instead.
 
-        The end of a task does not lower the count: at the limit the caller looks for ended tasks.
+        The end of a task does not lower the count. At the limit the caller has to find ended tasks and forget them.
         """
         ...
 
     async def forget_tasks(self, owner: str, tasks: Collection[OpenTask]) -> None:
-        """Uncount these tasks, if they are counted."""
+        """Uncount these tasks of the owner, if they are counted."""
         ...

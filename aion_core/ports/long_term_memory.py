@@ -1,4 +1,4 @@
-"""Long-term memory port: an agent's items for an owner, across conversations."""
+"""Long-term memory port: items stored by an agent for an owner, across conversations."""
 
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
@@ -6,16 +6,16 @@ from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol
 
 MAX_MEMORY_BYTES = 350_000
-"""The longest value of an item."""
+"""Longest value of a memory item, in bytes."""
 MAX_MEMORY_NAME_BYTES = 800
-"""The longest namespace and key of an item together, each label with a byte more."""
+"""Longest namespace and key of an item together in bytes, counting one byte more for each label."""
 
 Namespace = tuple[str, ...]
 """A path of labels. A label is not empty and holds no "."."""
 
 
 class MemoryScope(NamedTuple):
-    """The owner and the agent of a memory; no other scope reads or writes it."""
+    """The owner and the agent of memory items. Other owners and agents cannot read or write them."""
 
     owner: str
     agent: str
@@ -23,12 +23,12 @@ class MemoryScope(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MemoryItem:
-    """A stored item."""
+    """A stored item of long-term memory."""
 
     namespace: Namespace
     key: str
     value: str
-    """JSON."""
+    """The value as JSON text."""
     created_at: datetime
     updated_at: datetime
     ttl: timedelta | None = None
@@ -37,7 +37,7 @@ class MemoryItem:
 
 @dataclass(frozen=True, slots=True)
 class MemoryWrite:
-    """A put of an item; a delete without a value."""
+    """A write of a memory item: a put, or a delete if `value` is None."""
 
     namespace: Namespace
     key: str
@@ -53,22 +53,22 @@ class LongTermMemory(Protocol):
     """
 
     async def get(self, scope: MemoryScope, namespace: Namespace, key: str) -> MemoryItem | None:
-        """Return the item, None if it does not exist."""
+        """Return the memory item of this namespace and key; None if it does not exist."""
         ...
 
     def search(self, scope: MemoryScope, prefix: Namespace) -> AsyncGenerator[MemoryItem, None]:
-        """Yield the items of all namespaces under the prefix: a namespace at a time, ordered by key.
+        """Yield the items of all namespaces under the prefix, one namespace after the other, ordered by key.
 
         The generator reads lazily: close it after the last needed item.
         """
         ...
 
     async def namespaces(self, scope: MemoryScope, prefix: Namespace) -> Sequence[Namespace]:
-        """Return each namespace under the prefix with an item, in any order."""
+        """Return each namespace under the prefix that has an item, in any order."""
         ...
 
     async def write(self, scope: MemoryScope, *changes: MemoryWrite) -> None:
-        """Make the changes, up to ten of them atomically; the last change of an item wins.
+        """Write the changes of memory items, up to ten of them atomically. The last change of an item wins.
 
         A repeat changes only the time of the update. Raises LeaseLost, without a write, if another holder has the turn's
         context. The fence covers one context only: two conversations of an owner should write different items, since
@@ -77,7 +77,7 @@ class LongTermMemory(Protocol):
         ...
 
     async def touch(self, scope: MemoryScope, *items: MemoryItem) -> None:
-        """Restart the TTL of the items; items changed or deleted since their read stay as they are."""
+        """Restart the TTL of the items. Items changed or deleted since they were read stay as they are."""
         ...
 
     async def forget(self, owner: str, *, dry_run: bool = False) -> int:

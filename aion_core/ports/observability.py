@@ -1,4 +1,4 @@
-"""Metrics and traces ports; values hold numbers, names, ids and times, never the content of messages."""
+"""Ports for metrics and traces. Their values are numbers, names, ids and times, never the content of messages."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -7,79 +7,79 @@ from typing import Protocol
 
 
 class Metric(StrEnum):
-    """Metrics, with the names of alarms and dashboards. Names ending in Duration, Time or Lag are milliseconds."""
+    """Metrics of the service, named as in alarms and dashboards. Names in Duration, Time or Lag are milliseconds."""
 
     TURNS = "Turns"
-    """Ended turns: with an answer, an interrupt, or a failure."""
+    """Number of ended turns, by an answer, an interrupt or a failure."""
     TURN_DURATION = "TurnDuration"
-    """From a turn's beginning to its recorded end; after a handoff or retry, from its message's arrival."""
+    """Time from a turn's beginning to its recorded end; after a handoff or retry, from the arrival of its message."""
     FIRST_TOKEN_TIME = "FirstTokenTime"  # noqa: S105  # a name
-    """From a turn's beginning to its agent's first chunk of text."""
+    """Time from a turn's beginning to the agent's first text chunk."""
     STREAM_DELTAS = "StreamDeltas"
-    """Text chunks of a turn in one process."""
+    """Number of text chunks of a turn in one process."""
     TURN_RETRIES = "TurnRetries"
-    """Turns begun again after the death of their process."""
+    """Number of turns begun again after the death of their process."""
     TURN_LAG = "TurnLag"
-    """From a message's arrival to the beginning of its turn."""
+    """Time from the arrival of a message to the beginning of its turn."""
     TURNS_FAILED = "TurnsFailed"
-    """Turns with a failed task."""
+    """Number of turns that ended with a failed task."""
     SWEEP_FOUND = "SweepFound"
-    """Overdue work found by a sweep, without planned webhook retries."""
+    """Number of expired timers found by a sweep, without planned webhook retries."""
     SWEEP_ENQUEUED = "SweepEnqueued"
-    """Wake-up messages of a sweep, including webhook retries."""
+    """Number of wake-up messages enqueued by a sweep, including webhook retries."""
     PUSH_DELIVERED = "PushDelivered"
-    """Notifications accepted by a webhook."""
+    """Number of notifications accepted by a webhook."""
     PUSH_RETRIES = "PushRetries"
-    """Posts to repeat later: failed, or postponed because their host does not respond."""
+    """Number of posts to repeat later, because they failed or were skipped for an unresponsive host."""
     PUSH_GIVEN_UP = "PushGivenUp"
-    """Notifications given up after the last retry."""
+    """Number of notifications given up after the last retry."""
     PUSH_LAG = "PushLag"
-    """From a status update's timestamp to its delivery."""
+    """Time from a status update's timestamp to its delivery."""
 
     @property
     def in_milliseconds(self) -> bool:
-        """True for times, false for counts."""
+        """True for a metric in milliseconds, False for a count."""
         return self.value.endswith(("Duration", "Time", "Lag"))
 
 
 class Metrics(Protocol):
-    """Counter of metrics. It never fails or waits: a value may be lost."""
+    """Recorder of metrics. It never fails or waits, so a value may be lost."""
 
     def count(self, metric: Metric, value: float = 1.0, *, agent: str = "") -> None:
-        """Count the value; `agent` is the id of the turn's agent, if there is one."""
+        """Record a value of a metric. `agent` is the id of the turn's agent, "" without a turn."""
         ...
 
     def flush(self) -> None:
-        """Emit the counts at the end of an invocation."""
+        """Emit the recorded values at the end of an invocation."""
         ...
 
 
 class NullMetrics:
-    """`Metrics` without an effect."""
+    """Implementation of `Metrics` without an effect."""
 
     def count(self, metric: Metric, value: float = 1.0, *, agent: str = "") -> None:
-        """See `Metrics.count`."""
+        """Ignore the value; see `Metrics.count`."""
 
     def flush(self) -> None:
-        """See `Metrics.flush`."""
+        """Do nothing; see `Metrics.flush`."""
 
 
 class SpanKind(StrEnum):
-    """Side of a call, by OpenTelemetry."""
+    """Kind of a span, as in OpenTelemetry."""
 
     SERVER = "server"
-    """Handles a request."""
+    """The span handles a request."""
     CONSUMER = "consumer"
-    """Handles a queued message."""
+    """The span handles a queued message."""
     CLIENT = "client"
-    """Calls another system."""
+    """The span calls another system."""
 
 
 class Span(Protocol):
-    """A span of running work."""
+    """A trace span of running work."""
 
     def note(self, name: str, value: str | int) -> None:
-        """Set an attribute."""
+        """Set an attribute of the span."""
         ...
 
     def failed(self, why: str) -> None:
@@ -88,37 +88,37 @@ class Span(Protocol):
 
 
 class Traces(Protocol):
-    """Tracer. It never fails: a span may be lost."""
+    """Tracer of spans. It never fails, so a span may be lost."""
 
     def span(
         self, name: str, kind: SpanKind, *, traceparent: str = "", attributes: Mapping[str, str | int] | None = None
     ) -> AbstractContextManager[Span]:
-        """Open a span for the block; spans within it, also of frameworks, are its children.
+        """Open a span for a `with` block. Spans opened within the block, also by frameworks, are its children.
 
-        Its parent is the current span, or `traceparent` (W3C) if that names another trace. An error out of the block is
-        recorded by its class.
+        Its parent is the current span, or `traceparent` (W3C) if that names another trace. If an error leaves the
+        block, the span records its class.
         """
         ...
 
     def flush(self) -> None:
-        """Send the ended spans; blocking, for at most a few seconds."""
+        """Send the ended spans. This blocks for at most a few seconds."""
         ...
 
 
 class NoopTraces:
-    """`Traces` and `Span` without an effect."""
+    """Implementation of `Traces` and `Span` without an effect."""
 
     def span(
         self, name: str, kind: SpanKind, *, traceparent: str = "", attributes: Mapping[str, str | int] | None = None
     ) -> AbstractContextManager[Span]:
-        """See `Traces.span`."""
+        """Return a context manager without an effect; see `Traces.span`."""
         return nullcontext(self)
 
     def note(self, name: str, value: str | int) -> None:
-        """See `Span.note`."""
+        """Ignore the attribute; see `Span.note`."""
 
     def failed(self, why: str) -> None:
-        """See `Span.failed`."""
+        """Ignore the failure; see `Span.failed`."""
 
     def flush(self) -> None:
-        """See `Traces.flush`."""
+        """Do nothing; see `Traces.flush`."""

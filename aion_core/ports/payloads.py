@@ -1,4 +1,4 @@
-"""Payload ports: large payloads by name, versions of stored objects, and encryption."""
+"""Payload ports: storage of large payloads by name, versions of stored objects, and encryption."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,10 +7,10 @@ from typing import Any, Protocol
 
 
 class Blobs(Protocol):
-    """Payloads too large for an item, by name. Every method may raise StoreUnavailable or StoreError."""
+    """Store of payloads too large for a table item, by name. Every method may raise StoreUnavailable or StoreError."""
 
     async def put(self, name: str, content: bytes) -> None:
-        """Store the bytes under the name; a repeat with the same bytes changes nothing."""
+        """Store the bytes under the name. A repeat with the same bytes has no effect."""
         ...
 
     async def put_new(self, name: str, content: bytes, metadata: Mapping[str, str], *, media_type: str = "") -> bool:
@@ -22,34 +22,34 @@ class Blobs(Protocol):
         ...
 
     async def get(self, name: str) -> bytes | None:
-        """Return the bytes, None if the name is unused."""
+        """Return the bytes stored under the name; None if the name is unused."""
         ...
 
     async def metadata(self, name: str) -> Mapping[str, str] | None:
-        """Return the metadata of `put_new`, None if the name is unused."""
+        """Return the metadata stored by `put_new` under the name; None if the name is unused."""
         ...
 
     async def names(self, prefix: str) -> Sequence[str]:
-        """Return the names with this prefix."""
+        """Return the names of all stored payloads with this prefix."""
         ...
 
     async def delete(self, name: str) -> None:
-        """Delete the bytes, if they exist."""
+        """Delete the bytes stored under the name, if they exist."""
         ...
 
 
 class Cipher(Protocol):
-    """Encryption with the deployment's key; detects changed or moved ciphertexts."""
+    """Encryption with the deployment's key. Decryption detects changed or moved ciphertexts."""
 
     async def encrypt(self, content: bytes, *, about: str) -> bytes:
-        """Return the content encrypted, differently each time; `about` is the context, such as the item's key.
+        """Return the encrypted content, different at each call. `about` is the context, such as the item's key.
 
         May raise StoreUnavailable.
         """
         ...
 
     async def decrypt(self, encrypted: bytes, *, about: str) -> bytes:
-        """Return the decrypted content of this context.
+        """Return the decrypted content; `about` must be the context given at its encryption.
 
         Raises StoreCorrupt for changed bytes, another context or another deployment's key; StoreUnavailable if the key
         service is unavailable.
@@ -59,23 +59,23 @@ class Cipher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ObjectVersion:
-    """A version of an object, or a delete marker."""
+    """A version of a stored object, or a delete marker."""
 
     name: str
     version_id: str
     size: int
-    """In bytes; 0 for a delete marker."""
+    """Size of the version in bytes; 0 for a delete marker."""
     is_marker: bool
     modified: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class VersionPage:
-    """One page of versions."""
+    """One page of object versions."""
 
     versions: Sequence[ObjectVersion]
     next: Any = None
-    """Pass it as `after` for the next page; None on the last page."""
+    """Position to pass as `after` for the next page; None on the last page."""
 
 
 class ObjectVersions(Protocol):
@@ -86,5 +86,5 @@ class ObjectVersions(Protocol):
         ...
 
     async def delete(self, versions: Sequence[tuple[str, str]]) -> None:
-        """Delete up to 250 versions, by name and version id, if they exist."""
+        """Delete up to 250 object versions, given as pairs of name and version id, if they exist."""
         ...

@@ -1,4 +1,4 @@
-"""Push notifications: the configs of tasks and the state of their deliveries."""
+"""Push notification port: the push configs of tasks and the state of their deliveries."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ MAX_PUSH_CONFIGS = 10
 
 
 class PushVersion(StrEnum):
-    """The protocol version in which a config was registered, and in which its notifications are posted."""
+    """Protocol version of a push config: of its registration and of its notifications."""
 
     V1 = "1.0"
     V03 = "0.3"
@@ -21,79 +21,79 @@ class PushVersion(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PushConfig:
-    """A client's webhook for a task, with its credentials; the repr has no secret."""
+    """A client's webhook for a task, with its credentials. The repr omits the secrets."""
 
     id: str
-    """Unique within the task; the server makes one if the client names none."""
+    """Id of the config, unique within its task. The server generates one if the client gives no id."""
     url: str = field(repr=False)
-    """Its query may hold a secret."""
+    """URL of the webhook. Its query may hold a secret."""
     token: str = field(default="", repr=False)
-    """Sent unchanged in a header of each notification."""
+    """The client's token, sent in a header of each notification unless it is a signing key."""
     scheme: str = ""
     """The HTTP authentication scheme (`Bearer`, `Basic`, …); "" without authentication."""
     credentials: str = field(default="", repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)
-    """The keys of the signatures, the newest first; more than one during a rotation."""
+    """The secrets that sign notifications, the newest first; two during a rotation."""
     older_until: datetime | None = None
-    """End of the rotation, after which only the newest secret signs; None outside of a rotation."""
+    """End of a rotation: afterwards only the newest secret signs. None outside of a rotation."""
     version: PushVersion = PushVersion.V1
     events: PushEvents = PushEvents.STATUS
-    """The events to notify of, as the agent declares in aion.yaml."""
+    """The kinds of events to post, as configured for the agent in aion.yaml."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """The state of one config's notifications; it has no secret."""
+    """State of one push config's notifications, without secrets."""
 
     task: TaskKey
     config_id: str
     after: int
-    """Newest event at registration: the config receives later events."""
+    """Number of the newest event at registration: the config receives later events."""
     cursor: int
-    """Newest posted, given up or skipped event."""
+    """Number of the newest event that was posted, given up or skipped."""
     tries: int = 0
-    """Failed posts of the event after the cursor."""
+    """Number of failed posts of the next event after the cursor."""
     next_at: datetime | None = None
-    """Time of the retry, None without a failure."""
+    """Time of the next retry; None without a failure."""
     claimed_until: datetime | None = None
-    """End of the claim, None without a claim."""
+    """End of a process's claim on the delivery; None without a claim."""
     failure: str = ""
-    """The last failure; "" after a success."""
+    """Reason of the last failed post; "" after a success."""
     dead: int = 0
     """Number of dead letters: events given up after the last retry."""
     dead_from: int = 0
-    """The first dead letter, 0 without any."""
+    """Number of the first dead-letter event; 0 without dead letters."""
     disabled: bool = False
-    """True after a 410 (Gone) response: nothing more is posted."""
+    """True after a 410 (Gone) response: no more events are posted."""
     due_at: datetime | None = None
-    """Time of the timer, None without one."""
+    """Time of the delivery's timer; None without a timer."""
     revision: str = ""
-    """Differs after each change: a conditional write compares it."""
+    """New value after each change, compared by conditional writes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The right to post for one config, until it runs out or the config is deleted or replaced."""
+    """Right of a process to post for a push config, until it expires or the config is deleted or replaced."""
 
     delivery: Delivery
     config: PushConfig | None
-    """None if the stored config cannot be read: its key is gone, or its item was changed."""
+    """None if the stored config cannot be decrypted: its key is gone, or its item was tampered with."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpiredPushTimer:
-    """An expired timer of a task's notifications, from a lagging index."""
+    """An expired timer of a task's push notifications, from a lagging index."""
 
     task: TaskKey
     at: datetime
     generation: int = 0
-    """The event to deliver; 0 for the retry or claim of a config."""
+    """Number of the event to deliver; 0 for the retry or expired claim of a config."""
     config_id: str = ""
-    """The config to retry; "" for an event."""
+    """Id of the config to retry; "" for the timer of an event."""
 
 
 class PushConfigs(Protocol):
-    """Push configs of tasks and the state of their deliveries, with the lifetime of their task.
+    """Store of the push configs of tasks and the state of their deliveries. They expire with their task.
 
     Configs are encrypted; only `get`, `all` and `claim` decrypt them. Every method may raise StoreUnavailable; the
     caller may repeat the call. A message may bring a config: `TaskStore.create` and `TaskStore.follow_up` store both in
@@ -103,41 +103,41 @@ class PushConfigs(Protocol):
     # ── For clients ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def put(self, task: TaskKey, config: PushConfig) -> Delivery:
-        """Store the config, a subscriber of the task's later events.
+        """Store a push config for the task's later events, and return its delivery state.
 
-        It replaces a config with the same id and keeps that cursor: pending events go to the new one. It gets a timer, in
-        case the caller's wake-up message is lost. Raises TaskNotFound, or TooManyPushConfigs at the limit.
+        It replaces a config with the same id but not its cursor: pending events go to the new webhook. The config gets
+        a timer, in case the caller's wake-up message is lost. Raises TaskNotFound, or TooManyPushConfigs at the limit.
         """
         ...
 
     async def get(self, task: TaskKey, config_id: str) -> PushConfig | None:
-        """Return the config, None if the task or the config does not exist."""
+        """Return the task's push config with this id; None if the task or the config does not exist."""
         ...
 
     async def all(self, task: TaskKey) -> Sequence[PushConfig]:
-        """Return the task's configs, sorted by id, at most MAX_PUSH_CONFIGS; empty if there is no task."""
+        """Return the task's push configs sorted by id, at most MAX_PUSH_CONFIGS; empty if the task does not exist."""
         ...
 
     async def delete(self, task: TaskKey, config_id: str) -> None:
-        """Delete the config, if it exists; a post claimed just before may still follow."""
+        """Delete the push config, if it exists. A post claimed just before may still follow."""
         ...
 
     # ── For deliveries ────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def deliveries(self, task: TaskKey) -> Sequence[Delivery]:
-        """Return the delivery of each config of the task, sorted by id; consistent."""
+        """Return the delivery state of each push config of the task, sorted by id. The read is consistent."""
         ...
 
     async def claim(self, delivery: Delivery, *, until: datetime) -> Claim | None:
-        """Claim the right to post for the config; None if it has changed since `delivery` was read.
+        """Claim the right to post for a push config. Return None if its state has changed since `delivery` was read.
 
-        Its timer is set to the end of the claim, in case the holder dies. Unreadable configs can be claimed too, so that
-        their attempts are counted.
+        The config's timer is set to the end of the claim, in case the claiming process dies. Unreadable configs can be
+        claimed too, so that their failures are counted.
         """
         ...
 
     async def advance(self, claim: Claim, *, cursor: int, until: datetime) -> Claim:
-        """Move the cursor after a successful post, and renew the claim.
+        """Move the config's cursor after a successful post, and renew the claim.
 
         Raises ClaimLost if another process has claimed the config, or it was deleted or replaced.
         """
@@ -146,10 +146,10 @@ class PushConfigs(Protocol):
     async def settle(
         self, claim: Claim, *, cursor: int, delivered: bool = False, due_at: datetime | None = None
     ) -> None:
-        """Move the cursor and release the claim.
+        """Move the config's cursor and release the claim.
 
-        With `delivered` the last post succeeded. `due_at` sets the timer for further posts. Raises ClaimLost as `advance`
-        does.
+        `delivered` resets the failures after a successful post. `due_at` sets the timer for further posts. Raises
+        ClaimLost as `advance` does.
         """
         ...
 
@@ -161,7 +161,7 @@ class PushConfigs(Protocol):
         ...
 
     async def give_up(self, claim: Claim, *, cursor: int, failure: str, until: datetime) -> Claim:
-        """Count event `cursor` as a dead letter, move the cursor past it, and renew the claim; `tries` is kept.
+        """Count event `cursor` as a dead letter, move the cursor past it, and renew the claim. `tries` does not change.
 
         Raises ClaimLost as `advance` does.
         """
@@ -172,15 +172,15 @@ class PushConfigs(Protocol):
         ...
 
     async def clear(self, task: TaskKey, generation: int) -> None:
-        """Remove the event's timer: every webhook has passed it. A repeat changes nothing."""
+        """Remove the timer of an event that every webhook of the task has passed. A repeat has no effect."""
         ...
 
     async def clear_subscribers(self, head: Head) -> None:
-        """Record that the task has no configs, unless one was stored since `head` was read."""
+        """Record that the task has no push configs, unless one was stored since the task's `head` was read."""
         ...
 
     async def redrive(self, task: TaskKey, config_id: str) -> Delivery | None:
-        """Post the dead letters again, enable the config, and set its timer to now; None if there is no such config.
+        """Enable the config and set its timer to now, to post its dead letters again. Return None if it does not exist.
 
         Events after the first dead letter are posted again too, with their earlier ids.
         """
@@ -189,16 +189,17 @@ class PushConfigs(Protocol):
     # ── Timers ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def expired_timers(self, *, limit: int) -> Sequence[ExpiredPushTimer]:
-        """Return expired timers, at most `limit`; the index may lag.
+        """Return up to `limit` expired push timers. The index may lag.
 
-        Owners alternate, each with its longest overdue timer first: an owner of many does not delay the others.
-        Unreadable shards are logged and left out; raises StoreError if no shard is readable.
+        Owners alternate, each with its longest overdue timer first: an owner with many timers does not delay the
+        others. Unreadable shards are logged and left out; raises StoreError if no shard is readable.
         """
         ...
 
     async def claim_expired(self, timer: ExpiredPushTimer) -> bool:
-        """Claim the timer; return True if it is still expired and unclaimed.
+        """Claim the expired push timer. Return True if it is still expired and unclaimed.
 
-        It is set again, in case the wake-up message is lost. After its item's TTL it is removed.
+        The claim sets the timer again, in case the wake-up message is lost. If the TTL of its item has passed, the
+        timer is removed.
         """
         ...

@@ -1,4 +1,4 @@
-"""Wake-up messages: their queues, their JSON bodies, and dead letters."""
+"""Queue ports: wake-up messages with their JSON bodies, their queues, and dead letters."""
 
 import json
 from collections.abc import Sequence
@@ -21,18 +21,18 @@ class WakeUp:
 
     context: ContextKey
     fence: int = 0
-    """Fence of the watched lease; 0 for any waiting turn."""
+    """Fence of the lease whose end the message watches; 0 to start a waiting turn."""
 
 
 class WorkQueue(Protocol):
-    """Queue to the function that runs turns. The table holds the work; a message only wakes the function."""
+    """Queue of wake-up messages to the function that runs turns. The table holds the work; a message only starts it."""
 
     async def enqueue(self, wake_up: WakeUp, *, delay: float = 0.0) -> None:
         """Enqueue the message with a delay of at most 900 seconds. Raises StoreUnavailable."""
         ...
 
     def enqueue_from_thread(self, wake_up: WakeUp, *, delay: float = 0.0) -> None:
-        """Do as `enqueue` in the calling thread: an agent may block the event loop."""
+        """Enqueue the message like `enqueue`, but in the calling thread, since an agent may block the event loop."""
         ...
 
 
@@ -42,11 +42,11 @@ class PushWakeUp:
 
     task: TaskKey
     generation: int = 0
-    """The event to deliver; 0 for a retry or a new config."""
+    """Number of the event to deliver; 0 for a retry or a new config."""
 
 
 class PushQueue(Protocol):
-    """Queue to the function that delivers notifications. The table holds the work; a message only wakes the function."""
+    """Queue of wake-up messages to the function that posts notifications. The table holds the work."""
 
     async def enqueue(self, wake_up: PushWakeUp, *, delay: float = 0.0) -> None:
         """Enqueue the message with a delay of at most 900 seconds. Raises StoreUnavailable."""
@@ -55,37 +55,37 @@ class PushQueue(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A message without a successful handling."""
+    """A queue message that could not be handled after all retries."""
 
     id: str
     body: str
     sent_at: datetime
-    """Time of the first send."""
+    """Time at which the message was first sent."""
     receipt: str = ""
 
 
 class DeadLetters(Protocol):
-    """Dead letters of one queue. Every method raises StoreError."""
+    """Dead-letter queue of one queue. Every method may raise StoreError."""
 
     async def read(self, limit: int) -> list[DeadLetter]:
-        """Return up to `limit` messages, each once; they may be invisible to others until `give_back`."""
+        """Return up to `limit` dead letters, each once. They may be invisible to other readers until `give_back`."""
         ...
 
     async def give_back(self, letters: Sequence[DeadLetter]) -> None:
-        """Make the messages visible to others again."""
+        """Make dead letters from `read` visible to other readers again."""
         ...
 
     async def redrive(self) -> None:
-        """Move all messages back into their queue, perhaps after the return; a message may then be in both."""
+        """Move all dead letters back into their queue. This may end after the return: a message may be in both."""
         ...
 
     async def drop(self, letter: DeadLetter) -> None:
-        """Delete the message, if it exists."""
+        """Delete the dead letter, if it exists."""
         ...
 
 
 def body_of(wake_up: WakeUp) -> str:
-    """Return the message body of the wake-up."""
+    """Return the JSON body of a context's wake-up message."""
     context = wake_up.context
     ids = {"owner": context.owner, "agent": context.agent, "context_id": context.context_id, "fence": wake_up.fence}
     # ASCII: an id may have characters that SQS refuses.
@@ -93,13 +93,13 @@ def body_of(wake_up: WakeUp) -> str:
 
 
 def push_body_of(wake_up: PushWakeUp) -> str:
-    """Return the message body of the push wake-up."""
+    """Return the JSON body of a push delivery's wake-up message."""
     ids = {"owner": wake_up.task.owner, "task_id": wake_up.task.task_id, "generation": wake_up.generation}
     return json.dumps({"v": VERSION, **ids}, separators=(",", ":"))
 
 
 def wake_up_of(body: str) -> WakeUp:
-    """Return the wake-up of the message body; raises UnreadableWakeUp."""
+    """Parse a context's wake-up message from its JSON body. Raises UnreadableWakeUp."""
     match _fields(body):
         case {"owner": str(owner), "agent": str(agent), "context_id": str(context_id), "fence": int(fence)} if (
             owner and agent and context_id
@@ -111,7 +111,7 @@ def wake_up_of(body: str) -> WakeUp:
 
 
 def push_wake_up_of(body: str) -> PushWakeUp:
-    """Return the push wake-up of the message body; raises UnreadableWakeUp."""
+    """Parse a push delivery's wake-up message from its JSON body. Raises UnreadableWakeUp."""
     match _fields(body):
         case {"owner": str(owner), "task_id": str(task_id), "generation": int(generation)} if owner and task_id:
             return PushWakeUp(TaskKey(owner, task_id), generation)
@@ -121,7 +121,7 @@ def push_wake_up_of(body: str) -> PushWakeUp:
 
 
 def _fields(body: str) -> dict[str, Any]:
-    """Return the fields of the message body; raises UnreadableWakeUp if it is not of this version."""
+    """Parse the fields of a message's JSON body. Raises UnreadableWakeUp if it has another version."""
     try:
         fields = json.loads(body)
     except ValueError:

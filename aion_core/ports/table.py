@@ -1,4 +1,4 @@
-"""The table port: items, conditions, writes and reads, with the promises of DynamoDB."""
+"""Table port: items, conditions, writes and reads, with the guarantees of DynamoDB."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,32 +7,32 @@ from typing import Any, NamedTuple, Protocol
 from aion_core.errors import StoreError
 
 PARTITION, SORT = "pk", "sk"
-"""The attributes of an item's key."""
+"""Names of the attributes of an item's key."""
 
 Item = dict[str, Any]
-"""Attributes by name, the key among them. A value is a str, int, bool, bytes, list, dict or frozenset of str."""
+"""An item's attributes by name, with its key. A value is a str, int, bool, bytes, list, dict or frozenset of str."""
 
 LAST = "\U0010ffff"
-"""Sorts after every character of a sort key."""
+"""Character that sorts after all characters of sort keys: the end of a range of keys."""
 
 
 class Key(NamedTuple):
-    """The key of an item."""
+    """The key of an item: its partition key and sort key."""
 
     partition: str
     sort: str
 
 
 class Index(NamedTuple):
-    """A secondary index: holds every item that has both attributes."""
+    """A secondary index. It holds an entry for every item with both of its key attributes."""
 
     name: str
     partition: str
     sort: str
     sort_type: str = "S"
-    """`S` for text, `N` for whole numbers."""
+    """Type of the sort key: `S` for text, `N` for whole numbers."""
     copied: tuple[str, ...] = ()
-    """The attributes of an entry beside its keys and the item's."""
+    """The attributes copied to an entry, besides the keys of the index and of the item."""
 
 
 # ── Conditions ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -40,21 +40,21 @@ class Index(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Exists:
-    """The attribute exists; without a name, the item does."""
+    """Condition: the attribute exists; without a name, the item exists."""
 
     name: str = PARTITION
 
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """The attribute does not exist; without a name, the item does not."""
+    """Condition: the attribute does not exist; without a name, the item does not exist."""
 
     name: str = PARTITION
 
 
 @dataclass(frozen=True, slots=True)
 class Equals:
-    """The attribute exists and has this value."""
+    """Condition: the attribute exists and has this value."""
 
     name: str
     value: str | int | bool | bytes
@@ -62,7 +62,7 @@ class Equals:
 
 @dataclass(frozen=True, slots=True)
 class AtMost:
-    """The attribute exists and is this number or less."""
+    """Condition: the attribute exists and is this number or less."""
 
     name: str
     value: int
@@ -70,7 +70,7 @@ class AtMost:
 
 @dataclass(frozen=True, slots=True)
 class MoreThan:
-    """The attribute exists and is greater than this number."""
+    """Condition: the attribute exists and is greater than this number."""
 
     name: str
     value: int
@@ -78,7 +78,7 @@ class MoreThan:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """The attribute exists and has one of these values."""
+    """Condition: the attribute exists and has one of these values."""
 
     name: str
     values: tuple[str, ...]
@@ -86,7 +86,7 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class ShorterThan:
-    """The list or set has fewer members than this; an absent attribute counts as empty."""
+    """Condition: the list or set has fewer members than this. An absent attribute counts as empty."""
 
     name: str
     length: int
@@ -94,21 +94,21 @@ class ShorterThan:
 
 @dataclass(frozen=True, slots=True)
 class NotEmpty:
-    """The list or set has a member."""
+    """Condition: the list or set exists and has at least one member."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Both:
-    """All of these conditions hold."""
+    """Condition: all of these conditions hold."""
 
     conditions: tuple["Condition", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Either:
-    """At least one of these conditions holds."""
+    """Condition: at least one of these conditions holds."""
 
     conditions: tuple["Condition", ...]
 
@@ -121,30 +121,30 @@ Condition = Exists | Absent | Equals | AtMost | MoreThan | OneOf | ShorterThan |
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Replace the whole item, or create it."""
+    """Write that creates an item, or replaces it as a whole."""
 
     key: Key
     item: Mapping[str, Any]
-    """The attributes without the key."""
+    """The item's attributes without the key."""
     only_if: Condition | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of some attributes of an item, without its key."""
+    """A change of some attributes of an item. It does not include the item's key."""
 
     values: Mapping[str, Any] = field(default_factory=dict)
-    """Attributes and their new values."""
+    """Attributes to set, with their new values."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    """Values of absent attributes."""
+    """Attributes and the values to set if they are absent."""
     add: Mapping[str, int] = field(default_factory=dict)
     """Numbers to add; an absent attribute counts as 0."""
     append: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     """Members to append to lists; an absent attribute counts as an empty list."""
     drop_first: tuple[str, ...] = ()
-    """Lists to remove the first member of."""
+    """Names of lists to remove the first member from."""
     remove: tuple[str, ...] = ()
-    """Attributes to remove, if they exist."""
+    """Names of attributes to remove, if they exist."""
     add_members: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Members to add to sets; an absent attribute counts as an empty set."""
     remove_members: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -154,20 +154,20 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Change some attributes of an item; an absent one is created."""
+    """Write that changes some attributes of an item. An absent item is created."""
 
     key: Key
     change: Change
 
     @property
     def only_if(self) -> Condition | None:
-        """The condition of the change."""
+        """Return the condition of the change."""
         return self.change.only_if
 
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Delete the item, if it exists."""
+    """Write that deletes the item, if it exists."""
 
     key: Key
     only_if: Condition | None = None
@@ -175,7 +175,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class ConditionCheck:
-    """Change nothing; the other writes of the transaction depend on the condition."""
+    """Part of a transaction without a change: the other writes depend on its condition."""
 
     key: Key
     only_if: Condition
@@ -191,7 +191,7 @@ CONDITION_FAILED, CONFLICT, FINE = "ConditionalCheckFailed", "TransactionConflic
 
 
 class WriteRefused(Exception):
-    """No item was written: a condition did not hold, or another transaction was writing one of the items."""
+    """Error: no item was written, since a condition failed or another transaction was writing one of the items."""
 
     def __init__(self, reasons: tuple[str, ...]) -> None:
         """`reasons` holds one of CONDITION_FAILED, CONFLICT and FINE for each write, in their order."""
@@ -209,7 +209,7 @@ class WriteRefused(Exception):
 
 
 class TokenReused(StoreError):
-    """The token was used with other writes: an earlier transaction may have succeeded (IdempotentParameterMismatch)."""
+    """Error: the token was used with other writes, perhaps with success (IdempotentParameterMismatch)."""
 
 
 # ── Reads ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -217,17 +217,17 @@ class TokenReused(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page of a query or scan."""
+    """One page of items from a query or scan."""
 
     items: Sequence[Item]
     count: int
-    """Number of items, also of a query that only counts."""
+    """Number of found items, also in a query that only counts them."""
     next: Any = None
-    """Pass it as `after` for the next page; None on the last page. Opaque, except that it can be compared."""
+    """Position to pass as `after` for the next page; None on the last page. Opaque, except that it can be compared."""
 
 
 class Table(Protocol):
-    """One table: conditional writes, transactions, consistent reads, and lagging indexes.
+    """A table with conditional writes, transactions, consistent reads, and lagging indexes.
 
     Every method may raise StoreUnavailable (a write may still have succeeded) or StoreError. Expired items stay
     readable until they are deleted, some time after their TTL. An item has at most 400 KB, a transaction 100 writes
@@ -235,7 +235,7 @@ class Table(Protocol):
     """
 
     async def get(self, key: Key) -> Item | None:
-        """Return the item, None if it does not exist; consistent."""
+        """Return the item with this key; None if it does not exist. The read is consistent."""
         ...
 
     async def query(
@@ -271,8 +271,8 @@ class Table(Protocol):
     ) -> Page:
         """Return a page of the index's entries from `first` to `last`; it may lag behind the table.
 
-        An entry has the item's key, the index's keys and the copied attributes. `only_if` filters the entries after
-        `limit` counts them. With `count_only` the page has no items, only their count.
+        An entry has the item's key, the index's keys and the copied attributes. `limit` counts entries before `only_if`
+        filters them. With `count_only` the page has no items, only their count.
         """
         ...
 
@@ -285,18 +285,18 @@ class Table(Protocol):
         attributes: Sequence[str] = (),
         consistent: bool = False,
     ) -> Page:
-        """Return a page of a segment of the table, with these attributes, or with all."""
+        """Return a page of items from one segment of the table, with these attributes only, or with all."""
         ...
 
     async def write(self, write: SingleWrite, *, returning: bool = False) -> Item | None:
-        """Make one write; raises WriteRefused if its condition does not hold.
+        """Put, update or delete one item. Raises WriteRefused if the write's condition does not hold.
 
-        With `returning`, returns the item after an update or before a delete; None for a put.
+        With `returning`, return the item after an update or before a delete; None for a put.
         """
         ...
 
     async def transact(self, writes: Sequence[Write], *, token: str = "") -> None:
-        """Make all of the writes or no write; raises WriteRefused. A transaction writes each item once.
+        """Make all of the writes, or raise WriteRefused without a write. A transaction may write each item only once.
 
         For ten minutes after a success, a repeat with the same token and writes succeeds without effect; the same token
         with other writes raises TokenReused.
@@ -304,17 +304,17 @@ class Table(Protocol):
         ...
 
     def get_blocking(self, key: Key) -> Item | None:
-        """Do as `get` in the calling thread: an agent may block the event loop."""
+        """Return the item like `get`, but block the calling thread, since an agent may block the event loop."""
         ...
 
     def write_blocking(self, write: SingleWrite) -> None:
-        """Do as `write` in the calling thread."""
+        """Write the item like `write`, but block the calling thread."""
         ...
 
 
 class ErasableTable(Table, Protocol):
-    """A table with deletes of many items at once."""
+    """A table that can delete many items at once."""
 
     async def delete_all(self, keys: Sequence[Key]) -> Sequence[Key]:
-        """Delete up to 25 items, if they exist; return the keys left over by a throttled table."""
+        """Delete up to 25 items, if they exist. Return the keys that a throttled table has not deleted."""
         ...

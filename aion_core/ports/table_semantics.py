@@ -1,6 +1,6 @@
-"""The meaning of conditions, changes and limits of a table, as DynamoDB documents them. Pure.
+"""DynamoDB's documented semantics of conditions, changes, limits and pages of a table. Pure.
 
-Shared by the tables that are not DynamoDB: memory and SQLite.
+The in-memory table and the SQLite table use it.
 """
 
 import hashlib
@@ -48,14 +48,14 @@ MAX_DIGITS = 38
 MAX_DEPTH = 32
 MAX_ONE_OF = 100
 TOKEN_LIFE = timedelta(minutes=10)
-"""A token is forgotten this long after its transaction."""
+"""Time after a transaction during which its idempotency token is known."""
 
 THROTTLED, CAPACITY_EXCEEDED, INVALID = "ThrottlingError", "ProvisionedThroughputExceeded", "ValidationError"
-"""Further cancellation reasons."""
+"""Further cancellation reasons of a DynamoDB transaction."""
 
 
 def canceled(reasons: Sequence[str]) -> Exception:
-    """Return the error of a write or transaction with these cancellation reasons."""
+    """Return the error to raise for a write or transaction with these cancellation reasons."""
     listed = f"TransactionCanceledException: {', '.join(reasons)}"
     if THROTTLED in reasons or CAPACITY_EXCEEDED in reasons:
         return StoreUnavailable(listed)
@@ -98,7 +98,7 @@ def plain(value: Any, depth: int = 0) -> Any:
 
 
 def copy_stored(value: Any) -> Any:
-    """Return a deep copy of a value that `plain` has made: it is valid."""
+    """Return a deep copy of an attribute's value made by `plain`, without checking it again."""
     if type(value) is dict:
         return {name: copy_stored(member) for name, member in value.items()}
     if type(value) is list:
@@ -107,7 +107,7 @@ def copy_stored(value: Any) -> Any:
 
 
 def value_size(value: Any) -> int:
-    """Return the size of a value in bytes, by DynamoDB's rules."""
+    """Return the size of an attribute's value in bytes, by DynamoDB's rules."""
     if isinstance(value, str):
         return _utf8_size(value)
     if isinstance(value, bool):
@@ -125,7 +125,7 @@ def value_size(value: Any) -> int:
 
 
 def item_size(item: Mapping[str, Any]) -> int:
-    """Return the size of an item in bytes, its attributes' names included."""
+    """Return the size of an item in bytes, including the names of its attributes."""
     return sum([_utf8_size(name) + value_size(value) for name, value in item.items()])
 
 
@@ -163,7 +163,7 @@ def _invalid(sentence: str) -> StoreError:
 
 
 def holds(condition: Condition | None, item: Mapping[str, Any] | None) -> bool:
-    """Return True if the condition holds for the item; None is an absent item."""
+    """Return True if the condition holds for the item. An absent item is None; a condition of None always holds."""
     there = item or {}
     match condition:
         case None:
@@ -197,7 +197,7 @@ def _length(value: Any) -> int | None:
 
 
 def check_condition(condition: Condition | None) -> None:
-    """Raise StoreError if DynamoDB refuses the condition, whatever the item."""
+    """Raise StoreError if DynamoDB refuses the condition for any item."""
     match condition:
         case Both(conditions) | Either(conditions):
             if not conditions:
@@ -216,9 +216,9 @@ def check_condition(condition: Condition | None) -> None:
 
 
 def applied(change: Change, key: Key, item: Mapping[str, Any] | None) -> Item:
-    """Return the item after the change, ignoring its condition; None is an absent item.
+    """Return the item after the change, without checking the change's condition. An absent item is None.
 
-    Raises StoreError if an attribute has another type than the change needs.
+    Raises StoreError if an attribute has the wrong type for the change.
     """
     before = dict(item) if item is not None else {PARTITION: key.partition, SORT: key.sort}
     after = dict(before)
@@ -278,18 +278,18 @@ def _check_change(change: Change) -> None:
 
 
 class WriteOutcome(NamedTuple):
-    """The outcome of a write for its item, before anything is stored."""
+    """The computed outcome of a write for its item, before the item is stored."""
 
     reason: str
-    """FINE, or the cancellation reason."""
+    """FINE, or the reason to cancel the write."""
     after: Item | None
-    """The item after the write; None if it is absent."""
+    """The item after the write; None if it does not exist then."""
     error: StoreError | None = None
-    """The error of reason INVALID."""
+    """The error if the reason is INVALID, else None."""
 
 
 def outcome(write: Write, item: Item | None, indexes: Iterable[Index] = ()) -> WriteOutcome:
-    """Return the outcome of the write for the item with its key; None is an absent item."""
+    """Compute the outcome of the write for the current item with its key. An absent item is None."""
     if not holds(write.only_if, item):
         return WriteOutcome(CONDITION_FAILED, item)
     try:
@@ -311,7 +311,7 @@ def outcome(write: Write, item: Item | None, indexes: Iterable[Index] = ()) -> W
 
 
 def check_write(write: Write) -> None:
-    """Raise StoreError if DynamoDB refuses the write, whatever its item."""
+    """Raise StoreError if DynamoDB refuses the write for any item."""
     check_key(write.key)
     check_condition(write.only_if)
     if isinstance(write, Update):
@@ -321,7 +321,7 @@ def check_write(write: Write) -> None:
 
 
 def check_transaction(writes: Sequence[Write], token: str) -> None:
-    """Raise StoreError if DynamoDB refuses the transaction, whatever its items."""
+    """Raise StoreError if DynamoDB refuses the transaction for any items."""
     if not 0 < len(writes) <= MAX_WRITES:
         raise _invalid(f"a transaction has {len(writes)} writes")
     if len(token) > MAX_TOKEN_CHARACTERS:
@@ -335,13 +335,13 @@ def check_transaction(writes: Sequence[Write], token: str) -> None:
 
 
 def check_transaction_size(items: Iterable[Item]) -> None:
-    """Raise StoreError if the items of a transaction are larger together than DynamoDB allows."""
+    """Raise StoreError if the items of a transaction are together larger than DynamoDB allows."""
     if sum(item_size(item) for item in items) > MAX_TRANSACTION_BYTES:
         raise _invalid(f"the items of a transaction have more than {MAX_TRANSACTION_BYTES} bytes")
 
 
 def check_key(key: Key) -> None:
-    """Raise StoreError if no item can have this key."""
+    """Raise StoreError if DynamoDB refuses the key: both parts must be texts within its limits."""
     _check_key_part(key.partition, MAX_PARTITION_BYTES)
     _check_key_part(key.sort, MAX_SORT_BYTES)
 
@@ -363,7 +363,7 @@ def _check_index_keys(item: Item, indexes: Iterable[Index]) -> None:
 
 
 def fingerprint(writes: Sequence[Write]) -> str:
-    """Return a text that identifies the writes, for the check of a token."""
+    """Return a hash of a transaction's writes, to detect the reuse of its token with other writes."""
     return hashlib.sha256(_text(writes).encode()).hexdigest()
 
 
@@ -386,7 +386,7 @@ def _text(value: Any) -> str:
 
 
 def index_entry(index: Index, item: Mapping[str, Any] | None) -> Item | None:
-    """Return the item's entry of the index; None if the index does not hold the item."""
+    """Return the item's entry in the index; None if the item lacks a key attribute of the index."""
     if item is None or index.partition not in item or index.sort not in item:
         return None
     names = (PARTITION, SORT, index.partition, index.sort, *index.copied)
@@ -394,7 +394,7 @@ def index_entry(index: Index, item: Mapping[str, Any] | None) -> Item | None:
 
 
 def check_filter(index: Index, condition: Condition | None) -> None:
-    """Raise StoreError if DynamoDB refuses the filter: it may not name the keys of the index."""
+    """Raise StoreError if DynamoDB refuses the filter of an index query: it must not name the keys of the index."""
     check_condition(condition)
     if {index.partition, index.sort} & set(_names(condition)):
         raise _invalid("a filter names a key of the index")
@@ -412,16 +412,16 @@ def _names(condition: Condition | None) -> Iterator[str]:
 
 
 def check_query(partition: str, limit: int | None) -> None:
-    """Raise StoreError if DynamoDB refuses a query of this partition with this limit."""
+    """Raise StoreError if DynamoDB refuses a query with this partition key and limit."""
     _check_key_part(partition, MAX_PARTITION_BYTES)
     if limit is not None and limit < 1:
         raise _invalid("a page has a limit of at least 1")
 
 
 def first_page(items: Iterable[Item], limit: int | None = None) -> tuple[list[Item], bool]:
-    """Return the items of the first page, and True if the caller has to read a further page.
+    """Return the first page of these items, and True if the caller has to read a further page.
 
-    Like DynamoDB, it ends the page at the limit without checking for a next item.
+    The page ends at the limit without a check for a next item, as in DynamoDB.
     """
     page: list[Item] = []
     size = 0

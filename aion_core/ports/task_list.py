@@ -1,4 +1,4 @@
-"""Lists of tasks by owner, agent, context, state and time."""
+"""Task list port: lists of tasks by owner, agent, context, state and time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from aion_core.protocol.types import TaskState
 
 @dataclass(frozen=True, slots=True)
 class TaskFilter:
-    """Filter of an owner's tasks with an agent; each further field excludes more."""
+    """Filter of an owner's tasks with one agent. Each further field excludes more tasks; None excludes no task."""
 
     owner: str
     agent: str
@@ -22,23 +22,23 @@ class TaskFilter:
 
 @dataclass(frozen=True, slots=True, order=True)
 class ListCursor:
-    """Position of a task in a list: the time of its status, then its id."""
+    """Position of a task in a list, ordered by the time of its status, then by its id."""
 
     timestamp: datetime
     task_id: str
 
 
 class TaskList(Protocol):
-    """List of tasks by the time of their status, newest first; it may lag behind the log."""
+    """List of tasks by the time of their status, newest first. It may lag behind the event log."""
 
     async def page(self, tasks: TaskFilter, *, after: ListCursor | None, limit: int) -> Sequence[ListCursor]:
-        """Return the positions of up to `limit` tasks after `after`; that task itself may have moved since."""
+        """Return the positions of up to `limit` matching tasks after `after`. None begins with the newest task."""
         ...
 
     async def count(self, tasks: TaskFilter) -> int:
-        """Return the number of tasks in the list."""
+        """Return the number of tasks that match the filter."""
         ...
 
     async def secret(self) -> bytes:
-        """Return the secret of this deployment's page tokens: random, created once."""
+        """Return the secret that signs this deployment's page tokens. It is random and created once."""
         ...

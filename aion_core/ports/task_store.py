@@ -1,4 +1,4 @@
-"""Task store port: an ordered log per task, one running turn per context, and the outcomes of its operations."""
+"""Task store port: an ordered event log per task, one running turn per context, and the operations' outcomes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ class NewTask:
     key: TaskKey
     context: ContextKey
     context_is_new: bool
-    """True if the server generated the contextId: the store need not read the context."""
+    """True if the server generated the contextId: the store need not read the context's record."""
     message_id: str
     content_hash: bytes
     """Hash of the message's content, to distinguish a repeat from a reused messageId."""
@@ -27,9 +27,9 @@ class NewTask:
     request: Mapping[str, Any] = field(default_factory=dict)
     """The request's metadata, stored with the first event."""
     idempotency_key: str = ""
-    """Identifies a repeat of a message without contextId."""
+    """The client's Idempotency-Key, to recognise a repeat of a message without contextId."""
     push: PushConfig | None = None
-    """The client's push config, stored in the task's transaction; receives all events."""
+    """The client's push config, stored in the task's transaction. Its webhook receives all events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,32 +39,32 @@ class FollowUp:
     head: Head
     """The task's head as read by the caller."""
     task: Task
-    """The task as read by the caller; stored as a snapshot if older events would expire before the task."""
+    """The task as read by the caller. It is stored as a snapshot if older events would expire before the task."""
     message_id: str
     content_hash: bytes
     event: Event
-    """The event to working of an interrupted task."""
+    """The status event that sets an interrupted task working."""
     message: Message
     turn: Turn
     request: Mapping[str, Any] = field(default_factory=dict)
     push: PushConfig | None = None
-    """The client's push config, stored in the message's transaction; receives later events."""
+    """The client's push config, stored in the message's transaction. Its webhook receives later events."""
 
 
 class WhenBusy(StrEnum):
     """Policy for a message to a busy context: `double_texting` in aion.yaml."""
 
     ENQUEUE = "enqueue"
-    """The message waits."""
+    """The message waits in the context's queue."""
     REJECT = "reject"
-    """The message is refused."""
+    """The message is refused with an error."""
     INTERRUPT = "interrupt"
     """The running task is canceled first."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnStarted:
-    """A turn with its lease: the caller has to run it."""
+    """Outcome: a turn has a lease, and the caller must run it."""
 
     lease: Lease
     head: Head
@@ -72,16 +72,16 @@ class TurnStarted:
 
 @dataclass(frozen=True, slots=True)
 class TurnQueued:
-    """A turn in the queue of its context."""
+    """Outcome: a turn waits in the queue of its context."""
 
     head: Head
     until: datetime | None = None
-    """Known end of the lease of the running turn; None without one."""
+    """End of the running turn's lease, if a turn runs and its lease is known; None otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContextInUse:
-    """The context is busy; nothing was stored."""
+    """Outcome: the context is busy, and the message was not stored."""
 
     task_id: str
     """Task of the running turn, or of the first waiting one."""
@@ -89,17 +89,17 @@ class ContextInUse:
 
 @dataclass(frozen=True, slots=True)
 class LeaseHeld:
-    """Another holder runs a turn of the context."""
+    """Outcome: another holder has the lease of the context."""
 
     fence: int
-    """Fence of its lease."""
+    """Fence of the other holder's lease."""
     until: datetime
-    """End of its lease, unless renewed."""
+    """End of the other holder's lease, unless it is renewed."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnFinished:
-    """A turn with its recorded end."""
+    """Outcome: the end of a turn is recorded."""
 
     head: Head
     next: TurnStarted | None = None
@@ -114,19 +114,19 @@ class ExpiredTimer:
 
     context: ContextKey
     at: datetime
-    """Time of the timer."""
+    """Time at which the timer expired."""
 
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """A repeated message, with the task of the first one."""
+    """Outcome: the message repeats an earlier one; with the task of the earlier one."""
 
     task_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """A task of the context requires input: the message is its answer; nothing was stored."""
+    """Outcome: a task of the context requires input, and the message must answer it. The message was not stored."""
 
     task_id: str
 
@@ -136,7 +136,7 @@ MAX_WAITING = 20
 
 
 class TaskStore(Protocol):
-    """Store of tasks: an ordered log per task, and one running turn per context.
+    """Store of tasks, with an ordered event log per task, and at most one running turn per context.
 
     Every method may raise StoreUnavailable; the caller may repeat the call. A lease and a waiting turn have a timer:
     `expired_timers` finds each overdue one. An event for push subscribers (`Head.push_epoch`, `Head.push_events`) has a
@@ -181,7 +181,7 @@ class TaskStore(Protocol):
     # ── Turns ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def begin(self, context: ContextKey, *, holder: str) -> TurnStarted | LeaseHeld | None:
-        """Lease the running turn of a dead holder, else the first waiting turn.
+        """Lease the context's running turn if its lease has expired, else the first waiting turn.
 
         Return LeaseHeld while another lease is in force; None with an empty queue, or while a task of the context requires
         input. The fence and `turn.tries` grow by one. A message that waited for its running task is recorded in the same
@@ -190,21 +190,21 @@ class TaskStore(Protocol):
         ...
 
     def renew(self, lease: Lease) -> bool:
-        """Extend the lease for another term; return False if another holder has it.
+        """Extend the lease for another term. Return False if another holder has the context's lease.
 
-        Blocking, for a thread of its own: an agent may block the event loop.
+        The call blocks, for use in a separate thread: an agent may block the event loop.
         """
         ...
 
     def holds(self, lease: Lease) -> bool:
-        """Return True if the task still has the lease's fence: no other holder, no cancellation. Blocking."""
+        """Return True if the task has the lease's fence: no other holder, no cancellation. The call blocks."""
         ...
 
     async def append(self, lease: Lease, head: Head, event: Event, *, key: str = "") -> Head:
-        """Record the event as number `head.generation + 1` and return the new head; the cost is constant.
+        """Record a turn's event as number `head.generation + 1` of its task and return the task's new head.
 
-        `key` is stored with the event. A repeat after a lost response finds its own record. Raises LeaseLost, without a
-        record, if the fence has changed or another process has ended the task.
+        The cost is constant. `key` is stored with the event. A repeat after a lost response finds the event recorded
+        before. Raises LeaseLost, without a record, if the fence has changed or another process has ended the task.
         """
         ...
 
@@ -213,14 +213,14 @@ class TaskStore(Protocol):
     ) -> TurnFinished:
         """Record the last event of the turn and release its lease atomically; with `run_next` lease the next turn.
 
-        That turn begins as by `begin`, with the same holder. After an event that interrupts the task, no turn begins
-        before the answer. `snapshot` is the task with this event, a start for readers. Raises PendingInput, without a
-        record, if the event would end a task with a waiting message; LeaseLost as `append` does.
+        The next turn begins as by `begin`, with the same holder. After an event that interrupts the task, no turn
+        begins before the answer. `snapshot` is the task with this event, a start for readers. Raises PendingInput,
+        without a record, if the event would end a task with a waiting message; LeaseLost as `append` does.
         """
         ...
 
     async def pause(self, lease: Lease, *, made_progress: bool, spent: bool = True) -> None:
-        """Suspend the turn for its next holder; its timer allows one lease term for the wake-up message.
+        """Suspend the turn so that another holder can lease it. Its timer expires after one lease term.
 
         With `made_progress` this counts as a handoff and resets the tries. Without `spent` (the agent never ran) this try
         does not count. Raises LeaseLost.
@@ -234,19 +234,19 @@ class TaskStore(Protocol):
     async def cancel(self, head: Head, event: Event) -> TurnFinished:
         """Record the cancellation of the task, and remove its running and waiting turns.
 
-        The fence grows, so that no later event is recorded. Raises LeaseLost if the task has changed since `head`: read
-        it again.
+        The fence grows, so that no later event of its turns is recorded. Raises LeaseLost if the task has changed since
+        `head`: read it again.
         """
         ...
 
     # ── Reads ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def head(self, key: TaskKey) -> Head | None:
-        """Return the task's head, None if the task does not exist; consistent."""
+        """Return the task's head (state and event number); None if the task does not exist. The read is consistent."""
         ...
 
     async def log(self, key: TaskKey, *, after: int = 0) -> Log | None:
-        """Return the head and every event after this generation, None if the task does not exist.
+        """Return the task's head and its events after number `after`; None if the task does not exist.
 
         Consistent: the events reach the head's generation without a gap. The first entry may be a snapshot, a Task under
         the generation of its last event: at the start of the log, or in place of expired events. None for a log with a
@@ -255,11 +255,11 @@ class TaskStore(Protocol):
         ...
 
     async def every_event(self, key: TaskKey, *, after: int = 0) -> Log | None:
-        """Return the log like `log`, but with the events of a snapshot if all of them are stored."""
+        """Return the task's log like `log`, but with single events in place of a snapshot if all of them are stored."""
         ...
 
     async def deltas(self, key: TaskKey, *, since: Cursor) -> Sequence[DeltaBatch]:
-        """Return the batches from the cursor on, ordered by generation, fence and first number."""
+        """Return the task's chunk batches from the cursor on, ordered by generation, fence and first number."""
         ...
 
     # ── Timers ────────────────────────────────────────────────────────────────────────────────────────────────────────

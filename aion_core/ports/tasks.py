@@ -1,4 +1,4 @@
-"""Values of a task: keys, head, turns, leases, and log entries."""
+"""Data types of a task: keys, head, turns, leases, and log entries."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ ANONYMOUS = "anonymous"
 
 @dataclass(frozen=True, slots=True)
 class ContextKey:
-    """Key of a conversation: owners and agents have separate contextIds."""
+    """Key of a context (conversation). The same contextId of another owner or agent is another context."""
 
     owner: str
     agent: str
@@ -23,17 +23,17 @@ class ContextKey:
 
 @dataclass(frozen=True, slots=True)
 class TaskKey:
-    """Key of a task; with the owner in it, no read can reach another owner's task."""
+    """Key of a task. It includes the owner, so that no read can reach another owner's task."""
 
     owner: str
     task_id: str
 
 
 class PushEvents(StrEnum):
-    """Events of a task for push notifications: `push.events` in aion.yaml."""
+    """Kinds of task events for push notifications: `push.events` in aion.yaml."""
 
     STATUS = "status"
-    """Status updates."""
+    """Status updates only."""
     STATUS_AND_ARTIFACT = "status+artifact"
     """Status and artifact updates."""
     ALL = "all"
@@ -42,36 +42,36 @@ class PushEvents(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Summary of a task without its log."""
+    """Head of a task: its state, newest event number, fence and push subscribers, without its log."""
 
     key: TaskKey
     context: ContextKey
     state: TaskState
-    """The state after the newest event."""
+    """State of the task after its newest event."""
     timestamp: datetime
-    """Time of that state."""
+    """Timestamp of the status update to that state."""
     generation: int
     """Number of durable events in the log, numbered 1..generation without a gap."""
     fence: int
-    """Fence of the lease with the right to append; 0 before the first turn."""
+    """Fence of the only lease that may append events; 0 before the first turn."""
     push_epoch: int = 0
     """Number of changes of the push subscribers, for conditional writes: a commit must know all subscribers."""
     push_events: PushEvents | None = None
-    """Union of the subscribers' events; None without subscribers."""
+    """Kinds of events wanted by any push subscriber; None without subscribers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Execution of one message: it waits in its context, then it runs."""
+    """Execution of one client message. A turn waits in the queue of its context, then it runs."""
 
     id: str
     task_id: str
     message_generation: int
-    """Generation of the event with the message; 0 while the message waits for its running task."""
+    """Number of the event with the client's message; 0 while the message waits for its running task."""
     tries: int = 0
-    """Number of begins since the last handoff."""
+    """Number of times the turn was begun since its last handoff."""
     handoffs: int = 0
-    """Number of suspensions at a deadline, each with progress."""
+    """Number of suspensions of the turn after progress, each continued by another lease."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +93,9 @@ class Numbered:
     message: Message | None = None
     """The client's message recorded by the event; it precedes the event in the task's history."""
     key: str = ""
-    """Identifies the repeat of an emission by a node that runs again; "" without repeats."""
+    """Key of the agent's emission, so that a repeat by a node that runs again is ignored; "" without a key."""
     request: Mapping[str, Any] = field(default_factory=dict)
-    """Metadata of the message's request."""
+    """Metadata of the request with the client's message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +108,13 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """A transient chunk of text; never part of the task."""
+    """A transient chunk of the agent's text, streamed but never part of the task."""
 
     text: str
     append: bool
     """False on the first chunk of a stream delta."""
     last: bool = False
-    """True on its closing chunk."""
+    """True on the closing chunk of a stream delta."""
     reason: str = ""
     """`complete_message` or `interrupted`; on the closing chunk only."""
 
@@ -131,7 +131,7 @@ class DeltaBatch:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Cursor:
-    """Position of a reader: it has event `generation` and the first `n` chunks after it under `fence`."""
+    """Position of a stream's reader: it has event `generation` and the first `n` chunks after it under `fence`."""
 
     generation: int = 0
     fence: int = 0

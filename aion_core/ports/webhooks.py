@@ -1,4 +1,4 @@
-"""Webhook port: notifications, HTTP requests, and outcomes of a post."""
+"""Webhook port: notifications, their HTTP requests, and the outcomes of a post."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,12 +10,12 @@ from aion_core.ports.tasks import TaskKey
 from aion_core.protocol.types import Event, Task
 
 POST_SECONDS = 20.0
-"""Longest duration of a post, in total."""
+"""Longest total duration of a post, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """One event for one config, the same at each attempt."""
+    """One event for one push config, the same at each attempt to post it."""
 
     id: str
     """Identifies the task, event and config, so that a receiver can detect repeats."""
@@ -23,55 +23,55 @@ class Notification:
     generation: int
     event: Event
     snapshot: Task | None = None
-    """The task with this event, as receivers of version 0.3 expect it; None for others."""
+    """The task as of this event, for receivers of version 0.3; None for other receivers."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookRequest:
-    """Headers and body of a post; both may hold secrets, so the repr has neither."""
+    """Headers and body of a post to a webhook. Both may hold secrets, so the repr omits them."""
 
     headers: Mapping[str, str] = field(repr=False)
     body: bytes = field(repr=False)
 
 
 class Render(Protocol):
-    """Renderer of a notification's request; pure."""
+    """Pure function that makes the HTTP request of a notification."""
 
     def __call__(self, config: PushConfig, notification: Notification, *, at: datetime) -> WebhookRequest:
-        """Return the request at this time; attempts differ in timestamp and signature only."""
+        """Return the HTTP request for this time. Attempts differ in timestamp and signature only."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """Response 2xx."""
+    """Outcome of a post: the webhook accepted it with a 2xx response."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookGone:
-    """Response 410: the receiver accepts nothing more at this URL."""
+    """Outcome of a post: response 410. The receiver accepts no more posts at this URL."""
 
 
 @dataclass(frozen=True, slots=True)
 class PostRefused:
-    """Any other response, also a redirect; redirects are not followed."""
+    """Outcome of a post: any other response, also a redirect, since redirects are not followed."""
 
     status: int
     retry_after: float | None = None
-    """Retry-After in seconds; None without one."""
+    """Value of the Retry-After header in seconds; None without the header."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unreachable:
-    """No response: no connection, no valid certificate, or a timeout."""
+    """Outcome of a post without a response: no connection, no valid certificate, or a timeout."""
 
     reason: str
-    """A short text without secrets."""
+    """Short reason for logs, without secrets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """The address is forbidden (SSRF check); nothing was sent."""
+    """Outcome of a post to an address forbidden by the SSRF check. No request was sent."""
 
     reason: str
 
@@ -80,8 +80,8 @@ PostOutcome = Delivered | WebhookGone | PostRefused | Unreachable | Blocked
 
 
 class WebhookClient(Protocol):
-    """HTTP client for URLs of clients: each may be an attacker's."""
+    """HTTP client for webhook URLs. Clients choose them, so each URL may be an attacker's."""
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> PostOutcome:
-        """Check the address and post once, within POST_SECONDS; never raises."""
+        """Check the webhook's address, post once within POST_SECONDS, and return the outcome. Never raises."""
         ...

@@ -1,11 +1,11 @@
-"""Projects with aion-lambda as a dependency: creation, upgrade, and addition of packages."""
+"""Creation and upgrade of projects with aion-lambda as a dependency, and addition of packages to them."""
 
 from aion_core.errors import AionError
 
 
 class ProjectError(AionError):
-    """A project cannot be created, upgraded or extended; the message states the next step."""
+    """Error of a project that cannot be created, upgraded or extended. The message states the next step."""
 
 
 class InvalidName(ProjectError):
-    """A folder, a Python distribution or a CloudFormation stack cannot have the name."""
+    """Error of a project name unusable for a folder, a Python distribution or a CloudFormation stack."""

@@ -1,4 +1,4 @@
-"""Copies of the shipped files in a project (infra/.shipped), the base of an upgrade's three-way merge."""
+"""Copies of the shipped files kept in a project (infra/.shipped). They are the base of an upgrade's three-way merge."""
 
 import re
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from aion_core.project import ProjectError
 
 FOLDER = "infra/.shipped"
 RULE = "build.mk"
-"""Name of the copied Makefile rule."""
+"""File name of the copied Makefile rule."""
 
 _VERSION = "VERSION"
 _UNREADABLE = (
@@ -25,16 +25,16 @@ _README = (
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """Shipped files of the project's first version or last upgrade."""
+    """Files as shipped when the project was created or last upgraded."""
 
     files: Mapping[str, str]
-    """Their texts by path in the project; the Makefile's rule under `RULE`. Empty without a record."""
+    """Texts of the files by path in the project, with the Makefile's rule under `RULE`. Empty without copies."""
     version: str = ""
-    """The shipping version of aion-lambda; empty without a record."""
+    """Version of aion-lambda that shipped the files. Empty without copies."""
 
 
 def read(project: Path) -> Base:
-    """Return the recorded files; raises ProjectError if they cannot be read."""
+    """Read the copies of the shipped files in the project. Raises ProjectError if they cannot be read."""
     folder = project / FOLDER
     if folder.exists() and not folder.is_dir():
         raise ProjectError(_UNREADABLE.format(why="it is a file"))
@@ -58,7 +58,7 @@ def _read(folder: Path) -> Base:
 
 
 def write(project: Path, files: Mapping[str, str], version: str = __version__) -> None:
-    """Record the files, in place of the earlier ones."""
+    """Write copies of the shipped files into the project, in place of the earlier copies."""
     folder = project / FOLDER
     for name in set(read(project).files) - set(files):
         (folder / name).unlink()
@@ -67,6 +67,6 @@ def write(project: Path, files: Mapping[str, str], version: str = __version__) -
 
 
 def put(file: Path, text: str) -> None:
-    """Write a file with the text's own line ends, on every system."""
+    """Write the text to a file without changing its line ends, on every system. Create the folder if it is missing."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text, encoding="utf-8", newline="\n")

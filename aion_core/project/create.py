@@ -1,4 +1,4 @@
-"""Creation of a project: all files in a new folder, or the missing files in an existing one."""
+"""Creation of a project, with all files in a new folder or the missing files in an existing one."""
 
 import shlex
 import sys
@@ -24,19 +24,19 @@ from aion_core.shipped import shipped
 
 @dataclass(slots=True)
 class ProjectResult:
-    """Result of creating a project."""
+    """Result of creating a project: the paths of written and kept files, and notes for the author."""
 
     written: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
-    """Existing files, left unchanged."""
+    """Paths of existing files left unchanged."""
     notes: list[str] = field(default_factory=list)
-    """Sentences for the author: facts and next steps."""
+    """Sentences for the author about the project and the next steps."""
     project: Project | None = None
-    """The project with its tool and its tests."""
+    """The completed project, with its dependency tool. None for a project in a new folder."""
 
 
 def create(folder: Path, project: Project, *, force: bool = False) -> ProjectResult:
-    """Write a whole project; raises ProjectError, before writing, if a file exists already.
+    """Write all files of a project. Raises ProjectError, before writing, if a file exists already.
 
     `force` overwrites existing files.
     """
@@ -56,10 +56,10 @@ def create(folder: Path, project: Project, *, force: bool = False) -> ProjectRes
 
 
 def complete(folder: Path, project: Project, *, agents_yaml: str | None) -> ProjectResult:
-    """Write the missing files of a folder, and leave the others unchanged.
+    """Write the missing files of a project into the folder, and leave existing files unchanged.
 
-    `agents_yaml` is the aion.yaml of the existing agents; without it a folder without an aion.yaml gets the example. A
-    Makefile without the rule for `sam build` gets it appended.
+    `agents_yaml` is the text of an aion.yaml for existing agents. Without it, a folder without an aion.yaml gets the
+    example agent. The rule for `sam build` is appended to a Makefile without it.
     """
     made, has_example = ProjectResult(), not (agents_yaml or (folder / "aion.yaml").exists())
     tool = tool_of(folder)
@@ -98,16 +98,16 @@ def complete(folder: Path, project: Project, *, agents_yaml: str | None) -> Proj
 
 
 def lock(folder: Path) -> str:
-    """Write the project's uv.lock; return "" on success, else uv's error."""
+    """Write the project's uv.lock. Return "" on success, else uv's error output."""
     try:
-        # This Python is recent enough for the project.
+        # Use the running Python, which is recent enough for the project.
         return uv_run(folder, ["lock", "--quiet", "--python", sys.executable])
     except UvMissing as error:
         return str(error)
 
 
 def _complete_makefile(file: Path, whole: str, made: ProjectResult, recorded: dict[str, str]) -> None:
-    """Write the Makefile, or append the rule to the existing one."""
+    """Write the Makefile, or append the rule for `sam build` to an existing one without such a rule."""
     if not file.exists():
         base.put(file, whole)
         made.written.append(file.name)
@@ -128,7 +128,7 @@ def _complete_makefile(file: Path, whole: str, made: ProjectResult, recorded: di
 
 
 def _has_tests(folder: Path, has_example: bool, writes_pyproject: bool) -> bool:
-    """Return True for a project with tests and with pytest among its declared dependencies."""
+    """Return True if the completed project has tests, and pytest among its declared dependencies."""
     if not (has_example or any((folder / "tests").rglob("test_*.py")) or any(folder.glob("test_*.py"))):
         return False
     files = [folder / name for name in ("pyproject.toml", "requirements.txt", "Pipfile")]
@@ -136,7 +136,7 @@ def _has_tests(folder: Path, has_example: bool, writes_pyproject: bool) -> bool:
 
 
 def _dependency_notes(folder: Path, project: Project) -> list[str]:
-    """Return the next steps for a list of dependencies without aion-lambda."""
+    """Return notes for the author on dependencies to add or to move, if the project's own files lack them."""
     tool = project.tool
     file = folder / {PIP: "requirements.txt", PIPENV: "Pipfile"}.get(tool, "pyproject.toml")
     text = file.read_text(encoding="utf-8") if file.is_file() else ""
@@ -153,18 +153,18 @@ def _dependency_notes(folder: Path, project: Project) -> list[str]:
 
 
 def _adding(project: Project, text: str) -> str:
-    """Return the shell commands that add aion-lambda to these dependencies."""
+    """Return the shell commands that add aion-lambda to the project's dependencies."""
     tool, wanted = project.tool, shlex.quote(_named(project))
     if tool is PIP:
         end = "" if text.endswith("\n") or not text else "echo >> requirements.txt && "
         return f"{end}echo {wanted} >> requirements.txt"
-    # uv remembers the source from the first command.
+    # Leave the source out, since uv remembers it from the first command.
     local = "'aion-lambda[local]'" if tool is UV else project.local
     return f"{tool.add} {wanted} && {tool.add_tool} {local}"
 
 
 def _named(project: Project) -> str:
-    """Return the requirement, with a source if no package index has it."""
+    """Return the requirement for aion-lambda, with its source if it does not come from a package index."""
     direct = project.origin.direct
     return f"{project.requirement.partition('>')[0]} {direct}" if direct else project.requirement
 

@@ -1,4 +1,4 @@
-"""Agents of an existing folder, found without running their code, and their frameworks."""
+"""Search for the agents of an existing folder and their frameworks, without running the agents' code."""
 
 import os
 from collections.abc import Iterable
@@ -16,20 +16,20 @@ _HEAD = "# The agents of this project, as found by `aion init`. Paths are relati
 
 @dataclass(frozen=True, slots=True)
 class ExistingAgents:
-    """Agents of an existing folder."""
+    """Agents found in an existing folder."""
 
     frameworks: tuple[str, ...]
-    """Frameworks imported by the agents' code; empty for executors only."""
+    """Names of the frameworks imported by the agents' code. Empty if all agents are executors."""
     found: str = ""
-    """A sentence about the found agents; empty with an aion.yaml."""
+    """Sentence about the agents found. Empty for a folder with an aion.yaml."""
     yaml: str = ""
-    """The aion.yaml for the agents; empty if one exists."""
+    """Text of a new aion.yaml for the agents. Empty for a folder with an aion.yaml."""
     notes: tuple[str, ...] = ()
-    """Keys of another tool's file without effect beside an aion.yaml."""
+    """Sentences about settings of langgraph.json without an effect beside an aion.yaml."""
 
 
 def agents_in(folder: Path) -> ExistingAgents | None:
-    """Return the folder's agents; None for a folder without agent code, which gets an example.
+    """Return the agents found in the folder, or None for a folder without agent code.
 
     Raises ConfigurationError for ambiguous agents (with the choices), and ProjectError if the aion.yaml belongs into another
     folder.
@@ -47,7 +47,7 @@ def agents_in(folder: Path) -> ExistingAgents | None:
 
 
 def _code(folder: Path) -> Iterable[Path]:
-    """Yield Python files and other tools' agent files, without environments and tests."""
+    """Yield the folder's Python files and other tools' agent files, without virtual environments and tests."""
     for pattern in ("langgraph.json", YAML_AGENT, f"*/{YAML_AGENT}"):
         yield from folder.glob(pattern)
     for file in folder.rglob("*.py"):
@@ -57,19 +57,19 @@ def _code(folder: Path) -> Iterable[Path]:
 
 
 def _frameworks(found: Discovered) -> tuple[str, ...]:
-    """Return the frameworks of all agents; all frameworks for an agent with unclear imports."""
+    """Return the names of the frameworks of all agents. An agent with unclear imports counts for all frameworks."""
     roots = import_roots(found.folder, found.roots)
     frameworks: set[str] = set()
     for agent in found.agents.values():
         files = [file for file in agent_files(agent.path.partition(":")[0], roots) if file.is_file()]
-        # An agent's folder has several files; a file may import no framework.
+        # An agent may have several files. Take the file with the clearest imports.
         of_files = [frameworks_of(file, roots) for file in files]
         frameworks |= min(of_files, key=len, default=set(extras()))
     return tuple(sorted(frameworks))
 
 
 def _notes(found: Discovered) -> Iterable[str]:
-    """Yield the settings of langgraph.json without a counterpart in aion.yaml."""
+    """Yield a sentence for the author about each setting of langgraph.json without a counterpart in aion.yaml."""
     if (found.folder / NAME).is_file():
         yield f"{NAME} is no longer read: aion.yaml replaces it."
     if found.requirements:

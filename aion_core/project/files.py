@@ -1,4 +1,4 @@
-"""Files of a new project, rendered from the templates beside this file and from the shipped files."""
+"""Files of a new project, rendered from the templates beside this module and from aion-lambda's shipped files."""
 
 import re
 import shlex
@@ -13,7 +13,7 @@ from aion_core.project.tools import UV, Tool
 from aion_core.shipped import shipped
 
 AGENT_FILES = ("agent.py", "tests/test_agent.py")
-"""The example agent: written only into a project without agents."""
+"""Paths of the example agent and its test, written only into a project without agents."""
 
 CONTENTS = {
     "agent.py": "the agent",
@@ -31,7 +31,7 @@ CONTENTS = {
     ".github/workflows/deploy.yml": "tests on pull requests, deployment of main",
     "README.md": "this list, and the next steps",
 }
-"""Purpose of each file, in the order of the list printed by `aion new`."""
+"""Purpose of each file of a new project, in the order of the list printed by `aion new`."""
 
 _TEMPLATES = Path(__file__).parent / "files"
 
@@ -51,35 +51,35 @@ a source within their reach: change `[tool.uv.sources]`, or remove it if your pa
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """A project to be created."""
+    """A project to be created, or a folder to be completed."""
 
     name: str
     framework: str
-    """Framework of the example agent."""
+    """Name of the framework of the example agent."""
     origin: Origin
     frameworks: tuple[str, ...] | None = None
-    """Frameworks of the existing agents; None for the example's."""
+    """Names of the frameworks of existing agents. None for a project with the example agent."""
     tool: Tool = UV
-    """The project's dependency tool."""
+    """Dependency tool of the project."""
     has_tests: bool = True
-    """True with tests, and with pytest among the dependencies."""
+    """True if the project has tests, and pytest among its dependencies."""
 
     @property
     def requirement(self) -> str:
-        """The requirement for aion-lambda, with the extras of the agents' frameworks."""
+        """Requirement for aion-lambda, with the extras of the agents' frameworks."""
         frameworks = (self.framework,) if self.frameworks is None else self.frameworks
         return requirement(",".join(framework for framework in frameworks if framework in extras()))
 
     @property
     def local(self) -> str:
-        """The requirement for the serving and deploying tools, quoted for a shell."""
+        """Requirement for aion-lambda's tools for development and deployment, quoted for a shell."""
         # pip needs the same source in each requirement.
         direct = self.origin.direct
         return shlex.quote(f"aion-lambda[local] {direct}" if direct else "aion-lambda[local]")
 
 
 def rendered(project: Project) -> dict[str, str]:
-    """Return the text of each file but uv.lock, by its path in the project."""
+    """Render all files of a project except uv.lock. Return their texts by path in the project."""
     source = project.origin.source
     values = {
         "name": project.name,
@@ -109,7 +109,7 @@ def rendered(project: Project) -> dict[str, str]:
 
 
 def _commands(project: Project) -> dict[str, str]:
-    """Return the values of the Makefile and the workflow for the project's tool and tests."""
+    """Return the values to fill into Makefile and GitHub workflow, for the project's dependency tool and tests."""
     tool, tests = project.tool, project.has_tests
     run = tool.run.replace("uv", "$(UV)") if tool is UV else tool.run
     install = "".join(f"      - {step}\n".replace("{local}", project.local) for step in tool.steps)
@@ -129,14 +129,15 @@ def _commands(project: Project) -> dict[str, str]:
 
 
 def contents(*, has_tests: bool) -> dict[str, str]:
-    """Return each file's purpose, in the order of `CONTENTS`."""
+    """Return the purpose of each file of a project by path, in the order of the printed list."""
     return CONTENTS if has_tests else {**CONTENTS, ".github/workflows/deploy.yml": "deployment of main"}
 
 
 def aionignore(text: str, files: Collection[str], there: Callable[[str], bool]) -> str:
-    """Return the .aionignore of a folder with files of its author: it lists only ours.
+    """Return the .aionignore for a folder with existing files. It excludes only files written by `aion init`.
 
-    `text` is a new project's, `files` are all files of a project, `there` returns True for existing ones.
+    `text` is the .aionignore of a new project. `files` are the paths of all files of a project. `there` returns True
+    for the path of an existing file.
     """
     lines: list[str] = []
     for line in text.splitlines():
@@ -151,10 +152,10 @@ def aionignore(text: str, files: Collection[str], there: Callable[[str], bool]) 
 
 
 def shipped_files(folder: Path) -> dict[str, str]:
-    """Return the shipped template and nested stacks of a folder, by their paths."""
+    """Return the texts of the folder's template.yaml and nested stacks, by their relative paths."""
     files = [folder / "template.yaml", *sorted((folder / "infra").glob("*.yaml"))]
     texts = {file.relative_to(folder).as_posix(): file.read_text(encoding="utf-8") for file in files}
-    # A checkout has other YAML files in infra/ too.
+    # Leave out other YAML files in infra/, which a checkout of aion-lambda has.
     return {path: text for path, text in texts.items() if "\nResources:" in text}
 
 
@@ -182,7 +183,7 @@ def _filled(text: str, values: Mapping[str, str]) -> str:
 
 
 OBJECTS = {name: framework.example for name, framework in FRAMEWORKS.items() if framework.example}
-"""Name of the agent object in agent.py, by framework; the first framework is the default."""
+"""Name of the agent object in agent.py, by framework. The first framework is the default."""
 
 
 _FIRST, _LAST = "# >>> aion", "# <<< aion"
@@ -191,18 +192,18 @@ _OWN_RULE = re.compile(r"^build-(%|[A-Za-z]+Function)\s*:", re.MULTILINE)
 
 
 def block_of(text: str) -> str | None:
-    """Return the marked block of a Makefile, with its marker lines; None without one."""
+    """Return the block of a Makefile marked as aion's, with its marker lines, or None if there is no such block."""
     found = _BLOCK.search(text)
     return found[0].rstrip("\n") + "\n" if found else None
 
 
 def has_own_rule(text: str) -> bool:
-    """Return True for a Makefile with the author's own rule for `sam build`."""
+    """Return True if the Makefile's text has the author's own rule for `sam build`, outside of aion's block."""
     return _OWN_RULE.search(_BLOCK.sub("", text)) is not None
 
 
 def with_block(text: str, block: str) -> str:
-    """Return the Makefile with the block replaced, or appended."""
+    """Return the Makefile's text with aion's block replaced by this one. Append the block if there is none."""
     if block_of(text) is not None:
         return _BLOCK.sub(lambda _: block, text, count=1)
     before = text.rstrip("\n")

@@ -9,10 +9,10 @@ from aion_core.project import InvalidName
 from aion_core.project.origin import DISTRIBUTION
 
 LONGEST = 60
-"""Maximum length: CloudFormation allows 128 characters for a stack, and prefixes its resources with its name."""
+"""Maximum length of a project's name. CloudFormation limits names that begin with it to 128 characters."""
 
 STAGES = ("dev", "prod")
-"""Stages of samconfig.toml; each has a stack."""
+"""Names of the environments in samconfig.toml. Each has its own stack."""
 
 _DISTRIBUTION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _NAME = re.compile(r"[A-Za-z]([A-Za-z0-9_-]*[A-Za-z0-9])?")
@@ -35,24 +35,24 @@ def check(name: str) -> None:
 
 
 def suggested(folder: str) -> str:
-    """Return a valid project name for any folder name; a package may still have it."""
+    """Return a project name with valid characters for any folder name. A Python package may have the same name."""
     letters = re.sub(r"[^A-Za-z0-9_-]+", "-", folder)
     return re.sub(r"^[^A-Za-z]+|[^A-Za-z0-9]+$", "", letters[:LONGEST]) or "agent"
 
 
 def normal(name: str) -> str:
-    """Return the normalized name (PEP 503)."""
+    """Return the normalized name of a Python distribution (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def stack_name(name: str, stage: str) -> str:
-    """Return the project's stack name for a stage; CloudFormation allows no underscore."""
+    """Return the name of the project's stack for a stage, without underscores, since CloudFormation allows none."""
     return f"{name.replace('_', '-')}-{stage}"
 
 
 @functools.cache
 def _needed() -> frozenset[str]:
-    """Return aion-lambda and its dependencies with all extras: a project of such a name cannot be locked."""
+    """Return the names of aion-lambda and all its dependencies. A project with such a name cannot be locked."""
     try:
         required = requires(DISTRIBUTION) or []
     except PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""Origin of the running aion-lambda, for new projects: the package index, a file, a folder or a repository."""
+"""Source of the running aion-lambda, used for new projects. It is a package index, a file, a folder or a repository."""
 
 import json
 from dataclasses import dataclass
@@ -15,18 +15,18 @@ DISTRIBUTION = "aion-lambda"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Source of aion-lambda for a project."""
+    """Source of aion-lambda for a new project."""
 
     source: str = ""
-    """Inline table for `[tool.uv.sources]`; empty for the package index."""
+    """Inline table for `[tool.uv.sources]` in pyproject.toml. Empty for the package index."""
     place: str = ""
-    """The same for a person: a path or a URL."""
+    """Path or URL of the source, for people. Empty for the package index."""
     direct: str = ""
-    """Direct reference for pip: `@ URL`; empty for the package index."""
+    """Direct reference for pip, such as `@ URL`. Empty for the package index."""
 
 
 def origin(direct_url: str | None = None) -> Origin:
-    """Return this installation's origin by its direct_url.json (PEP 610), or by the given text of one."""
+    """Return the source of the installed aion-lambda, read from its direct_url.json (PEP 610) or the given text."""
     text = _recorded() if direct_url is None else direct_url
     if not text:
         return Origin()
@@ -46,14 +46,14 @@ def origin(direct_url: str | None = None) -> Origin:
 
 
 def versions(version: str = __version__) -> str:
-    """Return the accepted versions for a new project: from this one to before the next incompatible one."""
+    """Return the version range for a new project, from this version to before the next incompatible one."""
     major, minor = (int(part) for part in version.split(".")[:2])
     before = f"0.{minor + 1}" if major == 0 else str(major + 1)
     return f">={version},<{before}"
 
 
 def requirement(extra: str) -> str:
-    """Return the requirement for aion-lambda with an extra, or without one, in the accepted versions."""
+    """Return the requirement for aion-lambda with its version range, and with an extra unless it is ""."""
     return f"{DISTRIBUTION}[{extra}]{versions()}" if extra else f"{DISTRIBUTION}{versions()}"
 
 

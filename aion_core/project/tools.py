@@ -1,4 +1,4 @@
-"""Dependency tools and their commands: uv, pip, Poetry, PDM and Pipenv."""
+"""Commands of the dependency tools uv, pip, Poetry, PDM and Pipenv."""
 
 import os
 import subprocess
@@ -13,16 +13,16 @@ from aion_core.packaging.programs import find_uv
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A dependency tool."""
+    """A dependency tool with its commands."""
 
     add: str
-    """Its command to add a dependency, without the requirement."""
+    """Command to add a dependency, without the requirement."""
     add_tool: str
-    """Its command to add a development tool."""
+    """Command to add a development tool, without the requirement."""
     run: str
-    """Prefix of a command in the project's environment."""
+    """Prefix that runs a command in the project's environment."""
     steps: tuple[str, ...]
-    """Installing steps of a GitHub workflow, as YAML; `{local}` stands for aion-lambda[local]."""
+    """Steps of a GitHub workflow that install the project, as YAML. `{local}` stands for aion-lambda[local]."""
 
 
 _PYTHON = 'uses: actions/setup-python@v6\n        with:\n          python-version: "3.13"'
@@ -53,11 +53,11 @@ PIPENV = Tool(
 )
 
 BY_FILE = {"poetry.lock": POETRY, "pdm.lock": PDM, "Pipfile": PIPENV}
-"""Tools by their own file, such as poetry.lock."""
+"""Dependency tools by the name of a file used only by them."""
 
 
 def tool_of(folder: Path) -> Tool:
-    """Return the folder's dependency tool, by default uv."""
+    """Return the dependency tool used in the folder, by default uv."""
     for file, tool in BY_FILE.items():
         if (folder / file).is_file():
             return tool
@@ -68,17 +68,17 @@ def tool_of(folder: Path) -> Tool:
 
 
 def read_pyproject(folder: Path) -> dict[str, Any]:
-    """Return the folder's parsed pyproject.toml, {} without one."""
+    """Return the parsed pyproject.toml of the folder, or {} without one."""
     file = folder / "pyproject.toml"
     return tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
 
 
 _OF_OUR_OWN_RUN = ("VIRTUAL_ENV", "UV_RUN_RECURSION_DEPTH")
-"""Variables of this program's environment, hidden from uv in favour of the project's."""
+"""Environment variables hidden from uv, so that it uses the project's environment instead of this program's."""
 
 
 def uv_run(folder: Path, arguments: Sequence[str]) -> str:
-    """Run uv in the folder; return "" on success, else its output. Raises UvMissing."""
+    """Run uv with these arguments in the folder. Return "" on success, else uv's output. Raises UvMissing."""
     environment = {name: value for name, value in os.environ.items() if name not in _OF_OUR_OWN_RUN}
     command = [find_uv(), *arguments]
     ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)  # noqa: S603 - no shell

@@ -1,4 +1,4 @@
-"""Upgrade of a project's template, nested stacks and Makefile rule: planned, shown, written."""
+"""Upgrade of a project's template, nested stacks and Makefile rule to the installed version of aion-lambda."""
 
 import difflib
 import re
@@ -16,7 +16,7 @@ from aion_core.shipped import shipped
 
 
 class FileOutcome(Enum):
-    """Outcome of an upgrade for a file."""
+    """Outcome of an upgrade for one file. The value is a text for the author."""
 
     CURRENT = "is current"
     KEPT = "keeps your edits; unchanged in aion-lambda"
@@ -33,33 +33,33 @@ class FileOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MergeResult:
-    """A file after the upgrade."""
+    """Result of merging one file, with its outcome and its new text."""
 
     outcome: FileOutcome
     text: str | None
-    """The file's text; for CONFLICT and UNKNOWN the text to resolve. None: no file."""
+    """Text of the file, or for CONFLICT and UNKNOWN the text to resolve. None if the file does not exist."""
 
 
 CHANGING = frozenset({FileOutcome.ADDED, FileOutcome.REPLACED, FileOutcome.MERGED, FileOutcome.REMOVED})
-"""Outcomes with a changed file."""
+"""Outcomes that change the file."""
 
 UNRESOLVED = frozenset({FileOutcome.CONFLICT, FileOutcome.UNKNOWN})
-"""Outcomes with an unchanged file, and a `.new` file beside it."""
+"""Outcomes that leave the file unchanged and write a `.new` file beside it."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """A file of the project in an upgrade."""
+    """Planned change of one file of the project, with its text before and after the upgrade."""
 
     path: str
     outcome: FileOutcome
     before: str | None
     after: str | None
-    """The file's text after the upgrade; for an unresolved outcome the `.new` file's. None: no file."""
+    """Text after the upgrade, or for an unresolved outcome the text of the `.new` file. None if there is no file."""
 
     @property
     def diff(self) -> str:
-        """The unified diff."""
+        """Unified diff of the file's text before and after the upgrade."""
         before = (self.before or "").splitlines(keepends=True)
         after = (self.after or "").splitlines(keepends=True)
         old, new = (f"{side}/{self.path}" for side in ("a", "b"))
@@ -69,25 +69,25 @@ class FileChange:
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """All changes of an upgrade."""
+    """Plan of an upgrade, with a change for each file."""
 
     project: Path
     version: str
-    """The recorded version of the project's files; empty without a record."""
+    """Version of aion-lambda that shipped the project's files. Empty if it is unknown."""
     changes: tuple[FileChange, ...]
     waiting: tuple[str, ...]
-    """Unresolved `.new` files of an earlier upgrade."""
+    """Paths of unresolved `.new` files of an earlier upgrade."""
     shipped: Mapping[str, str]
 
     @property
     def is_needed(self) -> bool:
-        """True if it would write a file, or if a `.new` file is unresolved."""
+        """True if the upgrade would write a file, or if a `.new` file is unresolved."""
         outcomes = {change.outcome for change in self.changes}
         return bool(self.waiting or outcomes & (CHANGING | UNRESOLVED))
 
 
 def find_project(here: Path) -> Path:
-    """Return the folder with template.yaml and infra/, this one or a parent; raises ProjectError."""
+    """Return this folder or the nearest parent with template.yaml and infra/. Raises ProjectError without one."""
     for folder in (here, *here.parents):
         if (folder / "template.yaml").is_file() and (folder / "infra").is_dir():
             if folder.resolve() == shipped().resolve():
@@ -99,9 +99,9 @@ def find_project(here: Path) -> Path:
 
 
 def plan(project: Path, *, new: Mapping[str, str] | None = None, version: str = __version__) -> Upgrade:
-    """Return the upgrade to the shipped files; raises ProjectError if those are older than the project's.
+    """Plan the upgrade of the project to the shipped files. Raises ProjectError if the project's files are newer.
 
-    `new` are the files of another `version` than the installed one.
+    `new` has the files of another `version` than the installed one.
     """
     if new is None:
         new = {**shipped_files(shipped()), base.RULE: build_rule()}
@@ -126,9 +126,9 @@ def plan(project: Path, *, new: Mapping[str, str] | None = None, version: str = 
 
 
 def apply(upgrade: Upgrade, *, version: str = __version__) -> None:
-    """Write the plan, and record the shipped files.
+    """Write the planned changes, and copies of the shipped files for the next upgrade.
 
-    A file left to its author gets a `.new` file beside it.
+    For an unresolved file, write a `.new` file beside it.
     """
     for change in upgrade.changes:
         file = upgrade.project / change.path
@@ -140,7 +140,7 @@ def apply(upgrade: Upgrade, *, version: str = __version__) -> None:
             base.put(file, change.after or "")
     recorded = base.read(upgrade.project).files
     waiting = {path.removesuffix(".new") for path in upgrade.waiting}
-    # Keep the recorded copies of unresolved files for the next comparison.
+    # Keep the earlier copies of unresolved files for the next comparison.
     kept = {name: text for name, text in recorded.items() if (name if name != base.RULE else "Makefile") in waiting}
     files = {**upgrade.shipped, **kept}
     if (upgrade.version, dict(recorded)) != (version, files):
@@ -148,7 +148,7 @@ def apply(upgrade: Upgrade, *, version: str = __version__) -> None:
 
 
 def _makefile_change(project: Path, known: str | None, new: str | None) -> FileChange:
-    """Return the change of the Makefile's marked block; the author's own rule stays unchanged."""
+    """Plan the change of aion's block in the Makefile. An author's own rule for `sam build` stays unchanged."""
     text = _text(project / "Makefile")
     block = block_of(text) if text is not None else None
     if block is None and text is not None and has_own_rule(text):
@@ -177,10 +177,9 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def merge_result(current: str | None, base: str | None, new: str | None) -> MergeResult:
-    """Decide a file's outcome by its text in the project, its shipped text then (`base`), and its shipped text now.
+    """Merge a file from its text in the project, its earlier shipped text (`base`), and its shipped text now (`new`).
 
-    None stands for a missing file; `base` is None without a record. Merges with git, and reports a conflict without
-    git.
+    None stands for a missing file or, for `base`, an unknown text. Without git, differing edits are a conflict.
     """
     if new is None and current is None:
         return MergeResult(FileOutcome.CURRENT, None)
@@ -204,7 +203,7 @@ def merge_result(current: str | None, base: str | None, new: str | None) -> Merg
 
 
 def _merged(current: str, base: str, new: str) -> tuple[str, bool] | None:
-    """Return the three-way merge, and True for conflicts; None if git cannot merge."""
+    """Merge three texts with git. Return the merged text, and True for conflicts; None if git cannot merge."""
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder, name) for name in ("yours", "base", "new")]
         for file, text in zip(files, (current, base, new), strict=True):
@@ -215,5 +214,5 @@ def _merged(current: str, base: str, new: str) -> tuple[str, bool] | None:
             ran = subprocess.run(command, capture_output=True, text=True, encoding="utf-8")  # noqa: S603
         except FileNotFoundError:
             return None
-    # The exit code is the number of conflicts, up to 127; larger codes are errors.
+    # The exit code is the number of conflicts, up to 127. Larger codes are errors.
     return (ran.stdout, ran.returncode > 0) if 0 <= ran.returncode <= 127 else None

@@ -1,7 +1,7 @@
 """Agent card for A2A clients of v1.0 and v0.3 (A2A 8).
 
-The card is built once, in v1.0's type. Clients download one of two documents: the card of v1.0, or the same card with the
-additional fields of v0.3.
+A card has v1.0's type. Clients download one of two documents: the card of v1.0, or the same card with the additional fields
+of v0.3.
 """
 
 import json
@@ -27,15 +27,15 @@ from aion_core.protocol.types import (
 )
 
 BINDINGS = ("JSONRPC", "HTTP+JSON")
-"""Protocol bindings, the preferred one first (A2A 8.3.1)."""
+"""Protocol bindings of an agent in order of preference (A2A 8.3.1)."""
 VERSIONS = ("1.0", "0.3")
-"""Protocol versions on one URL."""
+"""Protocol versions of an agent, all served on the same URL."""
 
 KEYS_PATH = "/.well-known/jwks.json"
-"""Path of the public keys for the cards' signatures."""
+"""URL path of the public keys for card signatures."""
 
 _V03 = "0.3.0"
-"""Protocol version in a v0.3 card: three numbers; v1.0's interfaces have two."""
+"""Protocol version in a v0.3 card. It has three numbers, unlike the versions in v1.0's interfaces."""
 
 
 def build_card(
@@ -57,10 +57,10 @@ def build_card(
     security_schemes: Mapping[str, SecurityScheme] | None = None,
     security_requirements: Sequence[SecurityRequirement] = (),
 ) -> AgentCard:
-    """Return the card of an agent at `url`, with both versions and both bindings of the protocol.
+    """Build the card of an agent at `url`, with both versions and both bindings of the protocol.
 
-    The card of every agent declares Aion's extensions, before its own. A card needs a skill, and a skill needs a tag: the
-    default skill has the agent's name and description, and the default tag is the skill's id.
+    The card declares Aion's extensions before the agent's own extensions. A card needs a skill, and a skill needs a tag.
+    The default skill has the agent's name and description. The default tag is the skill's id.
     """
     described = description or f"{name}, an agent."
     return AgentCard(
@@ -73,7 +73,7 @@ def build_card(
             for binding in BINDINGS
         ],
         provider=provider,
-        # A signature covers the presence of a field: a missing URL must not become an empty one.
+        # A signature covers the presence of a field, so a missing URL must not become an empty URL.
         documentation_url=documentation_url or None,
         icon_url=icon_url or None,
         capabilities=AgentCapabilities(
@@ -93,7 +93,7 @@ def build_card(
 def extend_card(
     card: AgentCard, *, name: str = "", description: str = "", version: str = "", skills: Sequence[AgentSkill] = ()
 ) -> AgentCard:
-    """Return the extended card: the given values replace the public card's, the given skills follow its skills."""
+    """Build the extended card from the public card. Given values replace its values, and given skills follow its skills."""
     extended = AgentCard()
     extended.CopyFrom(card)
     extended.name = name or card.name
@@ -104,7 +104,7 @@ def extend_card(
 
 
 def with_base_url(card: AgentCard, base_url: str, to: str) -> AgentCard:
-    """Return the card with `to` in place of `base_url` in the URLs of its interfaces."""
+    """Return a copy of the card. In the URLs of its interfaces `to` replaces `base_url`."""
     copy = AgentCard()
     copy.CopyFrom(card)
     for interface in copy.supported_interfaces:
@@ -113,15 +113,15 @@ def with_base_url(card: AgentCard, base_url: str, to: str) -> AgentCard:
 
 
 def document_v1(card: AgentCard) -> dict[str, Any]:
-    """Return the card's JSON for v1.0: only required and set fields (A2A 5.7)."""
+    """Return the card as JSON for v1.0, with required and set fields only (A2A 5.7)."""
     return _settled(MessageToDict(card))
 
 
 def document(card: AgentCard) -> dict[str, Any]:
-    """Return the card's JSON for clients of both versions: the fields of v1.0 and of v0.3.
+    """Return the card as JSON for clients of both versions, with the fields of v1.0 and v0.3.
 
-    A field in both versions, such as a skill or a security scheme, has the content of both. A card without a v0.3 interface
-    has the fields of v1.0 only.
+    An object in both versions, such as a skill or a security scheme, has the fields of both. A card without a v0.3
+    interface has the fields of v1.0 only.
     """
     if not any(is_legacy_version(interface.protocol_version) for interface in card.supported_interfaces):
         return document_v1(card)
@@ -129,17 +129,17 @@ def document(card: AgentCard) -> dict[str, Any]:
 
 
 def card_v03(card: AgentCard) -> v03.AgentCard:
-    """Return the card in v0.3's type: the same as a v0.3 client reads from `document`."""
+    """Convert the card to v0.3's type, with the same content as the JSON of `document`."""
     return v03.AgentCard.model_validate(document(card))
 
 
 def canonical_json(document: Any) -> bytes:
-    """Return the document's canonical JSON (RFC 8785): the same bytes from every process, for caches and signatures."""
+    """Return a document as canonical JSON (RFC 8785). Caches and signatures need the same bytes from every process."""
     return canonicalize(document).encode()
 
 
 def _settled(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the document after a round trip through its bytes: protobuf's Struct changes 1 to 1.0."""
+    """Normalise numbers in a document by a round trip through canonical JSON: protobuf's Struct changes 1 to 1.0."""
     settled: dict[str, Any] = json.loads(canonical_json(document))
     return settled
 
@@ -156,7 +156,7 @@ def _compat(card: AgentCard) -> v03.AgentCard:
 
 
 def _merged(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
-    """Return the merged objects; our values win. Lists have corresponding items in the same order."""
+    """Merge two JSON objects. Our values win. Lists must have corresponding items in the same order."""
     joined = dict(ours)
     for name, value in theirs.items():
         own = joined.get(name)
@@ -173,12 +173,12 @@ def _merged(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _url(url: str, binding: str) -> str:
-    """Return the binding's URL; HTTP+JSON clients append paths, so that its URL has no trailing slash."""
+    """Return the agent's URL for a protocol binding. The HTTP+JSON URL has no slash at its end: clients append paths."""
     return url.rstrip("/") if binding == "HTTP+JSON" else url
 
 
 def _with_aions(own: Sequence[AgentExtension]) -> list[AgentExtension]:
-    """Return Aion's extensions and the agent's own; an own declaration of the same URI wins."""
+    """Return Aion's extensions and the agent's own extensions. The agent's declaration of the same URI wins."""
     declared = {extension.uri for extension in own}
     return [*(extension for extension in AION_EXTENSIONS if extension.uri not in declared), *own]
 

@@ -26,15 +26,15 @@ from aion_core.errors import (
 
 
 class ServiceUnavailableError(a2a.InternalError):
-    """Temporary failure of the server; the same request may succeed later. The SDK has no such error."""
+    """Protocol error for a temporary failure of the server. The same request may succeed later. Missing in the SDK."""
 
 
 class TooManyRequestsError(a2a.InternalError):
-    """Rate limit of the caller; the same request may succeed later. The SDK has no such error."""
+    """Protocol error for a request above the caller's limit. The same request may succeed later. Missing in the SDK."""
 
 
 class MethodNotAllowedError(a2a.MethodNotFoundError):
-    """Path without this HTTP method."""
+    """Protocol error for a request with an HTTP method that the path does not accept."""
 
 
 SDK_ERRORS: dict[type[ClientError], type[a2a.A2AError]] = {
@@ -55,20 +55,20 @@ SDK_ERRORS: dict[type[ClientError], type[a2a.A2AError]] = {
     TooManyPushConfigs: a2a.InvalidParamsError,
     TooManyRequests: TooManyRequestsError,
 }
-"""Protocol error of each client error."""
+"""Protocol error of the SDK for each type of client error."""
 
 
 class WireError(NamedTuple):
-    """Codes of an error in both bindings."""
+    """Codes of a protocol error in JSON-RPC and HTTP+JSON."""
 
     code: int
     """`error.code` in JSON-RPC."""
     http: int
     """HTTP status in HTTP+JSON."""
     status: str
-    """`error.status` in HTTP+JSON: name of a google.rpc.Code."""
+    """`error.status` in HTTP+JSON, the name of a google.rpc.Code."""
     reason: str
-    """Reason in google.rpc.ErrorInfo."""
+    """Reason in the google.rpc.ErrorInfo of the error."""
 
 
 WIRE_ERRORS: dict[type[Exception], WireError] = {
@@ -76,7 +76,7 @@ WIRE_ERRORS: dict[type[Exception], WireError] = {
         kind: WireError(a2a.JSON_RPC_ERROR_CODE_MAP[kind], mapped.http_code, mapped.grpc_status, mapped.reason)
         for kind, mapped in a2a.A2A_ERROR_MAPPING.items()
     },
-    # Missing from the SDK's table.
+    # The SDK's table does not have these errors.
     a2a.JSONParseError: WireError(-32700, 400, "INVALID_ARGUMENT", "PARSE_ERROR"),
     MethodNotAllowedError: WireError(-32601, 405, "UNIMPLEMENTED", "METHOD_NOT_FOUND"),
     TooManyRequestsError: WireError(-32603, 429, "RESOURCE_EXHAUSTED", "TOO_MANY_REQUESTS"),
@@ -85,17 +85,17 @@ WIRE_ERRORS: dict[type[Exception], WireError] = {
 """Codes of the protocol's errors in both bindings (A2A 5.4)."""
 
 INTERNAL = "Something went wrong on the server. The operator finds it in the log; trying again later may help."
-"""Message of an unexpected error: its cause may be confidential."""
+"""Message to the client for an unexpected error. The cause may be confidential."""
 
 RETRY_AFTER = "retryAfterSeconds"
-"""Key in an error's data and in the metadata of its ErrorInfo: delay before the next attempt."""
+"""Key in the data and ErrorInfo metadata of an error. Its value is the delay before the next attempt."""
 
 DOMAIN = "a2a-protocol.org"
 _RPC = "type.googleapis.com/google.rpc."
 
 
 def to_wire(error: AionError) -> a2a.A2AError:
-    """Return the protocol's error with this one as its cause; only a ClientError's message is public."""
+    """Convert an AionError to a protocol error with the AionError as its cause. Only a ClientError's text is public."""
     refusal = _refusal(error)
     refusal.__cause__ = error
     return refusal
@@ -116,13 +116,13 @@ def _refusal(error: AionError) -> a2a.A2AError:
 
 
 def invalid_params(message: str, *fields: str) -> a2a.InvalidParamsError:
-    """Return the refusal of invalid fields; `fields` are their paths in JSON."""
-    # The SDK makes google.rpc.BadRequest of `errors` (A2A 9.5).
+    """Return the protocol error for invalid fields. `fields` are their paths in the request's JSON."""
+    # The SDK converts `errors` to a google.rpc.BadRequest (A2A 9.5).
     return a2a.InvalidParamsError(message, data={"errors": [{"field": field, "message": message} for field in fields]})
 
 
 def wire_form(error: Exception) -> tuple[WireError, str, list[dict[str, Any]]]:
-    """Return the error's codes, its public message and its google.rpc details.
+    """Return the protocol codes of an error, its public message and its google.rpc details.
 
     An unexpected error has a fixed message.
     """
@@ -131,7 +131,7 @@ def wire_form(error: Exception) -> tuple[WireError, str, list[dict[str, Any]]]:
         form, message, data = WIRE_ERRORS[a2a.InternalError], INTERNAL, {}
     else:
         message, data = str(error), error.data or {}
-    # The metadata of an ErrorInfo are texts; invalid fields are in a BadRequest.
+    # The metadata of an ErrorInfo contain only texts. Invalid fields are in a BadRequest.
     metadata = {key: value for key, value in data.items() if isinstance(value, str)}
     details: list[dict[str, Any]] = [
         {"@type": f"{_RPC}ErrorInfo", "reason": form.reason, "domain": DOMAIN, "metadata": metadata}

@@ -1,4 +1,4 @@
-"""Keys for the signatures of cards: PEM and JWK input, generation, ids and public key sets (RFC 7517, RFC 7638)."""
+"""Keys for card signatures: PEM and JWK input, generation, ids and public key sets (RFC 7517, RFC 7638)."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ from jwt.utils import base64url_encode
 from aion_core.errors import ConfigurationError
 
 ALGORITHMS = ("ES256", "RS256", "EdDSA")
-"""Signature algorithms, the default first."""
+"""Signature algorithms of card keys. The first one is the default."""
 MIN_RSA_BITS = 2048
 
 PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey
@@ -35,19 +35,19 @@ _NAMED_BY = {"EC": ("crv", "kty", "x", "y"), "RSA": ("e", "kty", "n"), "OKP": ("
 
 @dataclass(frozen=True, slots=True)
 class CardKey:
-    """Private or public key of one of the ALGORITHMS; its text forms contain the public part only."""
+    """Private or public key for card signatures. `public_jwk` never contains the private part."""
 
     public: PublicKey
     algorithm: str
     id: str
-    """Id of the key in signatures, by default its RFC 7638 thumbprint."""
+    """Id of the key in signatures. The default is its RFC 7638 thumbprint."""
     private: PrivateKey | None = None
     url: str = ""
-    """URL of the public part, for the `jku` of a signature."""
+    """URL of the public key, for the `jku` header of a signature."""
 
     @classmethod
     def read(cls, text: str, *, key_id: str = "", url: str = "") -> Self:
-        """Return the key in a PEM or JWK text; raises ValueError, without the text."""
+        """Parse a key in PEM or JWK format. Raises ValueError without the text of the key."""
         named, found = _read_jwk(text) if text.lstrip().startswith("{") else ({}, _read_pem(text))
         if not isinstance(found, PrivateKey | PublicKey):
             raise ValueError(f"it has to be {_KINDS}")
@@ -60,7 +60,7 @@ class CardKey:
 
     @classmethod
     def generate(cls, algorithm: str = ALGORITHMS[0], *, key_id: str = "") -> tuple[Self, str]:
-        """Return a new private key and its PEM text."""
+        """Generate a private key and return it with its PEM text."""
         made: PrivateKey
         match algorithm:
             case "RS256":
@@ -73,12 +73,12 @@ class CardKey:
         return cls.read(pem, key_id=key_id), pem
 
     def public_jwk(self) -> dict[str, str]:
-        """Return the public part as a JWK, for a key set."""
+        """Return the public key as a JWK for a key set."""
         return {**_members(self.public), "alg": self.algorithm, "kid": self.id, "use": "sig"}
 
 
 def signing_key(text: str, source: str, *, key_id: str = "", url: str = "") -> CardKey:
-    """Return the private key in the text; raises ConfigurationError with the source of the text."""
+    """Parse a private key in PEM or JWK format. Raises ConfigurationError with the source of the text."""
     try:
         key = CardKey.read(text, key_id=key_id, url=url)
     except ValueError as error:
@@ -89,9 +89,9 @@ def signing_key(text: str, source: str, *, key_id: str = "", url: str = "") -> C
 
 
 def keys_in(text: str) -> list[CardKey]:
-    """Return the keys of a JWK set, or the key of a PEM or JWK text; raises ValueError without a usable key.
+    """Parse the keys of a JWK set, or the key of a PEM or JWK text. Raises ValueError without a usable key.
 
-    Keys of other types in a set are ignored: the set may have other purposes too.
+    Keys of other types in a set are ignored, since the set may have other purposes too.
     """
     try:
         listed = json.loads(text).get("keys") if text.lstrip().startswith("{") else None

@@ -22,27 +22,29 @@ from aion_core.protocol.types import AgentCard, Message, Part, Role, SendMessage
 RESERVED = "aion:"
 
 REQUESTED_EXTENSIONS = "aion:requestedExtensions"
-"""Key in a request's metadata: extensions in the `A2A-Extensions` header, for the turn."""
+"""Key in a request's metadata. Its value is the extensions in the `A2A-Extensions` header, for the agent's turn."""
 
 ALLOWED_SKILLS = "aion:allowedSkills"
-"""Key in a request's metadata: ids of the restricted skills that the caller may use. A message names no skill, so the agent
-has to check."""
+"""Key in a request's metadata. Its value is the ids of the restricted skills permitted to the caller.
+
+The agent has to check them, since a message names no skill.
+"""
 
 _INVISIBLE = frozenset({"Cc", "Cf", "Cn", "Mn", "Me", "Zs", "Zl", "Zp"})
-"""Unicode categories of invisible characters: a reader cannot see them in a name."""
+"""Unicode categories of characters that a reader cannot see in a name."""
 _BLANK = "\N{HANGUL CHOSEONG FILLER}\N{HANGUL JUNGSEONG FILLER}\N{BRAILLE PATTERN BLANK}"
-"""Invisible characters in other categories."""
+"""Invisible characters in other Unicode categories."""
 
 M = TypeVar("M", bound=AnyMessage)
 
 
 def is_reserved(name: object) -> bool:
-    """Tell whether the name is reserved: it begins with `aion:` or with a look-alike of it."""
+    """Tell whether a metadata key is reserved for Aion. Reserved keys begin with `aion:` or a look-alike of it."""
     if not isinstance(name, str):
         return False
     left = RESERVED
     for char in name:
-        # NFKD normalizes variants, such as a fullwidth colon, and separates the marks of a letter.
+        # NFKD normalizes variants, such as a fullwidth colon, and separates accents from their letters.
         for visible in unicodedata.normalize("NFKD", char).casefold():
             if visible in _BLANK or unicodedata.category(visible) in _INVISIBLE:
                 continue
@@ -63,7 +65,7 @@ def without_reserved_keys(value: Any) -> Any: ...
 
 
 def without_reserved_keys(value: Any) -> Any:
-    """Return the JSON value without reserved keys at any depth; the argument is not changed."""
+    """Return a copy of a JSON value without Aion's reserved keys at any depth."""
     if isinstance(value, Mapping):
         return {key: without_reserved_keys(item) for key, item in value.items() if not is_reserved(key)}
     if isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray):
@@ -72,9 +74,9 @@ def without_reserved_keys(value: Any) -> Any:
 
 
 def without_reserved_metadata(message: M) -> M:
-    """Return a copy without reserved keys in its metadata and in the metadata of its fields.
+    """Return a copy of a protobuf message without Aion's reserved keys in its metadata and that of its fields.
 
-    The content of a data part is not changed.
+    The content of a data part stays the same.
     """
     copy = type(message)()
     copy.CopyFrom(message)
@@ -122,15 +124,15 @@ MAX_METADATA_BYTES = 64 * 1024
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@/+=~-]{0,127}")
 ID_RULE = "1 to 128 letters, digits or any of _ . : @ / + = ~ - , and begin with a letter or a digit"
-"""Text form of the rule of `is_id`."""
+"""Rule of `is_id` as text for error messages."""
 
 _CONTENTS = "one of text, raw, url or data"
 
 
 def check_request(request: SendMessageRequest, idempotency_key: str = "") -> None:
-    """Raise InvalidMessage for the first invalid field, with a remedy."""
+    """Check the fields of a SendMessage request. Raises InvalidMessage, with a remedy, for the first invalid field."""
     if idempotency_key and not is_id(idempotency_key):
-        # A truncated or changed key could equal that of another request.
+        # Refuse an invalid key: a truncated or changed key could equal the key of another request.
         raise InvalidMessage(f"The header Idempotency-Key has to be {ID_RULE}.", field="Idempotency-Key")
     if not request.HasField("message"):
         raise InvalidMessage(
@@ -143,7 +145,7 @@ def check_request(request: SendMessageRequest, idempotency_key: str = "") -> Non
 
 
 def check_history_length(length: int, field: str) -> None:
-    """Raise InvalidMessage for a length outside of 0 to 2^31 - 1 (A2A 3.2.4)."""
+    """Raise InvalidMessage for a requested history length outside of 0 to 2^31 - 1 (A2A 3.2.4)."""
     if not 0 <= length < 2**31:
         raise InvalidMessage(
             f"{field} is {length}: leave it out for the whole history, or give 0 or more, below 2^31.", field=field
@@ -205,13 +207,13 @@ def _check_metadata(metadata: Struct, field: str) -> None:
 # ── Media types ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 ACCEPTED_OUTPUT_MODES = "aion:acceptedOutputModes"
-"""Key in a request's metadata: `acceptedOutputModes` of its configuration, for the turn."""
+"""Key in a request's metadata. Its value is the configuration's `acceptedOutputModes`, for the agent's turn."""
 
 ANY_FILE = "application/octet-stream"
-"""As an input mode it accepts files of every type."""
+"""Media type of a file of unknown type. An agent with this input mode accepts files of every type."""
 
 MAX_STORED = 32
-"""Maximum number of output modes, and of extensions, in the metadata of a message."""
+"""Maximum number of output modes in a request's metadata. The same maximum applies to extensions."""
 
 _WORDS = {
     "text": "text/plain",
@@ -221,17 +223,17 @@ _WORDS = {
     "audio": "audio/*",
     "video": "video/*",
 }
-"""Media types of the short names in cards and clients of the first protocol versions, and in samples."""
+"""Media types by their short names. Samples, and cards and clients of the first protocol versions, use these names."""
 
 _TYPE = re.compile(r"[a-z0-9!#$&^_.+*-]{1,127}/[a-z0-9!#$&^_.+*-]{1,127}")
-"""Media type or wildcard (RFC 6838 4.2)."""
+"""Matches a media type, or a wildcard such as `text/*` (RFC 6838 4.2)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Modes:
-    """Media types of an agent's input and output; an empty declaration means all types.
+    """Media types of an agent's input and output. An empty tuple allows all types.
 
-    Parameters (`; charset=…`) and case are ignored; `*/*` and `text/*` have the meaning of HTTP.
+    Parameters (`; charset=…`) and letter case are ignored. `*/*` and `text/*` are wildcards as in HTTP.
     """
 
     takes: tuple[str, ...] = ()
@@ -239,7 +241,7 @@ class Modes:
 
 
 def modes_of(card: AgentCard) -> Modes:
-    """Return the card's default modes and the modes of all its skills: a message names no skill."""
+    """Return the default media types of a card and of all its skills, since a message names no skill."""
     return Modes(
         tuple(_each_once([*card.default_input_modes, *(mode for skill in card.skills for mode in skill.input_modes)])),
         tuple(
@@ -249,9 +251,9 @@ def modes_of(card: AgentCard) -> Modes:
 
 
 def negotiate(request: SendMessageRequest, modes: Modes, extensions: Collection[str] = ()) -> None:
-    """Check the message against the agent's modes; store the accepted modes and the extensions in its metadata.
+    """Check a request against the agent's media types. Store its accepted modes and its extensions in its metadata.
 
-    The turn may run in another process and reads them under reserved keys. Raises InvalidMessage or
+    The agent's turn may run in another process, so it reads them from the metadata. Raises InvalidMessage or
     ContentTypeNotSupported.
     """
     check_parts(request.message.parts, modes.takes)
@@ -265,8 +267,11 @@ def negotiate(request: SendMessageRequest, modes: Modes, extensions: Collection[
 
 
 def check_parts(parts: Iterable[Part], takes: Collection[str]) -> None:
-    """Raise ContentTypeNotSupported for the first unsupported part, InvalidMessage for an invalid media type."""
-    # A local import: PushFunction uses this file for ids and does not load pydantic.
+    """Check the media types of message parts against the agent's input types.
+
+    Raises ContentTypeNotSupported for an unsupported part, and InvalidMessage for an invalid media type.
+    """
+    # Import here: PushFunction uses this file for ids, and it must not load pydantic.
     from aion_core.protocol.aion.extensions import is_payload
 
     for index, part in enumerate(parts):
@@ -277,13 +282,13 @@ def check_parts(parts: Iterable[Part], takes: Collection[str]) -> None:
                 f'{field}.mediaType is not a media type: write it like "text/plain" or "image/png".',
                 field=f"{field}.mediaType",
             )
-        # An event of the Aion extensions is not content: an agent for text also accepts a command.
+        # An event of the Aion extensions is not content, so an agent for text also accepts a command.
         if takes and not is_payload(part) and not _is_taken(part, given, takes):
             raise ContentTypeNotSupported(f"{field} is {given}; this agent accepts {', '.join(takes)}.")
 
 
 def check_accepted(accepted: Collection[str], gives: Collection[str]) -> None:
-    """Raise ContentTypeNotSupported if no output mode is accepted; an empty list accepts all."""
+    """Raise ContentTypeNotSupported if a client accepts no output type of the agent. An empty list accepts all types."""
     if (
         accepted
         and gives
@@ -296,9 +301,9 @@ def check_accepted(accepted: Collection[str], gives: Collection[str]) -> None:
 
 
 def type_of(part: Part) -> str | None:
-    """Return the part's media type in lower case, without parameters, or `None` for an invalid one.
+    """Return the media type of a message part in lower case without parameters, or `None` for an invalid type.
 
-    A wildcard is invalid. Without a stated type, the type follows from the content; the type of a file from its name.
+    A wildcard is invalid. Without a stated type, the type follows from the content, or from the name of a file.
     """
     if part.media_type:
         stated = _essence(part.media_type)
@@ -314,10 +319,10 @@ def type_of(part: Part) -> str | None:
 
 
 def guessed_type(name: str) -> tuple[str | None, str | None]:
-    """Return the media type and the encoding, such as gzip, of a file name; `None` for an unknown one."""
+    """Guess the media type and the encoding, such as gzip, from a file name. Unknown values are `None`."""
     if sys.version_info >= (3, 13):
-        # From this version `guess_type` parses URLs, and urllib caches them: file names would stay in memory for the
-        # requests of other callers.
+        # From this version `guess_type` parses names as URLs, and urllib caches them. File names would then stay in memory
+        # during the requests of other callers.
         return mimetypes.guess_file_type(name)
     return mimetypes.guess_type(name)
 

@@ -1,8 +1,8 @@
 """Signatures of cards: JSON Web Signatures (A2A 8.4, RFC 7515, RFC 8785).
 
-A signature covers the fields that a client has read. A v1.0 client has v1.0's fields, a v0.3 client has v0.3's, and a tool
-may have the whole JSON. So a card has one signature for each of these payloads, all with the same key; a client needs one
-valid signature (A2A 8.4.3). No signature covers less than its client reads.
+A client verifies a signature over the fields of its protocol version. A v1.0 client reads v1.0's fields, a v0.3 client reads
+v0.3's, and a tool may read the whole JSON. So a card has a signature for each of these payloads, all with the same key. A
+client needs one valid signature (A2A 8.4.3). No signature covers less than its client reads.
 """
 
 import json
@@ -28,11 +28,11 @@ V1, V03 = "v1.0", "v0.3"
 
 
 class NotVerified(Exception):
-    """Card without a valid signature, with the reason."""
+    """Error for a card without a valid signature, with the reason."""
 
 
 class _DeterministicES256(ECAlgorithm):
-    """ES256 with the nonce of RFC 6979: every process of a deployment returns the same signature and card."""
+    """ES256 with the nonce of RFC 6979, so that every process of a deployment signs a card with the same bytes."""
 
     def sign(self, msg: bytes, key: ec.EllipticCurvePrivateKey) -> bytes:
         return der_to_raw_signature(key.sign(msg, ec.ECDSA(SHA256(), deterministic_signing=True)), key.curve)
@@ -44,7 +44,7 @@ _jws.register_algorithm("ES256", _DeterministicES256(SHA256, ec.SECP256R1))
 
 
 def sign_card(card: AgentCard, key: CardKey) -> AgentCard:
-    """Return the card with additional signatures: one for each payload of its readers."""
+    """Return a copy of the card with a signature for each payload of its clients."""
     signed = AgentCard()
     signed.CopyFrom(card)
     if key.private is None:
@@ -59,10 +59,10 @@ def sign_card(card: AgentCard, key: CardKey) -> AgentCard:
 
 
 def verify_card(card: Mapping[str, Any], key_for: Callable[[str], Iterable[CardKey]]) -> dict[str, str]:
-    """Return the id of the signing key for each protocol version in the card's JSON.
+    """Verify the signatures of a card's JSON. Return the id of the signing key by protocol version.
 
     `key_for` returns the trusted keys with an id. A version without a valid signature has the id "". Raises NotVerified if
-    the first version has no valid signature: v1.0, or v0.3 for a card without v1.0.
+    the newest version of the card has no valid signature.
     """
     versions = _versions(card)
     if not versions:
@@ -81,31 +81,31 @@ def verify_card(card: Mapping[str, Any], key_for: Callable[[str], Iterable[CardK
 
 
 def _versions(card: Mapping[str, Any]) -> list[str]:
-    """Return the protocol versions of the card: each has a field with the agent's URL."""
+    """Return the protocol versions in a card's JSON, the newest first. Each version has its own field for the URL."""
     return [version for version, field in ((V1, "supportedInterfaces"), (V03, "url")) if card.get(field)]
 
 
 def _payloads(card: Mapping[str, Any], version: str) -> list[bytes]:
-    """Return the possible payloads of a signature for clients of this version."""
+    """Return the possible payloads of a card signature for clients of this protocol version."""
     whole = {name: value for name, value in card.items() if name != "signatures"}
     try:
         if version == V03:
             theirs = v03.AgentCard.model_validate(whole)
-            # Like the SDK of v0.3: without defaults, and in ASCII.
+            # The SDK of v0.3 signs the JSON without defaults, in ASCII.
             fields = theirs.model_dump(mode="json", exclude_defaults=True, exclude_none=True, by_alias=True)
             return [
                 json.dumps(_clean_empty(fields), separators=(",", ":"), sort_keys=True).encode(),
                 canonical_json(whole),
             ]
         parsed = document_v1(ParseDict(whole, AgentCard(), ignore_unknown_fields=True))
-        # By the specification; by the SDK, without empty fields; the whole JSON.
+        # Payload of the specification, payload of the SDK without empty fields, and the whole JSON.
         return [canonical_json(parsed), canonical_json(_clean_empty(parsed)), canonical_json(whole)]
     except (ParseError, CanonicalizationError, ValueError) as error:
         raise NotVerified(f"This is not an agent card: {str(error)[:300]}") from error
 
 
 def _signer(signatures: list[Any], payloads: list[bytes], key_for: Callable[[str], Iterable[CardKey]]) -> str:
-    """Return the id of the first trusted key with a valid signature of a payload, or ""."""
+    """Return the id of the first trusted key with a valid signature of a payload, or "" without one."""
     for signature in signatures:
         header = _header(signature)
         for key in key_for(str(header.get("kid", ""))) if header else ():
@@ -114,7 +114,7 @@ def _signer(signatures: list[Any], payloads: list[bytes], key_for: Callable[[str
                     (str(signature["protected"]), base64url_encode(payload).decode(), str(signature.get("signature")))
                 )
                 try:
-                    # The algorithm is that of the key; the header of a signature is not trusted.
+                    # Use the algorithm of the key: the header of a signature is not trusted.
                     _jws.decode(token, key.public, algorithms=[key.algorithm])
                 except PyJWTError:
                     continue

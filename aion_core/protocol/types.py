@@ -1,6 +1,6 @@
 """Domain types: the protobuf types of the official SDK (A2A v1.0).
 
-All of aion imports them from here, so that a change in the SDK has one place.
+All of aion imports them from here, so that a change in the SDK affects one place.
 """
 
 from a2a.types.a2a_pb2 import (
@@ -31,16 +31,16 @@ from a2a.types.a2a_pb2 import (
 )
 
 Event = Task | Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
-"""Event of a stream (A2A 3.2.3), and of a task's log."""
+"""Event of a stream (A2A 3.2.3), also stored in the event log of a task."""
 
 STREAM_DELTA_ID = "aion:stream-delta"
 """Id of the transient artifact with text chunks of the model."""
 
 STREAM_DELTA_IDS = (STREAM_DELTA_ID, "aion:streamDelta")
-"""Ids of the same artifact in requests; the second is an older id."""
+"""Current and older id of the stream delta artifact in requests."""
 
 STREAM_DELTA_NAME = "Stream Delta"
-"""Name of the artifact."""
+"""Name of the stream delta artifact."""
 
 __all__ = [
     "STREAM_DELTA_ID",
@@ -77,7 +77,7 @@ __all__ = [
 
 
 def stream_response(event: Event) -> StreamResponse:
-    """Return the event in a StreamResponse."""
+    """Wrap an event in the StreamResponse message."""
     match event:
         case Task():
             return StreamResponse(task=event)
@@ -90,7 +90,7 @@ def stream_response(event: Event) -> StreamResponse:
 
 
 def unwrap(response: StreamResponse) -> Event:
-    """Return the event in the StreamResponse; raises ValueError for an empty one."""
+    """Return the event in a StreamResponse message. Raises ValueError for an empty message."""
     match response.WhichOneof("payload"):
         case "task":
             return response.task
@@ -110,9 +110,9 @@ def unwrap(response: StreamResponse) -> Event:
 def delta_event(
     *, task_id: str, context_id: str, text: str, append: bool, last: bool, reason: str
 ) -> TaskArtifactUpdateEvent:
-    """Return the artifact update with the chunk. The artifact is never part of the task.
+    """Return the artifact update event of a text chunk. The artifact is never part of the task.
 
-    The artifact's metadata of the first and the last chunk have the state of the stream delta, for Aion's clients.
+    In the first and the last chunk, the artifact's metadata have the state of the stream for Aion's clients.
     """
     event = TaskArtifactUpdateEvent(
         task_id=task_id,
@@ -129,7 +129,7 @@ def delta_event(
 
 
 def typing_event(*, task_id: str, context_id: str) -> TaskArtifactUpdateEvent:
-    """Return the artifact update of the typing indicator, without text."""
+    """Return the artifact update event of the typing indicator. It has no text."""
     return TaskArtifactUpdateEvent(
         task_id=task_id,
         context_id=context_id,
@@ -139,4 +139,4 @@ def typing_event(*, task_id: str, context_id: str) -> TaskArtifactUpdateEvent:
 
 
 EPHEMERAL_ID, EPHEMERAL_NAME = "aion:ephemeral-message", "Ephemeral Message"
-"""Artifact that Aion's clients display briefly and do not store."""
+"""Id and name of an artifact that Aion's clients display briefly and do not store."""

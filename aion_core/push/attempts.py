@@ -1,4 +1,4 @@
-"""One attempt to deliver one event to one webhook, with the circuit breaker."""
+"""Attempts to deliver an event to a webhook, limited by the circuit breaker."""
 
 import logging
 from urllib.parse import quote
@@ -27,11 +27,11 @@ from aion_core.tasks import projection
 logger = logging.getLogger(__name__)
 
 SKIPPED = "not tried: the same owner's earlier posts to its host were not answered"
-"""Failure text of a skipped attempt."""
+"""Failure text of an attempt skipped because of an open circuit."""
 
 
 class DeliveryAttempts:
-    """Makes the attempts of this process, and skips those to receivers with an open circuit."""
+    """Maker of this process's delivery attempts. It skips attempts to receivers with an open circuit."""
 
     def __init__(self, tasks: TaskStore, webhooks: WebhookClient, render: Render, clock: Clock, traces: Traces) -> None:
         self._tasks, self._webhooks, self._render = tasks, webhooks, render
@@ -39,10 +39,10 @@ class DeliveryAttempts:
         self._breaker = CircuitBreaker()
 
     async def make(self, claim: Claim, entry: Numbered, *, may_be_skipped: bool) -> PostOutcome:
-        """Post the event once for the claim's config and return the outcome.
+        """Post the event once to the webhook of the claimed config, and return the outcome.
 
         With `may_be_skipped`, the attempt to a receiver with an open circuit counts as failed without a request. Raises
-        StoreUnavailable if the task cannot be read now; v0.3 notifications contain it.
+        StoreUnavailable if the task for a v0.3 notification cannot be read now.
         """
         task = claim.delivery.task
         config = claim.config
@@ -60,7 +60,7 @@ class DeliveryAttempts:
             raise
         except Exception:
             labels = {"task_id": task.task_id, "config_id": config.id, "generation": entry.generation}
-            # A failed attempt is given up in the end; an exception would block the later events forever.
+            # After enough failed attempts the event is given up. An exception would block the later events forever.
             logger.exception("A notification cannot be made.", extra=labels)
             return Unreachable("it cannot be made")
         began = self._clock.now()
@@ -73,7 +73,7 @@ class DeliveryAttempts:
         return outcome
 
     async def _snapshot(self, task: TaskKey, entry: Numbered) -> Task | None:
-        """Return the task as of this event, or as of the log's first event if that is later."""
+        """Return the task as of this event, or as of its first stored event if that is later; None without a task."""
         log = await self._tasks.log(task)
         if log is not None and log.events[0].generation > entry.generation:
             log = await self._tasks.every_event(task)
@@ -84,7 +84,7 @@ class DeliveryAttempts:
 
 
 def notification_id(task: TaskKey, generation: int, config_id: str) -> str:
-    """Return the webhook-id, the same for all attempts of an event for a config.
+    """Return the `webhook-id` of a notification, the same at each attempt to post this event for this config.
 
     Standard Webhooks separates the signed parts by dots, so the id contains no dot.
     """

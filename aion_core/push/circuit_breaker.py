@@ -1,4 +1,4 @@
-"""Circuit breaker for receivers that do not answer.
+"""Circuit breaker for webhook receivers that do not answer.
 
 An unanswered post takes twenty seconds. Many of them would occupy every delivery process. After several slow failures of
 a receiver in a row, its next attempts count as failed without a request, for a while. A receiver is identified by its
@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from aion_core.ports import Delivered, PostOutcome, WebhookGone
 
 SLOW_SECONDS = 5.0
-"""Duration of a failed post that counts. A post refused at once costs nothing."""
+"""Failed posts of at least this duration count. A post refused at once costs no time."""
 
 FAILURES_TO_OPEN = 3
 """Slow failures in a row that open the circuit."""
@@ -20,7 +20,7 @@ OPEN_SECONDS = 120.0
 """Time of an open circuit. After it, one post is made as a probe."""
 
 MAX_RECEIVERS = 1000
-"""Number of remembered receivers, the most recent ones."""
+"""Number of remembered receivers; the longest unused ones are forgotten."""
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class CircuitBreaker:
     _circuits: dict[tuple[str, str], _Circuit] = field(default_factory=dict)
 
     def is_open(self, owner: str, url: str, now: datetime) -> bool:
-        """Return True if the attempt must be skipped; the first attempt after OPEN_SECONDS is not."""
+        """Return True if an attempt to this URL must be skipped. The first attempt after OPEN_SECONDS is a probe."""
         circuit = self._circuits.get(_receiver(owner, url))
         if circuit is None or circuit.open_until is None:
             return False
@@ -47,7 +47,7 @@ class CircuitBreaker:
         return False
 
     def record(self, owner: str, url: str, outcome: PostOutcome, seconds: float, now: datetime) -> None:
-        """Record the outcome of a post and its duration."""
+        """Record the outcome and duration of a post, and open or close its receiver's circuit."""
         receiver = _receiver(owner, url)
         circuit = self._circuits.pop(receiver, _Circuit())
         if isinstance(outcome, Delivered | WebhookGone) or seconds < SLOW_SECONDS:
@@ -61,5 +61,5 @@ class CircuitBreaker:
 
 
 def _receiver(owner: str, url: str) -> tuple[str, str]:
-    """Return the owner, and the URL's scheme, host and port."""
+    """Return the key of a receiver: the owner, and the URL's scheme, host and port."""
     return owner, "/".join(url.split("/", 3)[:3]).lower()

@@ -1,4 +1,4 @@
-"""Webhook client: one post to a checked address, with a time limit and without redirects."""
+"""Webhook client: posts once to a checked address, with a time limit and without redirects."""
 
 import asyncio
 import email.utils
@@ -23,10 +23,10 @@ from aion_core.push.pinned_transport import PinnedTransport, Resolver, look_up
 from aion_core.push.ssrf import WebhookPolicy, check_url
 
 MAX_BODY_BYTES = 4096
-"""Bytes read of a response's body. The content is ignored, but a receiver may want to send it."""
+"""Number of bytes read from a response's body. Its content is ignored, but a receiver may want to send it."""
 
 BODY_SECONDS = 2.0
-"""Time limit for reading the body; the outcome is known before."""
+"""Time limit for reading a response's body; the outcome of the post does not depend on the body."""
 
 _GONE = 410
 
@@ -41,7 +41,7 @@ _REASONS: tuple[tuple[type[Exception], str], ...] = (
 
 
 class PinnedWebhookClient:
-    """`ports.WebhookClient` over `PinnedTransport`.
+    """Implementation of `ports.WebhookClient` with `PinnedTransport`.
 
     httpx's own client is not used: it stores cookies between posts.
     """
@@ -62,14 +62,14 @@ class PinnedWebhookClient:
         self._transport = PinnedTransport(policy, resolve, tls)
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> PostOutcome:
-        """See `ports.WebhookClient.post`."""
+        """Check the address and post once; see `ports.WebhookClient.post`."""
         try:
             async with asyncio.timeout(self._seconds):
                 return await self._post(url, headers, body)
         except WebhookBlocked as blocked:
             return Blocked(str(blocked))
         except Exception as error:
-            # Any other failure of the connection is the receiver's.
+            # Any other error counts as a failure of the receiver.
             return Unreachable(_reason(error))
 
     async def _post(self, url: str, headers: Mapping[str, str], body: bytes) -> PostOutcome:
@@ -100,7 +100,7 @@ class PinnedWebhookClient:
 
 
 def retry_after(header: str, now: datetime) -> float | None:
-    """Return the seconds until the Retry-After header's time, None if it cannot be read (RFC 9110, 10.2.3)."""
+    """Return the seconds from a Retry-After header's value; None if the value is invalid (RFC 9110, 10.2.3)."""
     header = header.strip()
     if header.isascii() and header.isdecimal() and len(header) < 10:
         return float(header)
@@ -113,7 +113,7 @@ def retry_after(header: str, now: datetime) -> float | None:
 
 
 async def _read(response: httpx.Response, seconds: float) -> None:
-    """Read the start of the body; errors and slow bodies do not change the outcome."""
+    """Read the start of the response's body, and ignore errors and timeouts."""
     read = 0
     try:
         async with asyncio.timeout(seconds):

@@ -1,4 +1,4 @@
-"""A2A operations on push configs, for all protocol versions (A2A 3.1.7 to 3.1.10)."""
+"""A2A operations on push notification configs, for all protocol versions (A2A 3.1.7 to 3.1.10)."""
 
 import logging
 from collections.abc import Mapping
@@ -31,13 +31,14 @@ from aion_core.tasks.notifications import wake_delivery
 logger = logging.getLogger(__name__)
 
 MAX_PAGE_SIZE = 100
-"""Largest page size; a task has fewer configs."""
+"""Largest page size. A task always has fewer configs."""
 
 
 class PushRegistry:
     """Operations on the push configs of a caller's tasks.
 
-    Only the task's owner can read a config. Each method raises TaskNotFound for a missing task and for another owner's.
+    Only the task's owner can read a config. Each method raises TaskNotFound for a missing task and for the task of
+    another owner or agent.
     """
 
     def __init__(
@@ -51,16 +52,17 @@ class PushRegistry:
         *,
         events: Mapping[str, PushEvents] | None = None,
     ) -> None:
-        """`events` maps each agent to the events that its webhooks receive."""
+        """`events` maps each agent to the kinds of events for its webhooks."""
         self._configs, self._work_queue, self._tasks, self._list = configs, queue, tasks, task_list
         self._policy, self._clock, self._events = policy, clock, events or {}
 
     async def create(
         self, call: CallContext, config: pb.TaskPushNotificationConfig, version: PushVersion
     ) -> pb.TaskPushNotificationConfig:
-        """Store the config, in place of one with its id, and return it with its id.
+        """Store a push config for a task, replacing one with the same id, and return it with its id.
 
-        Its webhook receives the events from now on. Raises InvalidMessage with the reason, and TooManyPushConfigs.
+        The webhook receives the task's events from now on. Raises InvalidMessage with the reason, and
+        TooManyPushConfigs.
         """
         check_config(config, self._policy.excluding(call.entrypoint_url))
         key = await self._key(call, config.task_id)
@@ -73,9 +75,9 @@ class PushRegistry:
     async def with_message(
         self, call: CallContext, request: pb.SendMessageRequest, version: PushVersion
     ) -> CallContext:
-        """Return the call with the config of its message, to be stored in one transaction with the message.
+        """Return the call with the push config of its message, if any, to store both in one transaction.
 
-        Raises InvalidMessage with the reason.
+        Raises InvalidMessage with the reason if the config is invalid.
         """
         if not request.configuration.HasField("task_push_notification_config"):
             return call
@@ -83,7 +85,7 @@ class PushRegistry:
         check_config(
             config, self._policy.excluding(call.entrypoint_url), before="configuration.taskPushNotificationConfig."
         )
-        # In v0.3 the config of a new task gets the task's id, which does not exist yet.
+        # In v0.3 a config without an id gets its task's id. A new task has no id yet.
         config_id = config.id or _id_for(version, task_id)
         stored = await self._stored(call, config, TaskKey(call.owner, task_id), config_id, version)
         return replace(call, push=stored)
@@ -91,7 +93,7 @@ class PushRegistry:
     async def get(
         self, call: CallContext, request: pb.GetTaskPushNotificationConfigRequest, version: PushVersion
     ) -> pb.TaskPushNotificationConfig:
-        """Return the config; in v0.3 without an id, the task's own. Raises PushConfigNotFound."""
+        """Return a push config of a task. In v0.3 the id may be missing. Raises PushConfigNotFound."""
         if not request.id and version is PushVersion.V1:
             raise InvalidMessage("id is missing: the id of the config, from the answer to its creation.", field="id")
         key = await self._key(call, request.task_id)
@@ -105,7 +107,7 @@ class PushRegistry:
     async def list_configs(
         self, call: CallContext, request: pb.ListTaskPushNotificationConfigsRequest
     ) -> pb.ListTaskPushNotificationConfigsResponse:
-        """Return a page of the task's configs, sorted by id; nextPageToken is "" on the last page."""
+        """Return a page of the task's push configs, sorted by id. On the last page, nextPageToken is ""."""
         size = request.page_size or MAX_PUSH_CONFIGS
         if not 1 <= size <= MAX_PAGE_SIZE:
             raise InvalidMessage(
@@ -123,7 +125,7 @@ class PushRegistry:
         )
 
     async def delete(self, call: CallContext, request: pb.DeleteTaskPushNotificationConfigRequest) -> None:
-        """Delete the config; a missing config is no error."""
+        """Delete a push config of a task; a missing config is no error."""
         if not request.id:
             raise InvalidMessage("id is missing: the id of the config, from the answer to its creation.", field="id")
         key = await self._key(call, request.task_id)
@@ -164,5 +166,5 @@ class PushRegistry:
 
 
 def _id_for(version: PushVersion, task_id: str) -> str:
-    """Return the id of a config without one: its task's id in v0.3, as clients of v0.3 expect; a new id in v1.0."""
+    """Return an id for a config without one: its task's id in v0.3, as v0.3 clients expect; a new id in v1.0."""
     return task_id if version is PushVersion.V03 else str(uuid7())

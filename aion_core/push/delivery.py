@@ -1,8 +1,8 @@
-"""Delivery of push notifications: each config's undelivered events, in order, under a claim.
+"""Delivery of push notifications: posts each config's undelivered events in order, under a claim.
 
-No event is lost. The commit of an event with subscribers sets the event's timer, which stays until each config has passed
-the event or has a timer of its own. A claim sets the config's timer to the end of the claim, a failure to the next
-attempt; it stays until the config has passed the log as read after the claim.
+No event is lost. The commit of an event with subscribers sets the event's timer. It stays until each config has passed
+the event or has its own timer. A claim sets the config's timer to the end of the claim; a failure sets it to the next
+attempt. The config's timer stays until the config has passed all events read after the claim.
 """
 
 import asyncio
@@ -48,29 +48,29 @@ from aion_core.tasks.notifications import wake_delivery
 logger = logging.getLogger(__name__)
 
 CLAIM_SECONDS = 60.0
-"""Time until a claim ends unless its holder renews it: three times the time limit of a post."""
+"""Duration of a claim if it is not renewed: three times the time limit of a post."""
 
 WAKE_UP_SECONDS = 30.0
-"""Time from the delay of a wake-up message until the timer of its attempt expires."""
+"""Time from the arrival of a retry's wake-up message until the retry's timer expires."""
 
 LONGEST_WAKE_UP_SECONDS = 900.0
-"""Longest delay of a wake-up message; the timer index wakes later attempts."""
+"""Longest delay of a wake-up message. The sweep of timers wakes later attempts."""
 
 SOON_SECONDS = 10.0
-"""A wake-up message this early before an attempt may be meant for it: clocks differ."""
+"""A wake-up message may arrive this long before its attempt is due, since clocks differ."""
 
 EXIT_SECONDS = 15.0
-"""Time to reserve after a post before the process ends."""
+"""Time to reserve between a post and the end of the process."""
 
 SHARE_SECONDS = 60.0
-"""Time for one wake-up message; after it a new message is enqueued behind those of other tasks."""
+"""Time for handling one wake-up message. Then a new message is enqueued behind the messages of other tasks."""
 
 ROUNDS = 50
-"""Rounds of deliveries for one wake-up message before a new one is enqueued."""
+"""Number of delivery rounds for one wake-up message before a new message is enqueued."""
 
 
 class PushDelivery:
-    """Handler of the push queue's wake-up messages."""
+    """Handler of the push queue's wake-up messages: posts events to webhooks."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class PushDelivery:
         metrics: Metrics | None = None,
         traces: Traces | None = None,
     ) -> None:
-        """`render` makes the requests; `chance` returns numbers from 0 to 1 for the jitter of `retry_seconds`."""
+        """`render` makes the HTTP requests; `chance` returns numbers from 0 to 1 for the jitter of `retry_seconds`."""
         self._retry_seconds = retry_seconds
         self._metrics = metrics or NullMetrics()
         self._tasks, self._configs, self._work_queue = tasks, configs, queue
@@ -94,10 +94,10 @@ class PushDelivery:
         self._clock, self._chance = clock, chance
 
     async def deliver(self, wake_up: PushWakeUp, *, until: datetime | None = None) -> None:
-        """Post the undelivered events of the message's task, if any.
+        """Post the undelivered events of the wake-up message's task to its webhooks.
 
-        `until` is the end of this process; the rest is left to a new message before it. Raises StoreError if the table
-        cannot be read: the queue must redeliver the message.
+        `until` is the end of this process. If events are left before it, a new message is enqueued for them. Raises
+        StoreError if the table cannot be read: the queue must redeliver the message.
         """
         task, passed = wake_up.task, {wake_up.generation} if wake_up.generation else set[int]()
         share = self._clock.now() + timedelta(seconds=SHARE_SECONDS + POST_SECONDS + EXIT_SECONDS)
@@ -120,7 +120,7 @@ class PushDelivery:
                 return
             if not self._has_time(until):
                 break
-            # Concurrently: a slow receiver must not delay the others.
+            # The deliveries run concurrently: a slow receiver must not delay the others.
             ended = await asyncio.gather(
                 *(self._deliver_to(delivery, head.generation, passed, until) for delivery in ready),
                 return_exceptions=True,
@@ -131,7 +131,7 @@ class PushDelivery:
         await wake_delivery(self._work_queue, PushWakeUp(task))
 
     async def _settle(self, task: TaskKey, deliveries: Sequence[Delivery], passed: set[int]) -> None:
-        """Remove the timers of events that no config needs any more.
+        """Remove the timers of the passed events if no config of the task needs them any more.
 
         The events were recorded before the deliveries were read. A config with a timer reads the log later and finds
         them.
@@ -141,7 +141,7 @@ class PushDelivery:
                 await self._configs.clear(task, generation)
 
     async def _clear_expired(self, task: TaskKey, deliveries: Sequence[Delivery], passed: set[int]) -> None:
-        """Remove all timers of an expired task: a failed config or an event may outlive it."""
+        """Remove all push timers of an expired task, since the timer of a failed config or an event may outlive it."""
         for delivery in deliveries:
             if delivery.due_at is None or schedule.is_claimed(delivery, self._clock.now()):
                 continue
@@ -153,7 +153,7 @@ class PushDelivery:
             await self._configs.clear(task, generation)
 
     async def _enqueue_retry(self, task: TaskKey, deliveries: Sequence[Delivery], now: datetime) -> None:
-        """Enqueue a message for an attempt in a few seconds: this clock may be behind the sender's."""
+        """Enqueue a message for an attempt due in a few seconds: this process's clock may be behind the sender's."""
         waits = [
             (delivery.next_at - now).total_seconds()
             for delivery in deliveries
@@ -163,7 +163,7 @@ class PushDelivery:
             await wake_delivery(self._work_queue, PushWakeUp(task), delay=min(waits))
 
     async def _deliver_to(self, delivery: Delivery, newest: int, passed: set[int], until: datetime) -> None:
-        """Post the config's undelivered events in order, until the end of the log, a failure, or the end of the time.
+        """Claim a config and post its undelivered events in order, until a post fails or no time is left.
 
         `newest` is the number of the newest known event.
         """
@@ -171,9 +171,10 @@ class PushDelivery:
         if claim is None:
             return
         try:
-            # Read after the claim: other processes leave the events before the claim to its holder.
+            # Read the log after the claim: other processes leave the events before it to the claiming process.
             while (log := await self._log(claim)) is None:
-                # Counts as a failed attempt: the event is given up in the end, and later ones may be readable.
+                # An unreadable log counts as a failed attempt. The event is given up in the end: later events may be
+                # readable.
                 cursor = claim.delivery.cursor
                 if cursor >= newest:
                     await self._configs.settle(claim, cursor=cursor)
@@ -215,7 +216,7 @@ class PushDelivery:
             if not self._has_time(until):
                 await self._release(claim, cursor)
                 return
-            # Only a made attempt may give an event up.
+            # The last attempt must not be skipped: an event is given up only after a real post.
             is_last = claim.delivery.tries >= len(self._retry_seconds)
             outcome = await self._attempts.make(claim, entry, may_be_skipped=not is_last)
             match outcome:
@@ -235,12 +236,12 @@ class PushDelivery:
         await self._configs.settle(claim, cursor=log.head.generation, delivered=delivered)
 
     async def _release(self, claim: Claim, cursor: int) -> None:
-        """Release the claim at the end of the time; the timer wakes another process for the rest."""
+        """Release the claim when no time is left. The config's timer wakes another process for the remaining events."""
         now = self._clock.now()
         await self._configs.settle(claim, cursor=cursor, due_at=now + timedelta(seconds=WAKE_UP_SECONDS))
 
     async def _fail(self, claim: Claim, generation: int, outcome: PostOutcome) -> Claim | None:
-        """Store the failure and schedule the next attempt; return the claim if the event is given up instead."""
+        """Store a failed post and schedule the retry. Without a retry, give the event up and return the claim."""
         reason, labels = _reason(outcome), _labels(claim.delivery, generation)
         tries, retry_seconds = claim.delivery.tries, self._retry_seconds
         wait = schedule.delay(tries, outcome, self._chance(), retry_seconds=retry_seconds)
@@ -267,7 +268,7 @@ class PushDelivery:
         return self._clock.now() + timedelta(seconds=CLAIM_SECONDS)
 
     def _ends_soon(self, claim: Claim) -> bool:
-        """Return True if the claim could end during a post."""
+        """Return True if the claim on the config could end during another post."""
         until = claim.delivery.claimed_until
         return until is None or (until - self._clock.now()).total_seconds() < 2 * POST_SECONDS
 
@@ -290,6 +291,6 @@ def _reason(outcome: PostOutcome) -> str:
 
 
 def _labels(delivery: Delivery, generation: int = 0) -> dict[str, object]:
-    """Return the labels of a log record: ids, and no content of the config."""
+    """Return the labels for log records of a delivery: ids, without content of the config."""
     labels: dict[str, object] = {"task_id": delivery.task.task_id, "config_id": delivery.config_id}
     return labels | ({"generation": generation} if generation else {})

@@ -1,4 +1,4 @@
-"""Request of a notification: headers by the webhook's config, and a body by its protocol version. Pure."""
+"""HTTP request of a push notification: headers by the webhook's config, a body by its protocol version. Pure."""
 
 import base64
 import json
@@ -18,7 +18,7 @@ TOKEN_HEADER = "X-A2A-Notification-Token"  # noqa: S105  # its name
 
 
 def render(config: PushConfig, notification: Notification, *, at: datetime) -> WebhookRequest:
-    """Return the request for a post at this time; see `ports.Render`."""
+    """Return the HTTP request to post the notification at this time; see `ports.Render`."""
     body = _body(config.version, notification)
     headers = {
         "Content-Type": _MEDIA_TYPES[config.version],
@@ -32,7 +32,7 @@ def render(config: PushConfig, notification: Notification, *, at: datetime) -> W
 
 
 def _body(version: PushVersion, notification: Notification) -> bytes:
-    """Return the event in v1.0 (A2A 4.3.3), and the task as of this event in v0.3, as the SDK of that version expects."""
+    """Return the body as JSON: in v1.0 the event (A2A 4.3.3); in v0.3 the task as of the event."""
     if version is PushVersion.V03:
         # Imported late: the conversions load slowly, and only v0.3 receivers need them.
         from a2a.compat.v0_3 import conversions
@@ -47,7 +47,7 @@ def _body(version: PushVersion, notification: Notification) -> bytes:
 
 
 def _authentication(config: PushConfig) -> Mapping[str, str]:
-    """Return the header with the credentials that the client registered; empty without credentials."""
+    """Return the HTTP header with the credentials of the client's config; empty without credentials."""
     if not config.credentials:
         return {}
     if header := api_key_header(config.scheme, config.credentials):

@@ -1,8 +1,8 @@
 """httpx transport that connects only to the checked addresses of a host, against DNS rebinding.
 
-The transport looks a name up once. If one of its addresses is blocked, it connects to none. It connects to an address,
-so a later DNS answer has no effect. The Host header, SNI and the certificate check use the name. It ignores the
-environment's proxies, certificates and netrc.
+The transport looks up a host name once. If one of the addresses is blocked, the request fails. The transport connects
+to a checked address, so a later DNS answer has no effect. The Host header, SNI and the certificate check use the name.
+The environment's proxies, certificates and netrc are ignored.
 """
 
 import asyncio
@@ -18,31 +18,31 @@ CONNECT_SECONDS = 10.0
 """Time limit for the DNS lookup and the connection, TLS included."""
 
 MAX_ADDRESSES = 4
-"""Addresses of a name to try, in the resolver's order."""
+"""Number of addresses of a name to try, in the resolver's order."""
 
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Looks up a host for a port and returns its addresses; raises OSError without an address."""
+"""Function that looks up a host for a port and returns its addresses. Raises OSError without an address."""
 
 
 async def look_up(host: str, port: int) -> Sequence[str]:
-    """Return the host's addresses by the system's resolver; raises OSError."""
+    """Return the host's addresses from the system's resolver. Raises OSError if there is no address."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 class PinnedTransport(httpx.AsyncBaseTransport):
-    """Transport to the URLs and addresses of a policy, with one connection for each request.
+    """httpx transport to the URLs and addresses allowed by a policy, with one connection for each request.
 
     Raises WebhookBlocked and the errors of httpx's own transport.
     """
 
     def __init__(self, policy: WebhookPolicy, resolve: Resolver = look_up, tls: ssl.SSLContext | None = None) -> None:
-        """`tls` replaces the public certificate authorities."""
+        """`tls` replaces the TLS context with the public certificate authorities."""
         self._policy, self._resolve = policy, resolve
         self._tls = tls
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Connect to one of the checked addresses and return the response."""
+        """Send the request to one of the host's checked addresses and return the response."""
         target = check_url(str(request.url), self._policy)
         clock = asyncio.get_running_loop().time
         until = clock() + CONNECT_SECONDS
@@ -60,7 +60,7 @@ class PinnedTransport(httpx.AsyncBaseTransport):
             try:
                 return await self._send(request, address, target.host, until - clock())
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-                # Nothing was sent yet: the next address may answer.
+                # The connection failed before the request was sent: try the next address.
                 refused = error
             if clock() >= until:
                 break
@@ -80,7 +80,7 @@ class PinnedTransport(httpx.AsyncBaseTransport):
                 "timeout": {**request.extensions.get("timeout", {}), "connect": max(seconds, 0.001)},
             },
         )
-        # One for each request: names with the same address must not share a connection.
+        # Each request has its own transport: names with the same address must not share a connection.
         transport = httpx.AsyncHTTPTransport(verify=self._trusted(request.url.scheme), trust_env=False)
         try:
             response = await transport.handle_async_request(pinned)
@@ -96,16 +96,16 @@ class PinnedTransport(httpx.AsyncBaseTransport):
 
     def _trusted(self, scheme: str) -> ssl.SSLContext:
         if scheme != "https":
-            # Not used for http.
+            # A context is required, although http does not use it.
             return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         if self._tls is None:
-            # Made once, and late: the authorities load slowly.
+            # Create the context once, at the first request: the certificate authorities load slowly.
             self._tls = httpx.create_ssl_context(trust_env=False)
         return self._tls
 
 
 class _Closing(httpx.AsyncByteStream):
-    """Body of the response; closing it closes the connection."""
+    """Body of a response. Closing the body closes the connection of its request."""
 
     def __init__(self, response: httpx.Response, transport: httpx.AsyncHTTPTransport) -> None:
         assert isinstance(response.stream, httpx.AsyncByteStream)  # noqa: S101  # an asynchronous transport's

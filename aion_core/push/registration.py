@@ -1,6 +1,6 @@
 """Validation of webhook configs, and their conversion to the stored form and back. Pure.
 
-Values for headers are checked here, against header injection.
+The checks refuse tokens and credentials with characters for header injection.
 """
 
 import re
@@ -17,16 +17,16 @@ from aion_core.push import signing
 from aion_core.push.ssrf import WebhookPolicy, check_url
 
 MAX_VALUE_CHARACTERS = 4096
-"""Limit of a token or credentials; a JWT with many claims is shorter."""
+"""Length limit of a token or credentials; a JWT with many claims is shorter."""
 
 OVERLAP = timedelta(days=1)
-"""Time after a rotation in which the previous token signs too."""
+"""Time after a change of the token in which the previous token signs too."""
 
 API_KEY = "apikey"
-"""Scheme with credentials of the form `X-Api-Key: …`; its case does not matter."""
+"""Authentication scheme for credentials of the form `X-Api-Key: …`, in any case."""
 
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
-"""Name of an authentication scheme or header: a token of RFC 9110, 5.6.2."""
+"""Valid name of an authentication scheme or header (a token of RFC 9110, 5.6.2)."""
 
 _RESERVED_HEADERS = re.compile(
     r"(?:content|webhook|a2a|x-a2a|proxy|x-forwarded|sec|access-control|x-amz|x-amzn|cf)-.*|host|connection|te|trailer|"
@@ -34,11 +34,11 @@ _RESERVED_HEADERS = re.compile(
     r"tracestate|x-http-method.*|x-method-override|x-original-.*|x-rewrite-url|x-real-ip|x-client-ip|true-client-ip",
     re.IGNORECASE,
 )
-"""Headers reserved for HTTP, proxies and this server."""
+"""Headers reserved for HTTP, proxies and this server: a client's API key must not use them."""
 
 
 def check_config(config: TaskPushNotificationConfig, policy: WebhookPolicy, *, before: str = "") -> None:
-    """Raise InvalidMessage for an invalid config; `before` is the path of the config in the request."""
+    """Raise InvalidMessage for an invalid push config. `before` is the config's path in the request, for the error."""
     log.keep_out(config.token, config.authentication.credentials)
     try:
         if config.id and not is_id(config.id):
@@ -60,10 +60,10 @@ def stored_config(
     at: datetime,
     before: PushConfig | None = None,
 ) -> PushConfig:
-    """Return the config to store at this time; `before` is the stored config that it replaces.
+    """Return the push config to store for a client's config. `before` is the stored config that it replaces.
 
-    A config without a token gets a signing key as its token. After a change of the token, the previous one signs too
-    for a day, so that the receiver can rotate; a repeat of the same config does not prolong the day.
+    A config without a token gets a signing key as its token. After a change of the token, the previous token signs too
+    for a day, so that the receiver has time to change it. A repeat of the same config does not prolong the day.
     """
     token = config.token
     if not token:
@@ -88,7 +88,7 @@ def stored_config(
 
 
 def client_config(stored: PushConfig, task_id: str, tenant: str = "") -> TaskPushNotificationConfig:
-    """Return the config for its owner, with the id and token that the server has added."""
+    """Return a stored push config in the form for its owner, with the id and token added by the server."""
     config = TaskPushNotificationConfig(
         tenant=tenant, id=stored.id, task_id=task_id, url=stored.url, token=stored.token
     )
@@ -98,7 +98,7 @@ def client_config(stored: PushConfig, task_id: str, tenant: str = "") -> TaskPus
 
 
 def api_key_header(scheme: str, credentials: str) -> tuple[str, str] | None:
-    """Return the header and value of an API key's credentials; None for credentials without a header."""
+    """Return the header name and value from an API key's credentials; None for credentials of another form."""
     name, colon, value = credentials.partition(":")
     if scheme.lower() != API_KEY or not colon:
         return None

@@ -1,4 +1,4 @@
-"""Retry schedule, readiness and fair order of deliveries. Pure."""
+"""Schedule of deliveries: retry delays, readiness, and fair order between owners. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -7,21 +7,21 @@ from datetime import datetime, timedelta
 from aion_core.ports import Delivery, ExpiredPushTimer, PostOutcome, PostRefused
 
 RETRY_SECONDS = (5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 36_000.0)
-"""Delays after each failed attempt: 28 hours in all, as Standard Webhooks advises."""
+"""Seconds to wait after each failed attempt: 28 hours in all, as Standard Webhooks advises."""
 
 JITTER = 0.2
-"""Largest part by which a delay is longer, so that receivers that failed together are not called together."""
+"""Largest random extension of a delay, as a fraction: receivers that failed together are not called together."""
 
 LONGEST_SECONDS = 86_400.0
-"""Longest wait for a Retry-After: a day."""
+"""Longest wait because of a Retry-After header: a day."""
 
 
 def delay(
     tries: int, outcome: PostOutcome, chance: float, *, retry_seconds: Sequence[float] = RETRY_SECONDS
 ) -> timedelta | None:
-    """Return the wait after a failed attempt with `tries` attempts before it; None to give the event up.
+    """Return the time to wait after a failed post with `tries` failures before it; None to give the event up.
 
-    `chance` is from 0 to 1. A Retry-After longer than the schedule's delay is honoured.
+    `chance` is a random number from 0 to 1 for the jitter. A Retry-After longer than the schedule's delay is honoured.
     """
     if tries >= len(retry_seconds):
         return None
@@ -32,17 +32,18 @@ def delay(
 
 
 def is_ready(delivery: Delivery, generation: int, now: datetime) -> bool:
-    """Return True if a process should claim the config now; `generation` is the task's newest event."""
+    """Return True if a process should claim the delivery now. `generation` is the number of the task's newest event."""
     if delivery.disabled or is_claimed(delivery, now):
         return False
     if delivery.next_at is not None and delivery.next_at > now:
         return False
-    # A timer may be set although every event is delivered: after a registration, or after the death of a claim's holder.
+    # A timer may be set although every event is delivered: after a registration, or after the death of a claiming
+    # process.
     return delivery.cursor < generation or delivery.due_at is not None
 
 
 def by_turns(found: Iterable[ExpiredPushTimer], limit: int) -> list[ExpiredPushTimer]:
-    """Return at most `limit` timers: the owners take turns, each with its longest overdue timer first."""
+    """Return at most `limit` expired timers: owners take turns, each with its longest overdue timer first."""
     before = Counter[str]()
     ranked = []
     for timer in sorted(found, key=lambda timer: timer.at):
@@ -52,14 +53,15 @@ def by_turns(found: Iterable[ExpiredPushTimer], limit: int) -> list[ExpiredPushT
 
 
 def is_claimed(delivery: Delivery, now: datetime) -> bool:
-    """Return True if a process holds a claim on the config."""
+    """Return True if a process has a valid claim on the delivery at this time."""
     return delivery.claimed_until is not None and delivery.claimed_until > now
 
 
 def covers(delivery: Delivery, generation: int) -> bool:
-    """Return True if this config does not need the timer of event `generation`.
+    """Return True if this delivery does not need the timer of event `generation`.
 
-    It has passed the event, or is disabled; or it has a timer of its own, and its next holder reads the log after it.
+    The delivery has passed the event or is disabled. Or its own timer is set: the process that claims it later will
+    read the event.
     """
     if delivery.disabled or delivery.cursor >= generation:
         return True

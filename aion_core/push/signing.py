@@ -1,4 +1,4 @@
-"""Signatures of notifications by Standard Webhooks. Pure.
+"""Signatures of push notifications by the Standard Webhooks specification. Pure.
 
 https://www.standardwebhooks.com; docs/decisions/0012 explains why a config's token is the signing key.
 """
@@ -18,21 +18,21 @@ PREFIX = "whsec_"
 """Prefix of a token that is a signing key only: it is never sent to the webhook."""
 
 _MIN_KEY_BYTES, _MAX_KEY_BYTES = 24, 64
-"""Length of a key by Standard Webhooks."""
+"""Smallest and largest length of a key by Standard Webhooks."""
 
 
 def new_token() -> str:
-    """Return a key of 256 random bits, for a config without a token."""
+    """Return a random signing key of 256 bits, as the token of a config without one."""
     return PREFIX + base64.b64encode(token_bytes(32)).decode()
 
 
 def is_key(token: str) -> bool:
-    """Return True if the token is a signing key, and so a secret."""
+    """Return True if the token is a signing key, and so must stay secret."""
     return token.startswith(PREFIX)
 
 
 def check_token(token: str) -> None:
-    """Raise InvalidMessage for a token with the prefix of a key and an invalid key after it."""
+    """Raise InvalidMessage for a token with the prefix of a signing key but without a valid key."""
     if not is_key(token):
         return
     try:
@@ -50,9 +50,10 @@ def check_token(token: str) -> None:
 def headers(notification_id: str, at: datetime, body: bytes, secrets: Sequence[str]) -> Mapping[str, str]:
     """Return the three Standard Webhooks headers of a notification posted at this time.
 
-    It contains a signature for each secret, newest first: during a rotation, the receiver may know either secret.
+    The signature header has a signature for each secret, newest first: during a rotation, the receiver may know either
+    secret.
     """
-    # The library ignores the time zone.
+    # The standardwebhooks library ignores the time zone.
     at = at.astimezone(UTC)
     text = body.decode()
     return {
@@ -63,7 +64,7 @@ def headers(notification_id: str, at: datetime, body: bytes, secrets: Sequence[s
 
 
 def in_use(config: PushConfig, at: datetime) -> Sequence[str]:
-    """Return the secrets that sign at this time: the newest, and the previous one until its overlap ends."""
+    """Return the config's secrets that sign at this time: the newest, and the previous one until `older_until`."""
     over = config.older_until is not None and at >= config.older_until
     return config.secrets[:1] if over else config.secrets
 

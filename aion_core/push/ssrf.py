@@ -1,8 +1,8 @@
 """SSRF protection: checks of webhook URLs and of their hosts' addresses. Pure.
 
-A client chooses the URL, and this deployment's network sends the request. Only URLs and addresses on an allow list are
-called. The URL is checked at its registration and at each attempt; the addresses at each attempt, by the transport that
-connects to them.
+A client chooses the URL, but this deployment sends the request from its network. Only allowed URLs and addresses are
+called. The URL is checked at its registration and at each attempt. The transport checks the addresses at each attempt,
+before it connects.
 """
 
 import ipaddress
@@ -25,12 +25,12 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^#]*)(?:#.*)?")
 _HOST_AND_PORT = re.compile(r"(\[[^\]]*\]|[^:]*)(?::([0-9]{1,5}))?")
 _LABEL = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
-"""Last label of an IPv4 address in any notation accepted by resolvers (WHATWG URL, 3.5)."""
+"""Last part of an IPv4 address in any notation accepted by resolvers (WHATWG URL, 3.5)."""
 
 _PRIVATE_DOMAINS = frozenset(
     {"localhost", "localdomain", "local", "internal", "intranet", "lan", "home", "corp", "onion", "arpa"}
 )
-"""Last labels of names without a public host."""
+"""Last labels of host names for private networks."""
 
 _ALWAYS_BLOCKED: tuple[Network, ...] = tuple(
     ipaddress.ip_network(network)
@@ -46,12 +46,12 @@ _ALWAYS_BLOCKED: tuple[Network, ...] = tuple(
         "::/128",
     )
 )
-"""Networks that no setting allows."""
+"""Networks blocked in every deployment: settings cannot allow them."""
 
 _NOT_PUBLIC: tuple[Network, ...] = tuple(
     ipaddress.ip_network(network)
     for network in (
-        # Global to Python, or to its recent versions.
+        # Some versions of Python call these networks global.
         "192.88.99.0/24",
         "2001::/32",  # Teredo, with an IPv4 address inside
         "2001:10::/28",
@@ -63,18 +63,18 @@ _NOT_PUBLIC: tuple[Network, ...] = tuple(
 )
 
 _UNICAST = ipaddress.ip_network("2000::/3")
-"""Global unicast IPv6: without mapped or translated IPv4 addresses, sites and links."""
+"""Global unicast IPv6 addresses. Mapped or translated IPv4, site-local and link-local addresses are outside."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookPolicy:
-    """Deployment's rules for webhooks; by default https to public addresses."""
+    """A deployment's rules for webhook URLs; by default https to public addresses."""
 
     http: bool = False
     """True to allow http and any port, for development."""
     ports: frozenset[int] = frozenset({443, 8443})
     hosts: frozenset[str] = frozenset()
-    """The only allowed hosts, unless empty; a leading dot allows all subdomains."""
+    """The allowed hosts; if empty, all public hosts. A leading dot allows all subdomains."""
     networks: tuple[Network, ...] = ()
     """Allowed networks besides public addresses, such as a VPC's."""
     own: frozenset[tuple[str, int]] = frozenset()
@@ -100,38 +100,38 @@ class WebhookPolicy:
         )
 
     def excluding(self, base_url: str) -> Self:
-        """Return the policy of a service with this additional URL; "" changes nothing."""
+        """Return this policy with one more URL of the service itself, forbidden for webhooks; "" changes nothing."""
         return replace(self, own=self.own | {_host_and_port(base_url)}) if base_url else self
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookTarget:
-    """Allowed URL in its normal form: ASCII, and unambiguous for every parser."""
+    """An allowed webhook URL in its normal form: ASCII, and unambiguous for every parser."""
 
     scheme: str
     host: str
     port: int
     path: str
-    """Path and query."""
+    """Path and query of the URL."""
     address: Address | None = None
-    """The host's address if the URL contains one instead of a name."""
+    """The host's address if the URL contains an address instead of a name."""
 
     @property
     def authority(self) -> str:
-        """Host and port as in the URL and the Host header."""
+        """Host and port as in the URL and the Host header, without the scheme's default port."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
     @property
     def url(self) -> str:
-        """The complete URL."""
+        """The complete URL, in its normal form."""
         return f"{self.scheme}://{self.authority}{self.path}"
 
 
 def check_url(url: str, policy: WebhookPolicy) -> WebhookTarget:
-    """Return the target of the URL; raises WebhookBlocked with the reason if the policy does not allow it.
+    """Return the webhook URL in its normal form. Raises WebhookBlocked with the reason if the policy forbids it.
 
-    A name is not looked up here: `check_addresses` checks its addresses.
+    The host's name is not looked up here: `check_addresses` checks its addresses.
     """
     if not url:
         raise WebhookBlocked("it is missing; notifications are posted to it.")
@@ -168,9 +168,10 @@ def check_url(url: str, policy: WebhookPolicy) -> WebhookTarget:
 
 
 def check_addresses(target: WebhookTarget, addresses: Sequence[str], policy: WebhookPolicy) -> Sequence[str]:
-    """Return the addresses if the policy allows each; raises WebhookBlocked for a blocked one, and without addresses.
+    """Return the host's addresses if the policy allows all of them, otherwise raise WebhookBlocked.
 
-    One blocked address is enough: DNS answers may alternate between two addresses.
+    One blocked address is enough, since DNS answers may alternate between two addresses. A host without addresses is
+    blocked too.
     """
     checked = []
     for written in addresses:
@@ -187,7 +188,7 @@ def check_addresses(target: WebhookTarget, addresses: Sequence[str], policy: Web
 
 
 def is_allowed_address(address: Address, networks: Sequence[Network] = ()) -> bool:
-    """Return True if the address is public, or in one of these networks."""
+    """Return True if a webhook's address is public, or in one of these networks."""
     if getattr(address, "scope_id", None) or any(address in network for network in _ALWAYS_BLOCKED):
         return False
     if any(address in network for network in networks):
@@ -208,7 +209,7 @@ def _host_and_port(base_url: str) -> tuple[str, int]:
 
 
 def _host(written: str) -> tuple[str, Address | None]:
-    """Return the host in its normal form, and its address if it is one."""
+    """Return the host in its normal form, and as an address if it is an address instead of a name."""
     if written.startswith("["):
         try:
             inner = ipaddress.IPv6Address(written[1:-1])
@@ -233,7 +234,7 @@ def _host(written: str) -> tuple[str, Address | None]:
 
 
 def _ascii(name: str) -> str:
-    # Imported for such names only: its tables load slowly.
+    # Imported only for internationalised names: the tables of idna load slowly.
     import idna
 
     try:

@@ -14,14 +14,14 @@ logger = logging.getLogger(__name__)
 
 
 class UnserializableSession(AgentFailed):
-    """Error for an event or a state value without a serialized form."""
+    """Error for an ADK event or a state value without a serialized form."""
 
 
 def event_bytes(event: Event) -> bytes:
-    """Return the event as bytes; raises UnserializableSession."""
+    """Serialize an ADK event as JSON. Raises UnserializableSession for a value without a JSON form."""
     try:
-        # By alias: a credential's scheme has a field `type_`, readable only by its alias. Through Python's json module
-        # and as ASCII: a model may cut a surrogate pair in half, and half a pair has no UTF-8 form.
+        # Use aliases: a credential's scheme has a field `type_`, readable only by its alias. Use Python's json module
+        # and ASCII: a model may cut a surrogate pair in half, and half a pair has no UTF-8 form.
         plain = event.model_dump(mode="json", by_alias=True, exclude_none=True)
         return json.dumps(plain, separators=(",", ":")).encode("ascii")
     except (ValueError, TypeError) as error:
@@ -32,7 +32,7 @@ def event_bytes(event: Event) -> bytes:
 
 
 def event_of(content: bytes) -> Event:
-    """Return the event from its bytes; raises StoreCorrupt."""
+    """Parse an ADK event from its stored JSON. Raises StoreCorrupt if it is invalid."""
     try:
         return Event.model_validate(json.loads(content))
     except ValueError as error:
@@ -40,9 +40,9 @@ def event_of(content: bytes) -> Event:
 
 
 def state_value(key: str, value: Any) -> Any:
-    """Return the value as plain data; like ADK's stores, use the `repr` of a value without a JSON form.
+    """Convert a state value to plain data. Replace a value without a JSON form by its `repr`, like ADK's stores.
 
-    Raises UnserializableSession.
+    Raises UnserializableSession if this fails too.
     """
     try:
         return to_jsonable_python(value)
@@ -57,17 +57,17 @@ def state_value(key: str, value: Any) -> Any:
 
 
 def plain_state(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of the state as plain data; raises UnserializableSession."""
+    """Copy the state as plain data. Raises UnserializableSession if a value has no such form."""
     return {key: state_value(key, value) for key, value in state.items()}
 
 
 def value_bytes(value: Any) -> bytes:
-    """Return plain data as bytes."""
+    """Serialize plain data as JSON."""
     return json.dumps(value, separators=(",", ":")).encode("ascii")
 
 
 def value_of(content: bytes) -> Any:
-    """Return plain data from its bytes; raises StoreCorrupt."""
+    """Parse plain data from its stored JSON. Raises StoreCorrupt if it is invalid."""
     try:
         return json.loads(content)
     except ValueError as error:
@@ -75,5 +75,5 @@ def value_of(content: bytes) -> Any:
 
 
 def mapping_of(content: bytes) -> dict[str, Any]:
-    """Return state from its bytes; raises StoreCorrupt."""
+    """Parse a session's state from its stored JSON. Raises StoreCorrupt if it is invalid."""
     return cast("dict[str, Any]", value_of(content))

@@ -1,4 +1,4 @@
-"""ADK session service over stored records."""
+"""ADK session service over stored session records."""
 
 import asyncio
 from abc import abstractmethod
@@ -22,7 +22,7 @@ from aion_core.sessions.serialization import plain_state
 
 @dataclass(frozen=True, slots=True)
 class ScopedState:
-    """State, or a change of state, by ADK's scopes; keys have no prefix `app:` or `user:`."""
+    """ADK state, or a change of it, divided by scope. Keys have no prefix `app:` or `user:`."""
 
     app: Mapping[str, Any] = field(default_factory=dict)
     user: Mapping[str, Any] = field(default_factory=dict)
@@ -30,7 +30,7 @@ class ScopedState:
 
 
 def split_state(state: Mapping[str, Any]) -> ScopedState:
-    """Return the state by scope, without the state of the invocation (`temp:`)."""
+    """Divide ADK state by scope and remove the scopes' prefixes. Leave out the state of the invocation (`temp:`)."""
     app: dict[str, Any] = {}
     user: dict[str, Any] = {}
     session: dict[str, Any] = {}
@@ -45,7 +45,7 @@ def split_state(state: Mapping[str, Any]) -> ScopedState:
 
 
 def merge_state(state: ScopedState) -> dict[str, Any]:
-    """Return the state as one mapping with the scopes' prefixes, as in an ADK session."""
+    """Merge the scopes of state into one mapping with the scopes' prefixes, as in an ADK session."""
     return {
         **state.session,
         **{State.APP_PREFIX + key: value for key, value in state.app.items()},
@@ -57,7 +57,7 @@ def merge_state(state: ScopedState) -> dict[str, Any]:
 
 
 class SessionKey(NamedTuple):
-    """Key of a session; `user_id` is the authenticated owner."""
+    """Key of an ADK session. `user_id` is the authenticated owner."""
 
     app_name: str
     user_id: str
@@ -65,26 +65,26 @@ class SessionKey(NamedTuple):
 
 
 class Revision(NamedTuple):
-    """Number of events of a session; `made` is a random id of the session, different after a delete and create."""
+    """Revision of a session: its number of events, and a random id (`made`) set at its creation."""
 
     number: int
     made: str
 
     @property
     def marker(self) -> str:
-        """The revision as a string for ADK's session object."""
+        """The revision as text for ADK's session object."""
         return f"{self.number}.{self.made}"
 
     @classmethod
     def of(cls, marker: str) -> Self:
-        """Return the revision from its string."""
+        """Parse a revision from its text."""
         number, _, made = marker.partition(".")
         return cls(int(number), made)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionRecord:
-    """Stored session with its own state and the requested events, oldest first."""
+    """Stored ADK session, with its own state and the requested events, oldest first."""
 
     key: SessionKey
     revision: Revision
@@ -98,7 +98,7 @@ class StoredSessions(BaseSessionService):
 
     It decides three cases left open by ADK. A repeated append of the same event stores nothing. An append raises
     StaleSessionError if the stored session has another revision than the session object, or was deleted and created
-    again. A listing requires a user: a listing across users would have no owner.
+    again. A listing requires a user, since every read must have an owner.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -111,7 +111,7 @@ class StoredSessions(BaseSessionService):
     async def create_session(
         self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None
     ) -> Session:
-        """Store a new session; a missing id is generated. Raises AlreadyExistsError or UnserializableSession."""
+        """Store a new session, and generate its id if missing. Raises AlreadyExistsError or UnserializableSession."""
         key = SessionKey(app_name, user_id, session_id or str(uuid4()))
         own = _plain(split_state(state or {}))
         made = SessionRecord(key, Revision(0, uuid4().hex), self._clock.now().timestamp(), dict(own.session))
@@ -121,7 +121,7 @@ class StoredSessions(BaseSessionService):
     async def get_session(
         self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
     ) -> Session | None:
-        """Return the session with the events requested by the config, or None."""
+        """Return the session with the events requested by the config, or None if the session does not exist."""
         config = config or GetSessionConfig()
         record, shared = await asyncio.gather(
             self._read(SessionKey(app_name, user_id, session_id), newest=config.num_recent_events),
@@ -135,7 +135,7 @@ class StoredSessions(BaseSessionService):
         return session
 
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
-        """Return the user's sessions without their events, by the time of their last change."""
+        """Return the user's sessions without their events, sorted by the time of their last change."""
         if user_id is None:
             raise NotImplementedError("Sessions are listed by user: user_id is required.")
         records, shared = await asyncio.gather(self._all(app_name, user_id), self._shared(app_name, user_id))
@@ -143,11 +143,11 @@ class StoredSessions(BaseSessionService):
         return ListSessionsResponse(sessions=[_session(record, shared) for record in records])
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        """Delete the session with its state and events, if it exists; keep the state of the user and the app."""
+        """Delete the session with its state and events, if it exists. The state of the user and the app remains."""
         await self._delete(SessionKey(app_name, user_id, session_id))
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
-        """Return the user's state, without the prefix `user:`."""
+        """Return the state shared by the user's sessions with the app. Its keys have no prefix `user:`."""
         return dict((await self._shared(app_name, user_id)).user)
 
     async def append_event(self, session: Session, event: Event) -> Event:
@@ -171,10 +171,10 @@ class StoredSessions(BaseSessionService):
             return self._commit_event_to_session(session, event)
 
     async def _known(self, key: SessionKey, session: Session) -> Revision:
-        """Return the revision of the session object."""
+        """Return the revision known to the session object, or read it if another service made the object."""
         if session._storage_update_marker is not None:
             return Revision.of(session._storage_update_marker)
-        # Another service read the object: its last event must be the last stored event.
+        # Another service made the object, so its last event must be the last stored event.
         record = await self._read(key, newest=1)
         if record is None:
             raise not_found(key)
@@ -186,19 +186,19 @@ class StoredSessions(BaseSessionService):
 
     @abstractmethod
     async def _make(self, record: SessionRecord, state: ScopedState) -> None:
-        """Store a new session and the state atomically; raises AlreadyExistsError."""
+        """Store a new session and its shared state atomically. Raises AlreadyExistsError."""
 
     @abstractmethod
     async def _read(self, key: SessionKey, *, newest: int | None) -> SessionRecord | None:
-        """Return the session, if it exists, with the newest events, or with all events for `newest=None`."""
+        """Return the session with its newest events (all if `newest` is None), or None for a missing session."""
 
     @abstractmethod
     async def _shared(self, app_name: str, user_id: str) -> ScopedState:
-        """Return the shared state of the user's sessions; its `session` is empty."""
+        """Return the user's and the app's shared state. The state's `session` is empty."""
 
     @abstractmethod
     async def _all(self, app_name: str, user_id: str) -> Sequence[SessionRecord]:
-        """Return the user's sessions, without events."""
+        """Return all sessions of the user with the app, without events."""
 
     @abstractmethod
     async def _delete(self, key: SessionKey) -> None:
@@ -206,20 +206,20 @@ class StoredSessions(BaseSessionService):
 
     @abstractmethod
     async def _append(self, key: SessionKey, known: Revision, event: Event, delta: ScopedState) -> Revision:
-        """Store the event after revision `known` and the state changes, atomically; return the new revision.
+        """Store the event and its state changes atomically after revision `known`. Return the new revision.
 
-        If the same event is stored there already, change nothing. Raises StaleSessionError for another event, and
-        SessionNotFoundError for a missing session.
+        If the same event is already stored after this revision, change nothing. Raises StaleSessionError if another
+        event is stored there, and SessionNotFoundError if the session is missing.
         """
 
 
 def stale() -> StaleSessionError:
-    """Return the error for a session changed since it was read."""
+    """Return the error for an append to a session changed since it was read."""
     return StaleSessionError("The session has been changed since it was read. Read it again before you append to it.")
 
 
 def not_found(key: SessionKey) -> SessionNotFoundError:
-    """Return the error for a missing session."""
+    """Return the error for an append to a missing session."""
     return SessionNotFoundError(f"There is no session {key.session_id!r}. Create it before you append to it.")
 
 
@@ -241,6 +241,6 @@ def _session(record: SessionRecord, shared: ScopedState) -> Session:
 
 
 def _since(events: list[Event], timestamp: float) -> list[Event]:
-    """Return the events after the last event before the timestamp."""
+    """Return the newest events, from the timestamp on. Leave out all up to the last earlier event."""
     earlier = [index for index, event in enumerate(events) if event.timestamp < timestamp]
     return events[earlier[-1] + 1 :] if earlier else events

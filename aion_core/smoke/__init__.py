@@ -1,4 +1,4 @@
-"""`aion smoke`: checks of a deployed stack by the official A2A client.
+"""Checks of a deployed stack with the official A2A client, run by `aion smoke`.
 
 report        runs the checks and prints a line for each
 checks        card, replies, streams, cancellation, subscription

@@ -1,4 +1,4 @@
-"""The checked agent, reached by the official A2A client."""
+"""The agent under test, called with the official A2A client."""
 
 import asyncio
 from dataclasses import dataclass
@@ -30,19 +30,19 @@ POLL = 0.2
 
 
 class CheckFailed(Exception):
-    """The deployment fails a check; the message states the finding."""
+    """Error of a check that the deployment fails. The message states the finding."""
 
 
 class CheckSkipped(Exception):
-    """The check could not be made; the message states the reason."""
+    """Error of a check that could not be made. The message states the reason."""
 
 
 @dataclass
 class AgentUnderTest:
-    """An agent at a URL, with two official clients: `blocking` waits for replies, `streaming` receives events."""
+    """An agent at a URL, with two official A2A clients. `blocking` waits for replies, `streaming` receives events."""
 
     url: str
-    """URL of the agent: the deployment's URL, or /agents/<id> below it."""
+    """URL of the agent, either the deployment's URL or /agents/<id> below it."""
     deployment: str
     text: str
     timeout: float
@@ -51,30 +51,30 @@ class AgentUnderTest:
     streaming: Client
 
     def request(self, *, waits: bool = True, webhook: TaskPushNotificationConfig | None = None) -> SendMessageRequest:
-        """Return a request for a new task; without `waits` the reply has the task's first state."""
+        """Return a request for a new task. Without `waits` the agent replies at once, with the task's first state."""
         message = Message(message_id=str(uuid4()), role=Role.ROLE_USER, parts=[Part(text=self.text)])
         configuration = SendMessageConfiguration(return_immediately=not waits, task_push_notification_config=webhook)
         return SendMessageRequest(message=message, configuration=configuration)
 
     async def send(self, request: SendMessageRequest) -> StreamResponse:
-        """Send the request and return the reply."""
+        """Send the request and return the agent's reply. Raises CheckFailed without a reply."""
         async for answer in self.blocking.send_message(request):
             return answer
         raise CheckFailed("the message was not answered")
 
     async def begin(self, webhook: TaskPushNotificationConfig | None = None) -> Task:
-        """Start a task without waiting for it; raises CheckSkipped if the agent replies without a task."""
+        """Start a task and return it before its end. Raises CheckSkipped if the agent replies without a task."""
         answer = await self.send(self.request(waits=False, webhook=webhook))
         if not answer.HasField("task"):
             raise CheckSkipped("the agent answers with a message instead of a task")
         return answer.task
 
     async def task(self, task_id: str) -> Task:
-        """Read the task."""
+        """Read the task with this id from the agent."""
         return await self.blocking.get_task(GetTaskRequest(id=task_id))
 
     async def wait_until_done(self, task_id: str) -> Task:
-        """Wait until the task no longer runs, without a time limit."""
+        """Wait, without a time limit, until the task no longer runs. Return the task."""
         while (task := await self.task(task_id)).status.state in RUNNING:  # noqa: ASYNC110 - the server changes it
             await asyncio.sleep(POLL)
         return task
@@ -83,7 +83,7 @@ class AgentUnderTest:
 def agent_under_test(
     url: str, deployment: str, card: AgentCard, http: httpx.AsyncClient, *, text: str, timeout: float
 ) -> AgentUnderTest:
-    """Return the agent of the card at this URL, not at the card's URL: credentials go to no other host."""
+    """Return the card's agent, called at this URL instead of the card's, so that no other host gets credentials."""
     here = AgentCard()
     here.CopyFrom(card)
     del here.supported_interfaces[:]
@@ -98,19 +98,19 @@ def agent_under_test(
 
 
 async def read_card(url: str, http: httpx.AsyncClient, credentials: SmokeCredentials) -> AgentCard:
-    """Return the agent's card, and pass it to the credentials."""
+    """Read the agent's card from its URL, and pass the card to the credentials."""
     card = await A2ACardResolver(http, url).get_agent_card()
     credentials.read_card(card)
     return card
 
 
 def name_of(state: TaskState) -> str:
-    """Return the state's name in prose."""
+    """Return the name of a task state in prose, such as `input-required`."""
     return TaskState.Name(state).removeprefix("TASK_STATE_").lower().replace("_", "-")
 
 
 def raise_if_failed(status: TaskStatus) -> None:
-    """Raise CheckFailed, with the status's reason, for a failed or rejected task."""
+    """Raise CheckFailed if the status is failed or rejected, with the reason in its message."""
     if status.state in (TaskState.TASK_STATE_FAILED, TaskState.TASK_STATE_REJECTED):
         reason = " ".join(part.text for part in status.message.parts)
         raise CheckFailed(f"the task is {name_of(status.state)}: {reason or 'no reason was given'}")

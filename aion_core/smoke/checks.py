@@ -1,4 +1,4 @@
-"""Checks of an agent by the official client: each returns its finding, or raises CheckFailed or CheckSkipped."""
+"""Checks of an agent with the official A2A client. Each returns its finding, or raises CheckFailed or CheckSkipped."""
 
 import time
 from collections.abc import AsyncIterator
@@ -20,23 +20,23 @@ from aion_core.smoke.agent import (
 )
 
 TRIES = 3
-"""Attempts of a check, since a fast agent or a slow network may hide the behaviour."""
+"""Number of attempts of a check, since a fast agent or a slow network may hide the behaviour."""
 CONCLUSIVE_SECONDS, CONCLUSIVE_SECONDS_OF_SMALL = 1.0, 0.1
-"""Shortest turn, in seconds, with a conclusive stream: long enough to show buffering.
+"""Shortest turn, in seconds, with a stream long enough to show buffering by a proxy.
 
-Small streams need less, since a buffer would deliver their bytes in one moment.
+For small streams a shorter turn is enough, since a buffer would deliver all their bytes at one moment.
 """
 SMALL_BYTES = 10_000
 TOO_FAST = "the agent had answered before its task could be {}; set TEXT to a message that takes it a few seconds"
 
 
 async def card(agent: AgentUnderTest) -> str:
-    """Check the card's URL against the URL it was read from."""
+    """Check that the agent card names the URL from which it was read."""
     interfaces = [i for i in agent.card.supported_interfaces if i.protocol_binding == BINDING]
     urls = [i.url for i in interfaces if i.protocol_version == VERSION]
     if not urls:
         raise CheckFailed(f"the card offers no {BINDING} {VERSION} interface")
-    # The card of the agent at the root may name its own path.
+    # The agent at the deployment's root may have a card with the agent's own path below the root.
     if not any(url == agent.url or url.startswith(f"{agent.url}/") for url in urls):
         raise CheckFailed(
             f"the card names {urls[0]}, not {agent.url}: deploy with BaseUrl={agent.deployment}, or check that URL instead. "
@@ -46,7 +46,7 @@ async def card(agent: AgentUnderTest) -> str:
 
 
 async def send(agent: AgentUnderTest) -> str:
-    """Check a message's reply, and the task behind it."""
+    """Check the reply to a message, and that GetTask returns the same state of its task."""
     answer = await agent.send(agent.request())
     if not answer.HasField("task"):
         return "answered with a message"
@@ -63,7 +63,7 @@ async def send(agent: AgentUnderTest) -> str:
 
 
 async def stream(agent: AgentUnderTest) -> str:
-    """Check the arrival of events during the turn: no proxy may buffer them until its end."""
+    """Check that events arrive during the agent's turn, and that no proxy buffers them until its end."""
     _must_stream(agent)
     for left in reversed(range(TRIES)):
         received = await _received(agent.streaming.send_message(agent.request()))
@@ -83,7 +83,7 @@ async def stream(agent: AgentUnderTest) -> str:
 
 
 async def cancel(agent: AgentUnderTest) -> str:
-    """Check the cancellation of a running task, and its state afterwards."""
+    """Check the cancellation of a running task, and the task's state afterwards."""
     for _ in range(TRIES):
         task = await agent.begin()
         if task.status.state not in RUNNING:
@@ -107,7 +107,7 @@ async def cancel(agent: AgentUnderTest) -> str:
 
 
 async def subscribe(agent: AgentUnderTest) -> str:
-    """Check a subscription to a running task without subscribers: the client receives the rest of its events."""
+    """Check that a client receives the remaining events of a running task after subscribing to it."""
     _must_stream(agent)
     for _ in range(TRIES):
         task = await agent.begin()
@@ -130,20 +130,20 @@ async def subscribe(agent: AgentUnderTest) -> str:
 
 @dataclass(frozen=True)
 class ReceivedStatus:
-    """A status, and the time of its arrival."""
+    """A status received in a stream, with the time of its arrival."""
 
     at: float
     status: TaskStatus
 
     @property
     def made_at(self) -> datetime:
-        """The status's own timestamp, by the server's clock."""
+        """Timestamp in the status, by the server's clock."""
         return self.status.timestamp.ToDatetime(UTC)
 
 
 @dataclass
 class ReceivedStream:
-    """Events received of a stream, and their times."""
+    """Events received from a stream, with their times of arrival."""
 
     statuses: list[ReceivedStatus] = field(default_factory=list)
     chunks: list[float] = field(default_factory=list)
@@ -153,7 +153,7 @@ class ReceivedStream:
     is_a_message: bool = False
 
     def add(self, event: StreamResponse, at: float) -> None:
-        """Record an event."""
+        """Record an event of the stream and the time of its arrival."""
         self.is_a_message = self.events == 0 and event.HasField("message")
         self.begins_with_task |= self.events == 0 and event.HasField("task")
         self.events += 1
@@ -166,7 +166,7 @@ class ReceivedStream:
             self.chunks.append(at)
 
     def must_be_complete(self) -> None:
-        """Raise CheckFailed unless it begins with the task and ends in a terminal or interrupted state."""
+        """Raise CheckFailed unless the stream begins with the task and ends in a terminal or interrupted state."""
         if not self.begins_with_task:
             raise CheckFailed("the stream does not begin with the task")
         if (state := self.statuses[-1].status.state) in RUNNING:
@@ -174,17 +174,17 @@ class ReceivedStream:
 
     @property
     def turn(self) -> float:
-        """Seconds between the first status and the last, by the server's clock."""
+        """Seconds between the first status of the stream and the last, by the server's clock."""
         return (self.statuses[-1].made_at - self.statuses[0].made_at).total_seconds()
 
     @property
     def spread(self) -> float:
-        """Seconds between their arrivals here; about zero for a buffered stream."""
+        """Seconds between the arrivals of the first status and the last. About zero for a buffered stream."""
         return self.statuses[-1].at - self.statuses[0].at
 
     @property
     def is_spread(self) -> bool:
-        """True if the events arrived as they were made. It compares differences, so neither clock has to be right."""
+        """True if the events arrived over at least half the turn's time. Neither clock has to be right for this."""
         return self.spread >= self.turn / 2
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Credentials of the requests: a token, an API key, a password, or an AWS signature."""
+"""Credentials for the requests of checks, such as a token, an API key, a password, or an AWS signature."""
 
 import re
 from collections.abc import Generator, Mapping
@@ -18,12 +18,12 @@ _SERVICES = {"execute-api": "execute-api", "lambda-url": "lambda"}
 
 
 class NoCredentials(Exception):
-    """The requested credentials are missing or contradict each other; the message names them."""
+    """Error of credentials that are missing or contradict each other. The message names them."""
 
 
 @dataclass(frozen=True)
 class Signer:
-    """AWS signature of the requests to an HTTP entry point (API Gateway, Function URL)."""
+    """Signer of requests to an HTTP entry point with AWS IAM (API Gateway, Function URL)."""
 
     credentials: AwsCredentials
     service: str
@@ -31,9 +31,9 @@ class Signer:
 
     @classmethod
     def for_entrypoint(cls, url: str, region: str = "") -> Self:
-        """Return the signer for this URL, in the given region if the host names no region.
+        """Return a signer for requests to this URL. `region` is used if the URL's host names no region.
 
-        It uses boto3's default credentials. Raises NoCredentials.
+        The signer uses boto3's default credentials. Raises NoCredentials.
         """
         entrypoint = _ENTRYPOINT.search(httpx.URL(url).host)
         session = botocore.session.Session()
@@ -47,16 +47,16 @@ class Signer:
         return cls(credentials, service, region)
 
     def headers(self, request: httpx.Request) -> dict[str, str]:
-        """Return the signature's headers for the request: over its method, URL, host, media type and body."""
+        """Return the headers with the signature of a request's method, URL, host, media type and body."""
         signed_names = {name: request.headers[name] for name in ("host", "content-type") if name in request.headers}
         signed = AWSRequest(request.method, str(request.url), headers=signed_names, data=request.content)
-        # Freeze for each request: credentials of a role expire, and botocore renews them.
+        # Read the credentials for each request, because those of a role expire and botocore renews them.
         SigV4Auth(self.credentials.get_frozen_credentials(), self.service, self.region).add_auth(signed)
         return {name: value for name, value in signed.headers.items() if name.lower() not in signed_names}
 
 
 class SmokeCredentials(httpx.Auth):
-    """Credentials of every request; `read_card` finds the API key's header."""
+    """Credentials added to every request. `read_card` finds the name of the header for an API key."""
 
     requires_request_body = True
 
@@ -67,7 +67,7 @@ class SmokeCredentials(httpx.Auth):
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str], url: str, sign: str) -> Self:
-        """Read TOKEN, API_KEY and BASIC; `sign` is `auto`, `off`, or the region of the signature.
+        """Read TOKEN, API_KEY and BASIC from the environment. `sign` is `auto`, `off`, or the region of the signature.
 
         `auto` signs requests to AWS hosts if the environment has no other credentials. Raises NoCredentials.
         """
@@ -95,7 +95,7 @@ class SmokeCredentials(httpx.Auth):
         return " and ".join(filter(None, parts)) or "no credentials"
 
     def read_card(self, card: AgentCard) -> None:
-        """Take the name of the API key's header from the card."""
+        """Read the name of the header for an API key from the card. Raises NoCredentials if the API key has none."""
         schemes = [scheme.api_key_security_scheme for scheme in card.security_schemes.values()]
         headers = [scheme.name for scheme in schemes if scheme.location.lower() == "header"]
         self._key_header = headers[0] if headers else ""
@@ -103,7 +103,7 @@ class SmokeCredentials(httpx.Auth):
             raise NoCredentials("API_KEY is set, but the card declares no API key in a header")
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response]:
-        """Add the credentials to the request, the signature last."""
+        """Add the credentials to the request."""
         if self._api_key and self._key_header:
             request.headers[self._key_header] = self._api_key
         if self._token:
@@ -117,5 +117,5 @@ class SmokeCredentials(httpx.Auth):
 
 
 def is_aws_host(url: str) -> bool:
-    """Return True for the host of a REST API or a Function URL; both ask for AWS signatures by default."""
+    """Return True for a URL of API Gateway or of a Function URL. Both require AWS signatures by default."""
     return _ENTRYPOINT.search(httpx.URL(url).host) is not None

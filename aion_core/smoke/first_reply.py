@@ -1,4 +1,4 @@
-"""First streamed reply of a deployment, printed as it arrives."""
+"""Request of a first streamed reply from a deployment, printed as it arrives."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -18,12 +18,12 @@ TEXT = "Hello, who is there?"
 
 @dataclass(frozen=True)
 class FirstReply:
-    """A reply."""
+    """First reply of a deployed agent, with the time until its first words."""
 
     agent: str
-    """The name on the card."""
+    """Name of the agent on its card."""
     seconds: float
-    """Seconds until its first words."""
+    """Seconds from the request to the first words of the reply."""
     is_streamed: bool
 
 
@@ -35,7 +35,7 @@ async def first_reply(
     text: str = TEXT,
     time_limit: float = 120.0,
 ) -> FirstReply:
-    """Send the agent at the URL a message by the official client, and pass on its words; raises CheckFailed.
+    """Send a message to the agent at the URL, and pass each part of its reply to `write`. Raises CheckFailed.
 
     The first turn may start two functions, so it may take longer than later ones.
     """
@@ -64,7 +64,10 @@ async def first_reply(
 
 
 def _words(event: StreamResponse, *, has_words: bool) -> str:
-    """Return an event's words; those of a status only repeat an artifact's, once one was printed."""
+    """Return the text in an event of the stream.
+
+    After the first words, the text of a status is left out, because it only repeats that of artifacts.
+    """
     if event.HasField("artifact_update"):
         return _text(event.artifact_update.artifact.parts)
     if event.HasField("message"):

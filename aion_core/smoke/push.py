@@ -1,4 +1,4 @@
-"""Checks of push notifications: configs, and deliveries to a webhook on this machine."""
+"""Checks of push notification configs, and of deliveries to a webhook on this machine."""
 
 import asyncio
 import base64
@@ -25,7 +25,7 @@ from standardwebhooks import Webhook, WebhookVerificationError
 from aion_core.smoke.agent import POLL, RUNNING, AgentUnderTest, CheckFailed, CheckSkipped, name_of, raise_if_failed
 
 ELSEWHERE = "https://example.com/aion-smoke"
-"""Webhook of a finished task; it is never called."""
+"""URL of a webhook registered for a finished task, so that it is never called."""
 LARGEST = 16 * 1024 * 1024
 
 
@@ -53,7 +53,7 @@ async def configs(agent: AgentUnderTest) -> str:
 
 
 async def delivery(agent: AgentUnderTest, url: str, port: int) -> str:
-    """Check the notifications of a task up to its end, and their signatures."""
+    """Check that a webhook receives a task's notifications up to the task's end, with valid signatures."""
     _must_push(agent)
     if not url:
         raise CheckSkipped("set WEBHOOK to a public URL of a port of this machine to check deliveries")
@@ -64,7 +64,7 @@ async def delivery(agent: AgentUnderTest, url: str, port: int) -> str:
         except A2AError as error:
             raise CheckFailed(f"{url} was refused: {error}") from error
         try:
-            # End before the check's own time limit, so that the report shows the received requests.
+            # Stop before the check's own time limit, so that the report shows the received requests.
             async with asyncio.timeout(agent.timeout * 0.8):
                 ended = await agent.wait_until_done(task.id)
                 while ended.status.state not in received.states:  # noqa: ASYNC110 - the webhook is in a thread of its own
@@ -79,14 +79,14 @@ async def delivery(agent: AgentUnderTest, url: str, port: int) -> str:
 
 @dataclass
 class ReceivedPosts:
-    """Requests received by the webhook."""
+    """Requests received by the webhook, with the states of the task in them."""
 
     states: list[TaskState] = field(default_factory=list)
     posts: int = 0
     invalid: list[str] = field(default_factory=list)
 
     def add(self, body: bytes, headers: dict[str, str], key: Webhook) -> bool:
-        """Record a request; return False for one with a wrong signature."""
+        """Record a request to the webhook. Return False if its signature or body is wrong."""
         try:
             key.verify(body, headers)
             event = json_format.Parse(body, StreamResponse())
@@ -110,7 +110,10 @@ class ReceivedPosts:
 
 @contextmanager
 def _webhook(port: int, key: Webhook) -> Iterator[ReceivedPosts]:
-    """Listen on the port on every address: the public URL's tunnel may run in a container."""
+    """Run a webhook on this port within the block, and yield the received requests.
+
+    The webhook listens on every address, because the tunnel to it may run in a container.
+    """
     posts = ReceivedPosts()
 
     class WebhookHandler(BaseHTTPRequestHandler):
@@ -121,7 +124,7 @@ def _webhook(port: int, key: Webhook) -> Iterator[ReceivedPosts]:
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Print nothing."""
+            """Print no log line for the request."""
 
     try:
         server = ThreadingHTTPServer(("", port), WebhookHandler)

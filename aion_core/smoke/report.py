@@ -1,4 +1,4 @@
-"""Report of `aion smoke`: a line for each check, with hints on common failures."""
+"""Report of `aion smoke` with a line for each check, and with hints on common failures."""
 
 import asyncio
 import json
@@ -35,13 +35,13 @@ HINTS = {
 
 
 class Report:
-    """Printed results of the checks, and their counts."""
+    """Printer of the checks' results, and counter of each kind of result."""
 
     def __init__(self) -> None:
         self.counts = {"ok": 0, "FAILED": 0, "skipped": 0}
 
     async def run(self, name: str, check: Awaitable[str], time_limit: float) -> None:
-        """Run the check and print its result."""
+        """Run a check with a time limit, in seconds, and print its result."""
         try:
             async with asyncio.timeout(time_limit):
                 self.print("ok", name, await check)
@@ -51,35 +51,38 @@ class Report:
             self.print("FAILED", name, str(reason))
         except TimeoutError:
             self.print("FAILED", name, f"no result within {time_limit:g} s; set TIMEOUT to wait longer")
-        # An unexpected response must not prevent the other checks.
+        # Report any other error as a failure, so that the other checks still run.
         except Exception as error:
             self.print("FAILED", name, error_reason(error))
 
     def print(self, verdict: str, name: str, why: str) -> None:
-        """Print a line."""
+        """Print a line with a check's result, name and reason, and count the result."""
         self.counts[verdict] += 1
         print(f"{verdict:8} {name:10} {' '.join(why.split())}", flush=True)
 
 
 @dataclass(frozen=True)
 class SmokeOptions:
-    """Options of the checks: agent, message, webhook."""
+    """Options of the checks, such as agent, message and webhook."""
 
     url: str
     """URL of the deployment."""
     agent: str = ""
-    """Id of an agent; "" is the one at the deployment's root."""
+    """Id of the agent to check; "" for the agent at the deployment's root."""
     text: str = TEXT
     webhook: str = ""
     webhook_port: int = 8765
     only: Sequence[str] = ()
-    """Names of checks; empty for all."""
+    """Names of the checks to run. Empty for all."""
     timeout: float = 300.0
     """Time limit of each check, in seconds."""
 
 
 async def check(chosen: SmokeOptions, credentials: SmokeCredentials) -> int:
-    """Run the checks and print a line for each; return the exit code: 1 if one failed, 2 if nothing could be checked."""
+    """Run the checks and print a line for each. Return the exit code.
+
+    The exit code is 1 if a check failed, and 2 if nothing could be checked.
+    """
     deployment = chosen.url.rstrip("/")
     url = f"{deployment}/agents/{chosen.agent}" if chosen.agent else deployment
     report = Report()
@@ -107,7 +110,7 @@ def _made(name: str, agent: AgentUnderTest, chosen: SmokeOptions) -> Awaitable[s
 
 
 def missing_card_reason(error: BaseException, url: str) -> str:
-    """Return the reason for the missing agent card."""
+    """Return a sentence about the error that prevented reading the agent card from this URL."""
     cause, card = error.__cause__, f"{url}{AGENT_CARD_WELL_KNOWN_PATH}"
     if isinstance(error, NoCredentials):
         return str(error)
@@ -119,7 +122,7 @@ def missing_card_reason(error: BaseException, url: str) -> str:
 
 
 def error_reason(error: BaseException) -> str:
-    """Return the error with the server's response and a hint on its common cause."""
+    """Return the error as text, with the server's response and a hint on its common cause."""
     cause = error.__cause__
     if not isinstance(cause, httpx.HTTPStatusError):
         return f"{type(error).__name__}: {error}"
@@ -129,7 +132,7 @@ def error_reason(error: BaseException) -> str:
 
 
 def _body(response: httpx.Response) -> str:
-    """Return the error message in the response, "" for an HTML page."""
+    """Return the error message in an HTTP response, or "" for an HTML page."""
     try:
         text = response.text
     except httpx.ResponseNotRead:

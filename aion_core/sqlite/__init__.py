@@ -1,1 +1,1 @@
-"""Adapters over one SQLite file: what `aion dev` stores on this machine."""
+"""SQLite adapters for `aion dev`: its table, blobs and queues in files on this machine."""

@@ -25,17 +25,17 @@ CREATE INDEX blobs_by_expiry ON blobs (expires) WHERE expires IS NOT NULL
 """
 
 CLEANING = 100
-"""Puts between two deletions of expired blobs, and blobs in one deletion."""
+"""Number of puts between two deletions of expired blobs, and of blobs in one deletion."""
 
 GRACE = timedelta(days=15)
-"""Life of a blob after the last possible item with a reference to it, as in the bucket's lifecycle rules."""
+"""Extra life of a blob, beyond the longest life of an item referring to it, as in the bucket's lifecycle rules."""
 
 
 class SQLiteBlobs:
-    """`ports.Blobs` in a file of its own: large payloads do not delay the table."""
+    """`ports.Blobs` in a SQLite file of its own, so large payloads do not delay the table."""
 
     def __init__(self, path: Path, clock: Clock, *, retention: timedelta = timedelta(days=30)) -> None:
-        """Create the file unless it exists; raises ConfigurationError for the file of another version of aion.
+        """Open the file, and create it if missing. Raises ConfigurationError if the file has another schema version.
 
         The blobs of most folders are deleted some time after `retention`, the life of tasks.
         """
@@ -44,7 +44,7 @@ class SQLiteBlobs:
         self._puts = itertools.count()
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the SQLite file."""
         self._database.close()
 
     async def put(self, name: str, content: bytes) -> None:
@@ -90,13 +90,13 @@ class SQLiteBlobs:
         await self._database.write(lambda connection: connection.execute("DELETE FROM blobs WHERE name = ?", (name,)))
 
     async def described(self, prefix: str) -> list[tuple[str, int, float]]:
-        """Return the names with the prefix, each with the size of its blob and the time of its put."""
+        """Return the name, size and time of storage of each blob with this prefix."""
         statement = "SELECT name, length(content), modified FROM blobs WHERE name BETWEEN ? AND ?"
         values = (prefix, prefix + LAST)
         return await self._database.read(lambda connection: connection.execute(statement, values).fetchall())
 
     async def delete_all(self, names: Sequence[str]) -> None:
-        """Delete all these blobs; missing ones are no error."""
+        """Delete the blobs with these names. Missing blobs are no error."""
         rows = [(name,) for name in names]
         await self._database.write(lambda connection: connection.executemany("DELETE FROM blobs WHERE name = ?", rows))
 
@@ -108,13 +108,13 @@ class SQLiteBlobs:
 
 
 class SQLiteObjectVersions:
-    """`ports.payloads.ObjectVersions` of a file, with one version of each blob."""
+    """`ports.payloads.ObjectVersions` over SQLite blobs, with one version of each blob."""
 
     def __init__(self, blobs: SQLiteBlobs) -> None:
         self._blobs = blobs
 
     async def page(self, prefix: str, *, after: Any = None) -> VersionPage:
-        """See `ports.payloads.ObjectVersions.page`; there is one page."""
+        """See `ports.payloads.ObjectVersions.page`. It returns all versions in one page."""
         found = await self._blobs.described(prefix)
         return VersionPage(
             [ObjectVersion(name, "", size, False, datetime.fromtimestamp(at, UTC)) for name, size, at in found]

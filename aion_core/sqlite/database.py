@@ -18,7 +18,7 @@ BUSY_SECONDS = 10.0
 """Seconds to wait for another process's write."""
 
 READERS = 4
-"""Reader threads. There is one writer thread, since SQLite allows one writer at a time."""
+"""Number of reader threads. There is one writer thread, since SQLite allows one writer at a time."""
 
 _CORRUPT = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 _PASSING = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN")
@@ -30,12 +30,12 @@ class Database:
     """SQLite file for all threads of this process, and for other processes at the same time.
 
     A commit survives a crash of the process. A loss of power may undo the last commits, but does not corrupt the file
-    (WAL with synchronous=NORMAL): waiting for the disk at each commit would make turns many times slower, on a
-    developer's machine. The methods raise StoreUnavailable, StoreCorrupt or StoreError.
+    (WAL with synchronous=NORMAL). Turns would be many times slower if each commit waited for the developer's disk. The
+    methods raise StoreUnavailable, StoreCorrupt or StoreError.
     """
 
     def __init__(self, path: Path, schema: str, *, version: int, busy_seconds: float = BUSY_SECONDS) -> None:
-        """Create the file unless it exists; raises ConfigurationError for the file of another version of aion."""
+        """Open the file, and create it if missing. Raises ConfigurationError if the file has another schema version."""
         self._path, self._busy_seconds = path, busy_seconds
         self._idle: deque[sqlite3.Connection] = deque()
         self._write_lock = threading.Lock()
@@ -46,7 +46,7 @@ class Database:
     def _open(self, schema: str, version: int) -> None:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            # SQLite itself would make it readable for other users; its side files get the same mode.
+            # SQLite itself would make the file readable for other users. Its WAL files get the same mode.
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
         except OSError as error:
             raise ConfigurationError(f"{self._path} cannot be opened ({error.strerror}).") from error
@@ -67,13 +67,13 @@ class Database:
             )
 
     def _use_wal(self) -> None:
-        """Set WAL mode, for reads during a write; the file keeps the mode."""
+        """Set the file's WAL mode, to allow reads during a write. The mode is stored in the file."""
         for attempt in range(100):
             try:
                 with self.reading() as connection:
                     connection.execute("PRAGMA journal_mode = WAL")
             except StoreUnavailable:
-                # SQLite does not wait for the lock needed here.
+                # SQLite does not wait for the lock needed by this statement.
                 if attempt == 99:
                     raise
                 time.sleep(self._busy_seconds / 100)
@@ -81,26 +81,26 @@ class Database:
                 return
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Return the result of the work in a reader thread."""
+        """Run the function `work` with a connection in a reader thread, and return its result."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, self.read_blocking, work)
 
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Return the result of the work in a transaction of the writer thread."""
+        """Run the function `work` in a transaction of the writer thread, and return its result."""
         return await asyncio.get_running_loop().run_in_executor(self._writer, self.write_blocking, work)
 
     def read_blocking(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Return the result of the work in this thread."""
+        """Run the function `work` with a connection in this thread, and return its result."""
         with self.reading() as connection:
             return work(connection)
 
     def write_blocking(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Return the result of the work in a transaction of this thread."""
+        """Run the function `work` in a transaction in this thread, and return its result."""
         with self.writing() as connection:
             return work(connection)
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Yield a connection for exclusive use."""
+        """Yield a connection to the file for exclusive use."""
         with self._errors():
             try:
                 connection = self._idle.pop()
@@ -113,9 +113,10 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """Yield a connection in a transaction: commit it at the end, roll it back after an exception."""
+        """Yield a connection in a transaction. Commit the transaction at the end, or undo it after an exception."""
         with self._write_lock, self.reading() as connection:
-            # IMMEDIATE: SQLite refuses a reader's upgrade to a writer after another process's write.
+            # Take the write lock now (IMMEDIATE): SQLite refuses to turn a read transaction into a writing one after
+            # another process's write.
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
@@ -126,7 +127,7 @@ class Database:
                 raise
 
     def close(self) -> None:
-        """Close the file after its running calls."""
+        """Wait for the running calls, and close the file."""
         self._readers.shutdown()
         self._writer.shutdown()
         while self._idle:

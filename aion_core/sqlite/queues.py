@@ -1,4 +1,4 @@
-"""Wake-up messages in a SQLite file, with their consumers and dead letters."""
+"""Queues of wake-up messages in a SQLite file, with their consumers and dead letters."""
 
 import asyncio
 import logging
@@ -30,16 +30,16 @@ CREATE INDEX messages_by_time ON messages (queue, parked, visible_at)
 _MESSAGE = "SELECT id, body, sent_at, receives FROM messages"
 
 MAX_RECEIVES = 5
-"""Receives until a message is parked, as in the template's queues."""
+"""Number of receives before a message is parked as a dead letter, as in the queues of template.yaml."""
 
 VISIBILITY_SECONDS = 60.0
-"""Visibility timeout; the consumer prolongs it for running handlers."""
+"""Visibility timeout of a received message. The consumer prolongs it while the message's handler runs."""
 
 RETRY_SECONDS = 1.0
-"""Seconds until a failed message is visible again; each further receive doubles them."""
+"""Seconds before a failed message is visible again. Each further receive doubles them."""
 
 POLL_SECONDS = 0.2
-"""Seconds until a consumer notices another process's message."""
+"""Longest time in seconds before a consumer notices another process's message."""
 
 DELIVERIES_AT_ONCE = 16
 
@@ -47,23 +47,23 @@ B = TypeVar("B", WakeUp, PushWakeUp)
 
 
 class QueueMessage(NamedTuple):
-    """Received or parked message."""
+    """Message in a queue, received or parked."""
 
     id: int
     body: str
     sent_at: int
-    """In milliseconds."""
+    """Time of sending, in milliseconds since 1970."""
     receives: int
-    """Number of receives; a later receive invalidates this one."""
+    """Number of receives so far. After a later receive, this receiver can no longer delete or prolong the message."""
 
 
 def open_queues(file: Path) -> Database:
-    """Open the file of the queues; create it unless it exists."""
+    """Open the SQLite file of the queues, and create it if missing."""
     return Database(file, _SCHEMA, version=VERSION)
 
 
 def release_messages(file: Path, receiver: str = "") -> None:
-    """Make the messages received by an ended process visible again, or those of all processes; blocking."""
+    """Make the messages received by an ended process visible again, or those of all processes, in a blocking call."""
     change = "UPDATE messages SET visible_at = 0, receiver = '' WHERE receiver != ''"
     database = open_queues(file)
     try:
@@ -81,23 +81,23 @@ def release_messages(file: Path, receiver: str = "") -> None:
 class SQLiteQueue:
     """Queue with delay, visibility timeout and a limited number of receives, for several processes.
 
-    It implements `ports.DeadLetters` for its parked messages too. Every method may raise StoreError.
+    Its parked messages are dead letters, read by the methods of `ports.DeadLetters`. Every method may raise StoreError.
     """
 
     def __init__(self, database: Database, name: str, clock: Clock, *, receiver: str = "") -> None:
-        """Mark received messages with `receiver`, by default the process id, for `release_messages`."""
+        """Mark received messages with `receiver`, by default this process's id. `release_messages` finds them by it."""
         self._database, self.name, self.clock = database, name, clock
         self._receiver = receiver or str(os.getpid())
         self.sent: Callable[[], None] = lambda: None
-        """Callback after each send of this process, in the sender's thread."""
+        """Callback after each message sent by this process, called in the sender's thread."""
 
     async def send(self, body: str, *, delay: float = 0.0) -> None:
-        """Send a message; it is visible after `delay` seconds, at most 900."""
+        """Send a message with this text. It becomes visible after `delay` seconds, at most 900."""
         await self._database.write(self._insert(body, delay))
         self.sent()
 
     def send_blocking(self, body: str, *, delay: float = 0.0) -> None:
-        """Send a message in the calling thread; see `send`."""
+        """Send a message in a blocking call. See `send`."""
         self._database.write_blocking(self._insert(body, delay))
         self.sent()
 
@@ -109,7 +109,7 @@ class SQLiteQueue:
         return lambda connection: connection.execute(f"{columns} VALUES (?, ?, ?, ?, 0, '', 0)", values)
 
     async def receive(self, limit: int) -> list[QueueMessage]:
-        """Return the oldest visible messages and hide them; messages with too many receives are parked and logged."""
+        """Return the oldest visible messages and hide them. Park and log messages with too many receives."""
         # Avoid the write lock: the queue is usually empty.
         if await self.seconds_to_next() != 0.0:
             return []
@@ -146,7 +146,7 @@ class SQLiteQueue:
         return received
 
     async def seconds_to_next(self) -> float | None:
-        """Return the seconds until a message is visible, None for an empty queue."""
+        """Return the seconds until the next message is visible, or None if the queue is empty."""
         statement = "SELECT min(visible_at) FROM messages WHERE queue = ? AND parked = 0"
         [(at,)] = await self._database.read(lambda connection: connection.execute(statement, (self.name,)).fetchall())
         return None if at is None else max(0, at - self._now()) / 1000
@@ -173,7 +173,7 @@ class SQLiteQueue:
     # ── Dead letters ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def read(self, limit: int) -> list[DeadLetter]:
-        """See `ports.DeadLetters.read`; the messages stay visible."""
+        """See `ports.DeadLetters.read`. The messages stay visible to other readers."""
         statement = f"{_MESSAGE} WHERE queue = ? AND parked = 1 ORDER BY sent_at, id LIMIT ?"
         rows = await self._database.read(
             lambda connection: connection.execute(statement, (self.name, limit)).fetchall()
@@ -205,7 +205,7 @@ class SQLiteQueue:
 
 
 class _WakeUpQueue(Generic[B]):
-    """Wake-up messages of one kind on one queue."""
+    """Queue for wake-up messages of one kind, stored as text in a SQLiteQueue."""
 
     def __init__(
         self, queue: SQLiteQueue, encode: Callable[[B], str], decode: Callable[[str], B], *, at_once: int
@@ -223,7 +223,7 @@ class _WakeUpQueue(Generic[B]):
         self._queue.send_blocking(self._encode(wake_up), delay=delay)
 
     def handled_by(self, handle: Callable[[B], Awaitable[None]]) -> "Sequence[QueueConsumer]":
-        """Return the consumer for this handler."""
+        """Return the consumers needed to call this handler with each message."""
 
         async def handle_text(body: str) -> None:
             await handle(self._decode(body))
@@ -232,7 +232,7 @@ class _WakeUpQueue(Generic[B]):
 
 
 class SQLiteWorkQueue(_WakeUpQueue[WakeUp]):
-    """`ports.WorkQueue` on one queue."""
+    """`ports.WorkQueue` on one SQLiteQueue."""
 
     def __init__(self, queue: SQLiteQueue, *, at_once: int) -> None:
         """Run at most `at_once` turns concurrently in this process."""
@@ -240,16 +240,17 @@ class SQLiteWorkQueue(_WakeUpQueue[WakeUp]):
 
 
 class SQLitePushQueue(_WakeUpQueue[PushWakeUp]):
-    """`ports.PushQueue` on one queue."""
+    """`ports.PushQueue` on one SQLiteQueue."""
 
     def __init__(self, queue: SQLiteQueue) -> None:
         super().__init__(queue, push_body_of, push_wake_up_of, at_once=DELIVERIES_AT_ONCE)
 
 
 class QueueConsumer:
-    """Consumer of a queue with concurrent handlers.
+    """Consumer of a SQLiteQueue, running several handlers concurrently.
 
-    A message is deleted after its handler. It is visible again later if the handler raises or this process ends.
+    It deletes a message after its handler. The message is visible again later if the handler raises or this process
+    ends.
     """
 
     def __init__(self, queue: SQLiteQueue, handle: Callable[[str], Awaitable[None]], *, at_once: int) -> None:
@@ -261,7 +262,7 @@ class QueueConsumer:
         self._prolonged_at = queue.clock.now()
 
     async def run(self) -> None:
-        """Receive messages until `stop` or cancellation; running handlers continue."""
+        """Receive messages until `stop` or cancellation. Running handlers continue afterwards."""
         loop = asyncio.get_running_loop()
 
         def notice() -> None:
@@ -283,7 +284,7 @@ class QueueConsumer:
             await self._sleep(seconds)
 
     async def receive(self) -> int:
-        """Receive messages for the free handlers; return the number of messages."""
+        """Receive as many messages as handlers are free, and start these. Return the number of messages."""
         now = self._queue.clock.now()
         if self._handling and (now - self._prolonged_at).total_seconds() >= VISIBILITY_SECONDS / 3:
             self._prolonged_at = now
@@ -302,7 +303,7 @@ class QueueConsumer:
         self._noticed.set()
 
     async def join(self) -> None:
-        """Return after all running handlers."""
+        """Wait until all running handlers have ended."""
         while self._handling:
             await asyncio.wait(self._handling)
 
@@ -310,7 +311,7 @@ class QueueConsumer:
         acknowledge = self._queue.delete
         try:
             await self._handle(message.body)
-        except Exception:  # of any kind
+        except Exception:  # A handler may raise anything.
             logger.exception("A message of the %s queue was not handled.", self._queue.name)
             acknowledge = self._queue.retry
         try:
@@ -323,7 +324,7 @@ class QueueConsumer:
         self._noticed.set()
 
     async def _sleep(self, seconds: float) -> None:
-        """Sleep until the time, a message of this process, or a free handler."""
+        """Sleep until the time is over, this process sends a message, or a handler ends."""
         waiting = [
             asyncio.ensure_future(self._queue.clock.sleep(seconds)),
             asyncio.ensure_future(self._noticed.wait()),

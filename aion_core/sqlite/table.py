@@ -45,11 +45,11 @@ from aion_core.ports.table_semantics import (
 from aion_core.sqlite.database import Database
 
 VERSION = 1
-"""Version of the file's schema; increase it with changes of the schema or of the JSON of items."""
+"""Version of the file's schema. Increase it when the schema or the JSON form of items changes."""
 
 KEY_AND_TTL = (PARTITION, SORT, TTL_ATTRIBUTE)
 
-# Column `sort` has no type, so texts and numbers sort by their own type.
+# Column `sort` has no type, so texts sort as texts and numbers as numbers.
 _SCHEMA = """
 CREATE TABLE items (pk TEXT NOT NULL, sk TEXT NOT NULL, item TEXT NOT NULL, expires INTEGER, PRIMARY KEY (pk, sk));
 CREATE INDEX items_by_expiry ON items (expires) WHERE expires IS NOT NULL;
@@ -62,26 +62,26 @@ CREATE INDEX tokens_by_age ON tokens (made_at)
 """
 
 CLEANING = 100
-"""Writes between two deletions of expired items and tokens, and items in one deletion."""
+"""Number of writes between two deletions of expired items and tokens, and of items in one deletion."""
 
 GRACE_SECONDS, MAX_TTL_AGE = 3600, 5 * 365 * 86_400
-"""Seconds that an item stays readable after its TTL, and the age after which it is never deleted, as in DynamoDB.
+"""Limits in seconds, as in DynamoDB: an item stays readable for a time after its TTL, and a very old TTL is ignored.
 
-A store without a check of the TTL fails here as on AWS.
+A store without a check of the TTL thus fails here as on AWS.
 """
 
 
 class SQLiteTable:
-    """`ports.table.Table` in one file, with consistent indexes."""
+    """`ports.table.Table` in one SQLite file, with consistent indexes."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
-        """Create the file unless it exists; raises ConfigurationError for the file of another version of aion."""
+        """Open the file, and create it if missing. Raises ConfigurationError if the file has another schema version."""
         self._clock = clock
         self._database = Database(path, _SCHEMA, version=VERSION)
         self._writes = itertools.count()
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the SQLite file."""
         self._database.close()
 
     # ── Reads ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -182,7 +182,7 @@ class SQLiteTable:
         self._database.write_blocking(lambda connection: self._make(connection, [write]))
 
     async def delete_all(self, keys: Sequence[Key]) -> Sequence[Key]:
-        """See `ports.table.ErasableTable.delete_all`; all items are deleted."""
+        """See `ports.table.ErasableTable.delete_all`. It always deletes all of the items."""
 
         def work(connection: sqlite3.Connection) -> None:
             for key in keys:
@@ -208,7 +208,7 @@ class SQLiteTable:
         self._make(connection, writes)
 
     def _make(self, connection: sqlite3.Connection, writes: Sequence[Write]) -> list[tuple[Item | None, Item | None]]:
-        """Make the writes; return each item before and after."""
+        """Make the writes in the connection's transaction. Return each item before and after its write."""
         befores = [_read(connection, write.key) for write in writes]
         outcomes = [outcome(write, before, INDEXES) for write, before in zip(writes, befores, strict=True)]
         if any(each.reason != FINE for each in outcomes):
@@ -235,7 +235,7 @@ class SQLiteTable:
 def _span(
     columns: tuple[str, ...], first: Any, last: Any, after: tuple[Any, ...] | None, *, newest_first: bool
 ) -> tuple[str, tuple[Any, ...]]:
-    """Return the SQL of a range of sort keys after `after`, in order, and its values."""
+    """Return the SQL condition and order for a range of sort keys after the position `after`, with its values."""
     row, marks, column = ", ".join(columns), ", ".join("?" * len(columns)), columns[0]
     order = ", ".join(f"{each} DESC" for each in columns) if newest_first else row
     if after is None:
@@ -251,7 +251,7 @@ def _read(connection: sqlite3.Connection, key: Key) -> Item | None:
 
 
 def _store(connection: sqlite3.Connection, key: Key, before: Item | None, after: Item | None) -> None:
-    """Replace the item and its index entries."""
+    """Replace, insert or delete an item and its index entries."""
     if after is None:
         connection.execute("DELETE FROM items WHERE pk = ? AND sk = ?", key)
     else:
@@ -295,7 +295,7 @@ def _unpacked(row: tuple[str]) -> Item:
 
 
 def _tagged(value: Any) -> Any:
-    """Return the JSON form of the value; each object has one member, named by the type."""
+    """Return the JSON form of a value. Each JSON object has one member, named by the value's type."""
     match value:
         case bytes():
             return {"bytes": base64.b64encode(value).decode()}

@@ -24,14 +24,14 @@ from aion_core.stores import keys
 from aion_core.stores.retries import MAX_ATTEMPTS, jitter
 
 SAVES = 10
-"""Version numbers to try when other saves take the same one."""
+"""Number of version numbers to try if concurrent saves take the same ones."""
 
 LONGEST_NAME, MOST_METADATA = 800, 1800
-"""Bytes: S3 allows 1024 for an object's name with its folder, and 2 KB for its metadata."""
+"""Limits in bytes. S3 allows 1024 for an object's name with its folder, and 2 KB for its metadata."""
 
 
 class ArtifactKey(NamedTuple):
-    """Key of an artifact in a session, or of its user without a session_id."""
+    """Key of an artifact. It belongs to a session, or without a session_id to the user."""
 
     app_name: str
     user_id: str
@@ -41,13 +41,13 @@ class ArtifactKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class VersionInfo:
-    """Description of a version, stored as the blob's metadata."""
+    """Description of an artifact's version, stored as the blob's metadata."""
 
     created: float
     kind: str
-    """`inline` or `text` for the part's own content; `file` for a part that points elsewhere, stored as JSON."""
+    """`inline` or `text` for a part with content. `file` for a part with a reference, stored as JSON."""
     part: Mapping[str, Any]
-    """The part as JSON without its content."""
+    """JSON form of the part, without its content."""
     mime_type: str | None
     custom: Mapping[str, Any]
 
@@ -55,9 +55,9 @@ class VersionInfo:
 class BlobArtifacts(BaseArtifactService):
     """ADK's artifact service for all turns.
 
-    A file name with the prefix `user:` belongs to the user in every session. Versions count from 0, each save gets its
-    own number, and a new artifact after a deletion begins at 0. On S3, a session's artifact expires one retention after
-    its save, a user's never. Every method may raise StoreUnavailable.
+    A file name with the prefix `user:` belongs to the user in every session. Versions count from 0, and each save gets
+    its own number. A deleted artifact begins again at 0. On S3, a session's artifact expires one retention after its
+    save, and a user's artifact never. Every method may raise StoreUnavailable.
     """
 
     def __init__(self, blobs: Blobs, clock: Clock) -> None:
@@ -75,7 +75,7 @@ class BlobArtifacts(BaseArtifactService):
         session_id: str | None = None,
         custom_metadata: dict[str, Any] | None = None,
     ) -> int:
-        """Store a new version and return its number; raises InputValidationError for an empty part."""
+        """Store a new version of the artifact and return its number. Raises InputValidationError for an empty part."""
         key = _key(app_name, user_id, filename, session_id)
         info, content = _stored(
             ensure_part(artifact), custom_metadata or {}, key, session_id, self._clock.now().timestamp()
@@ -95,9 +95,9 @@ class BlobArtifacts(BaseArtifactService):
         session_id: str | None = None,
         version: int | None = None,
     ) -> types.Part | None:
-        """Return the version or the newest one, following references; None if there is no such version."""
+        """Return a version of the artifact (by default the newest), or None if it is missing. Follow references."""
         key = _key(app_name, user_id, filename, session_id)
-        # One round more than ADK's limit of references: ADK raises in the last round.
+        # Loop once more than ADK's limit of references, since ADK raises in the last round.
         for depth in range(artifact_util._MAX_ARTIFACT_REFERENCE_DEPTH, -1, -1):
             part = await self._part(key, version)
             uri = part.file_data.file_uri if part is not None and part.file_data is not None else None
@@ -114,7 +114,7 @@ class BlobArtifacts(BaseArtifactService):
         raise AssertionError("ADK limits the references")
 
     async def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str | None = None) -> list[str]:
-        """Return the names of the user's artifacts and, with a session, of the session's."""
+        """Return the names of the user's artifacts, and of the session's if a session is given."""
         names = await self._names(app_name, user_id, None)
         if session_id is not None:
             names = [*names, *await self._names(app_name, user_id, session_id)]
@@ -123,20 +123,20 @@ class BlobArtifacts(BaseArtifactService):
     async def delete_artifact(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> None:
-        """Delete all versions; a missing artifact is no error."""
+        """Delete all versions of an artifact. A missing artifact is no error."""
         found = await self._blobs.names(_folder(_key(app_name, user_id, filename, session_id)))
         await asyncio.gather(*map(self._blobs.delete, found))
 
     async def list_versions(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> list[int]:
-        """Return the version numbers, oldest first."""
+        """Return the numbers of an artifact's versions, oldest first."""
         return sorted(await self._versions(_key(app_name, user_id, filename, session_id)))
 
     async def list_artifact_versions(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> list[ArtifactVersion]:
-        """Return the description of each version, oldest first."""
+        """Return ADK's descriptions of an artifact's versions, oldest first."""
         key = _key(app_name, user_id, filename, session_id)
         found = [(number, await self._info(key, number)) for number in sorted(await self._versions(key))]
         return [_version(key, number, info) for number, info in found if info is not None]
@@ -150,19 +150,19 @@ class BlobArtifacts(BaseArtifactService):
         session_id: str | None = None,
         version: int | None = None,
     ) -> ArtifactVersion | None:
-        """Return the description of the version, or of the newest; None if there is no such version."""
+        """Return ADK's description of an artifact's version (by default the newest), or None if it is missing."""
         key = _key(app_name, user_id, filename, session_id)
         number, info = await self._found(key, version)
         return _version(key, number, info) if info is not None else None
 
     async def _part(self, key: ArtifactKey, version: int | None) -> types.Part | None:
-        # A version never changes, so both reads match.
+        # A version never changes, so its description and content match.
         number, info = await self._found(key, version)
         content = await self._blobs.get(_folder(key) + str(number)) if info is not None else None
         if info is None or content is None:
             return None
         part = _part_of(info, content)
-        # A rewind of the session adds this tombstone after the later versions: the artifact does not exist.
+        # After a rewind of the session, the newest version may be a tombstone: the artifact no longer exists.
         return None if artifact_util._is_rewind_tombstone(part) else part
 
     # ── Blobs ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -173,7 +173,7 @@ class BlobArtifacts(BaseArtifactService):
         return [int(number) for number in found if number.isascii() and number.isdecimal()]
 
     async def _put(self, key: ArtifactKey, version: int, info: VersionInfo, content: bytes) -> bool:
-        """Store the version if its number is free; return True on success."""
+        """Store a version of the artifact unless its number is taken. Return True if this call has stored it."""
         packed = base64.b64encode(json.dumps(asdict(info)).encode()).decode()
         if len(packed) > MOST_METADATA:
             raise InputValidationError("An artifact's custom_metadata and display name may have 1 KB of JSON together.")
@@ -187,12 +187,12 @@ class BlobArtifacts(BaseArtifactService):
                 if attempt + 1 == MAX_ATTEMPTS:
                     raise
                 await jitter(attempt)
-        # An earlier attempt of this save may have stored it and lost the answer.
+        # An earlier attempt of this save may have stored the version, and its answer was lost.
         found = await self._blobs.metadata(name)
         return found is not None and found["by"] == metadata["by"]
 
     async def _found(self, key: ArtifactKey, version: int | None) -> tuple[int, VersionInfo | None]:
-        """Return the number of the version, or of the newest, with its description."""
+        """Return the number and description of a version, by default the newest. The description may be None."""
         number = version if version is not None else max(await self._versions(key), default=-1)
         return number, await self._info(key, number) if number >= 0 else None
 
@@ -234,7 +234,7 @@ def _key(app_name: str, user_id: str, filename: str, session_id: str | None) -> 
 def _stored(
     part: types.Part, custom: Mapping[str, Any], key: ArtifactKey, session_id: str | None, now: float
 ) -> tuple[VersionInfo, bytes]:
-    """Return the description and content to store; raises InputValidationError."""
+    """Split a part into the description and content to store. Raises InputValidationError for an invalid part."""
     plain = part.model_dump(mode="json", by_alias=True, exclude_none=True)
     try:
         custom = json.loads(json.dumps(custom))
@@ -264,7 +264,7 @@ def _stored(
 
 
 def _part_of(info: VersionInfo, content: bytes) -> types.Part:
-    """Return the saved part; raises StoreCorrupt if it cannot be read."""
+    """Rebuild a saved part from its description and content. Raises StoreCorrupt if they are invalid."""
     try:
         if info.kind == "file":
             return types.Part.model_validate(json.loads(content))

@@ -2,10 +2,10 @@
 
 Each request of a super-step checks the fence of the CONTEXT:
 
-    aput_writes   update THREAD/CHECKPOINT#…#<task>    the end of a task: all its writes, in one request
-    aput          put THREAD/CHECKPOINT#…              the end of the step: the whole state
+    aput_writes   update THREAD/CHECKPOINT#…#<task>    all writes of a task at its end, in one request
+    aput          put THREAD/CHECKPOINT#…              the whole state at the end of the step
 
-A reader must never see a part of a task's writes: LangGraph takes one of them for a finished task.
+A reader must never see only a part of a task's writes: LangGraph regards a task with one write as finished.
 """
 
 import asyncio
@@ -42,13 +42,13 @@ from aion_core.stores.items import Payloads, Reads, StoredPayload, Ttl
 from aion_core.stores.retries import Fence, FencedWrites
 
 WRITES_A_PAGE = 100
-"""Writes in one item: an update expression may be 4 KB long. Further writes are in further items of the same request."""
+"""Number of writes in one item, since an update expression may have 4 KB. More writes need more items."""
 
 FIRST_PAGE, LARGEST_PAGE = 4, 256
-"""Page sizes of a query: few items for the newest checkpoint, many for a thread's history."""
+"""Page sizes of a query. The newest checkpoint needs few items, a thread's history many."""
 
 DELETES_AT_ONCE = 50
-"""Deletes in one transaction: it may touch 4 MB."""
+"""Number of deletes in one transaction. A transaction may touch 4 MB."""
 
 T = TypeVar("T")
 Writes = list[PendingWrite]
@@ -57,7 +57,7 @@ Items = list[Item]
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """Items of a checkpoint and its tasks' writes."""
+    """Item of a checkpoint, with the items of its tasks' writes."""
 
     place: keys.CheckpointSort
     item: Item
@@ -82,16 +82,16 @@ class TableSaver(BaseCheckpointSaver[int]):
         retention: timedelta = timedelta(days=30),
         types: Iterable[StoredType] = (),
     ) -> None:
-        """Write under the fence, if given; a checkpoint expires one retention after its write.
+        """Check the fence with each write, if one is given. A checkpoint expires one retention after its write.
 
-        `before_put` is awaited before each write. `types` are the author's own classes in checkpoints.
+        `before_put` is awaited before each write. `types` lists the agent author's own classes in checkpoints.
         """
         super().__init__(serde=serializer(types))
         self._reads, self._ttl = Reads(table, clock), Ttl(clock, retention)
         self._payloads, self._log_first = Payloads(blobs), BeforeWrite(before_put)
         self._commit = FencedWrites(table, fence).commit
-        # Parallel branches end together, and two transactions on one CONTEXT conflict in DynamoDB. The lock is fair: a
-        # subgraph's interrupt is stored before the interrupt of its parent node.
+        # Parallel branches end together, and two transactions on one CONTEXT conflict in DynamoDB. The lock is fair, so
+        # a subgraph's interrupt is stored before the interrupt of its parent node.
         self._write_lock = asyncio.Lock()
 
     # ── Writes ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -103,7 +103,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Store the whole state; return its config."""
+        """Store a checkpoint with the graph's whole state, and return the config of this checkpoint."""
         packed = self._pack([checkpoint, get_checkpoint_metadata(config, metadata)])
         await self._log_first()
         async with self._write_lock:
@@ -124,7 +124,7 @@ class TableSaver(BaseCheckpointSaver[int]):
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        """Store the writes of a task in one transaction; stored writes do not change."""
+        """Store the writes of a LangGraph task in one transaction. A repeat changes only writes to special channels."""
         packed = self._pack_writes(writes)
         await self._log_first()
         async with self._write_lock:
@@ -139,7 +139,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         _finished(self._put_writes(config, packed, task_id, task_path))
 
     async def adelete_thread(self, thread_id: str) -> None:
-        """Delete the thread's checkpoints, oldest first: after an interruption the newest state is still readable."""
+        """Delete the thread's checkpoints, oldest first. After an interruption the newest state is still readable."""
         pages = self._pages(thread_id, keys.namespace_sort(None), keys_only=True)
         found = [Delete(keys.key_of(item)) async for page in pages for item in page]
         for start in range(0, len(found), DELETES_AT_ONCE):
@@ -152,7 +152,7 @@ class TableSaver(BaseCheckpointSaver[int]):
     # ── Reads ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return the config's checkpoint, or its thread's newest; None if there is no such checkpoint."""
+        """Return the checkpoint named by the config, by default the thread's newest, or None if it is missing."""
         thread_id, ns, checkpoint_id = _place(config)
         first = keys.checkpoint_sort(ns, checkpoint_id or "")
         async with aclosing(self._newest_first(thread_id, first)) as found:
@@ -162,7 +162,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         return None
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """See `aget_tuple`; the first call of a synchronous graph, in its own thread."""
+        """See `aget_tuple`. A synchronous graph calls it first, and must run in a thread of its own."""
         self._log_first.check_thread()
         return _finished(self.aget_tuple(config))
 
@@ -174,9 +174,9 @@ class TableSaver(BaseCheckpointSaver[int]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        """Yield the thread's checkpoints, newest first; those of every checkpoint_ns if the config has no namespace.
+        """Yield the thread's checkpoints, newest first. Without a checkpoint_ns in the config, include all namespaces.
 
-        `filter` has the required values of their metadata. Threads cannot be listed, so a config is required.
+        `filter` requires values in the checkpoints' metadata. Threads cannot be listed, so a config is required.
         """
         if config is None:
             raise NotImplementedError("Checkpoints are listed by thread: the config must have a thread_id.")
@@ -215,9 +215,9 @@ class TableSaver(BaseCheckpointSaver[int]):
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """Return each channel's newest stored value before the checkpoint, and the writes between the two.
+        """Return each channel's newest stored value before the checkpoint, and the channel's writes since that value.
 
-        Raises StoreCorrupt if a part has expired: a shorter history would give another state.
+        Raises StoreCorrupt if a part of the history has expired, since a shorter history would give another state.
         """
         thread_id, ns, target = _place(config)
         wanted = target
@@ -227,7 +227,7 @@ class TableSaver(BaseCheckpointSaver[int]):
             async for stored in found:
                 this = stored.place.checkpoint_id
                 if wanted not in (None, this):
-                    continue  # of another branch
+                    continue  # This checkpoint belongs to another branch.
                 ancestor = await self._tuple(thread_id, stored)
                 if target not in (None, this):
                     _add(history, ancestor)
@@ -275,9 +275,10 @@ class TableSaver(BaseCheckpointSaver[int]):
         await self._commit(*changes)
 
     async def _newest_first(self, thread_id: str, first: str, last: str | None = None) -> AsyncGenerator[_Stored, None]:
-        """Yield the checkpoints from `first` up to `last`, or with the prefix `first`, each with its tasks' writes.
+        """Yield the checkpoints with sort keys from `first` to `last`, newest first, each with its tasks' writes.
 
-        Writes sort after their checkpoint, so this query returns them first. Writes without a checkpoint are left out.
+        Without `last`, yield those with the prefix `first`. Writes sort after their checkpoint, so this query returns
+        them first. Writes without a checkpoint are left out.
         """
         written: list[tuple[keys.CheckpointSort, Item]] = []
         async with aclosing(self._pages(thread_id, first, last, newest_first=True)) as pages:
@@ -311,7 +312,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         )
 
     async def _pending(self, writes: Iterable[Item]) -> Writes:
-        """Return the writes in LangGraph's order of application."""
+        """Load the pending writes from their items, sorted in LangGraph's order of application."""
         found: list[tuple[tuple[str, str, int], PendingWrite]] = []
         for item in writes:
             task_id = keys.checkpoint_of(item[SORT]).task_id
@@ -324,7 +325,8 @@ class TableSaver(BaseCheckpointSaver[int]):
         return StoredPayload.of(self.serde.dumps_typed(value), channel)
 
     def _pack_writes(self, writes: Sequence[tuple[str, Any]]) -> Mapping[int, StoredPayload]:
-        # By index: the last write to a special channel counts, and an expression may set an attribute only once.
+        # Keep one write for each index: an expression may set an attribute only once, and the last write to a special
+        # channel counts.
         return {
             WRITES_IDX_MAP.get(channel, index): self._pack(value, channel)
             for index, (channel, value) in enumerate(writes)
@@ -335,7 +337,7 @@ class TableSaver(BaseCheckpointSaver[int]):
 
 
 def _place(config: RunnableConfig) -> tuple[str, str, str | None]:
-    """Return the config's thread_id, checkpoint_ns and checkpoint_id."""
+    """Read the thread_id, checkpoint_ns and checkpoint_id from a LangGraph config."""
     named = config["configurable"]
     return named["thread_id"], named.get("checkpoint_ns", ""), get_checkpoint_id(config)
 
@@ -345,7 +347,7 @@ def _config(thread_id: str, ns: str, checkpoint_id: str) -> RunnableConfig:
 
 
 def _slot(index: int) -> str:
-    """Return the attribute of the write with this index: w0, w1, …; s1 for -1, a special channel."""
+    """Return the attribute name for the write with this index, such as w0 for 0, or s1 for -1 (a special channel)."""
     return f"w{index}" if index >= 0 else f"s{-index}"
 
 
@@ -358,7 +360,7 @@ def _is_ordinary(name: str) -> bool:
 
 
 def _add(history: Mapping[str, DeltaChannelHistory], ancestor: CheckpointTuple) -> None:
-    """Add the ancestor's values and writes before those of its descendants."""
+    """Add an ancestor checkpoint's values and writes to the history, before those of its descendants."""
     values = ancestor.checkpoint["channel_values"]
     for channel, known in history.items():
         if "seed" not in known:
@@ -368,7 +370,7 @@ def _add(history: Mapping[str, DeltaChannelHistory], ancestor: CheckpointTuple) 
 
 
 async def _by_age(found: AsyncGenerator[_Stored, None]) -> AsyncGenerator[_Stored, None]:
-    """Yield the checkpoints of every checkpoint_ns, newest first."""
+    """Yield the checkpoints of all namespaces sorted by age, newest first."""
     for stored in sorted(await _all(found), key=lambda stored: stored.place.checkpoint_id, reverse=True):
         yield stored
 
@@ -378,7 +380,7 @@ async def _all(found: AsyncIterator[T]) -> Sequence[T]:
 
 
 def _finished(work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of the work on a new event loop, in another thread if this one has a running loop."""
+    """Run the coroutine on a new event loop, in another thread if this one has a running loop. Return its result."""
     if running_loop() is None:
         return asyncio.run(work)
     with ThreadPoolExecutor(1) as executor:

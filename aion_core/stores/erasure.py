@@ -1,10 +1,10 @@
-"""Deletion of all data of some owners, in an order safe against late workers and interruptions.
+"""Deletion of all data of some owners. The order is safe against late workers and interruptions.
 
-    API keys      no further calls
-    fences        raised in the owner's contexts and running tasks: a worker's next write is refused
-    objects       all versions and delete markers
-    items         events, checkpoints, sessions and others
-    references    heads and message ids, then contexts: a survey finds hashed partitions by them
+    API keys      first, to prevent further calls
+    fences        are raised in the owner's contexts and running tasks, so that a worker's next write is refused
+    objects       with all versions and delete markers
+    items         such as events, checkpoints and sessions
+    references    last, since a survey needs heads, message ids and contexts to find hashed partitions
 
 After an interruption, a new survey finds the rest.
 """
@@ -37,10 +37,10 @@ from aion_core.stores.retries import MAX_ATTEMPTS, jitter, write_unless_refused
 from aion_core.stores.survey import LEFTOVERS, KeyOwner, OwnedData, Progress, Survey, retry_unavailable
 
 ITEMS_AT_ONCE = 25
-"""DynamoDB's limit of a batch."""
+"""Number of items in one batch, DynamoDB's limit."""
 
 VERSIONS_AT_ONCE = 250
-"""Versions in one request: S3 allows 1000, but answers fewer within the time limit."""
+"""Number of object versions in one request. S3 allows 1000, but may take longer for them than our time limit."""
 
 FENCE_OFF = Change(
     add={"fence": 1},
@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 
 class Erasure:
-    """Survey and deletion of owners' data in one table and one bucket."""
+    """Search for and deletion of owners' data in one table and one bucket."""
 
     def __init__(
         self,
@@ -74,16 +74,16 @@ class Erasure:
         return await self._survey.find(owners, agents, progress)
 
     async def delete(self, found: OwnedData, progress: Progress) -> None:
-        """Delete the data; missing items are no error. Raises StoreError.
+        """Delete the data found by a survey. Missing items are no error. Raises StoreError.
 
         Data written after the survey stays. A worker cannot write to a deleted task, but it may put an object or a
-        stream delta before its next write is refused; a second survey finds these.
+        stream delta before its next write is refused. A second survey finds these.
         """
         own = [row for row in found.rows if row.store != LEFTOVERS]
         api_keys = [row.key for row in own if row.store == owned.API_KEYS]
         await self._delete_items(api_keys)
         await self._fence_off(found)
-        # Delete markers last: without its marker, an object's newest version would be visible again.
+        # Delete the markers last: without its delete marker, an object's newest version would be visible again.
         by_kind = sorted(found.versions, key=lambda version: version.is_marker)
         for number, versions in _counted(by_kind, VERSIONS_AT_ONCE):
             progress("versions of objects deleted", number)
@@ -118,13 +118,13 @@ class Erasure:
                 left = await retry_unavailable(partial(self._table.delete_all, left))
                 if not left:
                     break
-                # The table is throttled.
+                # DynamoDB throttles the table: wait before the rest.
                 await jitter(attempt)
             else:
                 raise StoreUnavailable("The table is throttled. Run the command again to delete the rest.")
 
     async def _delete_leftover(self, key: Key) -> None:
-        """Delete the item unless its session exists again, or it has a new TTL."""
+        """Delete an expired leftover item, unless its session exists again or its TTL was renewed."""
         writes: list[Write]
         if key.partition.startswith("SESSION#"):
             no_head = ConditionCheck(keys.session_head_key(owned.id_of(key.partition)), Absent())
@@ -139,7 +139,7 @@ class Erasure:
 
 
 def _counted(whole: Iterable[T], size: int) -> Iterator[tuple[int, list[T]]]:
-    """Yield lists of at most `size`, each with the number of elements up to its end."""
+    """Split the elements into lists of at most `size`. Yield each list with the number of elements so far."""
     rest, count = iter(whole), 0
     while part := list(islice(rest, size)):
         count += len(part)

@@ -1,4 +1,4 @@
-"""Reads for operators: contexts with their timers, and scans for tasks and deliveries."""
+"""Reads for operators: contexts with their timers, and scans of the table for tasks and push deliveries."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -18,20 +18,20 @@ HEAD_ATTRIBUTES = ("agent", "context_id", "state", "timestamp", "generation", "f
 
 @dataclass(frozen=True, slots=True)
 class ContextStatus:
-    """Context and the time of its timer."""
+    """Record of a context, with the time of its timer."""
 
     record: ContextRecord
     due_at: datetime | None
 
 
 class Inspection:
-    """Reads of one table, without secrets."""
+    """Reads of one table for operators. They return no secrets."""
 
     def __init__(self, table: Table, clock: Clock) -> None:
         self._table, self._clock, self._reads = table, clock, Reads(table, clock)
 
     async def context(self, context: ContextKey) -> ContextStatus | None:
-        """Return the context, None if it does not exist; an expired one has only its fence."""
+        """Return the status of a context, or None if it is missing. An expired context has only its fencing number."""
         item = await self._table.get(keys.context_key(context))
         if item is None:
             return None
@@ -40,26 +40,26 @@ class Inspection:
         return ContextStatus(record, due_at)
 
     async def events_with_timers(self, task: TaskKey) -> list[int]:
-        """Return the numbers of the task's events with timers: some webhook may not have received them."""
+        """Return the numbers of the task's events with timers. Some webhook may not have received these events."""
         first, last = keys.event_sort(0), keys.event_sort(9_999_999_999)
         found = await self._reads.query(keys.task_partition(task), first, last)
         return [int(item[SORT].split("#")[1]) for item in found if "due_at" in item]
 
     async def tasks(self, task_id: str = "") -> AsyncIterator[Head]:
-        """Yield the heads of all tasks, or of those with this id; scans the whole table."""
+        """Scan the table and yield the heads (state and last event number) of all tasks, or of those with this id."""
         async for item in self._scan(HEAD_ATTRIBUTES):
             if item[SORT] == keys.HEAD and task_id in ("", keys.task_of(keys.key_of(item)).task_id):
                 yield heads.head_of(keys.task_of(keys.key_of(item)), item)
 
     async def deliveries(self, task_id: str = "") -> AsyncIterator[Delivery]:
-        """Yield the deliveries of all tasks, or of those with this id; scans the whole table."""
+        """Scan the table and yield the push deliveries of all tasks, or of those with this id."""
         async for item in self._scan(deliveries.ATTRIBUTES):
             task = keys.task_of(keys.key_of(item))
             if item[SORT].startswith(keys.push_sort("")) and task_id in ("", task.task_id):
                 yield delivery_of(task, item)
 
     async def _scan(self, attributes: tuple[str, ...]) -> AsyncIterator[Item]:
-        """Yield all items of tasks with these attributes, without expired ones."""
+        """Yield these attributes of all items in tasks' partitions, without expired items."""
         names = (PARTITION, SORT, TTL_ATTRIBUTE, *attributes)
         async for page in all_pages(lambda after: self._table.scan(after=after, attributes=names)):
             for item in page.items:

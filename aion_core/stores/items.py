@@ -1,4 +1,4 @@
-"""Items of the table: reads without expired items, TTLs, and payloads of any size."""
+"""Helpers for the table's items: reads without expired items, TTLs, and payloads of any size."""
 
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -18,7 +18,7 @@ from aion_core.tasks.contexts import VERSION, milliseconds
 
 @contextmanager
 def readable(what: str) -> Iterator[None]:
-    """Raise StoreCorrupt with this name of the item if its attributes are invalid."""
+    """Raise StoreCorrupt if the block finds invalid attributes in an item. `what` names the item in the error."""
     try:
         yield
     except (KeyError, ValueError, TypeError, AttributeError) as error:
@@ -29,7 +29,7 @@ P = TypeVar("P", Page, VersionPage)
 
 
 async def all_pages(read: Callable[[Any], Awaitable[P]]) -> AsyncGenerator[P, None]:
-    """Yield every page; `read` gets the position after the previous page, None for the first one."""
+    """Yield every page of a query. `read` gets the previous page's end position, or None for the first page."""
     after = None
     while True:
         page = await read(after)
@@ -40,18 +40,18 @@ async def all_pages(read: Callable[[Any], Awaitable[P]]) -> AsyncGenerator[P, No
 
 
 class Reads:
-    """Reads of one table at this clock's time."""
+    """Reads of one table. The clock decides which items have expired."""
 
     def __init__(self, table: Table, clock: Clock) -> None:
         self._table, self._clock = table, clock
 
     async def get(self, key: Key) -> Item | None:
-        """Return the item, None if it does not exist or has expired."""
+        """Return the item with this key, or None if it does not exist or has expired."""
         item = await self._table.get(key)
         return item if item is not None and self.lives(item) else None
 
     async def query(self, partition: str, first: str, last: str) -> list[Item]:
-        """Return all living items of the partition between the two sort keys."""
+        """Return all items of the partition between the two sort keys, without expired ones."""
         return [item async for page in self.pages(partition, first, last) for item in page if self.lives(item)]
 
     async def pages(
@@ -65,9 +65,9 @@ class Reads:
         newest_first: bool = False,
         keys_only: bool = False,
     ) -> AsyncGenerator[list[Item], None]:
-        """Yield the items between the two sort keys, expired or not, one list for each request.
+        """Yield the partition's items between the two sort keys, one list for each request. Expired items are included.
 
-        The first page has at most `limit` items, each further one four times as many, up to `largest`.
+        The first page has at most `limit` items. The limit of each further page is four times higher, up to `largest`.
         """
         after = None
         while True:
@@ -82,12 +82,12 @@ class Reads:
                 limit = min(limit * 4, largest or limit)
 
     async def expired_timers(self, shard: str, limit: int) -> list[Item]:
-        """Return the index entries of a shard's expired timers, longest overdue first; the index may lag."""
+        """Return the expired timers in a partition of the timer index, longest overdue first. The index may lag."""
         page = await self._table.query_index(TIMERS, shard, 0, milliseconds(self._clock.now()), limit=limit)
         return list(page.items)
 
     async def all_of_index(self, index: Index, partition: str, *, newest_first: bool = False) -> AsyncIterator[Item]:
-        """Yield every entry in a partition of the index; the index may lag."""
+        """Yield every entry in a partition of the index. The index may lag behind the table."""
 
         def read(after: Any) -> Awaitable[Page]:
             return self._table.query_index(index, partition, "", LAST, newest_first=newest_first, after=after)
@@ -97,26 +97,26 @@ class Reads:
                 yield item
 
     def lives(self, item: Item) -> bool:
-        """Return True unless the item's TTL has passed: DynamoDB deletes expired items late, and one by one."""
+        """Return True unless the item's TTL has passed. Reads must check it: DynamoDB deletes expired items late."""
         return TTL_ATTRIBUTE not in item or int(item[TTL_ATTRIBUTE]) > self._clock.now().timestamp()
 
 
 class Ttl:
-    """TTLs by a deployment's retention and the clock."""
+    """Calculation of TTLs from a deployment's retention and the clock."""
 
     def __init__(self, clock: Clock, retention: timedelta = timedelta()) -> None:
         self._clock, self._retention = clock, retention
 
     def now(self) -> int:
-        """Return the time in seconds: items with this TTL or a lower one have expired."""
+        """Return the current time in seconds. An item has expired if its TTL is not later."""
         return self.after(timedelta())
 
     def after(self, life: timedelta) -> int:
-        """Return the TTL of an item written now with this life."""
+        """Return the TTL of an item written now and expiring after this time."""
         return int((self._clock.now() + life).timestamp())
 
     def end(self, retentions: float = 1) -> int:
-        """Return the TTL of an item written now, after this number of retentions."""
+        """Return the TTL of an item written now and expiring after this number of retentions."""
         return self.after(retentions * self._retention)
 
     def attributes(self, retentions: float = 1) -> Item:
@@ -125,10 +125,10 @@ class Ttl:
 
 
 LARGE_BYTES = 32 * 1024
-"""Largest payload in an item; S3 is cheaper than write units for larger ones."""
+"""Largest payload stored in an item. A larger one is stored as a blob: S3 costs less than DynamoDB's write units."""
 
 FAST_BYTES = 256 * 1024
-"""Limit above which values are compressed fast rather than well: size costs little on S3."""
+"""Size from which values are compressed fast rather than well, since size costs little on S3."""
 
 
 def compress(content: bytes) -> bytes:
@@ -138,7 +138,7 @@ def compress(content: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class StoredPayload:
-    """Stored form of a serialized value: the serializer's type, the compressed bytes, and the value's channel."""
+    """Stored form of a serialized value, with the serializer's type, the compressed bytes and LangGraph's channel."""
 
     type: str
     body: bytes
@@ -146,26 +146,26 @@ class StoredPayload:
 
     @classmethod
     def of(cls, serialized: tuple[str, bytes], channel: str = "") -> Self:
-        """Compress the serializer's output."""
+        """Make the stored form from the serializer's output, a type and bytes."""
         return cls(serialized[0], compress(serialized[1]), channel)
 
     @property
     def serialized(self) -> tuple[str, bytes]:
-        """The serializer's type and bytes."""
+        """The serializer's output: its type and the uncompressed bytes."""
         return self.type, zlib.decompress(self.body)
 
 
 class Payloads:
-    """Payloads in items and in blobs."""
+    """Store for payloads: small ones are attributes of an item, large ones a blob."""
 
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
 
     async def attributes(self, payloads: Mapping[str, StoredPayload], *, folder: str) -> Item:
-        """Return the payloads as attributes by name; large payloads share a blob in the folder."""
+        """Return an item's attributes for the payloads. Store large payloads together as one blob in the folder."""
         if sum(len(payload.body) for payload in payloads.values()) <= LARGE_BYTES:
             return {name: _described(payload, body=payload.body) for name, payload in payloads.items()}
-        # The blob first: an item must not refer to a missing blob; a blob without an item expires with its folder.
+        # Store the blob before the item: an item must not refer to a missing blob. Unused blobs expire by their folder.
         blob, at = f"{folder}/{uuid4()}", 0
         await self._blobs.put(blob, b"".join(payload.body for payload in payloads.values()))
         attributes: Item = {}
@@ -176,7 +176,7 @@ class Payloads:
         return attributes
 
     async def of(self, item: Item) -> dict[str, StoredPayload]:
-        """Return the item's payloads by attribute; raises StoreCorrupt if a blob is missing."""
+        """Return an item's payloads by attribute name. Raises StoreCorrupt if a blob is missing."""
         payloads: dict[str, StoredPayload] = {}
         blobs: dict[str, bytes | None] = {}
         for name, stored in item.items():

@@ -1,4 +1,4 @@
-"""Rate limits of an owner: requests, open streams and open tasks, one item each."""
+"""Rate limits of owners, with one item each for an owner's requests, open streams and open tasks."""
 
 from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
@@ -15,11 +15,11 @@ class TableRateLimits:
     """`ports.RateLimits` in one table."""
 
     def __init__(self, table: Table, clock: Clock, *, retention: timedelta = timedelta(days=30)) -> None:
-        """Count an open task for at most `retention`, the life of tasks."""
+        """Count a task as open for at most `retention`, the life of tasks."""
         self._table, self._clock, self._retention = table, clock, retention
 
     async def take(self, owner: str, *, per_minute: int) -> float:
-        """See `ports.RateLimits.take`. One write, two for a bucket that is not full, and a read for an empty one."""
+        """See `ports.RateLimits.take`. It makes one or two writes, and one read if the token bucket is empty."""
         key = keys.requests_key(owner)
         for _ in range(MAX_ATTEMPTS):
             now = self._clock.now()
@@ -29,7 +29,7 @@ class TableRateLimits:
             wait = rules.seconds_until_token(await self._table.get(key), now, per_minute)
             if wait > 0:
                 return wait
-            # Another request took a token of a full bucket, or time has passed: there is a token now.
+            # A token is available again: another request changed the bucket, or time has passed.
         raise StoreUnavailable("Too many requests of one owner arrive at once.")
 
     async def open_stream(self, owner: str, stream: OpenStream, limits: Limits) -> bool:
@@ -41,7 +41,7 @@ class TableRateLimits:
         await self._change_streams(owner, lambda item, now: rules.closed(item, stream_id, now))
 
     async def count_task(self, owner: str, task: OpenTask, *, most: int) -> Collection[OpenTask]:
-        """See `ports.RateLimits.count_task`. One write, and a read at the limit."""
+        """See `ports.RateLimits.count_task`. It makes one write, and one read at the limit."""
         key = keys.tasks_key(owner)
         expires = int((self._clock.now() + self._retention).timestamp())
         change = rules.counted(owner, task, most=most, expires=expires)
@@ -50,10 +50,10 @@ class TableRateLimits:
                 return ()
             found = rules.open_tasks(owner, await self._table.get(key))
             if task in found:
-                return ()  # an earlier attempt that lost its answer
+                return ()  # An earlier attempt succeeded, and its answer was lost.
             if len(found) >= most:
                 return found
-            # Other tasks were removed meanwhile: there is room now.
+            # Other tasks were removed meanwhile, so there is room now.
         raise StoreUnavailable("Too many tasks of one owner begin at once.")
 
     async def forget_tasks(self, owner: str, tasks: Collection[OpenTask]) -> None:
@@ -62,7 +62,7 @@ class TableRateLimits:
             await self._is_written(keys.tasks_key(owner), rules.forgotten(owner, tasks))
 
     async def _change_streams(self, owner: str, plan: Callable[[Item | None, datetime], Change | None]) -> bool:
-        """Make the planned change of the open streams; return False if `plan` returns None."""
+        """Read the owner's open streams and write the change planned for them. Return False if `plan` returns None."""
         key = keys.streams_key(owner)
         for attempt in range(MAX_ATTEMPTS):
             change = plan(await self._table.get(key), self._clock.now())

@@ -14,13 +14,13 @@ from aion_core.stores.retries import Fence, FencedWrites
 from aion_core.tasks.contexts import VERSION
 
 FIRST_PAGE, LARGEST_PAGE = 32, 256
-"""Page sizes of a search: LangGraph's default limit is ten, and a filter may read all items."""
+"""Page sizes of a search. LangGraph's default limit is ten results, but a filter may need to read all items."""
 
 NAMES_AT_ONCE = 128
-"""Items of a namespace to read before skipping the rest of them."""
+"""Number of a namespace's items to read before skipping the rest of them."""
 
 WRITES_AT_ONCE = 10
-"""Changes in one transaction: it may touch 4 MB, and an item may have 400 KB."""
+"""Number of changes in one transaction. It may touch 4 MB, and an item may have 400 KB."""
 
 DELETES_AT_ONCE = 16
 
@@ -29,7 +29,7 @@ class TableLongTermMemory:
     """`ports.LongTermMemory` in one table."""
 
     def __init__(self, table: Table, clock: Clock, *, fence: Fence | None = None) -> None:
-        """With a fence, `write` raises LeaseLost if another holder has the context."""
+        """With a fence, `write` raises LeaseLost if another lease holder has the context."""
         self._table, self._clock = table, clock
         self._reads, self._ttl, self._writes = Reads(table, clock), Ttl(clock), FencedWrites(table, fence)
 
@@ -58,13 +58,13 @@ class TableLongTermMemory:
             found |= {keys.memory_of(item[SORT]).namespace for item in page if self._reads.lives(item)}
             sort = page[-1][SORT]
             namespace = keys.memory_of(sort).namespace
-            # Skip the rest of a found namespace; an expired item does not find one, since others may be alive.
+            # Skip the rest of a namespace once it is found. After expired items only, read on: others may be alive.
             first = keys.memory_sort(scope.agent, namespace, LAST) if namespace in found else f"{sort}\0"
         return list(found)
 
     async def write(self, scope: MemoryScope, *changes: MemoryWrite) -> None:
         """See `ports.LongTermMemory.write`."""
-        # A transaction may name an item once.
+        # A transaction may write an item only once, so keep the last change of each.
         writes = list({(change.namespace, change.key): self._write(scope, change) for change in changes}.values())
         for start in range(0, len(writes), WRITES_AT_ONCE):
             await self._writes.commit(*writes[start : start + WRITES_AT_ONCE])
@@ -101,7 +101,7 @@ class TableLongTermMemory:
         try:
             await self._table.write(Update(keys.memory_key(*scope, item.namespace, item.key), change))
         except WriteRefused:
-            return  # changed, deleted or being written: a write renews the TTL too
+            return  # Another write has changed or deleted the item. A change renews the TTL too.
 
 
 def _item_of(item: Item) -> MemoryItem:

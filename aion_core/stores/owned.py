@@ -1,7 +1,7 @@
-"""Inventory of owners' data: every kind of partition in the table and of folder in the bucket. Pure.
+"""Inventory of owners' data: all kinds of partitions in the table and of folders in the bucket. Pure.
 
-Add new partitions and folders here: `aion data delete` does not report success while the table has a partition of an
-unknown kind.
+Add new kinds of partitions and folders here. `aion data delete` does not report success while the table has a
+partition of an unknown kind.
 """
 
 from collections.abc import Mapping
@@ -20,36 +20,36 @@ class NamedBy(StrEnum):
     """Part of a partition's key or an object's name that identifies the owner."""
 
     OWNER = "owner"
-    """Owner, quoted."""
+    """Owner's name, escaped."""
     THREAD = "thread"
-    """Hash of an owner, an agent and a context."""
+    """Hash of an owner, an agent and a context id (LangGraph's thread_id)."""
     SESSION = "session"
-    """Hash of an owner, an app and a session."""
+    """Hash of an owner, an app and a session id."""
     USER = "user"
     """Hash of an owner and an app."""
     API_KEY = "api-key"
-    """Id of an API key; its item has the principal."""
+    """Id of an API key. The key's item contains its principal."""
     NOBODY = "nobody"
-    """No owner: data of the deployment, or of all users of an app."""
+    """No owner, since the data belongs to the deployment or to all users of an app."""
 
 
 @dataclass(frozen=True, slots=True)
 class Partitions:
-    """Kind of partition, identified by the prefix of its key."""
+    """Kind of partition in the table, identified by the prefix of its key."""
 
     prefix: str
     named_by: NamedBy
     stores: Mapping[str, str]
-    """Name of the store in reports by the pattern of the sort key; the first match counts."""
+    """Names of stores in reports, by a pattern of the sort key. The first matching pattern counts."""
 
     def store_of(self, sort: str) -> str:
-        """Return the store of the item with this sort key."""
+        """Return the name of the store of an item with this sort key."""
         return next(store for pattern, store in self.stores.items() if fnmatchcase(sort, pattern))
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """Kind of object, identified by the prefix of its name, with a slash at the end."""
+    """Kind of object in the bucket, identified by the prefix of its name. The prefix ends with a slash."""
 
     prefix: str
     named_by: NamedBy
@@ -93,28 +93,28 @@ FOLDERS = (
 )
 
 STORES = (*dict.fromkeys(store for each in PARTITIONS for store in each.stores.values()), *(f.store for f in FOLDERS))
-"""All stores, in the order of a report."""
+"""Names of all stores, in the order of a report."""
 
 
 def partitions_of(partition: str) -> Partitions | None:
-    """Return the kind of the partition with this key, None for an unknown kind."""
+    """Return the kind of the partition with this key, or None if its prefix is unknown."""
     return next((each for each in PARTITIONS if partition.startswith(each.prefix)), None)
 
 
 def owner_of(partition: str) -> str:
-    """Return the owner in the key of a partition named by its owner."""
+    """Parse the owner's name from the key of a partition named by its owner."""
     return unquote(partition.split("#")[1])
 
 
 def id_of(partition: str) -> str:
-    """Return the rest of a partition's key after its prefix, such as the hash of a thread."""
+    """Parse a partition's key into its id, such as the hash of a thread, without the prefix."""
     return partition.partition("#")[2]
 
 
 def context_of(item: Item) -> ContextKey | None:
-    """Return the context of an item in an owner's partition, None if the item does not contain it.
+    """Return the context named in an item of an owner's partition, or None if the item names no context.
 
-    Contexts, message ids, idempotency keys and task heads contain it.
+    Contexts, message ids, idempotency keys and task heads name their context.
     """
     key = keys.key_of(item)
     if key.partition.startswith(("CONTEXT#", "MESSAGE#")):
@@ -125,7 +125,7 @@ def context_of(item: Item) -> ContextKey | None:
 
 
 def rank_of(key: Key) -> int:
-    """Return the rank of an item in a deletion, lowest first.
+    """Return the rank of an item in the order of deletion, lowest first.
 
     Items that identify hashed partitions come last, so that a repeated deletion finds the rest.
     """

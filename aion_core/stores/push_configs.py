@@ -1,4 +1,4 @@
-"""Push configs and the state of their deliveries, encrypted, in one table."""
+"""Encrypted push configs (webhooks) and the state of their deliveries, in one table."""
 
 import json
 import logging
@@ -43,36 +43,37 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RegisteredConfig:
-    """Write of a config, and its delivery after the write."""
+    """Write of a push config, with the state of its delivery after the write."""
 
     write: Put | Update
     delivery: Delivery
 
 
 class PushItems:
-    """Push configs as items, also for a message's transaction."""
+    """Push configs as items. The task store adds their writes to a message's transaction."""
 
     def __init__(
         self, table: Table, cipher: Cipher | None, clock: Clock, *, lease_seconds: float, retention: timedelta
     ) -> None:
-        """Without a `cipher` no config can be stored or read."""
+        """Encrypt the configs with the `cipher`. Without it, no config can be stored or read."""
         self._reads, self._cipher = Reads(table, clock), cipher
         self._times = partial(Times.read, clock, lease_seconds, retention)
 
     async def known(self, task: TaskKey) -> list[Delivery]:
-        """Return the deliveries of the task's configs, sorted by id."""
+        """Return the delivery state of each push config of a task, sorted by the config's id."""
         return [delivery_of(task, item) for item in await self.rows(task)]
 
     async def rows(self, task: TaskKey) -> list[Item]:
-        """Return the items of the task's configs."""
+        """Return the items of a task's push configs."""
         return await self._reads.query(keys.task_partition(task), keys.push_sort(""), keys.push_sort(keys.LAST))
 
     async def register(
         self, task: TaskKey, config: PushConfig, known: Sequence[Delivery], *, after: int, due: bool = True
     ) -> RegisteredConfig:
-        """Return the write of the config; raises TooManyPushConfigs if there are too many besides the known ones.
+        """Return the write to add or replace a push config. `known` are the deliveries of the task's stored configs.
 
-        The webhook receives the events after `after`. With `due` the config's timer is set.
+        The webhook receives the events after number `after`. `due` sets the config's timer. Raises TooManyPushConfigs
+        if the task already has the maximum number.
         """
         heads.check_room([delivery.config_id for delivery in known], config)
         before = deliveries.find(known, config.id)
@@ -87,13 +88,13 @@ class PushItems:
         return RegisteredConfig(Put(key, {**attributes, "sealed": encrypted, **times.ttl}), delivery)
 
     def change(self, before: Delivery, after: Delivery, **more: bytes) -> Change:
-        """Return the change of a config's item from one state of its delivery to another."""
-        # A config lives as long as its task, and until its webhook has received the events.
+        """Return the change of a push config's item from one state of its delivery to another."""
+        # A push config lives as long as its task, and until its webhook has received the events.
         shard = keys.push_timer_shard(after.task)
         return deliveries.change(before, after, shard, expires=self._times().expires, **more)
 
     async def decrypted(self, task: TaskKey, item: Item) -> PushConfig:
-        """Return the config in the item; raises StoreCorrupt."""
+        """Decrypt the push config in an item. Raises StoreCorrupt if it cannot be read."""
         config_id = keys.push_config_of(item["sk"])
         with readable("A push config"):
             encrypted = item["sealed"]
@@ -113,7 +114,7 @@ class PushItems:
             )
 
     async def _encrypted(self, task: TaskKey, config: PushConfig) -> bytes:
-        # The URL too: its query may contain a secret.
+        # Encrypt the URL too, since its query may contain a secret.
         fields = {
             "url": config.url,
             "token": config.token,
@@ -144,7 +145,7 @@ class TablePushConfigs:
         lease_seconds: float = 30.0,
         retention: timedelta = timedelta(days=30),
     ) -> None:
-        """The options are the task store's; without a `cipher` no config can be stored or read."""
+        """Use the same options as the task store. Without a `cipher`, no config can be stored or read."""
         self._table, self._clock, self._reads = table, clock, Reads(table, clock)
         self._items = PushItems(table, cipher, clock, lease_seconds=lease_seconds, retention=retention)
         self._timers = TimerIndex(table, clock, PUSHES, lease_seconds=lease_seconds)
@@ -161,7 +162,7 @@ class TablePushConfigs:
                 raise TaskNotFound(task.task_id)
             stored = deliveries.find(known, config.id)
             if stored is not None and stored.revision in mine:
-                return TransactionPlan(stored)  # an earlier attempt that lost its answer
+                return TransactionPlan(stored)  # An earlier attempt succeeded, and its answer was lost.
             head = heads.head_of(task, item)
             registered = await self._items.register(task, config, known, after=head.generation)
             mine.add(registered.delivery.revision)
@@ -200,7 +201,7 @@ class TablePushConfigs:
         except StoreUnavailable:
             raise
         except StoreError:
-            # No retry helps: a deleted or forbidden key stays so.
+            # No retry helps if the KMS key is deleted or forbidden.
             labels = {"task_id": delivery.task.task_id, "config_id": delivery.config_id}
             logger.exception("A push config cannot be read.", extra=labels)
             return Claim(claimed, None)
@@ -229,12 +230,12 @@ class TablePushConfigs:
 
     async def clear(self, task: TaskKey, generation: int) -> None:
         """See `ports.PushConfigs.clear`."""
-        # Refused if the event has expired.
+        # The table refuses the write if the event has expired.
         await self._write(Update(keys.event_key(task, generation), Change(remove=contexts.NO_TIMER, only_if=Exists())))
 
     async def clear_subscribers(self, head: Head) -> None:
         """See `ports.PushConfigs.clear_subscribers`."""
-        # Refused if there is a new config, or the task has expired.
+        # The table refuses the write if a push config was added or the task has expired.
         await self._write(Update(keys.head_key(head.key), heads.without_subscribers(head)))
 
     async def redrive(self, task: TaskKey, config_id: str) -> Delivery | None:
@@ -259,7 +260,7 @@ class TablePushConfigs:
         return Claim(after, claim.config)
 
     async def _changed(self, before: Delivery, after: Delivery) -> Item | None:
-        """Store the delivery's new state and return its item; None if it has changed since the read of `before`."""
+        """Store a delivery's new state and return its item, or None if it has changed since `before` was read."""
         key, lost_answers = keys.push_key(after.task, after.config_id), 0
         update = Update(key, self._items.change(before, after))
         for attempt in range(MAX_ATTEMPTS):
@@ -268,7 +269,7 @@ class TablePushConfigs:
             except WriteRefused as refused:
                 item = await self._reads.get(key)
                 if item is not None and item["revision"] == after.revision:
-                    return item  # an earlier attempt that lost its answer
+                    return item  # An earlier attempt succeeded, and its answer was lost.
                 if not refused.is_conflict:
                     return None
             except StoreUnavailable:
@@ -291,12 +292,12 @@ class TablePushConfigs:
 
 
 def revised(delivery: Delivery) -> Delivery:
-    """Return the delivery with a new revision."""
+    """Return the delivery state with a new random revision."""
     return replace(delivery, revision=str(uuid7()))
 
 
 def delivery_of(task: TaskKey, item: Item) -> Delivery:
-    """Return the delivery in the item; raises StoreCorrupt."""
+    """Parse the delivery state from a push config's item. Raises StoreCorrupt if the item is invalid."""
     with readable("The delivery of a push config"):
         return deliveries.delivery_of(task, keys.push_config_of(item["sk"]), item)
 

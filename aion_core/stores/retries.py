@@ -1,4 +1,4 @@
-"""Retries of writes after conflicts and lost answers, and writes under a fence."""
+"""Retries of writes after conflicts and lost answers, and writes with a check of the fence."""
 
 import asyncio
 import random
@@ -14,25 +14,25 @@ from aion_core.ports.table import ConditionCheck, Equals, Table, TokenReused, Wr
 from aion_core.stores import keys
 
 MAX_ATTEMPTS = 8
-"""Attempts in all, against other writers of the same items."""
+"""Total number of attempts of a write, against conflicts with other writers of the same items."""
 
 FIRST_WAIT_SECONDS = 0.02
-"""Longest wait before the second attempt; it doubles with each further one."""
+"""Longest wait before the second attempt. It doubles with each further attempt."""
 
 MAX_LOST_ANSWERS = 3
-"""Attempts without an answer; boto3 sends each one twice."""
+"""Number of attempts without an answer before giving up. boto3 sends each of them twice."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionPlan(Generic[T]):
-    """Writes of a transaction, and its outcome; without writes only the outcome."""
+    """Writes of a transaction, and the outcome to return after them. It may have an outcome only."""
 
     outcome: T
     writes: Sequence[Write] = ()
     again: bool = False
-    """True for preparing writes: plan again after them."""
+    """True if the writes only prepare the transaction, so that it must be planned again after them."""
 
 
 async def jitter(attempt: int) -> None:
@@ -41,11 +41,11 @@ async def jitter(attempt: int) -> None:
 
 
 async def commit(table: Table, plan: Callable[[int], Awaitable[TransactionPlan[T]]], *, busy: str) -> T:
-    """Make the planned transaction and return its outcome.
+    """Plan a transaction, make its writes and return its outcome, with retries.
 
-    `plan` is called with the number of the attempt, from 0. After a refusal or a lost answer it must read again, look for
-    its own earlier write, and plan anew; its exceptions end the commit. The client token stays the same for the same
-    writes. Raises StoreUnavailable, after too many refusals with the text `busy`.
+    `plan` is called with the number of the attempt, from 0. After a refusal or a lost answer it must read again, look
+    for its own earlier write, and plan anew. Its exceptions end the commit. The same writes keep the same client token.
+    Raises StoreUnavailable, with the text `busy` after too many refusals.
     """
     lost_answers, token = 0, ""
     before: Sequence[Write] = ()
@@ -72,7 +72,7 @@ async def commit(table: Table, plan: Callable[[int], Awaitable[TransactionPlan[T
 
 
 async def write_unless_refused(make: Callable[[], Awaitable[Any]]) -> None:
-    """Make one write unless its condition is refused; repeat it after conflicts with transactions.
+    """Make one write, and ignore the refusal of its condition. Repeat the write after conflicts with transactions.
 
     Raises StoreUnavailable after too many conflicts.
     """
@@ -99,14 +99,14 @@ async def _make(table: Table, writes: Sequence[Write], token: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """Condition of a turn's writes: the context's fence still has this number."""
+    """Condition of a turn's writes: the context still has this fencing number."""
 
     context: ContextKey
     number: int
 
 
 class FencedWrites:
-    """Writes under a fence, or without one."""
+    """Writes with a check of the context's fence, if one is given."""
 
     def __init__(self, table: Table, fence: Fence | None) -> None:
         self._table = table
@@ -117,7 +117,7 @@ class FencedWrites:
     async def commit(self, *writes: Write) -> None:
         """Make the writes in one transaction, exactly once even after a lost answer.
 
-        Raises LeaseLost if another holder has the context, WriteRefused if a condition of the writes is refused.
+        Raises LeaseLost if another lease holder has the context, WriteRefused if a condition of the writes fails.
         """
         token = str(uuid7())
         lost_answers = 0

@@ -1,4 +1,4 @@
-"""Encrypted contents of ADK's sessions, and shared state.
+"""Encrypted items of ADK's sessions, and the state shared between sessions.
 
 All content is encrypted, not only known credentials: a token may be in an event's answer to a credential request, in
 state under any name, or in a tool's answer.
@@ -26,29 +26,29 @@ _CONTENT = "kept"
 
 
 class EncryptedItems:
-    """Items with encrypted content, bound to the item's key."""
+    """Encryption of items' contents, each bound to its item's key."""
 
     def __init__(self, blobs: Blobs, cipher: Cipher) -> None:
         self._blobs, self._cipher, self._payloads = blobs, cipher, Payloads(blobs)
 
     async def encrypted(self, key: Key, content: bytes, *, folder: str) -> Item:
-        """Return the attribute with the encrypted content; it is valid in the item with this key only."""
+        """Encrypt the content into an attribute of the item with this key. No other item can use the attribute."""
         body = await self._cipher.encrypt(compress(content), about=_about(key))
         return await self._payloads.attributes({_CONTENT: StoredPayload("sealed", body)}, folder=folder)
 
     async def content(self, item: Item) -> bytes:
-        """Return the content of the item; raises StoreCorrupt if it cannot be read."""
+        """Decrypt the content of an item. Raises StoreCorrupt if it cannot be read."""
         payload = (await self._payloads.of(item)).get(_CONTENT)
         if payload is None:
             raise StoreCorrupt("An item of a session has no content.")
         return zlib.decompress(await self._cipher.decrypt(payload.body, about=_about(keys.key_of(item))))
 
     async def contents(self, found: Iterable[Item]) -> list[bytes]:
-        """Return the contents of the items, in their order."""
+        """Decrypt the contents of the items, in the same order."""
         return list(await asyncio.gather(*map(self.content, found)))
 
     async def renew_blob(self, item: Item) -> None:
-        """Write the item's blob again, if any: S3 expires objects by their age."""
+        """Write an item's blob again, if it has one, since S3 expires objects by their age."""
         blob = blob_of(item)
         content = await self._blobs.get(blob) if blob is not None else None
         if blob is not None and content is not None:
@@ -56,7 +56,7 @@ class EncryptedItems:
 
 
 def blob_of(item: Item) -> str | None:
-    """Return the name of the blob with the item's content, None if the content is in the item."""
+    """Return the name of the blob with an item's content, or None if the item itself contains it."""
     blob: str | None = item[_CONTENT].get("blob")
     return blob
 
@@ -67,7 +67,7 @@ def _about(key: Key) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SharedChange:
-    """Writes of shared state, with the new and the replaced blobs by the keys of the values."""
+    """Writes of shared state, with the names of the new and the replaced blobs by item key."""
 
     writes: list[Put] = field(default_factory=list)
     fresh: dict[Key, str] = field(default_factory=dict)
@@ -75,15 +75,15 @@ class SharedChange:
 
 
 class SharedState:
-    """State shared by the sessions of a user or an app, one item for each value to avoid conflicts.
+    """State shared by the sessions of a user or an app. Each value has an item of its own, to avoid conflicts.
 
-    Shared state and its blobs do not expire; replaced blobs are deleted.
+    Shared state and its blobs do not expire. Replaced blobs are deleted.
     """
 
     def __init__(self, reads: Reads, items: EncryptedItems, blobs: Blobs) -> None:
         self._reads, self._items, self._blobs = reads, items, blobs
         self._known: dict[Key, str] = {}
-        """Blobs of the values read or written by this turn."""
+        """Names of the blobs read or written in this turn, by item key."""
 
     async def of(self, app_name: str, user_id: str) -> ScopedState:
         """Return the shared state of the user's sessions with the app."""
@@ -93,7 +93,7 @@ class SharedState:
         return ScopedState(app=app, user=user)
 
     async def change(self, session: SessionKey, state: ScopedState) -> SharedChange:
-        """Return the writes of the state's values."""
+        """Encrypt the values of shared state and return their writes, without making them."""
         change = SharedChange()
         partitions = [
             (keys.app_state_partition(session.app_name), state.app),
@@ -112,7 +112,7 @@ class SharedState:
         return change
 
     async def committed(self, change: SharedChange) -> None:
-        """Delete the blobs replaced by the committed change; the blobs of a refused change stay."""
+        """Delete the blobs replaced by a change after its writes have been made."""
         self._known |= change.fresh
         for key, blob in change.replaced.items():
             if key not in change.fresh:
@@ -127,7 +127,7 @@ class SharedState:
             try:
                 contents = await self._items.contents(found)
             except StoreCorrupt:
-                # A value replaced between the two reads has another blob now.
+                # Another turn may have replaced a value after the query: query again for its new blob.
                 if found == previous:
                     raise
                 previous = found

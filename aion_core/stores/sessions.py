@@ -2,12 +2,12 @@
 
 Each transaction of a session checks the fence of the CONTEXT:
 
-    _make      put SESSION/HEAD and STATE                    the session exists
-    _append    put SESSION/EVENT#n, update HEAD, put STATE   one more event, if HEAD is at n - 1
-               put USER/STATE#…, APP/STATE#…                 its changes of the shared state, one item for each value
-    _delete    delete HEAD and STATE, then the events        first the session is deleted, then its events
+    _make      put SESSION/HEAD and STATE                    creates the session
+    _append    put SESSION/EVENT#n, update HEAD, put STATE   adds an event if HEAD is at n - 1
+               put USER/STATE#…, APP/STATE#…                 stores the event's shared state, one item for each value
+    _delete    delete HEAD and STATE, then the events        deletes the session before its events
 
-HEAD is small, since each append rewrites it. STATE is written after changes of the session's own state.
+HEAD is small, since each append rewrites it. STATE is written only if the session's own state changes.
 
 HEAD expires one retention after the last append. The other items last half a retention longer and are renewed every
 quarter of a retention, so each outlives HEAD.
@@ -60,24 +60,24 @@ from aion_core.stores.retries import Fence, FencedWrites, jitter
 from aion_core.stores.session_items import EncryptedItems, SharedState
 
 VALUES_AT_ONCE = 80
-"""Values of shared state in one transaction; its limits are 100 items and 4 MB."""
+"""Number of shared state values in one transaction. A transaction may have 100 items and 4 MB."""
 
 ROWS_AT_ONCE = 50
-"""Items deleted or renewed in one transaction; its limit is 4 MB."""
+"""Number of items deleted or renewed in one transaction. A transaction may touch 4 MB."""
 
 FIRST_PAGE, LARGEST_PAGE = 100, 1000
 """Page sizes of a query of a session's items, newest first."""
 
 READS = 5
-"""Reads of a session with a missing part: a query may see a part of a transaction."""
+"""Number of attempts to read a whole session. A query may see only a part of a transaction."""
 
 ROW = RETENTIONS[SESSIONS]
-"""Life of an event or a state in retentions."""
+"""Life of a session's event or state item, in retentions."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Items of a session, with the requested events, oldest first."""
+    """Items of a session: its head, its state and the requested events, oldest first."""
 
     head: Item
     state: Item | None
@@ -101,9 +101,9 @@ class TableSessions(StoredSessions):
         fence: Fence | None = None,
         retention: timedelta = timedelta(days=30),
     ) -> None:
-        """Write under the fence; without one, only the session's revision detects other writers.
+        """Check the fence with each write. Without a fence, only the session's revision detects other writers.
 
-        A session expires as a whole one retention after its last event; the state of users and apps does not expire.
+        A session expires as a whole one retention after its last event. The state of users and apps does not expire.
         """
         super().__init__(clock)
         self._reads, self._ttl = Reads(table, clock), Ttl(clock, retention)
@@ -112,9 +112,9 @@ class TableSessions(StoredSessions):
         self._writes = FencedWrites(table, fence)
         self._in_turn = fence is not None
         self._states: dict[str, tuple[Revision, dict[str, Any]]] = {}
-        """Cache of the sessions' own state: an append need not read it first."""
+        """Cache of each session's own state, used by an append instead of a read."""
         self._renewed: dict[str, int] = {}
-        """Times of this turn's renewals; the next append writes them to the heads."""
+        """Times of this turn's renewals by session. The next append writes the time to the session's head."""
 
     # ── Writes ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -127,7 +127,7 @@ class TableSessions(StoredSessions):
             await self._commit(record.key, state, *changes)
         except WriteRefused:
             there = await self._reads.get(keys.session_head_key(thread))
-            # An earlier attempt may have created it and lost the answer.
+            # An earlier attempt may have created the session, and its answer was lost.
             if there is None or _revision_of(there).made != record.revision.made:
                 raise AlreadyExistsError(f"The session {record.key.session_id!r} exists already.") from None
         self._states[thread] = record.revision, dict(record.state)
@@ -152,7 +152,7 @@ class TableSessions(StoredSessions):
         return revision
 
     async def _appended_already(self, key: SessionKey, revision: Revision, event: Event) -> Revision:
-        """Return the revision if an earlier attempt has appended the event and lost the answer; raise if not."""
+        """Return the new revision if an earlier attempt has stored this event. Raise StaleSessionError otherwise."""
         thread = _thread(key)
         head = await self._reads.get(keys.session_head_key(thread))
         if head is None:
@@ -165,7 +165,7 @@ class TableSessions(StoredSessions):
 
     async def _delete(self, key: SessionKey) -> None:
         thread = _thread(key)
-        # The head first: after an interruption no session lacks events, and the remaining items expire.
+        # Delete the head first: after an interruption no session lacks events, and the remaining items expire.
         await self._writes.commit(Delete(keys.session_head_key(thread)), Delete(keys.session_state_key(thread)))
         pages = self._pages(thread, keys.event_sort(0), keys.HEAD, limit=LARGEST_PAGE, keys_only=True)
         found = [Delete(keys.key_of(item)) async for page in pages for item in page]
@@ -174,7 +174,7 @@ class TableSessions(StoredSessions):
         self._states.pop(thread, None)
 
     async def _commit(self, key: SessionKey, shared: ScopedState, *changes: Write) -> None:
-        """Make the changes with those of the shared state; too many for one transaction are made before."""
+        """Write the session's changes and shared state in one transaction. Write surplus shared values before it."""
         change = await self._shared_state.change(key, shared)
         values = change.writes
         while len(values) > VALUES_AT_ONCE:
@@ -198,11 +198,11 @@ class TableSessions(StoredSessions):
             BY_AGENT.partition: keys.listing_sessions(key.user_id, key.app_name),
             BY_AGENT.sort: keys.listing_at(int(record.updated * 1000), thread),
         }
-        # DynamoDB deletes expired items late: a new session may replace one.
+        # DynamoDB deletes expired items late, so a new session may replace an expired one.
         return Put(keys.session_head_key(thread), item, only_if=Either((Absent(), AtMost(TTL_ATTRIBUTE, now))))
 
     def _move_head(self, thread: str, known: Revision, event: Event, *, state_changes: bool) -> Update:
-        """Return the update of the head for one more event, conditional on the session's revision."""
+        """Return the update of a session's head for one more event, on condition of the session's known revision."""
         values: dict[str, Any] = {
             "revision": known.number + 1,
             "updated": repr(event.timestamp),
@@ -224,19 +224,19 @@ class TableSessions(StoredSessions):
         return Put(key, {**self._ttl.attributes(ROW), **attributes, **encrypted})
 
     async def _renew(self, thread: str) -> None:
-        """Renew the items with a TTL before the head's."""
+        """Renew the TTLs of a session's older items and their blobs, so that they do not expire before the head."""
         pages = self._pages(thread, keys.event_sort(0), keys.SESSION_STATE)
         soon = self._ttl.end(1.25)
         rows = [row async for page in pages for row in page if row[SORT] != keys.HEAD and row[TTL_ATTRIBUTE] < soon]
         for start in range(0, len(rows), ROWS_AT_ONCE):
             part = rows[start : start + ROWS_AT_ONCE]
             await asyncio.gather(*map(self._items.renew_blob, part))
-            # Only the TTL: another turn may change the rest of the item meanwhile.
+            # Write only the TTL: another turn may change the rest of the item meanwhile.
             change = Change({TTL_ATTRIBUTE: self._ttl.end(ROW)}, only_if=Exists())
             try:
                 await self._writes.commit(*(Update(keys.key_of(row), change) for row in part))
             except WriteRefused:
-                return  # deleted meanwhile
+                return  # Another process has deleted an item.
         self._renewed[thread] = self._ttl.now()
 
     # ── Reads ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -255,7 +255,10 @@ class TableSessions(StoredSessions):
         return replace(record, state=dict(state), events=[event_of(content) for content in contents])
 
     async def _read_rows(self, thread: str, *, newest: int | None) -> _Rows | None:
-        """Return the session with its newest events, all for None; raises StoreCorrupt if a part is missing."""
+        """Read a session's items with its newest events, or with all events if `newest` is None.
+
+        Return None if the session does not exist. Raises StoreCorrupt if a part of it is missing.
+        """
         for attempt in range(READS):
             found = await self._query(thread, newest=newest)
             if found is None:
@@ -272,7 +275,7 @@ class TableSessions(StoredSessions):
         raise StoreCorrupt("A part of the session is missing.")
 
     async def _query(self, thread: str, *, newest: int | None) -> _Rows | None:
-        """Return the readable items of a session that is not expired; the state only if the head refers to it."""
+        """Query a session's items once. Leave out state of another revision. Return None if the session has expired."""
         head: Item | None = None
         state: Item | None = None
         events: list[Item] = []
@@ -285,7 +288,7 @@ class TableSessions(StoredSessions):
                         state = item
                     elif item[SORT] == keys.HEAD:
                         head = item
-                    # Undeleted events of an earlier session with this name have higher numbers.
+                    # Events left over from a deleted session with the same id may have higher numbers.
                     elif head is not None and len(events) != newest and item[SORT] == _next_older(head, events):
                         events.append(item)
                 if head is None or not self._reads.lives(head):
@@ -299,7 +302,7 @@ class TableSessions(StoredSessions):
         return _Rows(head, state, events[::-1])
 
     async def _state(self, thread: str, known: Revision) -> dict[str, Any] | None:
-        """Return the session's own state at this revision, None if the session has another."""
+        """Return the session's own state at this revision, or None if the session has another revision."""
         if thread not in self._states or self._states[thread][0] != known:
             record = await self._read_thread(thread, newest=0)
             if record is None or record.revision != known:
@@ -310,7 +313,7 @@ class TableSessions(StoredSessions):
         return await self._shared_state.of(app_name, user_id)
 
     async def _all(self, app_name: str, user_id: str) -> Sequence[SessionRecord]:
-        # The index may lag: read each of its sessions from the table.
+        # The index may lag, so read each listed session from the table.
         entries = self._reads.all_of_index(BY_AGENT, keys.listing_sessions(user_id, app_name))
         threads = [keys.listed(entry[BY_AGENT.sort]).task_id async for entry in entries]
         records = await asyncio.gather(*(self._read_thread(thread, newest=0) for thread in threads))
@@ -328,7 +331,7 @@ def _thread(key: SessionKey) -> str:
 
 
 def _record_of(head: Item) -> SessionRecord:
-    """Return the session of the head, without its state and events."""
+    """Make the session's record from its head item, without state and events."""
     key = SessionKey(head["app_name"], head["user_id"], head["session_id"])
     return SessionRecord(key, _revision_of(head), float(head["updated"]), {})
 
@@ -338,5 +341,5 @@ def _revision_of(head: Item) -> Revision:
 
 
 def _next_older(head: Item, events: Sequence[Item]) -> str:
-    """Return the sort key of the event before these; they are newest first."""
+    """Return the sort key of the session's next older event. `events` are those already found, newest first."""
     return keys.event_sort(head["revision"] - len(events))

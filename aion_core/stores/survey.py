@@ -1,8 +1,8 @@
-"""Survey of all data of some owners: one scan of the table, and one listing of object versions.
+"""Survey of all data of some owners, by a scan of the table and a listing of the bucket's object versions.
 
 The names of some partitions are hashes of the owner. The scan reads each item's key and the attributes with its owner,
-agent and context, and calculates the hashes from them. Items of expired contexts and sessions have no known owner any
-more; the survey returns them as leftovers, since they may belong to the owner.
+agent and context, and calculates the hashes from them. The owners of items of expired contexts and sessions are
+unknown. The survey returns these items as leftovers, since they may belong to one of the owners.
 """
 
 import asyncio
@@ -30,27 +30,27 @@ SEGMENTS = 4
 """Number of parallel scan segments."""
 
 AT_ONCE = 16
-"""Number of partitions read, or folders listed, at once."""
+"""Number of partitions or folders to read concurrently."""
 
 LEFTOVERS = "expired leftovers"
-"""Store name of items without a living context or session."""
+"""Name in reports for items without a living context or session."""
 
 MENTIONS = "counts of open tasks"
-"""Store name of references in other owners' items."""
+"""Name in reports for references in other owners' items."""
 
 READ = (
     PARTITION, SORT, "agent", "context_id", "user_id", "app_name", "session_id", "principal", "tenant", "tasks", "expires",
 )  # fmt: skip
-"""Attributes to read in the scan."""
+"""Item attributes to read in the scan."""
 
 NOBODY = ""
 
 T = TypeVar("T")
 
 Progress = Callable[[str, int], None]
-"""Callback with the current step, and the number of its items or objects so far."""
+"""Callback for progress. It gets the current step, and the number of its items or objects so far."""
 KeyOwner = Callable[[str, str], str]
-"""Returns the owner of the data of an API key with this principal and tenant."""
+"""Function of an API key's principal and tenant. It returns the owner of the key's data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class OwnedItem:
 
 @dataclass(frozen=True, slots=True)
 class OwnedVersion:
-    """Version of an object to delete, or a delete marker."""
+    """Version of an object in the bucket, or a delete marker, to delete."""
 
     owner: str
     store: str
@@ -77,7 +77,7 @@ class OwnedVersion:
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """Open tasks of an owner counted in another owner's item, such as its principal's."""
+    """References to an owner's open tasks in another owner's item, such as its principal's count of open tasks."""
 
     owner: str
     key: Key
@@ -86,7 +86,7 @@ class Mention:
 
 @dataclass(frozen=True, slots=True)
 class OwnedData:
-    """All data of some owners."""
+    """All data of some owners, found by a survey."""
 
     rows: list[OwnedItem] = field(default_factory=list)
     versions: list[OwnedVersion] = field(default_factory=list)
@@ -96,12 +96,12 @@ class OwnedData:
     running: list[TaskKey] = field(default_factory=list)
     """Tasks with running turns."""
     unknown: Mapping[str, int] = field(default_factory=dict)
-    """Number of items by unknown partition prefix."""
+    """Number of items of unknown kinds, by the prefix of their partition."""
     agents: frozenset[str] = frozenset()
-    """Agents searched for users' state and artifacts."""
+    """Agents included in the search for users' state and artifacts."""
 
     def without(self, store: str) -> "OwnedData":
-        """Return the data without one store of the table."""
+        """Return the data without the table items of one store."""
         return replace(self, rows=[row for row in self.rows if row.store != store])
 
     @property
@@ -111,7 +111,7 @@ class OwnedData:
 
 
 class Survey:
-    """Finder of owners' data in one table and one bucket."""
+    """Search for owners' data in one table and one bucket."""
 
     def __init__(
         self,
@@ -122,15 +122,15 @@ class Survey:
         owner_of_key: KeyOwner,
         retention: timedelta,
     ) -> None:
-        """Count objects without an owner as leftovers after `retention`, the deployment's life of tasks."""
+        """Regard objects without a known owner as leftovers if they are older than `retention`, the life of tasks."""
         self._table, self._objects, self._clock = table, objects, clock
         self._owner_of_key, self._retention = owner_of_key, retention
 
     async def find(self, owners: Collection[str], agents: Collection[str], progress: Progress) -> OwnedData:
-        """Return all data of the owners, and the leftovers.
+        """Find all data of the owners, and leftovers without a known owner.
 
-        A user's state and artifacts may outlive every reference to them. They are searched for the `agents`, and for all
-        agents with contexts in the table. Raises StoreError.
+        A user's state and artifacts may outlive every reference to them. The survey looks for those with the `agents`,
+        and with all agents found in the table. Raises StoreError.
         """
         scan = _ScanResult(frozenset(owners), self._clock.now(), self._retention, self._owner_of_key)
         scan.agents.update(agents)
@@ -189,16 +189,16 @@ class Survey:
             if first.next is None:
                 add(folder, first.versions)
             else:
-                # A large folder: list only the needed prefixes, or all prefixes concurrently.
+                # In a large folder, list only the needed prefixes, or all prefixes concurrently.
                 await _all(read(folder, prefix) for prefix in scan.prefixes(folder))
 
     def _versions(self, prefix: str) -> AsyncGenerator[VersionPage, None]:
-        """Yield all pages of versions and delete markers of the objects with this prefix."""
+        """Yield pages of the versions and delete markers of all objects with this prefix."""
         return all_pages(lambda after: retry_unavailable(partial(self._objects.page, prefix, after=after)))
 
 
 class _ScanResult:
-    """Results of the scan: owners by hash, and the partitions."""
+    """Results of the table's scan: the existing partitions, and their owners by hash."""
 
     def __init__(self, owners: frozenset[str], now: datetime, retention: timedelta, owner_of_key: KeyOwner) -> None:
         self.owners, self._now, self._owner_of_key = owners, now, owner_of_key
@@ -208,19 +208,19 @@ class _ScanResult:
         self.mentions: list[Mention] = []
         self.unknown: Counter[str] = Counter()
         self._named: dict[str, str] = {}
-        """Owners by partition, for partitions with the owner in a key or item."""
+        """Owners by partition, for partitions naming the owner in the key or an item."""
         self._threads: dict[str, str] = {}
         self._sessions: dict[str, str] = {}
-        """Owners by hash, NOBODY for other owners."""
+        """Owners by the hash of their session, NOBODY for other owners."""
         self._heads: set[str] = set()
-        """Sessions with existing heads."""
+        """Hashes of the sessions with existing heads."""
         self._there: dict[NamedBy, set[str]] = {each: set() for each in NamedBy}
-        """Hashes of the existing partitions."""
+        """Hashes of the existing partitions, by their kind."""
         self._living_threads: set[str] = set()
         self._users: dict[str, str] | None = None
 
     def add(self, item: Item) -> None:
-        """Record the item's owner and context."""
+        """Record the owner and context of a scanned item."""
         self.count += 1
         partition = item[PARTITION]
         kind = owned.partitions_of(partition)
@@ -267,7 +267,7 @@ class _ScanResult:
     # ── Conclusions ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def partitions(self) -> dict[str, str]:
-        """Return the owners of their existing partitions; NOBODY for leftovers."""
+        """Return the partitions to read, each with its owner, or NOBODY for leftovers."""
         found = dict(self._named)
         for named_by, prefix in ((NamedBy.THREAD, "THREAD#"), (NamedBy.SESSION, "SESSION#"), (NamedBy.USER, "USER#")):
             for hashed in self._there[named_by]:
@@ -279,35 +279,35 @@ class _ScanResult:
         return found
 
     def is_leftover(self, item: Item) -> bool:
-        """Return True if the item, in a partition without a known owner, is not in use any more."""
-        # Items of a session without a head are never read; they outlive the head by half a retention.
+        """Return True if an item of a partition without a known owner is no longer in use."""
+        # Items of a session without a head are never read. They outlive the head by half a retention.
         return item[PARTITION].startswith("SESSION#") or self._has_expired(item)
 
     def prefixes(self, folder: Folder) -> list[str]:
-        """Return the prefixes to list in the folder."""
+        """Return the prefixes of object names to list in the folder."""
         if folder.named_by is NamedBy.OWNER:
             return [f"{folder.prefix}{owner}/" for owner in sorted(self.owners)]
         if folder.named_by is NamedBy.USER:
             return [f"{folder.prefix}{hashed}/" for hashed in self._hashed(NamedBy.USER)]
-        # Hashes: each first digit selects a 16th.
+        # The names are hashes, so each first digit selects a 16th of them.
         return [f"{folder.prefix}{digit:x}" for digit in range(16)]
 
     def owner_of(self, folder: Folder, version: ObjectVersion) -> str | None:
-        """Return the owner of the version, NOBODY for a leftover, None for other owners."""
+        """Return the owner of an object's version, NOBODY for a leftover, or None if others own the object."""
         if folder.named_by is NamedBy.OWNER:
-            # An owner may contain slashes; the task's id and the file name follow it.
+            # An owner's name may contain slashes. The task's id and the file name follow it.
             named = version.name.removeprefix(folder.prefix).rsplit("/", 2)[0]
             return named if named in self.owners else None
         hashed = version.name.removeprefix(folder.prefix).partition("/")[0]
         owner = self._hashed(folder.named_by).get(hashed)
         if owner:
             return owner
-        # An author's code may use sessions and threads without a context.
+        # An agent's code may use sessions and threads without a context, so keep unreferenced ones for a time.
         is_old = version.modified < self._now - self._retention
         return NOBODY if is_old and self._is_unreferenced(folder.named_by, hashed) else None
 
     def _hashed(self, named_by: NamedBy) -> Mapping[str, str]:
-        """Return the owners by hash of this kind."""
+        """Return the owners by hash, for this kind of partition."""
         if named_by is NamedBy.THREAD:
             return self._threads
         if named_by is NamedBy.SESSION:
@@ -333,7 +333,7 @@ class _ScanResult:
 
 
 async def retry_unavailable(call: Callable[[], Awaitable[T]]) -> T:
-    """Return the answer to the call, repeated after throttling and lost answers.
+    """Make the call and return its answer. Repeat the call after throttling and lost answers.
 
     Raises WriteRefused or StoreError.
     """
@@ -346,7 +346,7 @@ async def retry_unavailable(call: Callable[[], Awaitable[T]]) -> T:
 
 
 async def _all(works: Iterable[Awaitable[None]]) -> None:
-    """Await all works, AT_ONCE concurrently."""
+    """Await all of the awaitables, AT_ONCE of them concurrently."""
     rest = iter(works)
 
     async def worker() -> None:

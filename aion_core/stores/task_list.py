@@ -1,6 +1,6 @@
-"""Lists of tasks by two indexes over the tasks' heads.
+"""Lists of an owner's tasks, read from two indexes over the tasks' heads.
 
-The indexes lag behind the table, so an entry may be outdated; its reader loads the current task.
+The indexes lag behind the table, so an entry may be outdated. The caller loads each task from the table.
 """
 
 import secrets
@@ -17,7 +17,7 @@ from aion_core.stores.items import Reads
 from aion_core.tasks.contexts import VERSION, milliseconds
 
 READ = 1000
-"""Entries in a query with a filter on the state: about 300 KB."""
+"""Number of entries in a query with a filter on the state. They have about 300 KB."""
 
 SECRET_BYTES = 32
 
@@ -25,7 +25,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class TableTaskList:
-    """`ports.TaskList` over the heads in one table."""
+    """`ports.TaskList` over the task heads in one table."""
 
     def __init__(self, table: Table, clock: Clock) -> None:
         self._table, self._clock, self._reads = table, clock, Reads(table, clock)
@@ -34,11 +34,11 @@ class TableTaskList:
     async def page(self, tasks: TaskFilter, *, after: ListCursor | None, limit: int) -> Sequence[ListCursor]:
         """See `ports.TaskList.page`.
 
-        No task is listed twice on several pages, unless its status time moves backwards. A task moves to the front with
-        a new status: a reader beyond the front may miss it.
+        No task is listed on two pages, unless its status time moves backwards. A task with a new status moves to the
+        first page, so a reader of later pages may miss it.
         """
         found: dict[str, ListCursor] = {}
-        # Without a state, the filter removes only expired entries. One more for the entry at `after`.
+        # Without a state, the filter removes only expired entries. Read one entry more, since `after` is read again.
         first_read = limit + 1 if tasks.state is None else READ
         async for page in self._pages(tasks, after=after, first_read=first_read):
             for entry in page.items:
@@ -66,7 +66,7 @@ class TableTaskList:
         try:
             await self._table.write(Put(key, {"v": VERSION, "secret": made}, only_if=Absent()))
         except WriteRefused:
-            # Another process was first, or an earlier attempt succeeded and lost the answer.
+            # Another process was first, or an earlier attempt succeeded and its answer was lost.
             stored = await self._stored_secret()
             if stored is None:
                 raise StoreCorrupt("The secret of the page tokens exists but cannot be read.") from None
@@ -81,7 +81,7 @@ class TableTaskList:
     async def _pages(
         self, tasks: TaskFilter, *, after: ListCursor | None, first_read: int | None, count_only: bool = False
     ) -> AsyncIterator[Page]:
-        """Yield one page after another, newest first, until the end of the index."""
+        """Yield the matching index entries page by page, newest first."""
         if tasks.context_id is None:
             index, partition = BY_AGENT, keys.listing_agent(tasks.owner, tasks.agent)
         else:
@@ -89,7 +89,7 @@ class TableTaskList:
             index, partition = BY_CONTEXT, keys.listing_context(context)
         first = keys.listing_at(_milliseconds_from(tasks.since) if tasks.since else 0)
         last = keys.listing_at(milliseconds(after.timestamp), after.task_id) if after else keys.LAST
-        # DynamoDB deletes expired items late.
+        # DynamoDB deletes expired items late, so filter them.
         only_if = [MoreThan(TTL_ATTRIBUTE, int(self._clock.now().timestamp()))]
         state = [Equals(STATE, TaskState.Name(tasks.state))] if tasks.state is not None else []
         limit, start = first_read, None
@@ -118,5 +118,5 @@ def _cursor(entry: Item) -> ListCursor:
 
 
 def _milliseconds_from(since: datetime) -> int:
-    """Return the first whole millisecond at or after the time."""
+    """Convert a time to milliseconds since 1970, rounded up."""
     return -((_EPOCH - since) // timedelta(milliseconds=1))

@@ -1,4 +1,4 @@
-"""Rows of a task's event log; payloads too large for a row are blobs."""
+"""Event log of a task: its items in the table, with blobs for payloads too large for an item."""
 
 import hashlib
 import json
@@ -25,13 +25,13 @@ from aion_core.tasks.transitions import QueuedMessage
 logger = logging.getLogger(__name__)
 
 FIRST_PAGE, LARGEST_PAGE = 120, 1000
-"""Page sizes of a query, newest first: a snapshot is near."""
+"""Page sizes of a query of events, newest first. The first page usually contains a snapshot."""
 
 DELTA_LIFE = timedelta(hours=1)
 
 
 class TaskLog:
-    """Logs of the tasks in one table."""
+    """Event logs of all tasks in one table."""
 
     def __init__(self, reads: Reads, blobs: Blobs) -> None:
         self._reads, self._blobs = reads, blobs
@@ -56,7 +56,7 @@ class TaskLog:
         return await self._log_after(key, after) or await self._log_from_snapshot(key)
 
     async def _log_after(self, key: TaskKey, after: int) -> Log | None:
-        """Return the log after this event, None if a part of it is missing."""
+        """Return the task's events after this number, or None if one of them is missing."""
         found = await self._reads.query(keys.task_partition(key), keys.event_sort(after + 1), keys.HEAD)
         if not found or found[-1][SORT] != keys.HEAD:
             return None
@@ -64,7 +64,7 @@ class TaskLog:
         return await self._log_of(key, head_of(key, found[-1]), after, rows)
 
     async def _log_from_snapshot(self, key: TaskKey) -> Log | None:
-        """Return the log from the newest snapshot on, or from the first event; reads backwards, as snapshots are near."""
+        """Return the log from the newest snapshot, or from the first event. Read the newest items first."""
         rows: dict[str, Item] = {}
         pages = self._reads.pages(
             keys.task_partition(key),
@@ -91,7 +91,7 @@ class TaskLog:
         return await self._log_of(key, head, 0, rows) if head is not None else None
 
     async def _log_of(self, key: TaskKey, head: Head, base: int, rows: Mapping[str, Item]) -> Log | None:
-        """Return the log of these rows, None if they have a gap."""
+        """Build the log from a task's items, from the snapshot at `base` on. Return None if an event is missing."""
         entries: list[Numbered] = []
         if base and keys.snapshot_sort(base) in rows:
             packed = await self._unpacked("task", rows[keys.snapshot_sort(base)])
@@ -104,9 +104,10 @@ class TaskLog:
         return Log(head, tuple(entries))
 
     async def _row(self, key: TaskKey, generation: int, head: Head) -> Item | None:
-        """Return the event's row, None if it is missing.
+        """Return the item of an event, or None if it is missing.
 
-        A query may see the head before the rows of its transaction, at most two: read these again for a moment.
+        A query may see the task's new head before the new events (at most two) of the same transaction. Retry the
+        read of these events for a moment.
         """
         for attempt in range(MAX_ATTEMPTS):
             item = await self._reads.get(keys.event_key(key, generation))
@@ -129,12 +130,12 @@ class TaskLog:
         return [delta_batch_of(row) for row in rows]
 
     async def holds(self, key: TaskKey, generation: int, token: str) -> bool:
-        """Return True if the event with this token is stored: the answer to its write may have been lost."""
+        """Return True if the event with this token is stored. A caller checks this after a write without an answer."""
         item = await self._reads.get(keys.event_key(key, generation))
         return item is not None and item.get("token") == token
 
     async def queued(self, task: TaskKey, turn_id: str) -> QueuedMessage:
-        """Return the turn's queued message; an empty one if it is missing or cannot be read."""
+        """Return the message queued for the turn. Return an empty one if it is missing or cannot be read."""
         item = await self._reads.get(keys.queued_message_key(task, turn_id))
         try:
             packed = await self._unpacked("asked", item) if item is not None else None
@@ -142,14 +143,14 @@ class TaskLog:
                 return QueuedMessage(_parsed(Message, packed), request_of(item))
         except StoreCorrupt:
             logger.exception("A queued message cannot be read.", extra={"task_id": task.task_id})
-        # The turn must begin and fail: others are queued behind it.
+        # Raise no error: the turn must begin and fail, since other turns are queued behind it.
         logger.error("A queued message is missing.", extra={"task_id": task.task_id})
         return QueuedMessage()
 
     # ── Rows ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def event_row(self, event: NewEvent, times: Times) -> Put:
-        """Return the write of an event's row, with a timer if a webhook may receive it."""
+        """Return the write of an event's item. The item has a timer if a webhook may receive the event."""
         row: Item = {
             "token": event.token,
             **await self._payload(event.task, f"{event.generation}-event", "event", event_bytes(event.event)),
@@ -166,12 +167,12 @@ class TaskLog:
         return Put(keys.event_key(event.task, event.generation), {**row, **times.ttl})
 
     async def snapshot_row(self, task: TaskKey, generation: int, folded: Task, times: Times) -> Put:
-        """Return the write of the task's snapshot after this event."""
+        """Return the write of a task's snapshot. `folded` is the task after the event `generation`."""
         payload = await self._payload(task, f"{generation}-task", "task", folded.SerializeToString())
         return Put(keys.snapshot_key(task, generation), {**payload, **times.ttl})
 
     async def queued_row(self, follow_up: FollowUp, times: Times) -> Put:
-        """Return the write of a queued message."""
+        """Return the write of the follow-up message, queued for a later turn of its task."""
         task, turn = follow_up.head.key, follow_up.turn
         row = await self._payload(task, f"{turn.id}-asked", "asked", follow_up.message.SerializeToString())
         if follow_up.request:
@@ -179,17 +180,17 @@ class TaskLog:
         return Put(keys.queued_message_key(task, turn.id), {**row, **times.ttl})
 
     def delta_row(self, task: TaskKey, batch: DeltaBatch, times: Times) -> Put:
-        """Return the write of a batch of chunks; it expires within an hour."""
+        """Return the write of a batch of stream deltas. The batch expires after DELTA_LIFE."""
         expires = times.seconds + int(DELTA_LIFE.total_seconds())
         row = {"v": VERSION, "chunks": chunks_text(batch.chunks), "expires": expires}
         return Put(keys.delta_key(task, cursor_of(batch)), row)
 
     async def _payload(self, task: TaskKey, file: str, name: str, packed: bytes) -> Item:
-        """Return the attribute with the bytes, or with the name of their blob."""
+        """Return the attribute with a payload's bytes. Store a large payload as a blob, and return its name instead."""
         if len(packed) <= LARGE_BYTES:
             return {name: packed}
-        # The blob first: a row must not refer to a missing one; a blob without a row expires by the bucket's rule. Its
-        # name has a hash of the content: another attempt writes the same blob.
+        # Store the blob before the item: an item must not refer to a missing blob. An unused blob expires by the
+        # bucket's lifecycle rule. The name contains a hash of the content, so another attempt writes the same blob.
         blob = f"{TASKS}/{task.owner}/{task.task_id}/{file}-{hashlib.sha256(packed).hexdigest()[:32]}"
         await self._blobs.put(blob, packed)
         return {f"{name}_blob": blob}
@@ -216,7 +217,7 @@ def _parsed(kind: Any, packed: bytes | None) -> Any:
 
 
 def head_item(head: Head) -> Item:
-    """Return the attributes of a head without its key and TTL."""
+    """Return the attributes of a task's head, without its key and TTL."""
     return {
         "agent": head.context.agent,
         "context_id": head.context.context_id,
@@ -232,17 +233,17 @@ def head_item(head: Head) -> Item:
 
 
 def listing_at(head: Head) -> str:
-    """Return the task's sort key in the lists of tasks."""
+    """Return a task's sort key in the list indexes, made of its status time and its id."""
     return keys.listing_at(milliseconds(head.timestamp), head.key.task_id)
 
 
 def event_bytes(event: Event) -> bytes:
-    """Return the stored form of the event."""
+    """Serialize an event as protobuf for the log."""
     return stream_response(event).SerializeToString()
 
 
 def event_of(packed: bytes) -> Event:
-    """Return the event; raises StoreCorrupt."""
+    """Parse an event from its stored protobuf bytes. Raises StoreCorrupt if they are invalid."""
     try:
         return unwrap(StreamResponse.FromString(packed))
     except Exception as error:  # protobuf raises its own DecodeError, unwrap a ValueError
@@ -250,39 +251,39 @@ def event_of(packed: bytes) -> Event:
 
 
 def request_of(item: Item) -> Mapping[str, Any]:
-    """Return the request's metadata in the item."""
+    """Parse the request's metadata from an item. Return an empty mapping if the item has no metadata."""
     with readable("A request's metadata"):
         found: Mapping[str, Any] = json.loads(item["request"]) if "request" in item else {}
     return found
 
 
 def chunks_text(chunks: tuple[Delta, ...]) -> str:
-    """Return the stored form of a batch's chunks."""
-    # ASCII JSON: a model may cut a surrogate pair at the edge of a chunk, and half a pair has no UTF-8.
+    """Serialize a batch's chunks as JSON."""
+    # ASCII, since a model may split a surrogate pair between two chunks, and half a pair has no UTF-8 form.
     return json.dumps([[chunk.text, chunk.append, chunk.last, chunk.reason] for chunk in chunks])
 
 
 def delta_batch_of(item: Item) -> DeltaBatch:
-    """Return the batch in the item; raises StoreCorrupt."""
+    """Parse a batch of stream deltas from its item. Raises StoreCorrupt if the item is invalid."""
     with readable("A batch of stream deltas"):
         generation, fence, first = (int(field) for field in item[SORT].split("."))
         return DeltaBatch(generation, fence, first, tuple(Delta(*chunk) for chunk in json.loads(item["chunks"])))
 
 
 def cursor_of(batch: DeltaBatch) -> Cursor:
-    """Return the position of the batch's first chunk."""
+    """Return the position of a batch's first chunk, for the batch's key."""
     return Cursor(batch.generation, batch.fence, batch.first)
 
 
 def message_row(key: Key, task_id: str, content_hash: bytes, times: Times) -> Put:
-    """Return the write of a message's record, refused while there is one."""
-    # DynamoDB deletes late: an expired record may be replaced.
+    """Return the write of a message's record. The table refuses it while an earlier, living record exists."""
+    # DynamoDB deletes expired items late, so an expired record may be replaced.
     only_if = Either((Absent(), AtMost("expires", times.seconds)))
     return Put(key, {"task_id": task_id, "content": content_hash, **times.ttl}, only_if)
 
 
 def context_update(context: ContextKey, change: Change) -> Update:
-    """Return the update of the context, with the index partition of its timer."""
+    """Return the write for a context's change. If the change sets or removes the timer, the timer index changes too."""
     shard = {"due_shard": keys.timer_shard(context)}
     if "due_at" in change.values:
         change = replace(change, values={**change.values, **shard})
@@ -294,6 +295,6 @@ def context_update(context: ContextKey, change: Change) -> Update:
 
 
 def message_keys_of(context: ContextKey, message_id: str, idempotency_key: str) -> list[Key]:
-    """Return the keys of the records that identify a repeat of the message."""
+    """Return the keys of a message's records, used to recognise repeats by messageId or Idempotency-Key."""
     first = [keys.idempotency_key(context.owner, context.agent, idempotency_key)] if idempotency_key else []
     return [*first, keys.message_key(context, message_id)]

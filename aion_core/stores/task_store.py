@@ -61,7 +61,7 @@ BUSY = "The context changes faster than this can be stored in it. Try again in a
 
 
 class TableTaskStore:
-    """`ports.TaskStore` in one table; payloads too large for an item are blobs."""
+    """`ports.TaskStore` in one table, with blobs for payloads too large for an item."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class TableTaskStore:
         cipher: Cipher | None = None,
         notifier: CommitNotifier | None = None,
     ) -> None:
-        """Store tasks and their items for `retention` after the last message.
+        """Store each task for `retention` after its last message.
 
         The `cipher` encrypts the push configs of messages, which are refused without it. The `notifier` wakes push
         delivery after each commit.
@@ -99,7 +99,7 @@ class TableTaskStore:
             attempt: int,
         ) -> TransactionPlan[TurnStarted | TurnQueued | ContextInUse | Duplicate | Interrupted]:
             times = self._times()
-            # The server has just generated this contextId: there is no item to read.
+            # The server has just generated a new contextId, so the context has no item to read.
             is_new = new.context_is_new and not attempt
             record = ContextRecord() if is_new else await self._context(new.context, times)
             refusal = admission.refused(record, when_busy)
@@ -140,7 +140,7 @@ class TableTaskStore:
     async def _without_ended_interrupt(
         self, context: ContextKey, record: ContextRecord, times: Times
     ) -> TransactionPlan[Any] | None:
-        """Return the plan to remove the interrupted task from the context if it has expired or ended, else None."""
+        """Plan to remove the context's interrupted task if the task has expired or ended. Return None if it has not."""
         task = TaskKey(context.owner, record.interrupted or "")
         if not transitions.is_over(await self._log.head(task)):
             return None
@@ -207,11 +207,11 @@ class TableTaskStore:
         return admission.followed_before(follow_up, record, head, holder) if head is not None else None
 
     async def _config_writes(self, follow_up: FollowUp) -> list[Write]:
-        """Return the write of the message's push config, if any."""
+        """Return the write of the push config sent with a message, or an empty list."""
         if follow_up.push is None:
             return []
         key = follow_up.head.key
-        # A running task may have new events since its read: the config receives only later ones.
+        # The task may have new events since it was read: send the webhook only events after those.
         now = await self._log.head(key) or follow_up.head
         known = await self._push.known(key)
         return [(await self._push.register(key, follow_up.push, known, after=now.generation)).write]
@@ -221,9 +221,9 @@ class TableTaskStore:
         return admission.new_expiry(item.get("expires"), times) if item is not None else None
 
     async def _prolong(self, follow_up: FollowUp, record: ContextRecord, times: Times) -> list[Write]:
-        """Return the writes that prolong the TTL of a task's items."""
+        """Return the writes to prolong the TTL of a task's items after a new message."""
         head, task = follow_up.head, follow_up.task
-        # The older events expire before the task: a snapshot replaces them.
+        # The task's older events expire before the task, so write a snapshot to replace them.
         writes: list[Write] = [await self._log.snapshot_row(head.key, head.generation, task, times)]
         longer = Change({"expires": times.expires})
         if task.history:
@@ -255,7 +255,7 @@ class TableTaskStore:
             times = self._times()
             record = await self._context(context, times)
             if attempt and record.running is not None and record.holder == holder:
-                # An earlier attempt began the turn and lost the answer.
+                # An earlier attempt began the turn, and the table's answer was lost.
                 head = await self._log.head(task_of(context, record.running))
                 if head is not None:
                     return TransactionPlan(TurnStarted(record.lease(context), head))
@@ -299,7 +299,7 @@ class TableTaskStore:
             appended = transitions.appended(lease, known, event, key=key)
             row = appended.events[0]
             if attempt:
-                # Read the row last: without it, an earlier attempt that arrives later is refused.
+                # Read the event after the head: if it is missing, an attempt still under way will be refused.
                 now = await self._log.head(known.key)
                 if await self._log.holds(row.task, row.generation, row.token):
                     return TransactionPlan(appended.outcome)
@@ -366,7 +366,7 @@ class TableTaskStore:
             if attempt:
                 record = await self._context(lease.context, times)
                 if (record.fence, record.running, record.holder) == (lease.fence, turn, ""):
-                    return TransactionPlan(None)  # an earlier attempt that lost its answer
+                    return TransactionPlan(None)  # An earlier attempt succeeded, and its answer was lost.
                 if (record.fence, record.holder) != (lease.fence, lease.holder):
                     raise transitions.lost()
             return TransactionPlan(None, [context_update(lease.context, change)])
@@ -428,11 +428,11 @@ class TableTaskStore:
     # ── Items ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _context(self, context: ContextKey, times: Times) -> ContextRecord:
-        # Expired or not: the fence must grow as long as the item exists.
+        # Read an expired item too: the fence must grow as long as the item exists.
         return contexts.record_of(await self._table.get(keys.context_key(context)), times.seconds)
 
     async def _writes(self, context: ContextKey, transition: Transition[Any], times: Times) -> list[Write]:
-        """Return the writes of the transition."""
+        """Return the table's writes for a transition of the context and its tasks."""
         writes: list[Write] = []
         if transition.context is not None:
             writes.append(context_update(context, transition.context))

@@ -1,4 +1,4 @@
-"""Timers of items: a sparse index, eventually consistent, and claims by the items themselves."""
+"""Timers of items, found in an eventually consistent index and claimed by a write to the item."""
 
 import asyncio
 import logging
@@ -19,21 +19,21 @@ logger = logging.getLogger(__name__)
 
 
 CONTEXTS = tuple(keys.timer_partition(shard) for shard in range(keys.TIMER_SHARDS))
-"""Index partitions of the contexts' timers."""
+"""Partitions of the timer index for contexts."""
 
 PUSHES = tuple(keys.push_timer_partition(shard) for shard in range(keys.TIMER_SHARDS))
-"""Index partitions of the push timers; contexts have their own, so neither delays the other."""
+"""Partitions of the timer index for push timers. Contexts have others, so neither kind delays the other."""
 
 
 class Expired(NamedTuple):
-    """Entry of an expired timer in the index."""
+    """Expired timer: its time, and the key of its item."""
 
     at: datetime
     key: Key
 
 
 class TimerIndex:
-    """Timers in some partitions of the index: CONTEXTS or PUSHES."""
+    """Timers of one kind. `shards` are their partitions of the timer index, CONTEXTS or PUSHES."""
 
     def __init__(self, table: Table, clock: Clock, shards: Sequence[str], *, lease_seconds: float) -> None:
         self._table, self._shards = table, shards
@@ -41,9 +41,9 @@ class TimerIndex:
         self._reads = Reads(table, clock)
 
     async def expired(self, limit: int) -> list[Expired]:
-        """Return the expired timers of all shards, at most `limit` of each, longest overdue first.
+        """Return the expired timers of all index partitions, longest overdue first, at most `limit` of each partition.
 
-        An unreadable shard is logged and left out. Raises StoreError if no shard can be read.
+        A partition is logged and left out if it cannot be read. Raises StoreError if none can be read.
         """
         if not limit:
             return []
@@ -66,8 +66,11 @@ class TimerIndex:
         return sorted(Expired(moment(item["due_at"]), keys.key_of(item)) for item in found)
 
     async def claim(self, key: Key) -> bool:
-        """Claim the item's timer; True if it has expired, the item is alive, and no other process has the claim."""
-        # The index lags: the item has the current time.
+        """Claim the timer of the item with this key, so that only one process handles it.
+
+        Return True if the timer has expired, the item has not, and no other process has the claim.
+        """
+        # The index lags, so read the timer's current time from the item.
         item = await self._table.get(key)
         is_alive = item is not None and self._reads.lives(item)
         change = contexts.claimed_timer(item, self._times(), is_alive=is_alive)

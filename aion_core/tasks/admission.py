@@ -1,4 +1,4 @@
-"""Admission of a message: a new task, a message to an existing task, or a repeat of either. Pure."""
+"""Admission of a message: decides if it creates a task, follows up an existing task, or repeats a message. Pure."""
 
 import hashlib
 from collections.abc import Mapping
@@ -34,18 +34,18 @@ from aion_core.tasks.contexts import ContextRecord, Times
 from aion_core.tasks.heads import HeadMove, NewEvent, Transition, new_event
 
 KEEP_LONGER = 24 * 3600
-"""Seconds by which a follow-up must extend a task's life to move its TTL: each move costs a snapshot."""
+"""A follow-up extends a task's TTL only by more than these seconds, since each extension costs a snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownMessage:
-    """A stored message id or idempotency key."""
+    """Record of a stored message id or idempotency key: its task and a hash of its content."""
 
     task_id: str
     content_hash: bytes
 
     def repeated(self, content_hash: bytes) -> Duplicate:
-        """Return the duplicate of a message; raises MessageIdReused for another content."""
+        """Return the duplicate for a repeat with this hash. Raises MessageIdReused if the content differs."""
         return repeat_of(content_hash, self.task_id, self.content_hash)
 
 
@@ -53,14 +53,14 @@ class KnownMessage:
 
 
 def created_before(new: NewTask, record: ContextRecord, head: Head, holder: str | None) -> TurnStarted | TurnQueued:
-    """Return the outcome of an earlier attempt of the same call after a lost response."""
+    """Return the outcome of an earlier attempt of the same call to create a task, after its response was lost."""
     if record.has(new.turn, holder):
         return TurnStarted(record.lease(new.context), head)
     return TurnQueued(head, record.held_until())
 
 
 def refused(record: ContextRecord, when_busy: WhenBusy) -> Interrupted | ContextInUse | None:
-    """Return the reason to refuse a new task in the context; None to accept it."""
+    """Return the outcome that refuses a new task in the context of this record; None to accept the task."""
     if record.interrupted is not None:
         return Interrupted(record.interrupted)
     if record.busy and when_busy is not WhenBusy.ENQUEUE:
@@ -69,14 +69,14 @@ def refused(record: ContextRecord, when_busy: WhenBusy) -> Interrupted | Context
 
 
 def is_full(record: ContextRecord) -> bool:
-    """Return True if the queue of the context is full."""
+    """Return True if the queue in the context's record has no room for another turn."""
     return len(record.waiting) >= MAX_WAITING
 
 
 def created(
     new: NewTask, record: ContextRecord, *, holder: str | None, when_busy: WhenBusy, times: Times
 ) -> Transition[TurnStarted | TurnQueued]:
-    """Create the task; its turn runs or waits."""
+    """Return the transition to create a task. Its turn gets the lease if the context is free, or waits in the queue."""
     head = first_head(new)
     if new.push is not None:
         head = heads.head_with_subscriber(head, new.push)
@@ -94,7 +94,7 @@ def _queued(new: NewTask, record: ContextRecord, holder: str | None, when_busy: 
     if record.expired:
         return contexts.queued_anew(new.turn, record, times)
     if holder is not None:
-        # In a busy context the holder of the turn before also runs this one, without a wake-up message.
+        # In a busy context, the lease holder of the turn before also runs this turn, without a wake-up message.
         return contexts.queued(new.turn, contexts.MAY_WAIT_BEHIND_OTHERS, times)
     only_if = contexts.MAY_WAIT if when_busy is WhenBusy.ENQUEUE else contexts.MAY_WAIT_ALONE
     return contexts.queued(new.turn, only_if, times)
@@ -114,20 +114,20 @@ def _events(new: NewTask, head: Head) -> tuple[NewEvent, ...]:
 
 
 def takes_over(follow_up: FollowUp, record: ContextRecord, when_busy: WhenBusy) -> bool:
-    """Return True if the task takes the message at once: it requires input, or the message interrupts its turn."""
+    """Return True if the task takes the follow-up at once: it requires input, or the message interrupts its turn."""
     head = follow_up.head
     return head.state in lifecycle.INTERRUPTED or (when_busy is WhenBusy.INTERRUPT and record.runs(head.key.task_id))
 
 
 def another_runs(follow_up: FollowUp, record: ContextRecord) -> bool:
-    """Return True if the task requires input, but another turn runs in its context."""
+    """Return True if the follow-up's task requires input, but another turn runs in its context."""
     return follow_up.head.state in lifecycle.INTERRUPTED and record.running is not None
 
 
 def followed_before(
     follow_up: FollowUp, record: ContextRecord, head: Head, holder: str | None
 ) -> TurnStarted | TurnQueued | None:
-    """Return the outcome of an earlier attempt of the same call; None if another call sent the message."""
+    """Return the outcome of an earlier attempt of the same follow-up; None if another call stored the message."""
     if record.has(follow_up.turn, holder):
         return TurnStarted(record.lease(head.context), head)
     if any(turn.id == follow_up.turn.id for turn in record.waiting):
@@ -136,10 +136,10 @@ def followed_before(
 
 
 def has_changed(before: Head, now: Head | None, *, takes: bool, subscribes: bool = False) -> bool:
-    """Return True if the task has changed since `before` so that the message has to be admitted again."""
+    """Return True if the task's head has changed since `before` so that the message must be admitted again."""
     if now is None:
         return True
-    # A commit, or a new subscriber, has to know all subscribers.
+    # Both a commit and the addition of a subscriber must know all subscribers of the task.
     if (takes or subscribes) and now.push_epoch != before.push_epoch:
         return True
     return now.generation != before.generation if takes else now.state in lifecycle.TERMINAL_OR_INTERRUPTED
@@ -154,7 +154,7 @@ def taken(
     token: str,
     times: Times,
 ) -> Transition[TurnStarted | TurnQueued]:
-    """Take the message at once; `expires` is the task's new TTL, None to keep it."""
+    """Return the transition for a follow-up taken at once. `expires` is the task's new TTL; None keeps the old one."""
     before = follow_up.head
     answers = before.state in lifecycle.INTERRUPTED
     subscribed = heads.head_with_subscriber(before, follow_up.push) if follow_up.push is not None else before
@@ -173,11 +173,11 @@ def taken(
 
 
 def queued(follow_up: FollowUp, record: ContextRecord, times: Times) -> Transition[TurnQueued]:
-    """Queue the message behind its running task."""
+    """Return the transition to queue a follow-up behind the running turn of its task."""
     before = follow_up.head
     turn = replace(follow_up.turn, message_generation=0)
     if record.interrupted is not None:
-        # The answer to the required input sets the timer of the queue.
+        # The queue has no timer while a task requires input: the answer to it sets the timer.
         change = contexts.queued(turn, contexts.HAS_ROOM, times, timer=False)
     else:
         change = contexts.queued(turn, contexts.MAY_WAIT, times)
@@ -189,7 +189,7 @@ def queued(follow_up: FollowUp, record: ContextRecord, times: Times) -> Transiti
 
 
 def new_expiry(head_expires: int | None, times: Times) -> int | None:
-    """Return the task's new TTL if a message now extends its life by enough, else None."""
+    """Return the task's new TTL if a message sent now extends its life by enough, else None."""
     if head_expires is None:
         return None
     grows_by = times.expires - head_expires
@@ -211,7 +211,7 @@ def new_task(
     idempotency_key: str = "",
     push: PushConfig | None = None,
 ) -> NewTask:
-    """Return the new task of a message, with its first events: submitted, then working."""
+    """Return a new task for a message, with its first two events, submitted and working."""
     stored = _with_ids(message, task_id, context)
     submitted = Task(
         id=task_id,
@@ -248,7 +248,7 @@ def follow_up(
     request: Mapping[str, Any] | None = None,
     push: PushConfig | None = None,
 ) -> FollowUp:
-    """Return the record of a message to an existing task, with the event to working."""
+    """Return the store's input for a message to an existing task, with the event that sets the task working."""
     return FollowUp(
         head=head,
         task=task,
@@ -270,12 +270,12 @@ def _with_ids(message: Message, task_id: str, context: ContextKey) -> Message:
 
 
 def _with_config_id(push: PushConfig | None, task_id: str) -> PushConfig | None:
-    """Return the config with an id: without one, as v0.3 allows, it gets its task's id."""
+    """Return the push config with an id. A config without an id, as allowed in v0.3, gets the id of its task."""
     return replace(push, id=push.id or task_id) if push else None
 
 
 def working_event(head: Head, at: datetime) -> TaskStatusUpdateEvent:
-    """Return the event to working, recorded with a message."""
+    """Return the status event that sets a task working, recorded together with a message."""
     return TaskStatusUpdateEvent(
         task_id=head.key.task_id,
         context_id=head.context.context_id,
@@ -284,7 +284,7 @@ def working_event(head: Head, at: datetime) -> TaskStatusUpdateEvent:
 
 
 def canceled(head: Head, at: datetime, reason: str) -> TaskStatusUpdateEvent:
-    """Return the event to canceled, with the reason as its message."""
+    """Return the status event that cancels a task, with the reason as its message."""
     message = Message(
         message_id=str(uuid7()),
         role=Role.ROLE_AGENT,
@@ -298,7 +298,7 @@ def canceled(head: Head, at: datetime, reason: str) -> TaskStatusUpdateEvent:
 
 
 def content_hash(message: Message) -> bytes:
-    """Return a hash of the message's parts, role, taskId, references and extensions."""
+    """Return a hash of a message's parts, role, taskId, references and extensions, to recognise repeats."""
     content = Message(
         role=message.role,
         task_id=message.task_id,
@@ -310,9 +310,9 @@ def content_hash(message: Message) -> bytes:
 
 
 def holds_message(task: Task, message: Message) -> bool:
-    """Return True if the task's history has the message: it outlives the message's own key.
+    """Return True if the task's history has the message. The history outlives the stored message id.
 
-    Raises MessageIdReused if it has another message of this id.
+    Raises MessageIdReused if the history has another message with this id.
     """
     held = next((each for each in task.history if each.message_id == message.message_id), None)
     if held is None or held.role != Role.ROLE_USER:
@@ -326,7 +326,7 @@ def holds_message(task: Task, message: Message) -> bool:
 
 
 def repeat_of(content_hash: bytes, task_id: str, known_hash: bytes) -> Duplicate:
-    """Return the task of a stored message; raises MessageIdReused for another content."""
+    """Return the duplicate with the task of a stored message. Raises MessageIdReused if the contents differ."""
     if content_hash != known_hash:
         raise MessageIdReused(
             "This messageId or Idempotency-Key was used with other content. Use a new one for the new message."
@@ -335,7 +335,7 @@ def repeat_of(content_hash: bytes, task_id: str, known_hash: bytes) -> Duplicate
 
 
 def queue_is_full() -> ContextBusy:
-    """Return the error for a full queue."""
+    """Return the error for a message to a context with a full queue."""
     return ContextBusy(f"{MAX_WAITING} messages already wait in this context. Send this one after the next answer.")
 
 
@@ -345,17 +345,17 @@ def another_turn_runs() -> ContextBusy:
 
 
 def task_changed() -> LeaseLost:
-    """Return the error for a task changed since it was read."""
+    """Return the error for a write to a task changed since it was read."""
     return LeaseLost("The task has changed since it was read.")
 
 
 def no_turn_waits() -> InvalidTransition:
-    """Return the error for a turn that leaves its task working without a waiting turn."""
+    """Return the error for a turn that ends with its task working, although no further turn of the task waits."""
     return InvalidTransition("No turn waits for the task: its last turn has to end or interrupt it.")
 
 
 def first_log(new: NewTask) -> tuple[Numbered, ...]:
-    """Return the log of a new task."""
+    """Return the first log entries of a new task, numbered from 1."""
     return tuple(
         Numbered(number, event, request=new.request if number == 1 else {})
         for number, event in enumerate(new.events, start=1)
@@ -363,7 +363,7 @@ def first_log(new: NewTask) -> tuple[Numbered, ...]:
 
 
 def first_head(new: NewTask) -> Head:
-    """Return the head of a new task after its first events, before its first lease."""
+    """Return the head (state and event number) of a new task after its first events, before its first lease."""
     head = Head(
         new.key,
         new.context,

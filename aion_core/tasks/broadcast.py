@@ -1,4 +1,4 @@
-"""Broadcast of one running turn to the stream of this process."""
+"""Broadcast of one running turn's events to a stream in the same process."""
 
 import asyncio
 from collections import deque
@@ -13,7 +13,7 @@ from aion_core.tasks import lifecycle, projection, replies
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """Start of a stream that resumes after its client's last event: the client knows this task."""
+    """First item of a resumed stream: ids of a task that the client already knows."""
 
     id: str
     context_id: str
@@ -21,27 +21,27 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True)
 class StreamItem:
-    """An event or a transient chunk, with its SSE id."""
+    """An item of a stream: an event, a transient chunk or the start of a resumed stream, with its SSE id."""
 
     id: str
     payload: Event | Delta | Resumed
 
 
 class StreamStart(Enum):
-    """First item of a broadcast's stream."""
+    """First item of a broadcast's stream, if it has a stream."""
 
     NO_STREAM = auto()
     FIRST_EVENT = auto()
-    """The task's first event, then all later ones."""
+    """The stream yields all events of the task from the first on."""
     CURRENT_TASK = auto()
-    """The current task, then later events."""
+    """The stream yields the current task, then its later events."""
 
 
 class EventBroadcast:
-    """Events and chunks of one turn, with a stream for one reader or without."""
+    """Events and chunks of one turn, and an optional stream of them for one reader."""
 
     def __init__(self, log: Iterable[Numbered], *, start: StreamStart = StreamStart.NO_STREAM) -> None:
-        """`log` holds the task's events so far."""
+        """`log` holds the task's events before this turn's new ones."""
         self.log = list(log)
         """The durable events of the task known to this process."""
         self._unsent: deque[StreamItem] | None = None
@@ -54,17 +54,17 @@ class EventBroadcast:
         self._ended = asyncio.Event()
         self._replies_with_task = asyncio.Event()
         self.replies_with_message = False
-        """True if the turn is about to end with a Message for its client; nothing of its task is streamed then."""
+        """True if the turn is about to end with a Message for its client. Its events are not streamed then."""
 
     def record(self, entry: Numbered) -> None:
-        """Publish an event that is in the log now."""
+        """Publish a new event of the task after it was stored in the log."""
         self.log.append(entry)
         self.publish(str(entry.generation), entry.event)
         if not self.replies_with_task and not replies.may_be_message(self.log):
             self.reply_with_task()
 
     def publish(self, id_: str, payload: Event | Delta) -> None:
-        """Publish an event or a chunk to the reader."""
+        """Add an event or a chunk to the stream, if there is one."""
         self._last_id = id_ or self._last_id
         if self._unsent is not None:
             self._unsent.append(StreamItem(id_, payload))
@@ -73,16 +73,16 @@ class EventBroadcast:
                 self.reply_with_task()
 
     def reply_with_task(self) -> None:
-        """Decide that the client receives the task: a Message is no longer possible."""
+        """Decide that the client receives the task, not its answer as a Message."""
         self._replies_with_task.set()
 
     @property
     def replies_with_task(self) -> bool:
-        """True if the client receives the task: a chunk was streamed, or a Message cannot hold the log."""
+        """True if the client will receive the task: a chunk was streamed, or one Message cannot hold the task's log."""
         return self._replies_with_task.is_set()
 
     async def wait_for_decision(self) -> None:
-        """Return when the client is to receive the task, or the turn has ended."""
+        """Wait until it is decided that the client receives the task, or until the turn has ended."""
         waiting = [asyncio.ensure_future(event.wait()) for event in (self._replies_with_task, self._ended)]
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -91,7 +91,7 @@ class EventBroadcast:
                 each.cancel()
 
     def stop_streaming(self) -> None:
-        """Drop the stream and its unsent items."""
+        """Close the stream and drop its unsent items."""
         self._unsent = None
 
     def end(self) -> None:
@@ -100,7 +100,7 @@ class EventBroadcast:
         self._changed.set()
 
     async def batches(self) -> AsyncIterator[list[StreamItem]]:
-        """Yield the unsent items in batches until the turn has ended; for one reader."""
+        """Yield the stream's unsent items in batches until the turn has ended. Only one reader may use it."""
         while self._unsent is not None:
             if self._unsent:
                 batch = list(self._unsent)
@@ -113,35 +113,35 @@ class EventBroadcast:
                 await self._changed.wait()
 
     async def wait_for_end(self) -> None:
-        """Return when the turn has ended; cancelling the wait does not cancel the turn."""
+        """Wait until the turn has ended in this process. Cancelling the wait does not cancel the turn."""
         await self._ended.wait()
 
     def cursor(self) -> Cursor:
-        """Return the cursor of a reader of the whole broadcast."""
+        """Return the cursor of a reader after the last published item."""
         return cursor_of(self._last_id) or Cursor()
 
     def entry(self, generation: int) -> Numbered | None:
-        """Return the event of this generation, None if the log does not hold it as an entry of its own."""
+        """Return the log entry of event `generation`; None if the log lacks it or has it only within a snapshot."""
         first = self.log[0].generation if self.log else 1
         return self.log[generation - first] if 0 <= generation - first < len(self.log) else None
 
     def knows_state(self) -> bool:
-        """Return True if this broadcast has the newest state: the turn is running, or has stopped its task here."""
+        """Return True if this broadcast has the task's newest state: the turn runs or has stopped its task here."""
         return self.has_stopped() or not self._ended.is_set()
 
     def has_stopped(self) -> bool:
-        """Return True if the newest known state of the task is terminal or interrupted."""
+        """Return True if the newest task state in the broadcast's log is terminal or interrupted."""
         with_status = (entry.event for entry in reversed(self.log))
         statuses = (event.status for event in with_status if isinstance(event, Task | TaskStatusUpdateEvent))
         return next((status.state in lifecycle.TERMINAL_OR_INTERRUPTED for status in statuses), False)
 
     def task(self) -> Task:
-        """Return the task of the log."""
+        """Return the task as of the newest event in the broadcast's log."""
         return projection.fold(self.log)
 
 
 def cursor_of(sse_id: str) -> Cursor | None:
-    """Return the cursor after the item of this SSE id, None if the id is not aion's."""
+    """Return the cursor after the stream item with this SSE id; None if the id has another format than aion's ids."""
     steps = sse_id.split(".")
     if len(steps) not in (1, 3) or not all(step.isascii() and step.isdecimal() and len(step) < 12 for step in steps):
         return None

@@ -1,4 +1,4 @@
-"""Context of a call: its caller, the caller's tasks, and the deadline of the process."""
+"""Context of an A2A call: its caller, reads of the caller's tasks, and the deadline of the process."""
 
 import asyncio
 import logging
@@ -11,31 +11,31 @@ from aion_core.errors import TaskNotFound
 from aion_core.ports import Head, Log, PushConfig, TaskKey, TaskStore
 
 DRAIN_SECONDS, CUT_SECONDS = 30.0, 12.0
-"""Seconds before the deadline at which a turn is drained to a step boundary, and at which it is cancelled."""
+"""Seconds before the deadline: first a turn is asked to stop at its next step boundary, then it is cancelled."""
 
 LEAST_CUT_SECONDS, LEAST_GRACE_SECONDS = 5.0, 3.0
-"""The shortest margins, for a process with little time in all."""
+"""The shortest time for cancellation and for draining, in a process with little time in all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """Deadline of the turns of one process."""
+    """Deadline of the turns of one process, and events to stop them earlier."""
 
     until: datetime | None = None
     """End of the process, None if it is unknown."""
     now: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set to suspend the turn at once."""
+    """Set to suspend running turns before the deadline."""
     grace: float | None = None
-    """Seconds after `now` for a turn to reach a step boundary; None leaves that to the margins."""
+    """Seconds after `now` for a turn to reach a step boundary; None for the time computed by `margins`."""
     leave: asyncio.Event = field(default_factory=asyncio.Event)
     """Set before the process stops: streams end, and blocking sends return the current task."""
 
 
 def margins(deadline: Deadline, now: datetime) -> tuple[float, float]:
-    """Return the seconds before the deadline at which a turn is drained, and at which it is cancelled.
+    """Return two margins in seconds before the deadline: to drain a turn to a step boundary, and to cancel it.
 
-    With little time in all, the agent gets most of it. The cancellation still precedes the runtime's own, after which
-    the turn would wait for the end of its lease.
+    With little time in all, the agent gets most of it. The turn is still cancelled before the runtime stops the
+    process; otherwise it would have to wait for the end of its lease.
     """
     if deadline.until is None:
         return DRAIN_SECONDS, CUT_SECONDS
@@ -49,14 +49,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CallContext:
-    """Caller, agent and conditions of one call."""
+    """Caller, agent, headers and deadline of one A2A call."""
 
     owner: str
     agent: str
     background: set[asyncio.Task[None]] = field(default_factory=set)
     """Tasks of the call that may outlive its response; the creator of the call waits for them."""
     deadline: Deadline = field(default_factory=Deadline)
-    """Deadline of the process of the call."""
+    """Deadline of the process that handles the call."""
     idempotency_key: str = ""
     """The client's Idempotency-Key: identifies a repeat of a message without contextId."""
     last_event_id: str = ""
@@ -64,14 +64,14 @@ class CallContext:
     extensions: frozenset[str] = frozenset()
     """URIs of the client's extensions; the agent may not have all of them."""
     caller: str = ""
-    """The owner without tenant, for limits: a caller may choose the tenant."""
+    """The owner without its tenant, for rate limits: callers can choose tenants freely."""
     entrypoint_url: str = ""
     """Base URL of the HTTP entry point that received the call; "" if it is unknown."""
     push: PushConfig | None = None
     """The push notification config of the message, if it has one."""
 
     def start_background(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Start a task that may outlive the response; a failure is logged."""
+        """Start a background task that may outlive the response, and log its failure."""
         task = asyncio.ensure_future(coroutine)
         self.background.add(task)
         task.add_done_callback(self.background.discard)
@@ -79,16 +79,16 @@ class CallContext:
 
 
 async def log_of(store: TaskStore, task_id: str, call: CallContext) -> Log:
-    """Return the log of one of the caller's tasks; raises TaskNotFound."""
+    """Return the event log of one of the caller's tasks. Raises TaskNotFound."""
     log = await store.log(TaskKey(call.owner, task_id))
-    # A task of another agent is unknown here.
+    # The task of another agent must look like a missing one.
     if log is None or log.head.context.agent != call.agent:
         raise TaskNotFound(task_id)
     return log
 
 
 async def head_of(store: TaskStore, task_id: str, call: CallContext) -> Head:
-    """Return the head of one of the caller's tasks; raises TaskNotFound."""
+    """Return the head (state and event number) of one of the caller's tasks. Raises TaskNotFound."""
     head = await store.head(TaskKey(call.owner, task_id))
     if head is None or head.context.agent != call.agent:
         raise TaskNotFound(task_id)

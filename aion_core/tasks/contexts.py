@@ -1,7 +1,7 @@
-"""The record of a context (its lease, its queue of waiting turns, its task that requires input) and its changes. Pure.
+"""Record of a context (lease, queue of waiting turns, task that requires input) and its changes in the table. Pure.
 
-Each change is conditional on the record as read. `fence` counts the leases; `line` (`queue_version`) counts the changes
-of the queue.
+Each change has the condition that the record is unchanged since it was read. `fence` counts the leases; `line`
+(`queue_version`) counts the changes of the queue.
 
     acquired, acquired_for_input, acquired_next,    a turn runs: of a new message, of an answer, of the queue, of a dead
     acquired_abandoned, acquired_interrupting       holder, in place of an interrupted turn
@@ -35,18 +35,18 @@ from aion_core.ports.table import (
 )
 
 CLAIM_TERMS = 2
-"""Length of the claim of an expired timer, in lease terms."""
+"""Length of a sweep's claim of an expired timer, in lease terms."""
 
 VERSION = 2
-"""Version of the items. Since 2 a context counts the changes of its queue and has a timer; a turn has hops."""
+"""Version of the context items. Since version 2 a context has a queue counter and a timer, and a turn has `hops`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """The times of one attempt to write, from one reading of the clock."""
+    """Current time, lease term and retention of one attempt to write, from one reading of the clock."""
 
     now: int
-    """Milliseconds since 1970."""
+    """Current time in milliseconds since 1970."""
     lease: int
     """Term of a lease in milliseconds."""
     retention: int
@@ -54,12 +54,12 @@ class Times:
 
     @classmethod
     def read(cls, clock: Clock, lease_seconds: float, retention: timedelta = timedelta()) -> Self:
-        """Read the clock once."""
+        """Return the times of an attempt that begins now."""
         return cls(milliseconds(clock.now()), int(lease_seconds * 1000), int(retention.total_seconds()))
 
     @property
     def seconds(self) -> int:
-        """Return the time in seconds: items with this TTL or a lower one have expired."""
+        """Return the current time in seconds: items with this TTL or a lower one have expired."""
         return self.now // 1000
 
     @property
@@ -69,23 +69,23 @@ class Times:
 
     @property
     def lease_until(self) -> int:
-        """Return the end of a lease acquired now; by then a message enqueued now has been handled or lost."""
+        """Return the end of a lease acquired now. It is also the timer of a wake-up message enqueued now."""
         return self.now + self.lease
 
     @property
     def claimed_until(self) -> int:
-        """Return the end of a claim made now."""
+        """Return the end of a timer's claim made now."""
         return self.now + self.lease * CLAIM_TERMS
 
     @property
     def ttl(self) -> dict[str, int]:
-        """Return the version and TTL of an item with the lifetime of its task."""
+        """Return the version and TTL attributes of an item written now."""
         return {"v": VERSION, "expires": self.expires}
 
 
 @dataclass(frozen=True, slots=True)
 class ContextRecord:
-    """A context as read; times are milliseconds since 1970."""
+    """Record of a context as read from the table; times are milliseconds since 1970."""
 
     fence: int = 0
     queue_version: int = 0
@@ -95,14 +95,14 @@ class ContextRecord:
     running: Turn | None = None
     waiting: tuple[Turn, ...] = ()
     interrupted: str | None = None
-    """Id of the task that requires input."""
+    """Id of the context's task that requires input; None without such a task."""
     exists: bool = False
     expired: bool = False
-    """True after the TTL: only the fence is valid then."""
+    """True if the record's TTL has passed: only its fence and queue version are valid then."""
 
     @property
     def busy(self) -> bool:
-        """Return True if a turn runs or waits."""
+        """Return True if a turn runs or waits in the context."""
         return self.running is not None or bool(self.waiting)
 
     @property
@@ -112,33 +112,33 @@ class ContextRecord:
         return turn.task_id if turn else ""
 
     def runs(self, task_id: str) -> bool:
-        """Return True if a turn of this task runs."""
+        """Return True if a turn of this task runs in the context."""
         return self.running is not None and self.running.task_id == task_id
 
     def waits_for(self, task_id: str) -> bool:
-        """Return True if a turn of this task waits."""
+        """Return True if a turn of this task waits in the context's queue."""
         return any(turn.task_id == task_id for turn in self.waiting)
 
     def without(self, task_id: str) -> tuple[Turn, ...]:
-        """Return the waiting turns of the other tasks."""
+        """Return the context's waiting turns without the turns of this task."""
         return tuple(turn for turn in self.waiting if turn.task_id != task_id)
 
     def held_until(self) -> datetime | None:
-        """Return the end of the running turn's lease; None without a running turn or a holder."""
+        """Return the end of the running turn's lease; None if no turn runs or the turn is suspended."""
         return moment(self.until) if self.holder else None
 
     def lease(self, context: ContextKey) -> Lease:
-        """Return the lease of the running turn."""
+        """Return the lease of the turn running in the context; call it only if a turn runs."""
         assert self.running is not None  # noqa: S101  # checked by the callers
         return Lease(context, self.running, self.holder, self.fence)
 
     def has(self, turn: Turn, holder: str | None) -> bool:
-        """Return True if this holder runs this turn."""
+        """Return True if this lease holder runs this turn."""
         return self.running is not None and self.running.id == turn.id and self.holder == holder
 
 
 def task_of(context: ContextKey, turn: Turn) -> TaskKey:
-    """Return the task of a turn of the context."""
+    """Return the key of the task of a turn in the context."""
     return TaskKey(context.owner, turn.task_id)
 
 
@@ -148,14 +148,15 @@ def milliseconds(at: datetime) -> int:
 
 
 def moment(since_1970: int) -> datetime:
-    """Return the time of these milliseconds since 1970."""
+    """Return the datetime in UTC of these milliseconds since 1970."""
     return datetime.fromtimestamp(since_1970 / 1000, UTC)
 
 
 def turn_to_begin(record: ContextRecord, now: int) -> Turn | LeaseHeld | None:
-    """Return the turn that may begin: the running turn of a dead holder, else the first waiting turn.
+    """Return the turn that may begin in the context: the turn of an expired lease, else the first waiting turn.
 
-    LeaseHeld while the lease is in force; None with an empty queue, or while a task of the context requires input.
+    Return LeaseHeld while a lease is in force; None if the queue is empty, or while a task of the context requires
+    input.
     """
     if record.running is not None:
         return LeaseHeld(record.fence, moment(record.until)) if record.until > now else record.running
@@ -166,9 +167,10 @@ def turn_to_begin(record: ContextRecord, now: int) -> Turn | LeaseHeld | None:
 
 
 def record_of(item: Item | None, seconds: int) -> ContextRecord:
-    """Return the record of the item at this time; after the TTL only its fence, since fences must never repeat.
+    """Parse a context's record from its item, at this time in seconds since 1970.
 
-    Raises StoreCorrupt.
+    After the item's TTL, the record has only the fence and the queue version: fences must never repeat. Raises
+    StoreCorrupt if the item is invalid.
     """
     if item is None:
         return ContextRecord()
@@ -191,12 +193,12 @@ def record_of(item: Item | None, seconds: int) -> ContextRecord:
 
 
 def turn_of(fields: Mapping[str, Any]) -> Turn:
-    """Return the turn of these item fields; version 1 has no hops."""
+    """Parse a turn from its fields in a context's item. Items of version 1 have no `hops`."""
     return Turn(fields["id"], fields["task_id"], fields["asked"], fields["tries"], fields.get("hops", 0))
 
 
 def turn_value(turn: Turn) -> dict[str, Any]:
-    """Return the item fields of the turn."""
+    """Return the fields of a turn for a context's item."""
     return {
         "id": turn.id,
         "task_id": turn.task_id,
@@ -221,7 +223,7 @@ MAY_WAIT_ALONE = Both((NOTHING_RUNS, NO_INPUT_REQUIRED, NOTHING_WAITS))
 
 
 def fence_is(fence: int) -> Condition:
-    """Return the condition: the newest lease has this fence."""
+    """Return the condition that the context's newest lease has this fence."""
     return Equals("fence", fence)
 
 
@@ -253,7 +255,7 @@ def _leased(lease: Lease, times: Times, **more: Any) -> dict[str, Any]:
 
 
 def acquired(lease: Lease, record: ContextRecord, times: Times) -> Change:
-    """Run a new message's turn in a free, new or expired context."""
+    """Return the change to lease a new message's turn in a context that is free, new or expired."""
     values = _leased(lease, times, **times.ttl)
     if not record.exists:
         return Change(values, only_if=Absent())
@@ -264,7 +266,7 @@ def acquired(lease: Lease, record: ContextRecord, times: Times) -> Change:
 
 
 def acquired_for_input(lease: Lease, record: ContextRecord, times: Times) -> Change:
-    """Run the turn of an answer to the required input."""
+    """Return the change to lease the turn of a message with the required input."""
     requires_input = Equals("interrupted", lease.turn.task_id)
     return Change(
         _leased(lease, times, expires=times.expires),
@@ -274,7 +276,7 @@ def acquired_for_input(lease: Lease, record: ContextRecord, times: Times) -> Cha
 
 
 def acquired_next(lease: Lease, record: ContextRecord, times: Times) -> Change:
-    """Run the first turn of the queue."""
+    """Return the change to lease the first waiting turn, `lease.turn`, and remove it from the queue."""
     return Change(
         _leased(lease, times, line=record.queue_version + 1),
         drop_first=("waiting",),
@@ -283,17 +285,17 @@ def acquired_next(lease: Lease, record: ContextRecord, times: Times) -> Change:
 
 
 def acquired_abandoned(lease: Lease, record: ContextRecord, times: Times) -> Change:
-    """Run the turn of a dead holder again, unless the holder has renewed its lease since the read."""
+    """Return the change to lease the turn of a dead holder again, unless that holder has renewed its lease."""
     return Change(_leased(lease, times), only_if=Both((fence_is(record.fence), Equals("until", record.until))))
 
 
 def acquired_interrupting(lease: Lease, record: ContextRecord, times: Times) -> Change:
-    """Run the turn in place of its task's running turn; that holder may be alive."""
+    """Return the change to lease a turn in place of its task's running turn. The earlier holder may be alive."""
     return Change(_leased(lease, times, expires=times.expires), only_if=fence_is(record.fence))
 
 
 def renewed(lease: Lease, times: Times) -> Change:
-    """Extend the lease for another term."""
+    """Return the change to extend a lease for another term."""
     until = times.lease_until
     return Change({"until": until, "due_at": until, "expires": times.expires}, only_if=_is_mine(lease))
 
@@ -302,7 +304,10 @@ def renewed(lease: Lease, times: Times) -> Change:
 
 
 def queued(turn: Turn, only_if: Condition, times: Times, *, timer: bool = True) -> Change:
-    """Append a turn to the queue; without `timer` if it waits for required input, whose answer sets the timer."""
+    """Return the change to append a turn to the context's queue.
+
+    Pass `timer=False` while a task of the context requires input: the answer to it sets the timer.
+    """
     return Change(
         times.ttl,
         defaults={"fence": 0, **({"due_at": times.lease_until} if timer else {})},
@@ -313,7 +318,7 @@ def queued(turn: Turn, only_if: Condition, times: Times, *, timer: bool = True) 
 
 
 def queued_anew(turn: Turn, record: ContextRecord, times: Times) -> Change:
-    """Restart the queue of an expired context with this turn alone."""
+    """Return the change to restart the queue of an expired context with this turn alone."""
     return Change(
         {"waiting": [turn_value(turn)], "line": record.queue_version + 1, "due_at": times.lease_until, **times.ttl},
         remove=("interrupted", *LEASE_ATTRIBUTES),
@@ -322,7 +327,10 @@ def queued_anew(turn: Turn, record: ContextRecord, times: Times) -> Change:
 
 
 def queued_first(turn: Turn, record: ContextRecord, fence: int, times: Times, *, answers: bool) -> Change:
-    """Put the turn first in the queue: it answers required input, or interrupts its task's running turn."""
+    """Return the change to put a turn first in the queue, and release the lease.
+
+    The turn answers required input if `answers`, otherwise it interrupts the running turn of its task.
+    """
     expected = Both((NOTHING_RUNS, Equals("interrupted", turn.task_id))) if answers else Exists("running")
     return Change(
         {
@@ -341,19 +349,19 @@ def queued_first(turn: Turn, record: ContextRecord, fence: int, times: Times, *,
 
 
 def released(lease: Lease) -> Change:
-    """Free the context after the turn, if its queue is empty."""
+    """Return the change to release the lease after a turn and free its context, if the queue is empty."""
     return Change(remove=(*LEASE_ATTRIBUTES, "due_at"), only_if=Both((fence_is(lease.fence), NOTHING_WAITS)))
 
 
 def released_for_input(lease: Lease) -> Change:
-    """Free the context and record the task that requires input; the queue waits for the answer."""
+    """Return the change to release the lease and record that the turn's task requires input. The queue waits for it."""
     return Change(
         {"interrupted": lease.turn.task_id}, remove=(*LEASE_ATTRIBUTES, "due_at"), only_if=fence_is(lease.fence)
     )
 
 
 def released_for_next(record: ContextRecord, times: Times) -> Change:
-    """Release the lease; another holder runs the next turn of the queue."""
+    """Return the change to release the lease while turns wait, so that another holder can run the next one."""
     return Change(
         {"due_at": times.lease_until},
         remove=LEASE_ATTRIBUTES,
@@ -362,7 +370,7 @@ def released_for_next(record: ContextRecord, times: Times) -> Change:
 
 
 def transferred(lease: Lease, record: ContextRecord, times: Times) -> Change:
-    """Run the next turn of the queue under the same holder's next lease."""
+    """Return the change to lease the next turn of the queue to the same holder, at the end of its turn."""
     return Change(
         _leased(lease, times, line=record.queue_version + 1),
         drop_first=("waiting",),
@@ -371,9 +379,9 @@ def transferred(lease: Lease, record: ContextRecord, times: Times) -> Change:
 
 
 def suspended(lease: Lease, turn: Turn, times: Times) -> Change:
-    """Suspend the turn for its next holder."""
+    """Return the change to suspend a turn, so that another holder can lease it."""
     return Change(
-        # No holder and no end: a process with a slow clock must not see a lease in force.
+        # Remove the holder and the lease's end: a process with a slow clock must not see a lease in force.
         {"until": 0, "running": turn_value(turn), "expires": times.expires, "due_at": times.lease_until},
         remove=("holder",),
         only_if=_is_mine(lease),
@@ -381,7 +389,7 @@ def suspended(lease: Lease, turn: Turn, times: Times) -> Change:
 
 
 def removed(task_id: str, record: ContextRecord, fence: int, times: Times) -> Change:
-    """Remove every turn and the required input of an ended or deleted task."""
+    """Return the change to remove an ended or deleted task from its context: its turns and its required input."""
     waiting = record.without(task_id)
     runs, requires_input = record.runs(task_id), record.interrupted == task_id
     another_runs = record.running is not None and not runs
@@ -402,14 +410,15 @@ def removed(task_id: str, record: ContextRecord, fence: int, times: Times) -> Ch
 # ── Timers ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 NO_TIMER = ("due_shard", "due_at")
-"""The attributes of a timer."""
+"""The attributes of a timer; a change removes them."""
 
 
 def claimed_timer(item: Item | None, times: Times, *, is_alive: bool) -> Change | None:
-    """Return the change to claim the expired timer of any item; None without an expired timer.
+    """Return the change to claim the expired timer of an item; None if the item has no expired timer.
 
-    The claim sets the timer again, so that no other sweep claims it while the wake-up message is on its way. An item
-    after its TTL loses its timer: until DynamoDB deletes the item, each sweep would find it first.
+    The claim sets the timer again, so that no other sweep claims it while the wake-up message is on its way. If the
+    item's TTL has passed (`is_alive` is False), the change removes the timer instead. Otherwise each sweep would find
+    it first until DynamoDB deletes the item.
     """
     due_at = item.get("due_at") if item is not None else None
     if due_at is None or due_at > times.now:

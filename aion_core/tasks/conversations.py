@@ -1,4 +1,4 @@
-"""Conversations: the messages and artifacts of a context over all its tasks, and the list of contexts."""
+"""Reads of conversations (the messages and artifacts of a context from all its tasks) and of the list of contexts."""
 
 import asyncio
 import logging
@@ -17,36 +17,37 @@ from aion_core.tasks.listing import LOADS, MAX_PAGE_BYTES, matches
 logger = logging.getLogger(__name__)
 
 MOST_TASKS = 100
-"""Limit of the tasks read for one conversation, newest first."""
+"""Number of tasks read for one conversation, newest first."""
 
 MOST_TASKS_LISTED = 1000
-"""Limit of the tasks read for a list of contexts, newest first: only their heads are read."""
+"""Number of tasks read for a list of contexts, newest first. Only the tasks' heads are read."""
 
 LISTED_AT_ONCE = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """Messages and artifacts of a context, oldest first."""
+    """Conversation: the messages and artifacts of a context, oldest first."""
 
     context_id: str
     history: Sequence[Message]
     artifacts: Sequence[Artifact]
     status: TaskStatus
-    """Status of the newest task, without its message: the history has it."""
+    """Status of the context's newest task, without its message, since the history has the message."""
 
 
 class Conversations:
-    """Reader of conversations; the task list may lag behind the log."""
+    """Reader of conversations. It finds tasks by the task list, which may lag behind the log."""
 
     def __init__(self, store: TaskStore, task_list: TaskList) -> None:
         self._store, self._list = store, task_list
 
     async def get(self, call: CallContext, context_id: str, *, length: int | None, offset: int) -> Conversation:
-        """Return the conversation with its `length` newest messages (None: all), without the `offset` newest.
+        """Return the conversation of a context: `length` messages (None for all), after skipping the `offset` newest.
 
-        It covers the newest 100 tasks and 4 MiB, but at least one whole task; `offset` reaches older messages. It has
-        the artifacts of all these tasks. Raises ContextNotFound, also for another caller's context.
+        It covers the newest 100 tasks and 4 MiB, but at least one whole task. `offset` reaches older messages of these
+        tasks. The result has the artifacts of all the covered tasks. Raises ContextNotFound, also for another caller's
+        context.
         """
         window = _Window(length, offset)
         async with aclosing(self._newest_first(TaskFilter(call.owner, call.agent, context_id))) as tasks:
@@ -59,7 +60,7 @@ class Conversations:
         return Conversation(context_id, window.history[::-1], window.artifacts[::-1], window.status)
 
     async def history(self, task: TaskKey, context: ContextKey, limit: int, before: str | None) -> Sequence[Message]:
-        """Return the last `limit` messages of the task's context, or those before the message of id `before`."""
+        """Return the last `limit` messages of the task's context, or those before the message with id `before`."""
         filter_ = TaskFilter(context.owner, context.agent, context.context_id)
         own = await self._load(filter_, task.task_id)
         messages = replies.messages_in(own) if own is not None else []
@@ -76,7 +77,7 @@ class Conversations:
         return found[max(0, len(found) - limit) :]
 
     async def ids(self, call: CallContext, *, length: int, offset: int) -> Sequence[str]:
-        """Return `length` context ids, newest task first, without the `offset` newest; of the newest 1000 tasks."""
+        """Return `length` context ids from the caller's newest 1000 tasks, newest task first, skipping `offset` ids."""
         tasks = TaskFilter(call.owner, call.agent)
         after: ListCursor | None = None
         found: dict[str, None] = {}
@@ -115,7 +116,7 @@ class Conversations:
             return None
 
     async def _load(self, tasks: TaskFilter, task_id: str) -> Task | None:
-        """Return the task, None if it was deleted since it was listed."""
+        """Return the task of this id from its log; None if it was deleted, is unreadable, or fails the filter."""
         try:
             log = await self._store.log(TaskKey(tasks.owner, task_id))
         except StoreCorrupt as error:
@@ -126,17 +127,17 @@ class Conversations:
 
 
 class _Window:
-    """The requested part of a conversation, read from its end."""
+    """The requested part of a conversation, collected from its newest message backwards."""
 
     def __init__(self, length: int | None, offset: int) -> None:
         self.history: list[Message] = []
-        """Newest first, like the artifacts."""
+        """The collected messages, newest first; so are the artifacts."""
         self.artifacts: list[Artifact] = []
         self.status: TaskStatus | None = None
         self._wanted, self._skipped, self._bytes_left = length, offset, MAX_PAGE_BYTES
 
     def add(self, task: Task) -> None:
-        """Add the requested part of a task; it is older than the added ones."""
+        """Add the requested messages and the artifacts of a task. It must be older than the tasks added before."""
         messages = self._requested(replies.messages_in(task))
         size = sum(each.ByteSize() for each in (*messages, *task.artifacts))
         if size > self._bytes_left and (self.history or self.artifacts):
@@ -150,7 +151,7 @@ class _Window:
 
     @property
     def is_full(self) -> bool:
-        """True if the size limit is reached."""
+        """True if the collected messages and artifacts reach the size limit."""
         return self._bytes_left <= 0
 
     def _requested(self, messages: Sequence[Message]) -> Sequence[Message]:
@@ -164,5 +165,5 @@ class _Window:
 
 
 def _before(messages: Sequence[Message], message_id: str | None) -> list[Message]:
-    """Return the messages before this message; all if it is not among them."""
+    """Return the messages before the message with this id; all messages if it is not among them."""
     return list(takewhile(lambda message: message.message_id != message_id, messages))

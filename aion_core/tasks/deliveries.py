@@ -1,4 +1,4 @@
-"""Delivery state of a push config: its transitions, and their changes of the config's item. Pure."""
+"""State of a push config's delivery: its transitions, and the changes of the config's item in the table. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,39 +20,42 @@ _OPTIONAL = (*_TIMES, "due_shard")
 def registered(
     task: TaskKey, config_id: str, before: Delivery | None, *, after: int, due_at: datetime | None
 ) -> Delivery:
-    """Return the delivery of a config registered after this event; it may replace `before`."""
+    """Return the delivery state of a push config registered after event number `after`. It may replace `before`."""
     if before is None:
         return Delivery(task, config_id, after, after, due_at=due_at)
-    # The dead letters stay: the client may have replaced the URL in order to redrive them.
+    # The dead letters stay: the client may have replaced the URL in order to post them again.
     dead, dead_from = before.dead, before.dead_from
     return Delivery(task, config_id, before.after, before.cursor, dead=dead, dead_from=dead_from, due_at=due_at)
 
 
 def claimed(delivery: Delivery, until: datetime) -> Delivery:
-    """Claim the delivery; its timer expires with the claim, in case the claimant dies."""
+    """Return the delivery claimed until this time. Its timer expires with the claim, in case the process dies."""
     return replace(delivery, claimed_until=until, due_at=until)
 
 
 def advanced(delivery: Delivery, cursor: int, until: datetime) -> Delivery:
-    """Move the cursor after a successful post, and renew the claim."""
+    """Return the delivery after a successful post, with its cursor moved and its claim renewed."""
     return claimed(_succeeded(replace(delivery, cursor=cursor)), until)
 
 
 def settled(delivery: Delivery, cursor: int, *, delivered: bool, due_at: datetime | None) -> Delivery:
-    """Release the claim; events after the cursor are due at `due_at`."""
+    """Return the delivery with its cursor moved and its claim released. Events after the cursor are due at `due_at`."""
     after = replace(delivery, cursor=cursor, claimed_until=None, due_at=due_at)
     return _succeeded(after) if delivered else after
 
 
 def failed(delivery: Delivery, failure: str, next_at: datetime, due_at: datetime) -> Delivery:
-    """Count a failed post, and release the claim until the retry."""
+    """Return the delivery after a failed post, with one more try and the time of the retry, without a claim."""
     return replace(
         delivery, tries=delivery.tries + 1, failure=failure, next_at=next_at, claimed_until=None, due_at=due_at
     )
 
 
 def buried(delivery: Delivery, cursor: int, failure: str, until: datetime) -> Delivery:
-    """Count the event as a dead letter; each later event is tried once until a post succeeds."""
+    """Return the delivery with event `cursor` as a dead letter.
+
+    Each later event is tried only once until a post succeeds.
+    """
     after = replace(
         delivery,
         cursor=cursor,
@@ -65,12 +68,12 @@ def buried(delivery: Delivery, cursor: int, failure: str, until: datetime) -> De
 
 
 def disabled(delivery: Delivery, failure: str) -> Delivery:
-    """Post nothing more: the receiver is gone."""
+    """Return the delivery disabled, without claim and timer: nothing more is posted to a receiver that is gone."""
     return replace(delivery, failure=failure, disabled=True, next_at=None, claimed_until=None, due_at=None)
 
 
 def redriven(delivery: Delivery, due_at: datetime) -> Delivery:
-    """Post again from the first dead letter on."""
+    """Return the delivery reset so that events are posted again from the first dead letter on."""
     cursor = delivery.dead_from - 1 if delivery.dead_from else delivery.cursor
     return Delivery(delivery.task, delivery.config_id, delivery.after, cursor, due_at=due_at)
 
@@ -80,12 +83,12 @@ def _succeeded(delivery: Delivery) -> Delivery:
 
 
 def lost() -> ClaimLost:
-    """Return the error for a config changed since its claim."""
+    """Return the error for a push config changed by another process since it was claimed."""
     return ClaimLost("Another process delivers for this config, or the config was deleted or replaced.")
 
 
 def find(known: Sequence[Delivery], config_id: str) -> Delivery | None:
-    """Return the delivery of this config, None if there is no such delivery."""
+    """Return the delivery of the push config with this id; None if it is not among the known ones."""
     return next((delivery for delivery in known if delivery.config_id == config_id), None)
 
 
@@ -93,7 +96,7 @@ def find(known: Sequence[Delivery], config_id: str) -> Delivery | None:
 
 
 def attributes_of(delivery: Delivery, shard: str) -> Item:
-    """Return the attributes of the delivery; `shard` is the timer shard of its task."""
+    """Return the item attributes of the delivery. `shard` is the timer shard of its task."""
     found: Item = {
         "registered": delivery.after,
         "passed": delivery.cursor,
@@ -112,7 +115,7 @@ def attributes_of(delivery: Delivery, shard: str) -> Item:
 
 
 def delivery_of(task: TaskKey, config_id: str, item: Item) -> Delivery:
-    """Return the delivery of the item."""
+    """Return the delivery stored in the item of a push config."""
     next_at, claimed_until, due_at = (
         datetime.fromtimestamp(item[name] / 1000, UTC) if name in item else None for name in _TIMES
     )
@@ -134,7 +137,7 @@ def delivery_of(task: TaskKey, config_id: str, item: Item) -> Delivery:
 
 
 def change(before: Delivery, after: Delivery, shard: str, **more: Any) -> Change:
-    """Return the change of the item, and of `more` of its attributes, if it has not changed since `before`."""
+    """Return the change of a config's item to `after`, if its revision is that of `before`. `more` sets attributes."""
     values: Mapping[str, Any] = {**attributes_of(after, shard), **more}
     gone = tuple(name for name in _OPTIONAL if name not in values)
     return Change(values=values, remove=gone, only_if=Equals("revision", before.revision))

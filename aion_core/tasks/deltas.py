@@ -1,4 +1,4 @@
-"""Writer of a turn's transient chunks: numbers them at once, so that they can be streamed, and stores them in batches."""
+"""Writer of a turn's transient chunks. It numbers each chunk at once for streaming, and stores them in batches."""
 
 import asyncio
 import logging
@@ -11,19 +11,20 @@ from aion_core.ports import Clock, Delta, DeltaBatch, TaskKey, TaskStore
 logger = logging.getLogger(__name__)
 
 FLUSH_SECONDS = 0.25
-"""Longest time before a chunk is stored: readers in other processes lag by 0.2 to 0.4 s in all."""
+"""Longest time until a chunk is stored. Readers in other processes lag by 0.2 to 0.4 s in all."""
 FLUSH_CHARACTERS = 16 * 1024
-"""Size of a batch that is written at once."""
+"""Number of pending characters that are written without waiting for FLUSH_SECONDS."""
 PAGE_CHARACTERS, PAGE_CHUNKS = 8 * 1024, 2048
-"""Limits of a batch, in characters and in chunks: below 400 KB with any escapes."""
+"""Limits of a batch in characters and in chunks, so that its item stays below 400 KB even with escapes."""
 
 
 class DeltaWriter:
-    """Stores the chunks that follow one durable event: each once, in order, and in batches that never change.
+    """Writer of the text chunks that follow one durable event.
 
-    The first chunk is written at once, the others together: by time, by size, and by `flush` before the next durable
-    event. A refused batch is written again unchanged, before later ones. At the next durable event unwritten chunks are
-    dropped: that event has the whole text.
+    It stores each chunk once and in order, and never changes a batch. The first chunk is written at once. Later chunks
+    are written together: after FLUSH_SECONDS, at FLUSH_CHARACTERS, or by `flush` before the next durable event. After a
+    failed write, the same batch is written again before later ones. Chunks still unwritten after `flush` are dropped:
+    the next durable event has the whole text.
     """
 
     def __init__(self, store: TaskStore, key: TaskKey, clock: Clock, *, fence: int) -> None:
@@ -38,11 +39,11 @@ class DeltaWriter:
         self._writing = asyncio.Lock()
 
     def follow(self, generation: int) -> None:
-        """Number the chunks from 0 again: they now follow this event. Call `flush` before."""
+        """Number the next chunks from 0, since they follow event number `generation`. Call `flush` before."""
         self._generation, self._number = generation, 0
 
     def add(self, delta: Delta) -> str:
-        """Take a chunk and return its SSE id, `generation.fence.n`."""
+        """Add a chunk to the next batch and return its SSE id, `generation.fence.n`."""
         number = self._number
         self._number += 1
         self._pending.append(delta)
@@ -54,7 +55,7 @@ class DeltaWriter:
         return f"{self._generation}.{self._fence}.{number}"
 
     async def flush(self) -> None:
-        """Write all pending chunks now; drop those that the store refuses."""
+        """Write all pending chunks now, and drop the chunks refused by the store."""
         self._stop_timer()
         await self._write()
         if self._unwritten:
@@ -62,7 +63,7 @@ class DeltaWriter:
             self._unwritten.clear()
 
     async def stop(self) -> None:
-        """Stop writing, after the batch in progress; `flush` still writes the pending chunks."""
+        """Stop the timer and wait for the batch in progress. A later `flush` still writes the pending chunks."""
         self._stop_timer()
         async with self._writing:
             pass
@@ -86,7 +87,7 @@ class DeltaWriter:
         self._timer = None
 
     async def _write(self) -> None:
-        # Shielded: `flush` cancels the timer, but must not lose or repeat the batch in progress.
+        # The write is shielded: `flush` cancels the timer, but must not lose or repeat the batch in progress.
         await asyncio.shield(asyncio.ensure_future(self._write_pending()))
 
     async def _write_pending(self) -> None:
@@ -100,7 +101,7 @@ class DeltaWriter:
                 try:
                     await self._store.append_deltas(self._key, self._unwritten[0])
                 except StoreUnavailable as error:
-                    # The store may have written it: the repeat must be identical.
+                    # The store may have written the batch: the repeat must be identical.
                     logger.warning(
                         "A batch of stream deltas could not be written; the next write repeats it: %s", error
                     )

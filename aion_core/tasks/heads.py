@@ -1,4 +1,4 @@
-"""Heads of tasks, their changes by events, and their push notification subscribers. Pure."""
+"""Heads of tasks (state, last event number, fence): their changes by events and by push subscribers. Pure."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,7 @@ T = TypeVar("T", covariant=True)
 
 
 def head_of(key: TaskKey, item: Item) -> Head:
-    """Return the head of the item; raises StoreCorrupt."""
+    """Parse a task's head (state, event number, fence) from its item. Raises StoreCorrupt if the item is invalid."""
     try:
         return Head(
             key=key,
@@ -32,7 +32,7 @@ def head_of(key: TaskKey, item: Item) -> Head:
 
 
 def state_in(states: frozenset[TaskState]) -> Condition:
-    """Return the condition: the task is in one of these states."""
+    """Return the condition that the task is in one of these states."""
     return OneOf("state", tuple(sorted(TaskState.Name(state) for state in states)))
 
 
@@ -41,18 +41,18 @@ HAS_NOT_ENDED = state_in(lifecycle.RUNNING | lifecycle.INTERRUPTED)
 
 
 def subscribers_as_read(head: Head) -> Condition:
-    """Return the condition: no new subscriber since the head was read. A commit must know all subscribers."""
+    """Return the condition that no push config was added since the head was read: a commit must know all of them."""
     return Either((Absent("push_epoch"), Equals("push_epoch", head.push_epoch)))
 
 
 def as_read(head: Head, *, fence: bool) -> Condition:
-    """Return the condition: the same generation and subscribers as read, and with `fence` the same lease."""
+    """Return the condition that the task has the event number, push subscribers and (with `fence`) fence of `head`."""
     mine = (Equals("fence", head.fence),) if fence else ()
     return Both((Equals("generation", head.generation), *mine, subscribers_as_read(head)))
 
 
 def moved(head: Head, after: Head, *, expires: int | None = None, fence: bool = True) -> Change:
-    """Move the head to `after`; `expires` extends its TTL."""
+    """Return the change of a task's head item from `head` to `after`. `expires` extends the item's TTL."""
     values = {
         "generation": after.generation,
         "state": TaskState.Name(after.state),
@@ -67,25 +67,25 @@ def moved(head: Head, after: Head, *, expires: int | None = None, fence: bool = 
 
 
 def fenced(fence: int) -> Change:
-    """Refuse the writes of earlier lease holders."""
+    """Return the change that sets a new fence in a task's head, so that writes of earlier lease holders fail."""
     return Change({"fence": fence}, only_if=HAS_NOT_ENDED)
 
 
 def subscriber_attributes(head: Head) -> dict[str, str | int]:
-    """Return the subscriber attributes of the head; empty without subscribers."""
+    """Return the push subscriber attributes of a task's head item; empty without subscribers."""
     if head.push_events is None:
         return {}
     return {"push_epoch": head.push_epoch, "push_events": head.push_events.value}
 
 
 def subscribed(head: Head, after: Head, *, while_running: bool = False) -> Change:
-    """Add a subscriber to an existing task; with `while_running` only to a running one."""
+    """Return the change that adds a push subscriber to an existing task; with `while_running`, to a running one."""
     exists = IS_RUNNING if while_running else Exists()
     return Change(subscriber_attributes(after), only_if=Both((exists, subscribers_as_read(head))))
 
 
 def without_subscribers(head: Head) -> Change:
-    """Remove the subscribers, unless there is a new one since `head` was read."""
+    """Return the change that removes a task's push subscribers, unless one was added since `head` was read."""
     return Change(
         {"push_epoch": head.push_epoch + 1},
         remove=("push_events",),
@@ -98,7 +98,7 @@ def without_subscribers(head: Head) -> Change:
 
 @dataclass(frozen=True, slots=True)
 class NewEvent:
-    """A new event of a task's log."""
+    """A new event to write to a task's log."""
 
     task: TaskKey
     generation: int
@@ -108,14 +108,14 @@ class NewEvent:
     request: Mapping[str, Any] = field(default_factory=dict)
     key: str = ""
     token: str = ""
-    """Identifies the writer of the event after a lost response."""
+    """Identifies the write of the event, so that a repeat after a lost response finds it."""
     notifies: bool = False
-    """True if a subscriber by push notifications may want it."""
+    """True if a push subscriber may want the event."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeadMove:
-    """A change of a task's head, and the head after it."""
+    """A change of a task's head item, and the head after the change."""
 
     change: Change
     after: Head
@@ -123,18 +123,18 @@ class HeadMove:
 
 @dataclass(frozen=True, slots=True)
 class Transition(Generic[T]):
-    """The changes of one transaction, and its outcome."""
+    """The changes of one transaction (context record, task heads, new events), and its outcome for the caller."""
 
     outcome: T
     context: Change | None = None
     heads: tuple[HeadMove, ...] = ()
     events: tuple[NewEvent, ...] = ()
     recorded_message: tuple[TaskKey, str] | None = None
-    """Task and turn of a waiting message, now recorded in the log."""
+    """Task and turn id of a formerly waiting message: the transaction records it in the log."""
 
 
 def new_event(head: Head, after: Head, event: Event, **more: Any) -> NewEvent:
-    """Return a new event; the subscribers of `head` decide if it notifies."""
+    """Return a new event for a task's log. It notifies if a push subscriber of `head` wants it."""
     return NewEvent(head.key, after.generation, event, notifies=has_subscriber_for(head, event), **more)
 
 
@@ -142,7 +142,7 @@ def new_event(head: Head, after: Head, event: Event, **more: Any) -> NewEvent:
 
 
 def wants(events: PushEvents, event: Event) -> bool:
-    """Return True if a subscriber to `events` receives the event."""
+    """Return True if a push subscriber to these kinds of events receives the event."""
     match event:
         case TaskStatusUpdateEvent():
             return True
@@ -153,12 +153,12 @@ def wants(events: PushEvents, event: Event) -> bool:
 
 
 def has_subscriber_for(head: Head, event: Event) -> bool:
-    """Return True if a subscriber receives the event."""
+    """Return True if a push subscriber of the task with this head receives the event."""
     return head.push_events is not None and wants(head.push_events, event)
 
 
 def head_with_subscriber(head: Head, config: PushConfig) -> Head:
-    """Return the head with one more subscriber."""
+    """Return the task's head with one more push subscriber."""
     order = list(PushEvents)
     before = [head.push_events] if head.push_events is not None else []
     widest = max([config.events, *before], key=order.index)
@@ -166,7 +166,7 @@ def head_with_subscriber(head: Head, config: PushConfig) -> Head:
 
 
 def check_room(config_ids: Collection[str], config: PushConfig) -> None:
-    """Raise TooManyPushConfigs if a task with these configs has no room for another."""
+    """Raise TooManyPushConfigs if a task with these push configs has no room for another."""
     if config.id not in config_ids and len(config_ids) >= MAX_PUSH_CONFIGS:
         raise TooManyPushConfigs(
             f"The task has {MAX_PUSH_CONFIGS} push notification configs already. Delete or replace one first."

@@ -15,17 +15,17 @@ from aion_core.ports import Lease, TaskStore, WakeUp, WorkQueue
 logger = logging.getLogger(__name__)
 
 WATCH_SECONDS = 1.0
-"""Pause between two lease checks: the longest run of a turn after its cancellation in another process."""
+"""Pause between two checks of a lease. A turn cancelled by another process runs on for this long at most."""
 
 LOOKS_PER_SECOND = 20
-"""Limit of lease checks per second and process: with many turns each lease is checked less often."""
+"""Number of lease checks per second in one process. With many turns each lease is checked less often."""
 
 _beating: set[int] = set()
-"""The heartbeats of this process."""
+"""Ids of the running heartbeats of this process."""
 
 
 class LeaseSignal(Protocol):
-    """Signals the loss of a lease."""
+    """Signal of a lost lease."""
 
     lost: asyncio.Event
 
@@ -36,20 +36,21 @@ class LeaseKeeper(Protocol):
     def __call__(
         self, store: TaskStore, work_queue: WorkQueue, lease: Lease, *, renew_seconds: float, wake_up_seconds: float
     ) -> AbstractAsyncContextManager[LeaseSignal]:
-        """Return the context manager; see `Heartbeat`."""
+        """Return the context manager for this lease, as `Heartbeat` does."""
         ...
 
 
 def watch_seconds() -> float:
-    """Return the pause between two checks of each lease of this process."""
+    """Return the seconds between two checks of the same lease, longer with many leases in this process."""
     return max(WATCH_SECONDS, len(_beating) / LOOKS_PER_SECOND)
 
 
 class LeaseRenewal:
-    """Renewal and checks of one lease, without a thread and without a clock: the caller waits between the steps.
+    """Renewal and checks of one lease, in steps. It has no thread and no clock: the caller waits between the steps.
 
-    The first renewal enqueues a delayed wake-up message, visible at the earliest end of the lease: if this process dies,
-    the receiver takes over the turn. A turn that ends before its first renewal enqueues nothing.
+    The first renewal enqueues a delayed wake-up message, visible at the earliest end of the lease. If this process
+    dies, the receiver of the message takes over the turn. A turn that ends before its first renewal enqueues no
+    message.
     """
 
     def __init__(
@@ -62,20 +63,20 @@ class LeaseRenewal:
         wake_up_seconds: float,
         watch: Callable[[], float] = watch_seconds,
     ) -> None:
-        """`renew_seconds`: time between renewals; `wake_up_seconds`: delay of the message; `watch`: time between checks."""
+        """Renew every `renew_seconds`, check every `watch()`; delay the wake-up message by `wake_up_seconds`."""
         self._store, self._work_queue, self._lease = store, work_queue, lease
         self._renew_seconds, self._wake_up_seconds, self._watch = renew_seconds, wake_up_seconds, watch
         self._since_renewal, self._enqueued = 0.0, False
 
     @property
     def pause(self) -> float:
-        """Seconds until the next step."""
+        """Seconds for the caller to wait before the next call of `once`."""
         return min(self._watch(), self._renew_seconds)
 
     def once(self, waited: float) -> bool:
-        """Renew or only check the lease, after a pause of `waited` seconds; return False if it is lost. Blocking.
+        """Renew the lease, or only check it, after a pause of `waited` seconds. Return False if it is lost. Blocking.
 
-        A StoreError does not lose the lease: the next step tries again.
+        After a StoreError the lease counts as held, and the next step tries again.
         """
         self._since_renewal += waited
         # Tolerance for rounding errors in the sum of the pauses.
@@ -95,7 +96,7 @@ class LeaseRenewal:
 
 
 class Heartbeat:
-    """`async with Heartbeat(...) as beat:` renews the lease; `beat.lost` is set after its loss. See `LeaseRenewal`."""
+    """Context manager: renews a lease in a thread, by `LeaseRenewal`, and sets its event `lost` after its loss."""
 
     def __init__(
         self, store: TaskStore, work_queue: WorkQueue, lease: Lease, *, renew_seconds: float, wake_up_seconds: float
@@ -105,7 +106,7 @@ class Heartbeat:
         )
         self.lost = asyncio.Event()
         self._stop = threading.Event()
-        # The copied context gives the thread's log records the turn's labels.
+        # The copied context variables add the turn's labels to the thread's log records.
         self._thread = threading.Thread(
             target=copy_context().run,
             args=(self._beat, asyncio.get_running_loop()),
@@ -114,7 +115,7 @@ class Heartbeat:
         )
 
     async def __aenter__(self) -> Self:
-        """Start the thread."""
+        """Start the thread that renews the lease."""
         _beating.add(id(self))
         self._thread.start()
         return self
@@ -122,7 +123,7 @@ class Heartbeat:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop the thread; a renewal in progress ends by itself, and the fence makes it harmless."""
+        """Stop the thread without waiting. A renewal in progress is harmless, since the store compares the fence."""
         _beating.discard(id(self))
         self._stop.set()
 

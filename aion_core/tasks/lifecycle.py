@@ -1,4 +1,4 @@
-"""Task states: their transitions, and the head after an event. Pure."""
+"""Task states: the allowed transitions, and the task's head after an event. Pure."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -15,16 +15,16 @@ TERMINAL = frozenset(
         TaskState.TASK_STATE_REJECTED,
     }
 )
-"""Final states: no transition leaves them (A2A 4.1.3). `unknown` occurs in v0.3 responses only."""
+"""Final states of a task, without further transitions (A2A 4.1.3). `unknown` occurs in v0.3 responses only."""
 
 INTERRUPTED = frozenset({TaskState.TASK_STATE_INPUT_REQUIRED, TaskState.TASK_STATE_AUTH_REQUIRED})
-"""States of a task that waits for its client; a message resumes it."""
+"""States of a task waiting for its client. A message resumes the task."""
 
 RUNNING = frozenset({TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING})
-"""A turn of the task runs or waits."""
+"""States of a task with a running or waiting turn."""
 
 TERMINAL_OR_INTERRUPTED = TERMINAL | INTERRUPTED
-"""States without further events until a client acts: a blocking send returns, a stream ends (A2A 3.1.1, 3.1.2)."""
+"""States without further events until a client acts. A blocking send returns and a stream ends (A2A 3.1.1, 3.1.2)."""
 
 _FOLLOWS: dict[TaskState, frozenset[TaskState]] = {
     TaskState.TASK_STATE_SUBMITTED: frozenset({TaskState.TASK_STATE_WORKING}) | TERMINAL,
@@ -45,9 +45,9 @@ def state_name(state: TaskState) -> str:
 
 
 def advance(head: Head, event: Event) -> Head:
-    """Return the head after the event: its generation grows by one, and its state is the event's if that has one.
+    """Return the task's head after the event: the event number grows by one, and a status event sets the state.
 
-    Raises InvalidTransition.
+    Raises InvalidTransition if the task has ended, or if the event's state must not follow the current state.
     """
     if head.state in TERMINAL:
         raise InvalidTransition(f"The task is {state_name(head.state)}: nothing follows.")
@@ -61,15 +61,15 @@ def advance(head: Head, event: Event) -> Head:
 
 
 def timestamp_of(status: TaskStatus) -> datetime:
-    """Return the status's timestamp in UTC."""
+    """Return the timestamp of a task status as a datetime in UTC."""
     return status.timestamp.ToDatetime(tzinfo=UTC)
 
 
 def status_at(state: TaskState, at: datetime) -> TaskStatus:
-    """Return the status with its timestamp, to the millisecond.
+    """Return a task status with this state and time, rounded down to a millisecond.
 
-    Whole seconds get one millisecond more: the JSON of protobuf omits a zero fraction, and clients that parse one format,
-    or sort timestamps as text, would fail on it.
+    Whole seconds get one millisecond more. The JSON of protobuf omits a zero fraction: clients that parse one fixed
+    format, or sort timestamps as text, would fail.
     """
     status = TaskStatus(state=state)
     status.timestamp.FromDatetime(at.astimezone(UTC).replace(microsecond=max(at.microsecond // 1000, 1) * 1000))
@@ -77,12 +77,12 @@ def status_at(state: TaskState, at: datetime) -> TaskStatus:
 
 
 def time_of(event: Event) -> datetime | None:
-    """Return the time of the event; None if it has no timestamp."""
+    """Return the time of a task or status event; None for an event without a timestamp."""
     if not isinstance(event, Task | TaskStatusUpdateEvent) or not event.status.HasField("timestamp"):
         return None
     return event.status.timestamp.ToDatetime(tzinfo=UTC)
 
 
 def milliseconds(since: datetime, until: datetime) -> float:
-    """Return the time between the two, at least 0: the clocks of two machines may differ."""
+    """Return the milliseconds between two times, at least 0, since the clocks of two machines may differ."""
     return max(0.0, (until - since).total_seconds() * 1000)

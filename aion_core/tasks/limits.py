@@ -1,7 +1,7 @@
-"""Counts of an owner's requests, open streams and open tasks: three items, and the changes of each. Pure.
+"""Rate limits of an owner: items that count requests, open streams and open tasks, and their changes. Pure.
 
-The token bucket is one number, the time of its next full state: each request adds the time in which one token arrives
-(a leaky bucket as a meter, ITU-T I.371). So one conditional write takes a token, without a read.
+The token bucket is stored as one number, the time at which it will be full again. Each request adds the time in which
+one token arrives (a leaky bucket as a meter, ITU-T I.371). So one conditional write takes a token, without a read.
 """
 
 import json
@@ -15,16 +15,16 @@ from aion_core.tasks import lifecycle
 from aion_core.tasks.contexts import VERSION, milliseconds, moment
 
 MINUTE = 60_000_000
-"""In microseconds: a limit of many requests a minute has tokens of less than a millisecond."""
+"""A minute in microseconds. With a high limit, one token arrives in less than a millisecond."""
 
 BEING_CREATED = timedelta(minutes=1)
-"""Longest time between the count of a task and its creation."""
+"""Longest time from the counting of a task to its creation. After it, a missing task is uncounted."""
 
 # ── Requests ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def takes(now: datetime, per_minute: int) -> tuple[Change, Change]:
-    """Return two changes that take a token: from a full bucket, and from another. At most one condition holds."""
+    """Return two changes to take a token: from a full bucket, and from another bucket. At most one condition holds."""
     at, step = _microseconds(now), _step(per_minute)
     expires = at // 1_000_000 + 120
     return (
@@ -37,7 +37,7 @@ def takes(now: datetime, per_minute: int) -> tuple[Change, Change]:
 
 
 def seconds_until_token(item: Item | None, now: datetime, per_minute: int) -> float:
-    """Return the seconds until the bucket has a token; 0 or less if it has one now."""
+    """Return the seconds until the bucket of this item has a token; 0 or less if it has one now."""
     if item is None:
         return 0.0
     over: int = item["full_at"] + _step(per_minute) - MINUTE - _microseconds(now)
@@ -45,7 +45,7 @@ def seconds_until_token(item: Item | None, now: datetime, per_minute: int) -> fl
 
 
 def _step(per_minute: int) -> int:
-    """Return the microseconds in which one token arrives."""
+    """Return the microseconds between two new tokens at this limit."""
     return math.ceil(MINUTE / per_minute)
 
 
@@ -57,27 +57,27 @@ def _microseconds(at: datetime) -> int:
 
 
 def opened(item: Item | None, stream: OpenStream, limits: Limits, now: datetime) -> Change | None:
-    """Return the change to count the stream, None at a limit."""
+    """Return the change of the owner's item to count an open stream; None if a limit is reached."""
     others = [each for each in _open_streams(item, now) if each.id != stream.id]
     return _streams(item, [*others, stream], now) if limits.allow(stream, others) else None
 
 
 def closed(item: Item | None, stream_id: str, now: datetime) -> Change | None:
-    """Return the change to uncount the stream, None if it is not counted."""
+    """Return the change of the owner's item to uncount a closed stream; None if the stream is not counted."""
     streams = _open_streams(item, now)
     others = [each for each in streams if each.id != stream_id]
     return _streams(item, others, now) if len(others) < len(streams) else None
 
 
 def _open_streams(item: Item | None, now: datetime) -> list[OpenStream]:
-    """Return the counted streams; the stream of a dead process counts until its `until`."""
+    """Return the counted streams of the owner's item. The stream of a dead process counts until its `until`."""
     held = item["streams"] if item is not None else {}
     found = (OpenStream(id_, each["task_id"], moment(each["until"])) for id_, each in held.items())
     return [each for each in found if each.until > now]
 
 
 def _streams(item: Item | None, streams: Collection[OpenStream], now: datetime) -> Change:
-    # An expired item has a revision until DynamoDB deletes it.
+    # An expired item keeps its revision until DynamoDB deletes it.
     revision = item["revision"] if item is not None else 0
     ends = max([now, *(each.until for each in streams)])
     return Change(
@@ -95,7 +95,7 @@ def _streams(item: Item | None, streams: Collection[OpenStream], now: datetime) 
 
 
 def counted(owner: str, task: OpenTask, *, most: int, expires: int) -> Change:
-    """Return the change to count the task, on the condition of fewer than `most` counted ones."""
+    """Return the change to count an open task of the owner, if fewer than `most` are counted."""
     return Change(
         values={"v": VERSION, "expires": expires},
         add_members={"tasks": _members(owner, [task])},
@@ -104,30 +104,30 @@ def counted(owner: str, task: OpenTask, *, most: int, expires: int) -> Change:
 
 
 def forgotten(owner: str, tasks: Iterable[OpenTask]) -> Change:
-    """Return the change to uncount these tasks."""
+    """Return the change of the owner's item to uncount these tasks."""
     return Change(remove_members={"tasks": _members(owner, tasks)}, only_if=Exists())
 
 
 def open_tasks(owner: str, item: Item | None) -> list[OpenTask]:
-    """Return the counted tasks of the owner's item."""
+    """Return the open tasks counted in the owner's item; empty without an item."""
     return [_open_task(owner, member) for member in (item or {}).get("tasks", ())]
 
 
 def has_ended(task: OpenTask, head: Head | None, now: datetime) -> bool:
-    """Return True if a counted task has ended, or was never created."""
+    """Return True if a counted task has ended, or was not created within a minute; `head` is the task's head."""
     if head is None:
         return now - task.since > BEING_CREATED
     return head.state in lifecycle.TERMINAL
 
 
 def owner_named_in(member: str) -> str:
-    """Return the owner in a member of the set; "" for a task of the item's own owner."""
+    """Return the task's owner named in a member of the set; "" for a task of the item's own owner."""
     _, _, owner = (*json.loads(member), "")[:3]
     return str(owner)
 
 
 def _members(owner: str, tasks: Iterable[OpenTask]) -> frozenset[str]:
-    """Return the tasks as JSON: time, id, and, for a tenant's task, the owner."""
+    """Return the tasks as JSON arrays of time, task id and, for the task of a tenant, its owner."""
     fields = (
         [milliseconds(task.since), task.key.task_id, *([task.key.owner] if task.key.owner != owner else [])]
         for task in tasks

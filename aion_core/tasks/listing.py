@@ -1,4 +1,4 @@
-"""ListTasks: the filter of a request, and pages of current tasks."""
+"""ListTasks operation: reads the filter of a request, and returns pages of current tasks."""
 
 import asyncio
 import logging
@@ -19,33 +19,34 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_PAGE_SIZE = 50
 MAX_PAGE_SIZE = 100
-"""Default and limit of pageSize (A2A 3.1.4)."""
+"""Largest pageSize (A2A 3.1.4)."""
 
 MAX_PAGE_BYTES = 4 * 1024 * 1024
-"""Limit of a page: a buffered Lambda response has at most 6 MB, and JSON is larger than protobuf."""
+"""Limit of a page in bytes of protobuf: a buffered Lambda response has at most 6 MB, and JSON is larger."""
 
 LOADS = 8
-"""Tasks loaded in parallel: half of the threads of the store's executor."""
+"""Number of tasks loaded in parallel, half of the threads of the store's executor."""
 
 READS = 4
-"""Limit of index reads for one page: after stale entries a page may be short."""
+"""Limit of index reads for one page. If the index has many stale entries, the page may be short."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_MILLISECOND = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
 
 
 class TaskLister:
-    """Pages of a caller's tasks, newest status first."""
+    """Reader of pages of a caller's tasks, newest status first."""
 
     def __init__(self, store: TaskStore, task_list: TaskList) -> None:
         self._store, self._list = store, task_list
 
     async def list_tasks(self, call: CallContext, request: ListTasksRequest) -> ListTasksResponse:
-        """Return the requested page (A2A 3.1.4).
+        """Return the requested page of the caller's tasks (A2A 3.1.4).
 
-        The tasks come from the log, not from the lagging index. A page may be short or empty although more follow; the
-        last one has an empty nextPageToken. Between two pages a changed task may be missed, but never repeated, unless
-        its status timestamp went back. A later first page has it. Raises InvalidMessage.
+        The tasks come from the log, not from the lagging index. A page may be short or empty although more pages
+        follow; the last page has an empty nextPageToken. A task that changes between two pages may be missed, but is
+        never repeated, unless its status timestamp went back. A new list from the first page includes it. Raises
+        InvalidMessage.
         """
         tasks, size = wanted(call, request), page_size(request)
         check_history_length(request.history_length, "historyLength")
@@ -67,7 +68,7 @@ class TaskLister:
         bytes_left = MAX_PAGE_BYTES
         for _ in range(READS):
             is_first, room = after is None, size - len(page)
-            # One more than the page has room for: its presence means another page.
+            # Read one entry more than the page has room for: if it exists, another page follows.
             entries = await self._list.page(tasks, after=after, limit=room + 1)
             more = len(entries) > room
             for some in (entries[start : min(start + LOADS, room)] for start in range(0, room, LOADS)):
@@ -85,7 +86,7 @@ class TaskLister:
         return _newest_first(page), after if more else None
 
     async def _load(self, tasks: TaskFilter, listed: ListCursor, *, is_first: bool) -> tuple[Head, Task] | None:
-        """Return the listed task, None if it was deleted or has moved to another page."""
+        """Return a listed task and its head from the log; None if it was deleted or has moved to another page."""
         try:
             log = await self._store.log(TaskKey(tasks.owner, listed.task_id))
         except StoreCorrupt as error:
@@ -102,7 +103,7 @@ class TaskLister:
 
 
 def wanted(call: CallContext, request: ListTasksRequest) -> TaskFilter:
-    """Return the filter of the request; raises InvalidMessage."""
+    """Return the task filter of a ListTasks request. Raises InvalidMessage for invalid fields."""
     if request.context_id and not is_id(request.context_id):
         raise InvalidMessage(f"contextId has to be {ID_RULE}.", field="contextId")
     if request.status not in TaskState.values():
@@ -117,7 +118,7 @@ def wanted(call: CallContext, request: ListTasksRequest) -> TaskFilter:
 
 
 def page_size(request: ListTasksRequest) -> int:
-    """Return the page size of the request; raises InvalidMessage."""
+    """Return the page size of a ListTasks request. Raises InvalidMessage if it is out of range."""
     if not request.HasField("page_size"):
         return DEFAULT_PAGE_SIZE
     if not 1 <= request.page_size <= MAX_PAGE_SIZE:
@@ -130,7 +131,7 @@ def page_size(request: ListTasksRequest) -> int:
 
 
 def matches(head: Head, tasks: TaskFilter) -> bool:
-    """Return True if the filter matches the task."""
+    """Return True if the filter matches the task with this head."""
     return (
         (head.context.owner, head.context.agent) == (tasks.owner, tasks.agent)
         and tasks.context_id in (None, head.context.context_id)
@@ -140,12 +141,12 @@ def matches(head: Head, tasks: TaskFilter) -> bool:
 
 
 def list_cursor_of(head: Head) -> ListCursor:
-    """Return the task's position in a list."""
+    """Return the position in a list of the task with this head."""
     return ListCursor(head.timestamp, head.key.task_id)
 
 
 def shaped(task: Task, request: ListTasksRequest) -> Task:
-    """Return a copy of the task with the requested fields."""
+    """Return a copy of the task with the requested history length, and with artifacts only if requested."""
     short = apply_history_length(task, request)
     if request.include_artifacts or not short.artifacts:
         return short
@@ -156,17 +157,17 @@ def shaped(task: Task, request: ListTasksRequest) -> Task:
 
 
 def unknown_status() -> str:
-    """Return the error text for an unknown status filter."""
+    """Return the error text for an unknown task state in the `status` filter."""
     known = ", ".join(name for name, state in TaskState.items() if state)
     return f"status is not a task state: leave it out, or give one of {known}."
 
 
 def _since(timestamp: Timestamp) -> datetime:
-    """Return the timestamp rounded up to a millisecond, the precision of a status."""
+    """Return the timestamp as a datetime, rounded up to a millisecond, the precision of a status."""
     milliseconds = -(-timestamp.ToNanoseconds() // 1_000_000)
     return _EPOCH + timedelta(milliseconds=min(milliseconds, _LAST_MILLISECOND))
 
 
 def _newest_first(page: Sequence[tuple[ListCursor, Task]]) -> Sequence[Task]:
-    """Return the tasks in their current order; the index may have had another."""
+    """Return the tasks of a page sorted by their current status time; the order of the index may be outdated."""
     return [task for _, task in sorted(page, key=lambda entry: entry[0], reverse=True)]

@@ -1,6 +1,6 @@
-"""Wake-up messages: for a context with a waiting turn, and for push delivery after a commit.
+"""Wake-up messages for contexts with a waiting turn, and for push delivery after a commit.
 
-A message may be lost. Each has a timer in the table; the sweep finds it later.
+A message may be lost. The work of each message also has a timer in the table, found later by the sweep.
 """
 
 import asyncio
@@ -14,11 +14,11 @@ from aion_core.tasks import heads
 logger = logging.getLogger(__name__)
 
 ENQUEUE_SECONDS = 1.0
-"""Longest wait for the queue at the end of a turn."""
+"""Longest wait for the push queue at the end of a turn, in seconds."""
 
 
 async def wake(work_queue: WorkQueue, context: ContextKey, *, delay: float = 0.0) -> None:
-    """Enqueue a wake-up message for the context; a refusal is logged."""
+    """Enqueue a wake-up message for the context. Log an error of the queue instead of raising it."""
     try:
         await work_queue.enqueue(WakeUp(context), delay=delay)
     except StoreError as error:
@@ -26,7 +26,7 @@ async def wake(work_queue: WorkQueue, context: ContextKey, *, delay: float = 0.0
 
 
 async def wake_delivery(work_queue: PushQueue, wake_up: PushWakeUp, *, delay: float = 0.0) -> None:
-    """Enqueue a wake-up message for the push delivery of a task; a refusal is logged."""
+    """Enqueue a wake-up message for the push delivery of a task. Log an error of the queue instead of raising it."""
     try:
         await work_queue.enqueue(wake_up, delay=delay)
     except StoreError as error:
@@ -34,35 +34,36 @@ async def wake_delivery(work_queue: PushQueue, wake_up: PushWakeUp, *, delay: fl
 
 
 class CommitNotifier:
-    """Wakes push delivery after each commit of a task that has subscribers; the task store calls it.
+    """Notifier of push delivery, called by the task store after each commit of a task.
 
-    The messages of a task are enqueued one after the other: events recorded while one is on its way share the next.
+    It enqueues a wake-up message if the task has push subscribers. It enqueues a task's messages one after the other:
+    events recorded meanwhile share the next message.
     """
 
     def __init__(self, work_queue: PushQueue | None = None) -> None:
-        """Deployments without push notifications have no queue: nothing is enqueued."""
+        """Without a queue, as in deployments without push notifications, it enqueues no message."""
         self._work_queue = work_queue
         self._enqueuing: dict[TaskKey, asyncio.Task[None]] = {}
         self._newest: dict[TaskKey, int] = {}
 
     async def committed(self, head: Head) -> None:
-        """Enqueue for the newest event of a create, follow-up, finish or cancel; wait up to ENQUEUE_SECONDS for it."""
+        """Enqueue a message for a committed create, follow-up, finish or cancel, and wait up to ENQUEUE_SECONDS."""
         if head.push_events is not None:
             self._enqueue_beside(head)
             await self.settle(head.key)
 
     async def begun(self, begun: TurnStarted) -> None:
-        """Enqueue for the turn's message if it is the newest event: the begin may have recorded it."""
+        """Enqueue a message if the client's message is the task's newest event: the turn may have recorded it."""
         if begun.lease.turn.message_generation == begun.head.generation:
             await self.committed(begun.head)
 
     def appended(self, head: Head, event: Event) -> None:
-        """Enqueue for an appended event in the background."""
+        """Enqueue a message for an appended event in the background, if a push subscriber receives the event."""
         if heads.has_subscriber_for(head, event):
             self._enqueue_beside(head)
 
     async def settle(self, task: TaskKey) -> None:
-        """Wait up to ENQUEUE_SECONDS for the task's messages, then drop the others; call it before leaving a turn."""
+        """Wait up to ENQUEUE_SECONDS for the task's messages, then drop the rest. Call it before leaving a turn."""
         enqueuing = self._enqueuing.get(task)
         if enqueuing is not None:
             await asyncio.wait({enqueuing}, timeout=ENQUEUE_SECONDS)

@@ -1,4 +1,4 @@
-"""Page tokens: the signed cursor of the next page, valid for one list only. Pure."""
+"""Page tokens: signed cursors of the next page, each valid for one list only. Pure."""
 
 import base64
 import hashlib
@@ -15,36 +15,36 @@ from aion_core.ports import ListCursor, TaskFilter
 VERSION = 1
 
 MAX_CHARACTERS = 512
-"""Longer than every token: an id has at most 128 characters, and the rest has a fixed length."""
+"""Limit above the length of every token: an id has at most 128 characters, and the rest has a fixed length."""
 
 _FIXED = struct.Struct(">Bq16s")
-"""Version, microseconds since 1970, hash of the list; then follow the task's id and the signature."""
+"""Start of a token: version, microseconds since 1970, hash of the list. The task's id and the signature follow."""
 _HASH_BYTES = 16
 _AFTER = b"after\0"
-"""Signed with cursors outside of task lists, so that neither kind of token passes for the other."""
+"""Part of the signed text in tokens of other lists than task lists, so that the two kinds are not confused."""
 _SIGNATURE_BYTES = hashlib.sha256().digest_size
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
 def make(secret: bytes, tasks: TaskFilter, cursor: ListCursor) -> str:
-    """Return the token of the page after `cursor` in the list of these tasks."""
+    """Return the page token for the page after `cursor` in the task list with this filter."""
     fixed = _FIXED.pack(VERSION, (cursor.timestamp - _EPOCH) // _MICROSECOND, _list_of(tasks))
     content = fixed + cursor.task_id.encode()
     return _text(content + _sign(secret, content))
 
 
 def read(secret: bytes, tasks: TaskFilter, token: str) -> ListCursor:
-    """Return the cursor of the token.
+    """Return the cursor in a page token of the task list with this filter.
 
-    Raises InvalidMessage for a token of another deployment or another list.
+    Raises InvalidMessage for an invalid token, and for one of another deployment or another list.
     """
     signed = _bytes(token)
     content, signature = signed[:-_SIGNATURE_BYTES], signed[-_SIGNATURE_BYTES:]
-    # Unsigned content is not parsed.
+    # Content is parsed only after its signature was checked.
     if not hmac.compare_digest(signature, _sign(secret, content)):
         raise _unknown()
-    # Later versions must keep the version at this offset.
+    # Later formats must keep the version at this offset.
     version, microseconds, of = _FIXED.unpack_from(content)
     if version != VERSION:
         raise _unknown()
@@ -58,13 +58,13 @@ def read(secret: bytes, tasks: TaskFilter, token: str) -> ListCursor:
 
 
 def make_after(secret: bytes, of: Sequence[str], after: str) -> str:
-    """Return the token of the page after the entry `after`; `of` identifies the list."""
+    """Return the page token for the page after the entry named `after`. `of` identifies the list."""
     content = _hash(of) + after.encode()
     return _text(content + _sign(secret, _AFTER + content))
 
 
 def read_after(secret: bytes, of: Sequence[str], token: str) -> str:
-    """Return the entry before the page of the token; raises InvalidMessage as `read` does."""
+    """Return the name of the last entry before the token's page. Raises InvalidMessage as `read` does."""
     signed = _bytes(token)
     content, signature = signed[:-_SIGNATURE_BYTES], signed[-_SIGNATURE_BYTES:]
     if not hmac.compare_digest(signature, _sign(secret, _AFTER + content)) or content[:_HASH_BYTES] != _hash(of):
@@ -73,7 +73,7 @@ def read_after(secret: bytes, of: Sequence[str], token: str) -> str:
 
 
 def _list_of(tasks: TaskFilter) -> bytes:
-    """Return a hash of the list's owner and filter."""
+    """Return a hash that identifies a task list by its owner and filter."""
     since = tasks.since.astimezone(UTC).isoformat() if tasks.since else None
     return _hash([tasks.owner, tasks.agent, tasks.context_id, tasks.state, since])
 

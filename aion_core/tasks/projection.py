@@ -1,4 +1,4 @@
-"""Projection of a log to its task: `apply` defines the effect of each event. Pure."""
+"""Projection of an event log to its task: `apply` defines the effect of each event. Pure."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ from aion_core.protocol.types import Message, Task, TaskArtifactUpdateEvent, Tas
 
 
 def apply(task: Task | None, entry: Numbered) -> Task:
-    """Return the task after the entry, as a copy."""
+    """Return a copy of the task with the effect of one log entry."""
     if isinstance(entry.event, Task):
         return _copy(entry.event)
     if task is None:
@@ -19,7 +19,7 @@ def apply(task: Task | None, entry: Numbered) -> Task:
 
 
 def fold(log: Iterable[Numbered]) -> Task:
-    """Return the task of a log, in linear time; raises StoreCorrupt if the log does not begin with a task."""
+    """Return the task that a log's events lead to. Raises StoreCorrupt if the log does not begin with a task."""
     task: Task | None = None
     for entry in log:
         if task is None or isinstance(entry.event, Task):
@@ -37,14 +37,14 @@ def _apply_to(task: Task, entry: Numbered) -> None:
         case Message():
             _add_message(task, event)
         case TaskStatusUpdateEvent():
-            # `status.message` is the latest message; `history` has the earlier ones, each once.
+            # `status.message` is the latest message of the task; `history` has the earlier ones, each once.
             if task.status.HasField("message") and task.status.message.message_id != event.status.message.message_id:
                 _add_message(task, task.status.message)
             if entry.message is not None:
                 _add_message(task, entry.message)
             task.status.CopyFrom(event.status)
             if event.status.HasField("message"):
-                # A reply may be an earlier message of the turn, repeated in its last status.
+                # An answer may be an earlier message of the turn, repeated in the turn's last status.
                 _remove_message(task, event.status.message.message_id)
             if event.HasField("metadata"):
                 task.metadata.MergeFrom(event.metadata)
@@ -64,7 +64,7 @@ def _remove_message(task: Task, message_id: str) -> None:
 
 
 def _put(task: Task, event: TaskArtifactUpdateEvent) -> None:
-    """Add the artifact; an older one of the same id is replaced, or continued with `append` (A2A 4.2.2)."""
+    """Add an artifact to the task: replace the artifact with its id, or with `append` extend it (A2A 4.2.2)."""
     for artifact in task.artifacts:
         if artifact.artifact_id == event.artifact.artifact_id:
             if event.append:

@@ -1,7 +1,7 @@
-"""Limit of open tasks per caller.
+"""Limit of the number of open tasks per caller.
 
-The end of a task does not lower the count: that would cost each task one more write. At the limit, the next new message
-looks for ended tasks.
+The end of a task does not lower the count, since that would cost each task one more write. When the limit is reached,
+the next new message uncounts ended tasks.
 """
 
 import asyncio
@@ -15,11 +15,11 @@ from aion_core.tasks import lifecycle, limits
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 10
-"""Retry-After of a refused message: nobody knows the end of another task."""
+"""Retry-After of a refused message, a fixed time: the end of a running task cannot be predicted."""
 
 
 class OpenTasks:
-    """Counter of the open tasks of each caller."""
+    """Counter of each caller's open tasks, to refuse new tasks at the limit."""
 
     def __init__(self, counts: RateLimits, store: TaskStore, clock: Clock, *, most: int) -> None:
         self._counts, self._store, self._clock, self._most = counts, store, clock, most
@@ -27,7 +27,8 @@ class OpenTasks:
     async def admit(self, caller: str, new: NewTask) -> OpenTask:
         """Count a task before its creation; raises TooManyRequests at the limit.
 
-        Messages without a new task are never refused: a repeat, or the required input of a task in the context.
+        A message that creates no task is never refused: a repeated message, or the required input of a task in the
+        context.
         """
         now = self._clock.now()
         task = OpenTask(new.key, now.replace(microsecond=now.microsecond // 1000 * 1000))
@@ -50,11 +51,11 @@ class OpenTasks:
         return task
 
     async def forget(self, caller: str, task: OpenTask) -> None:
-        """Uncount a task after its creation failed."""
+        """Uncount a task that was counted but not created."""
         try:
             await self._counts.forget_tasks(caller, [task])
         except StoreError as error:
-            # After one minute, a later message at the limit uncounts the missing task.
+            # A message at the limit uncounts the missing task when it is older than a minute.
             logger.warning("A task that was not created is still counted: %s", error)
 
     async def _creates_none(self, new: NewTask, heads: Sequence[Head | None]) -> bool:

@@ -1,7 +1,7 @@
-"""The answer of a turn: in a status message, in an artifact, or as a Message in place of the task. Pure.
+"""Forms of a turn's answer: a status message, an artifact, or a Message in place of the task. Pure.
 
-At its end the turn decides between Message and task, and notes it in the task's metadata. So each process gives the
-same response to a repeated message.
+At its end the turn decides between Message and task, and records the decision in the task's metadata. So each process
+gives the same response to a repeated message.
 """
 
 from collections.abc import Sequence
@@ -22,14 +22,14 @@ from aion_core.protocol.types import (
 from aion_core.tasks import lifecycle
 
 ANSWERS = "aion:answers"
-"""Metadata key of an answer's artifact: the id of the answered message."""
+"""Metadata key of an artifact with an answer; its value is the id of the answered message."""
 NAME = "answer"
 
 REPLY = "aion:reply"
-"""Metadata key of a task: `message` if its client received the answer as a Message."""
+"""Metadata key of a task; its value is `message` if the client received the answer as a Message."""
 
 QUICK_SECONDS = 1.0
-"""Longest time to an answer as a Message under `auto`; the client receives nothing until then."""
+"""Time limit for an answer as a Message with `reply: auto`. The client receives nothing until then."""
 
 _BESIDE = frozenset({TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_COMPLETED})
 
@@ -37,7 +37,7 @@ _BESIDE = frozenset({TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_COMPLETE
 
 
 def as_artifact(answer: Message, message: Message) -> Artifact:
-    """Return the answer to the message as an artifact with the answer's id."""
+    """Return an artifact with the answer's id and content, marked as the answer to `message`."""
     artifact = Artifact(
         artifact_id=answer.message_id,
         name=NAME,
@@ -55,7 +55,7 @@ def is_answer(artifact: Artifact) -> bool:
 
 
 def as_message(artifact: Artifact, task: Task) -> Message:
-    """Return the answer of the artifact as a message again."""
+    """Return the answer in the artifact as an agent's message of the task."""
     message = Message(
         message_id=artifact.artifact_id,
         role=Role.ROLE_AGENT,
@@ -71,7 +71,10 @@ def as_message(artifact: Artifact, task: Task) -> Message:
 
 
 def messages_in(task: Task) -> list[Message]:
-    """Return the messages of the task, oldest first and each once; answers in artifacts follow their messages."""
+    """Return the task's messages, oldest first and each once.
+
+    An answer stored in an artifact becomes a message after the message that it answers.
+    """
     last = [task.status.message] if task.status.HasField("message") else []
     known = {message.message_id for message in (*task.history, *last)}
     answers: dict[str, list[Message]] = {}
@@ -98,10 +101,10 @@ def is_message(
     event: TaskStatusUpdateEvent,
     log: Sequence[Numbered],
 ) -> bool:
-    """Return True if the turn that ends by this event gives its client a Message; `reply` is not TASK.
+    """Return True if a turn that ends by this event answers its client with a Message; `reply` must not be TASK.
 
-    The turn must complete with an answer. A message to an existing task gets its task: the client knows the task and
-    has to see it complete. Under `auto` the answer must also be quick, and the log must hold nothing else.
+    The turn must complete with an answer. For a message to an existing task the client gets the task: it knows the task
+    and has to see it complete. With `auto` the answer must also be quick, and the log must hold no other content.
     """
     if turn.message_generation != 1 or not isinstance(ending, Reply):
         return False
@@ -114,7 +117,7 @@ def is_message(
 
 
 def seconds_left(log: Sequence[Numbered], at: datetime) -> float:
-    """Return the seconds left for a Message under `auto`; negative after that time."""
+    """Return the seconds left at this time to answer with a Message with `reply: auto`; negative if it is too late."""
     first = log[0].event if log else None
     if not isinstance(first, Task):
         return -QUICK_SECONDS
@@ -122,7 +125,7 @@ def seconds_left(log: Sequence[Numbered], at: datetime) -> float:
 
 
 def may_be_message(log: Sequence[Numbered]) -> bool:
-    """Return True if one Message can hold the log: at most one answer, and nothing else."""
+    """Return True if one Message can hold the log's content: at most one answer, nothing else."""
     answers: set[str] = set()
     for entry in log:
         match entry.event:
@@ -141,10 +144,10 @@ def may_be_message(log: Sequence[Numbered]) -> bool:
 
 
 def message_of(task: Task) -> Message | None:
-    """Return the Message for the task's client, None if the client gets the task.
+    """Return the Message that the client receives in place of the task; None if the client receives the task.
 
-    It has the parts of the answer, then those of other artifacts. The answer's metadata overrides the task's. It names
-    its context and no task.
+    The Message has the parts of the answer, then the parts of other artifacts. The answer's metadata overrides the
+    task's. The Message has a contextId and no taskId.
     """
     if REPLY not in task.metadata:
         return None

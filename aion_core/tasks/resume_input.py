@@ -1,4 +1,4 @@
-"""Interrupts of a task, and the check of messages that resume it. Pure.
+"""Interrupts of a task, and the check of client messages to resume it. Pure.
 
 The status message of an interrupted task has the id of its interrupt in `metadata.interruptId`. Several interrupts are
 listed in `metadata.interrupts`, each with its `id`; an answer must then name its interrupt.
@@ -18,9 +18,9 @@ INTERRUPT_ID, INTERRUPTS = "interruptId", "interrupts"
 
 
 def check_resume_input(task: Task, message: Message) -> None:
-    """Check that the message can resume the task; a running task takes any message.
+    """Check that the message can resume the interrupted task. A running task takes any message.
 
-    Raises TaskFinished or InvalidMessage.
+    Raises TaskFinished if the task has ended, or InvalidMessage for a missing answer or a wrong interrupt id.
     """
     if task.status.state in lifecycle.TERMINAL:
         raise TaskFinished(
@@ -49,21 +49,22 @@ def check_resume_input(task: Task, message: Message) -> None:
 
 
 def interrupt_ids(task: Task) -> list[str]:
-    """Return the ids of the task's interrupts, in their order."""
+    """Return the ids of the task's interrupts, in the order of its status message."""
     metadata = _metadata(task.status.message)
     listed = metadata.get(INTERRUPTS) or [{"id": metadata[INTERRUPT_ID]}] if INTERRUPT_ID in metadata else []
     return [str(question["id"]) for question in listed]
 
 
 def interrupt_id_of(message: Message) -> str:
-    """Return the interrupt id in the message's metadata, "" without one."""
+    """Return the interrupt id from the message's metadata; "" without one."""
     return str(_metadata(message).get(INTERRUPT_ID, ""))
 
 
 def resume_value(message: Message) -> Any:
-    """Return the value for the interrupt: the message's text, or without text its data.
+    """Return the value to resume an interrupt with: the message's text, or its data if it has no text.
 
-    The data of an event is its payload, such as a card's action, not the original of the source network.
+    The data of a network's event is its payload, such as the action on a card. The source network's original event is
+    left out.
     """
     text = "".join(part.text for part in message.parts if part.WhichOneof("content") == "text")
     if text:

@@ -1,4 +1,4 @@
-"""Runner of turns: one after the other per context, while the lease holds and until the deadline."""
+"""Runner of turns: one turn at a time per context, under a lease, until the deadline of the process."""
 
 import asyncio
 import logging
@@ -46,26 +46,26 @@ from aion_core.tasks.turn import TurnExecution, TurnMetrics
 logger = logging.getLogger(__name__)
 
 MAX_TRIES = 3
-"""Limit of tries of a turn before its task fails: the turn itself may crash its process."""
+"""Number of tries of a turn before its task fails, since the turn itself may crash its process."""
 
 MAX_HANDOFFS = 200
-"""Limit of handoffs of a turn at deadlines before its task fails: two days of work."""
+"""Number of handoffs of a turn between processes before its task fails: two days of work."""
 
 STOP_SECONDS = 2.0
-"""Longest wait for an agent to stop after its cancellation; the fence refuses its later writes."""
+"""Longest wait for a cancelled agent to stop. The store refuses its later writes, because the fence has grown."""
 
 AFTER_END_SECONDS = 5.0
-"""Longest run of an agent's own code after its recorded end: another turn may have the lease by then."""
+"""Longest run of an agent's code after its turn has ended: another turn may have the lease by then."""
 
 UNREADABLE = "A record of this task can no longer be read. Send the message again, in a new task."
-"""Error text for a lost or broken log or waiting message."""
+"""Error text for a task with a lost or unreadable log or message."""
 
 RENEWALS = 3
-"""Renewals per lease term: one or two failed renewals do not lose the lease."""
+"""Renewals per lease term, so that one or two failed renewals do not lose the lease."""
 
 
 class TaskRunner:
-    """Runner of leased turns by the agents of this deployment."""
+    """Runner of leased turns with the agents of this deployment."""
 
     def __init__(
         self,
@@ -84,10 +84,10 @@ class TaskRunner:
         metrics: Metrics | None = None,
         traces: Traces | None = None,
     ) -> None:
-        """`agents` returns the agent of an id; `reveal_errors` adds an agent's own error text to the client's.
+        """`agents` returns the agent with an id. `reveal_errors` shows the error text of an agent to its client.
 
-        Turns read the history of their context from `conversations`. `replies` and `answers` are settings by agent, with
-        the defaults `task` and `message`.
+        Turns read the history of their context from `conversations`. `replies` and `answers` map agents to their
+        `reply` and `answer` settings, with the defaults `task` and `message`.
         """
         self._store, self._agents, self._clock, self._work_queue = store, agents, clock, work_queue
         self.lease_seconds, self._max_tries, self._reveal_errors = lease_seconds, max_tries, reveal_errors
@@ -98,10 +98,11 @@ class TaskRunner:
     async def run(
         self, begun: TurnStarted, broadcast: EventBroadcast, deadline: Deadline | None = None
     ) -> TurnStarted | None:
-        """Run the turn until its end or the deadline, and publish its events to `broadcast`.
+        """Run a leased turn until its end or the deadline, and publish its events to `broadcast`.
 
-        Return the next turn of the queue, already leased; None with an empty queue or without time. Errors of the agent
-        or the store are not raised: the log has the outcome, and a wake-up message or timer restarts an unfinished turn.
+        Return the next turn of the context's queue, already leased; None if the queue is empty or no time is left.
+        Errors of the agent or the store are not raised. The log has the outcome, and a wake-up message or timer
+        restarts an unfinished turn.
         """
         agent_id = begun.lease.context.agent
         turn = TurnExecution(
@@ -141,7 +142,7 @@ class TaskRunner:
     async def _run(
         self, turn: TurnExecution, metrics: TurnMetrics, broadcast: EventBroadcast, deadline: Deadline
     ) -> None:
-        """Run the turn while its lease holds, until the deadline."""
+        """Run the turn while this process has its lease, and suspend it at the deadline."""
         try:
             async with self._keep_lease(
                 self._store,
@@ -156,8 +157,9 @@ class TaskRunner:
                 try:
                     await asyncio.wait({work, lost, end}, return_when=asyncio.FIRST_COMPLETED)
                     if turn.releasing or turn.over:
-                        # The turn itself is releasing its lease, seen by the heartbeat; or it is being suspended. A
-                        # cancellation between its record and its wake-up message would leave it to the sweep.
+                        # The turn is releasing its lease (the heartbeat may see that as a loss), or it is being
+                        # suspended. If it were cancelled after the write and before the wake-up message, only the sweep
+                        # would find it.
                         await asyncio.wait({work})
                 finally:
                     lost.cancel()
@@ -197,13 +199,13 @@ class TaskRunner:
             turn.over = True
             logger.warning("The turn belongs to another holder now.")
         except StoreError as error:
-            # The next holder continues from the records; delayed, since the store has just failed.
+            # The next lease holder continues from the records. It begins with a delay, since the store has just failed.
             logger.exception("The turn could not be recorded.")
             turn.spent = turn.agent_ran or not isinstance(error, StoreUnavailable)
             await self._suspend(turn, delay=self.lease_seconds / 2)
 
     async def _wait_for_deadline(self, turn: TurnExecution, deadline: Deadline) -> None:
-        """Set `drain` shortly before the deadline; return at the time to cancel the turn."""
+        """Set the turn's `drain` event shortly before the deadline, and return when the turn must be cancelled."""
         drain_before, cut_before = margins(deadline, self._clock.now())
         now = asyncio.ensure_future(deadline.now.wait())
         try:
@@ -234,7 +236,7 @@ class TaskRunner:
         return not deadline.now.is_set() and (deadline.until - self._clock.now()).total_seconds() > 2 * DRAIN_SECONDS
 
     async def _suspend(self, turn: TurnExecution, *, delay: float = 0.0) -> None:
-        """Suspend the turn and enqueue its wake-up; if the store refuses, its lease runs out."""
+        """Suspend the turn and enqueue a wake-up message for it. If the store fails, the turn's lease runs out."""
         turn.over = True
         try:
             await turn.pause()
@@ -244,7 +246,7 @@ class TaskRunner:
             await wake(self._work_queue, turn.lease.context, delay=delay)
 
     def _agent(self, turn: TurnExecution) -> Agent:
-        """Return the agent of the turn; raises AgentFailed at the limit of tries or handoffs."""
+        """Return the agent of the turn. Raises AgentFailed after too many tries or handoffs of the turn."""
         record = turn.lease.turn
         if record.tries > self._max_tries:
             raise AgentFailed(
@@ -257,7 +259,7 @@ class TaskRunner:
     async def _record(
         self, turn: TurnExecution, metrics: TurnMetrics, emissions: AsyncGenerator[Emission, None]
     ) -> Ending:
-        """Record or publish the agent's emissions; return the ending of its turn."""
+        """Record or stream each emission of the agent, and return the ending of its turn."""
         async for emission in emissions:
             turn.agent_ran = True
             if isinstance(emission, Chunk):
@@ -274,7 +276,7 @@ class TaskRunner:
         return Reply(None)
 
     async def _run_out(self, turn: TurnExecution, emissions: AsyncGenerator[Emission, None]) -> None:
-        """Run the agent's code after its recorded end, for a short time; its emissions are ignored."""
+        """Let the agent's code finish after its turn has ended, for a short time, and ignore its emissions."""
         try:
             async with asyncio.timeout(AFTER_END_SECONDS):
                 async for _ in emissions:
@@ -285,7 +287,7 @@ class TaskRunner:
             logger.exception("The agent failed after its end.")
 
     def _reason(self, error: Exception) -> str:
-        """Return the client's error text for an agent's failure: the error's class and a safe sentence."""
+        """Return the error text for the client after an agent's failure: the error's class and a fixed sentence."""
         if isinstance(error, AgentFailed):
             return str(error)
         reason = f"{type(error).__name__}: the agent could not finish this turn."
@@ -293,43 +295,44 @@ class TaskRunner:
 
 
 AFTER_SECONDS = 1.0
-"""Delay of a lease's wake-up message after the end of the lease."""
+"""Seconds from the end of a lease to the arrival of its wake-up message."""
 
 
 class Worker:
-    """Handler of wake-up messages: runs the turns of a context, until the deadline."""
+    """Handler of wake-up messages. It runs the waiting turns of a context until the deadline of the process."""
 
     def __init__(self, store: TaskStore, runner: TaskRunner, work_queue: WorkQueue, clock: Clock) -> None:
         self._store, self._runner, self._work_queue, self._clock = store, runner, work_queue, clock
 
     async def handle(self, wake_up: WakeUp, *, until: datetime | None = None, deadline: Deadline | None = None) -> None:
-        """Run the context's next turns, if one may begin.
+        """Run the next turns of the message's context, if a turn may begin there.
 
-        `until` is the end of this process; `deadline` replaces it in a process that may stop earlier. The wake-up message
-        of a lease in force is enqueued again for the end of that lease; so is any message that finds a lease nearly
-        expired. Raises StoreError: the message must be delivered again.
+        `until` is the end of this process; `deadline` replaces it in a process that may stop earlier. While a lease is
+        in force, its own wake-up message is enqueued again for the end of the lease. If the lease has nearly expired,
+        any message is enqueued again. Raises StoreError: the queue must deliver the message again.
         """
         begun = await self._store.begin(wake_up.context, holder=str(uuid7()))
         if isinstance(begun, LeaseHeld):
             left = (begun.until - self._clock.now()).total_seconds()
-            # Each lease has its own wake-up message; the messages of earlier leases are dropped.
+            # Each lease has a wake-up message with its fence. The messages of earlier leases are dropped.
             if begun.fence == wake_up.fence or left < self._runner.lease_seconds / 2:
-                # A live holder renews earlier: this one is dead, or its clock is slow.
+                # A live holder would have renewed the lease earlier: this holder is dead, or its clock is slow.
                 delay = min(max(0.0, left) + AFTER_SECONDS, LONGEST_DELAY)
                 await self._work_queue.enqueue(wake_up, delay=delay)
         elif begun is not None and (broadcast := await self._broadcast_of(begun)) is not None:
             await self.run(begun, broadcast, deadline or Deadline(until))
 
     async def run(self, begun: TurnStarted, broadcast: EventBroadcast, deadline: Deadline | None = None) -> None:
-        """Run the turn, then the next turns of its queue; `broadcast` receives the events of the first."""
+        """Run a leased turn, then the next turns of its context. `broadcast` receives the first turn's events."""
         following = await self._runner.run(begun, broadcast, deadline)
         while following is not None and (next_broadcast := await self._broadcast_of(following)) is not None:
             following = await self._runner.run(following, next_broadcast, deadline)
 
     async def _broadcast_of(self, begun: TurnStarted) -> EventBroadcast | None:
-        """Return the broadcast of a turn with its task's log; without events if the log is corrupt: the turn then fails.
+        """Return a broadcast for the turn, with the events of its task's log.
 
-        If the store is unavailable, suspend the turn and return None: this try does not count.
+        With a corrupt log, return a broadcast without events: the turn then fails. If the store cannot be read, suspend
+        the turn and return None; if it is only unavailable, this try does not count.
         """
         try:
             log = await self._store.log(begun.head.key)
@@ -341,7 +344,7 @@ class Worker:
             try:
                 await self._store.pause(begun.lease, made_progress=False, spent=not isinstance(error, StoreUnavailable))
             except (LeaseLost, StoreError) as refused:
-                # The lease runs out, and its timer finds the turn.
+                # The lease runs out. The sweep then finds the turn by its timer.
                 logger.warning("The turn could not be suspended: %s", refused)
             else:
                 await wake(self._work_queue, begun.lease.context, delay=self._runner.lease_seconds / 2)

@@ -41,23 +41,23 @@ from aion_core.tasks.subscription import SharedReads
 logger = logging.getLogger(__name__)
 
 RETRIES = 5
-"""Limit of admissions of one message while its task changes."""
+"""Limit of attempts to admit one message while its task changes."""
 
 CANCEL_RETRIES = 50
-"""Limit of cancel attempts: each event of a running agent may defeat one."""
+"""Limit of attempts to cancel a task: a new event of its running agent makes an attempt fail."""
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """An admitted message and the source of its task's events."""
+    """Result of the admission of a message: its task, and the source of the task's events."""
 
     key: TaskKey
     broadcast: EventBroadcast | None = None
-    """The turn, if this process runs it; otherwise the log has its events."""
+    """The broadcast of the turn, if this process runs it; otherwise the events are read from the log."""
     task: Task | None = None
-    """The task at the admission, if it is known."""
+    """The task at the time of the admission, if it is known."""
     after: Cursor = Cursor()  # noqa: RUF009  # frozen
-    """Position of that task in the log."""
+    """Position of that task in its log: readers begin after it."""
     continues: bool = False
     """True if the message belongs to an existing task."""
 
@@ -67,7 +67,7 @@ class _InputNotRequired(Exception):
 
 
 class MessageAdmission:
-    """Admission of messages: stores each once, and starts or enqueues its turn."""
+    """Admission of messages: stores each message once, and starts or enqueues its turn."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class MessageAdmission:
     async def accept(
         self, call: CallContext, request: SendMessageRequest, start: StreamStart, *, at_once: bool
     ) -> Admission:
-        """Store the message once, and start its turn here if `at_once`, otherwise enqueue it."""
+        """Store the message once, and start its turn in this process if `at_once`, otherwise enqueue the turn."""
         message = request.message
         if message.task_id:
             return await self._continue(call, request, message.task_id, start, at_once=at_once)
@@ -120,7 +120,7 @@ class MessageAdmission:
     async def _create(
         self, call: CallContext, request: SendMessageRequest, new: NewTask, start: StreamStart, *, at_once: bool
     ) -> Admission:
-        """Create the task, unless the message belongs to an existing one."""
+        """Create a task for the message, unless the message repeats an earlier one or answers an interrupted task."""
         context = new.context
         policy = self._double_texting.get(call.agent, WhenBusy.ENQUEUE)
         for attempt in range(RETRIES):
@@ -140,7 +140,7 @@ class MessageAdmission:
                     try:
                         return await self._continue(call, request, outcome.task_id, start, at_once=at_once)
                     except _InputNotRequired:
-                        # Another message has answered. This one has no taskId, so it creates a task.
+                        # Another message has answered the task. This message has no taskId, so it creates a new task.
                         continue
                 case ContextInUse() if policy is WhenBusy.REJECT:
                     raise _busy()
@@ -151,7 +151,7 @@ class MessageAdmission:
     async def _continue(
         self, call: CallContext, request: SendMessageRequest, task_id: str, start: StreamStart, *, at_once: bool
     ) -> Admission:
-        """Admit a message to an existing task: an answer, a further message, or a repeat of either."""
+        """Admit a message to an existing task: an answer, a further message, or a repeated message."""
         for _ in range(RETRIES):
             log = await log_of(self._store, task_id, call)
             try:
@@ -173,7 +173,8 @@ class MessageAdmission:
         task = projection.fold(log.events)
         known = await self._store.known(context, message.message_id, admission.content_hash(message))
         if known is not None:
-            # It may have another task: an earlier copy may have found the task running, and created its own.
+            # The known message may have another task: its first copy may have found this task running, and created a
+            # task.
             return self._existing(call, context, known.task_id, at_once=at_once)
         if admission.holds_message(task, message):
             return self._existing(call, context, task.id, at_once=at_once)
@@ -211,14 +212,14 @@ class MessageAdmission:
         return self._existing(call, context, outcome.task_id, at_once=at_once)
 
     def _existing(self, call: CallContext, context: ContextKey, task_id: str, *, at_once: bool) -> Admission:
-        """Return the admission to an existing task; run its turn here if its holder is dead."""
-        # A message found by its Idempotency-Key belongs to another context than the new one.
+        """Return the admission to an existing task. If its lease holder is dead, run its turn in this process."""
+        # A message found by its Idempotency-Key belongs to another context than the newly generated one.
         if at_once and not call.idempotency_key:
             call.start_background(self._worker.handle(WakeUp(context), until=call.deadline.until))
         return Admission(TaskKey(call.owner, task_id))
 
     async def _wake_for(self, call: CallContext, waiting: TurnQueued, *, at_once: bool) -> None:
-        """Wake a process for a waiting turn, unless the holder of the turn before will run it."""
+        """Wake a process for a waiting turn, unless the lease holder of the turn before will run it."""
         context = waiting.head.context
         if not at_once:
             await wake(self._work_queue, context)
@@ -226,14 +227,14 @@ class MessageAdmission:
             call.start_background(self._worker.handle(WakeUp(context), until=call.deadline.until))
 
     async def _interrupt(self, call: CallContext, busy: ContextInUse) -> None:
-        """Cancel the busy task for the new message."""
+        """Cancel the task running in the context, so that the new message can be admitted."""
         try:
             await self.cancel(call, busy.task_id, "Canceled by a newer message.")
         except TaskNotCancelable:
             logger.info("The task to be canceled has already ended.")
 
     async def cancel(self, call: CallContext, task_id: str, reason: str) -> None:
-        """Cancel the task, in any process; raises TaskNotFound, or TaskNotCancelable after its end."""
+        """Cancel a task that runs in any process. Raises TaskNotFound, or TaskNotCancelable if the task has ended."""
         for _ in range(CANCEL_RETRIES):
             head = await head_of(self._store, task_id, call)
             if head.state in lifecycle.TERMINAL:
@@ -261,11 +262,11 @@ def _busy() -> ContextBusy:
 
 
 READ_SECONDS = 1.0
-"""Extra wait of a log reader under `reply: auto`: it reads events later than the turn's own process."""
+"""Extra wait under `reply: auto` if another process runs the turn: its events are read from the log, with a delay."""
 
 
 class TaskService:
-    """Operations on tasks; a started turn continues after its caller disconnects."""
+    """A2A operations on tasks. A started turn continues after its caller disconnects."""
 
     def __init__(
         self,
@@ -293,9 +294,9 @@ class TaskService:
     async def send(self, call: CallContext, request: SendMessageRequest) -> Task | Message:
         """Return the message's task once it is terminal or interrupted, or after `blocking_wait` (A2A 3.1.1).
 
-        With `returnImmediately` (A2A 3.2.2) return the working task; another function runs it. By the agent's `reply`
-        setting and the end of the turn, return the answer as a Message instead; `reply: message` always waits for it. A
-        repeated message returns the first response again. Raises ClientError.
+        With `returnImmediately` (A2A 3.2.2) return the working task, run by another function. With `reply: message`,
+        wait for the answer and return it as a Message; with `reply: auto` do so for a quick answer. A repeated message
+        returns the first response again. Raises ClientError.
         """
         reply = self._replies.get(call.agent, ReplyAs.TASK)
         at_once = not request.configuration.return_immediately or reply is ReplyAs.MESSAGE
@@ -309,8 +310,8 @@ class TaskService:
     async def stream(self, call: CallContext, request: SendMessageRequest) -> AsyncGenerator[list[StreamItem], None]:
         """Yield the task's events from the first until it is terminal or interrupted (A2A 3.1.2).
 
-        By the agent's `reply` setting and the end of the turn, yield the answer as one Message instead, after an empty
-        batch that starts the response. A repeated message subscribes to its task from the first event. The stream ends
+        With `reply: message`, or with `reply: auto` and a quick answer, yield an empty batch to start the response,
+        then the answer as one Message. A repeated message subscribes to its task from the first event. The stream ends
         early before the end of this process. Raises ClientError before the first batch.
         """
         admitted = await self._admission.accept(call, request, StreamStart.FIRST_EVENT, at_once=True)
@@ -321,7 +322,7 @@ class TaskService:
                 yield [StreamItem("", message)]
                 return
             if reply is ReplyAs.MESSAGE:
-                # The client gets the task, from the log.
+                # The client gets the task's events from the log.
                 admitted = Admission(admitted.key)
         after = admitted.after
         if admitted.broadcast is not None:
@@ -329,7 +330,7 @@ class TaskService:
                 yield batch
             if admitted.broadcast.has_stopped():
                 return
-            # The turn was taken over or suspended: the log continues.
+            # Another process took the turn over, or it was suspended: its further events are in the log.
             after = admitted.broadcast.cursor()
         elif admitted.task is not None and after.generation:
             yield [StreamItem(str(after.generation), admitted.task)]
@@ -337,7 +338,7 @@ class TaskService:
             yield batch
 
     async def subscribe(self, call: CallContext, task_id: str) -> AsyncGenerator[list[StreamItem], None]:
-        """Yield the current task, then its events until it is terminal or interrupted (A2A 3.1.6).
+        """Yield the current task, then its later events until it is terminal or interrupted (A2A 3.1.6).
 
         With a Last-Event-ID of this task yield the later items only. The stream ends early before the end of this
         process; the client may resume it. Raises TaskNotFound, or TaskFinished if nothing can follow.
@@ -355,11 +356,11 @@ class TaskService:
             yield batch
 
     async def get(self, call: CallContext, task_id: str) -> Task:
-        """Return the task; raises TaskNotFound."""
+        """Return the caller's task of this id. Raises TaskNotFound."""
         return projection.fold((await log_of(self._store, task_id, call)).events)
 
     async def cancel(self, call: CallContext, task_id: str) -> Task:
-        """Cancel the task and return it (A2A 3.1.5).
+        """Cancel the task and return the canceled task (A2A 3.1.5).
 
         Later events of its agent are refused, and its process stops within seconds. Raises TaskNotFound, or
         TaskNotCancelable after its end.
@@ -368,13 +369,13 @@ class TaskService:
         return await self.get(call, task_id)
 
     async def _task(self, call: CallContext, admitted: Admission) -> Task:
-        """Return the task from the broadcast; from the log if another process runs or has ended the turn."""
+        """Return the task of an admission: from its broadcast, or from the log if another process has newer events."""
         if admitted.broadcast is not None and admitted.broadcast.knows_state():
             return admitted.broadcast.task()
         return await self.get(call, admitted.key.task_id)
 
     async def _message(self, call: CallContext, admitted: Admission, reply: ReplyAs) -> Message | None:
-        """Wait for the decision between Message and task; return the Message, None for the task."""
+        """Wait until the turn decides between Message and task. Return the Message, or None for the task."""
         broadcast = admitted.broadcast
         if reply is ReplyAs.MESSAGE:
             if broadcast is not None:
@@ -384,7 +385,7 @@ class TaskService:
             seconds = replies.seconds_left(broadcast.log, self._clock.now())
             await self._wait(call, broadcast.wait_for_decision(), seconds)
             if broadcast.replies_with_message:
-                # The turn is recording its end: repeated requests get the Message too.
+                # The turn is recording its last event: repeated requests get the Message too.
                 await self._wait(call, broadcast.wait_for_end(), None)
             else:
                 broadcast.reply_with_task()
@@ -410,7 +411,7 @@ class TaskService:
         )
 
     async def _wait(self, call: CallContext, coroutine: Coroutine[Any, Any, None], seconds: float | None) -> None:
-        """Await the coroutine for at most these seconds; raise its error.
+        """Await the coroutine for at most these seconds, or without limit for None, and raise its error.
 
         The response must leave before the end of this process: the wait ends before the deadline, or when the process
         stops.

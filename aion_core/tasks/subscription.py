@@ -1,12 +1,15 @@
-"""Subscription to a task's growing log, in any process: events in order without a gap, and the chunks between them.
+"""Subscription to a task's growing log, from any process. Yields events without a gap, and the chunks between them.
 
-The protocol between the writer of the chunks (`deltas`) and their readers makes a stream complete, or restarts its text:
+The writer of the chunks (`deltas`) and their readers follow a protocol. By it, a stream is complete or restarts its
+text:
 
-- The chunks after event g under fence f are numbered 0, 1, 2, ... Chunk 0 starts a text (`append: false`), and so does
-  the first chunk of each model call; every other chunk continues its predecessor. No text continues beyond an event.
-- The writer stores batches in the order of their numbers, and changes none. It writes a refused batch again before any
-  later one. So the stored batches under (g, f) hold the chunks from 0 on, without a gap.
-- A higher fence after the same event belongs to another holder, starting from chunk 0. It supersedes the lower fence.
+- The chunks after event g under fence f are numbered 0, 1, 2, ... Chunk 0 starts a text (`append: false`). The first
+  chunk of each model call does so too. Every other chunk continues the chunk before it. No text continues beyond an
+  event.
+- The writer stores batches in the order of their numbers, and never changes a batch. After a failed write it writes the
+  same batch again before any later one. So the stored batches under (g, f) hold the chunks from 0 on, without a gap.
+- A higher fence after the same event belongs to another lease holder. Its chunks start from 0 and replace the chunks
+  under the lower fence.
 - A reader with cursor (g, f, n) has received the chunks before n, perhaps from the turn's own process before they were
   stored. Until it has read the batch of chunk n - 1, each read begins at event g.
 - A reader receives chunk n next, or a chunk that starts a text. After missing chunks (expired, or never stored) it
@@ -24,41 +27,41 @@ from aion_core.tasks import lifecycle
 from aion_core.tasks.broadcast import StreamItem, cursor_of
 
 FAST_SECONDS, SLOW_SECONDS = 0.1, 1.0
-"""Pause between two reads of a busy log, and of an idle one."""
+"""Pause in seconds between two reads of a log: shortest with new events, longest without."""
 IDLE_SECONDS = 300.0
-"""The stream of an idle task ends after this time; its client may resume it."""
+"""The stream of a task without new events ends after this time. The client may resume it."""
 
 MOST_FAILURES = 6
-"""Limit of consecutive failed reads, a quarter of a minute, before the stream fails."""
+"""Number of consecutive failed reads (a quarter of a minute) that make the stream fail."""
 
 LEAVE_SECONDS = 6.0
-"""The stream ends this long before its process, so that the process does not cut it."""
+"""Seconds before the end of its process at which a stream ends, so that it is not broken off."""
 
 FRESH_SECONDS = 0.08
-"""Longest age of a shared read: a little less than the shortest pause of a reader."""
+"""Longest age of a shared read in seconds: a little less than the shortest pause between reads."""
 
 _Position = tuple[TaskKey, int, Cursor]
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Events and deltas after a position; no log if there is no such task."""
+    """One read of a task's events and chunk batches after a position. `log` is None if the task does not exist."""
 
     log: Log | None
     deltas: Sequence[DeltaBatch] = ()
 
 
 class SharedReads:
-    """Reads of one process: readers at the same position share a read, so that a hundred cost about as much as one."""
+    """Shared reads of one process. Readers at the same position share a read: a hundred cost about as much as one."""
 
     def __init__(self, store: TaskStore, clock: Clock) -> None:
         self._store, self._clock = store, clock
         self._reads: dict[_Position, tuple[float, asyncio.Task[Read]]] = {}
 
     async def after(self, key: TaskKey, generation: int, since: Cursor) -> Read:
-        """Return the events after `generation` and the deltas from `since`, at most FRESH_SECONDS old.
+        """Return the task's events after `generation` and its chunk batches from `since`, at most FRESH_SECONDS old.
 
-        It reads the events first: a reader must have an event before the chunks after it.
+        The events are read first: a reader must have an event before the chunks after it.
         """
         position, now = (key, generation, since), self._clock.now().timestamp()
         at, read = self._reads.get(position, (0.0, None))
@@ -70,7 +73,7 @@ class SharedReads:
             self._forget(now)
             read = asyncio.ensure_future(self._read(key, generation, since))
             self._reads[position] = (now, read)
-        # Shielded: cancelling one reader must not cancel the read of the others.
+        # The read is shielded: cancelling one reader must not cancel it for the others.
         return await asyncio.shield(read)
 
     async def _read(self, key: TaskKey, generation: int, since: Cursor) -> Read:
@@ -94,10 +97,10 @@ async def tail(
     until: datetime | None = None,
     leave: asyncio.Event | None = None,
 ) -> AsyncGenerator[list[StreamItem], None]:
-    """Yield the items after the cursor until the task is terminal or interrupted, or idle for IDLE_SECONDS.
+    """Yield a task's events and chunks after the cursor, until it is terminal, interrupted or idle for IDLE_SECONDS.
 
-    `until` is the end of the process: the stream ends shortly before it, or when `leave` is set. The client may resume
-    it. Raises TaskNotFound.
+    `until` is the end of the process. The stream ends shortly before it, or when `leave` is set, and the client may
+    resume it. Raises TaskNotFound.
     """
     pause, idle, failures = FAST_SECONDS, 0.0, 0
     since = Cursor(after.generation)
@@ -131,16 +134,16 @@ async def tail(
 
 
 def resume_cursor(last_event_id: str, head: Head) -> Cursor | None:
-    """Return the cursor after this SSE id, None if the task has no such event."""
+    """Return the cursor after the event or chunk with this SSE id; None if the task has no such event."""
     cursor = cursor_of(last_event_id)
     return cursor if cursor is not None and 0 < cursor.generation <= head.generation else None
 
 
 def merge(events: Sequence[Numbered], batches: Iterable[DeltaBatch], after: Cursor) -> tuple[list[StreamItem], Cursor]:
-    """Return the items for a reader at the cursor, in order, and the cursor after them. Pure.
+    """Merge events and chunk batches into the ordered stream items for a reader at the cursor. Pure.
 
-    Chunks after an unread event are left for the next time: the reader must have that event first. See the protocol
-    above.
+    Returns the items and the cursor after them. Chunks after an unread event are left for the next merge: the reader
+    must have that event first. The module's docstring describes the protocol.
     """
     following: dict[int, list[DeltaBatch]] = {}
     for batch in batches:
@@ -159,7 +162,7 @@ def merge(events: Sequence[Numbered], batches: Iterable[DeltaBatch], after: Curs
 
 
 def next_read(batches: Iterable[DeltaBatch], after: Cursor, since: Cursor) -> Cursor:
-    """Return the start of the next read of batches for a reader at `after`; its last read began at `since`. Pure."""
+    """Return the start of the next read of chunk batches for a reader at `after`; the last began at `since`. Pure."""
     reached = after == since or any(
         (batch.generation, batch.fence) == (after.generation, after.fence)
         and batch.first < after.n <= batch.first + len(batch.chunks)

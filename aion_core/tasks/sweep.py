@@ -1,4 +1,4 @@
-"""Sweep of expired timers: enqueues the wake-up messages again, any of which may have been lost."""
+"""Sweep of expired timers: enqueues new wake-up messages, since the earlier ones may have been lost."""
 
 import asyncio
 import logging
@@ -22,27 +22,27 @@ from aion_core.ports import (
 logger = logging.getLogger(__name__)
 
 AT_ONCE = 200
-"""Limit of contexts per sweep, the longest overdue first; the next sweep follows in a minute."""
+"""Number of contexts per sweep, the longest overdue first. The next sweep follows in a minute."""
 
 PUSHES_AT_ONCE = 1000
-"""Limit of push timers per sweep. Only the sweep starts retries further ahead than the queue's longest delay."""
+"""Number of push timers per sweep. Only the sweep starts retries that lie beyond the longest delay of the queue."""
 
 PARALLEL = 16
-"""Push timers claimed in parallel."""
+"""Number of push timers claimed in parallel."""
 
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """Counts of one sweep."""
+    """Result of one sweep: the numbers of found timers and enqueued messages."""
 
     found: int
-    """Expired timers of contexts and notifications, by the index."""
+    """Number of expired timers of contexts and notifications, as found in the index."""
     enqueued: int
-    """Claimed timers with a new wake-up message."""
+    """Number of claimed timers for which a wake-up message was enqueued."""
 
 
 class Sweep:
-    """Sweep of the timers of contexts and notifications."""
+    """Sweep of expired timers of contexts and of push notifications."""
 
     def __init__(
         self,
@@ -60,8 +60,8 @@ class Sweep:
     async def once(self, *, at_once: int = AT_ONCE, pushes_at_once: int = PUSHES_AT_ONCE) -> Swept:
         """Claim the expired timers of contexts and notifications, and enqueue a wake-up message for each.
 
-        After a failed claim or enqueue the timer stays for the next sweep. Raises StoreError, after trying both, if the
-        index of either cannot be read.
+        If a claim or an enqueue fails, the timer stays for a later sweep. If the timers of contexts or of notifications
+        cannot be read, it still sweeps the others, then raises StoreError.
         """
         found, enqueued, failure = 0, 0, None
         for sweep, limit in ((self._contexts, at_once), (self._pushes, pushes_at_once)):
@@ -97,9 +97,10 @@ class Sweep:
         if self._push_configs is None or self._push_queue is None:
             return Swept(0, 0)
         found = await self._push_configs.expired_timers(limit=at_once)
-        # The retry timer of a config expires as planned; the timer of an event expires only if its message was lost.
+        # The retry timer of a push config expires as planned. An event's timer expires only if its wake-up message was
+        # lost.
         self._metrics.count(Metric.SWEEP_FOUND, sum(1 for timer in found if timer.generation))
-        # The workers share one iterator: each takes the next timer.
+        # The coroutines share one iterator: each takes the next timer from it.
         left = iter(found)
         enqueued = await asyncio.gather(
             *(self._enqueue_for(left, self._push_configs, self._push_queue) for _ in range(min(PARALLEL, len(found))))

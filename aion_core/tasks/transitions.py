@@ -1,7 +1,7 @@
-"""Transitions of a turn: begin, append, suspend, end, cancel. Pure.
+"""Transitions of a turn (begin, append, suspend, end, cancel), computed from the records as read. Pure.
 
-A transition holds the changes of one transaction, each conditional on the records as read, and its outcome. If a
-condition fails, the store reads again and decides again.
+A transition holds the outcome and the changes of one transaction. Each change has the condition that its record is
+unchanged since it was read. If a condition fails, the store reads the records again and computes another transition.
 """
 
 import hashlib
@@ -20,21 +20,21 @@ from aion_core.tasks.heads import HeadMove, NewEvent, Transition, new_event
 
 @dataclass(frozen=True, slots=True)
 class QueuedMessage:
-    """A message in the queue of its task, with the request's metadata."""
+    """A message waiting for the running turn of its task, with the metadata of its request."""
 
     message: Message | None = None
-    """None if its item has expired: its turn begins and fails."""
+    """None if the message's item has expired: its turn then begins and fails."""
     request: Mapping[str, Any] = field(default_factory=dict)
 
 
 def token_of(lease: Lease, generation: int, event: Event) -> str:
-    """Return the token of an event; a repeat of the call after a lost response has the same token."""
+    """Return a token that identifies a write of this event. A repeat after a lost response has the same token."""
     digest = hashlib.sha256(stream_response(event).SerializeToString()).hexdigest()
     return f"{lease.holder}#{lease.fence}#{generation}#{digest}"
 
 
 def lost() -> LeaseLost:
-    """Return the error for a lost lease."""
+    """Return the error for a write under a lease that another holder has replaced."""
     return LeaseLost("Another holder runs this context now.")
 
 
@@ -42,12 +42,12 @@ def lost() -> LeaseLost:
 
 
 def is_over(head: Head | None) -> bool:
-    """Return True if no turn of the task can begin: it has ended, or expired while waiting."""
+    """Return True if no turn of the task with this head can begin: the task has ended, or expired while waiting."""
     return head is None or head.state in lifecycle.TERMINAL
 
 
 def dropped(record: ContextRecord, task_id: str, times: Times) -> Transition[None]:
-    """Remove an ended task, so that it does not block its context."""
+    """Return the transition to remove an ended task from its context's record: it must not block the context."""
     return Transition(None, contexts.removed(task_id, record, record.fence + 1, times))
 
 
@@ -61,7 +61,10 @@ def begun(
     holder: str,
     times: Times,
 ) -> Transition[TurnStarted]:
-    """Begin the turn; `queued` is its message if it waited for its running task."""
+    """Return the transition to begin a turn.
+
+    `queued` is the turn's message if the message waited for a running turn of its task.
+    """
     lease, head_move, events = _beginning(context, turn, record, head, queued, holder=holder, times=times)
     acquire = contexts.acquired_abandoned if record.running else contexts.acquired_next
     return Transition(
@@ -98,7 +101,7 @@ def _beginning(
 
 
 def appended(lease: Lease, head: Head, event: Event, *, key: str) -> Transition[Head]:
-    """Append an event of the turn."""
+    """Return the transition to append an event of a running turn to its task's log."""
     after = lifecycle.advance(head, event)
     token = token_of(lease, after.generation, event)
     row = new_event(head, after, event, key=key, token=token)
@@ -106,16 +109,20 @@ def appended(lease: Lease, head: Head, event: Event, *, key: str) -> Transition[
 
 
 def still_mine(head: Head, now: Head | None) -> Head:
-    """Return the head with its current subscribers, for another attempt; raises LeaseLost if the task has changed."""
+    """Return the task's head with its current push subscribers, for another attempt.
+
+    Raises LeaseLost if the task has other events or another fence than in `head`.
+    """
     if now is None or (now.generation, now.fence) != (head.generation, head.fence):
         raise lost()
     return replace(head, push_epoch=now.push_epoch, push_events=now.push_events)
 
 
 def suspended(lease: Lease, times: Times, *, made_progress: bool, spent: bool = True) -> tuple[Turn, Change]:
-    """Return the suspended turn and its change of the context.
+    """Return the turn as suspended, and the change of its context's record.
 
-    Progress counts as a handoff and resets the tries. A try without any run of the agent is not `spent`.
+    A suspension with progress counts as a handoff and resets the tries. A try in which the agent never ran is not
+    `spent`: it does not count.
     """
     turn = lease.turn
     if made_progress:
@@ -130,37 +137,37 @@ def suspended(lease: Lease, times: Times, *, made_progress: bool, spent: bool = 
 
 @dataclass(frozen=True, slots=True)
 class TurnEnding:
-    """The last event of a turn, and the choice of the next holder."""
+    """Input for the end of a turn: its lease, the task's head, the last event, and the choice of the next holder."""
 
     lease: Lease
     head: Head
     event: Event
     run_next: bool
-    """True if the same holder runs the next waiting turn."""
+    """True if the same lease holder is to run the next waiting turn."""
 
     @property
     def after(self) -> Head:
-        """Return the head after the event."""
+        """Return the task's head after the turn's last event."""
         return lifecycle.advance(self.head, self.event)
 
     @property
     def token(self) -> str:
-        """Return the token of the event."""
+        """Return the token that identifies the write of the turn's last event."""
         return token_of(self.lease, self.after.generation, self.event)
 
     @property
     def requires_input(self) -> bool:
-        """True if the event interrupts the task."""
+        """True if the turn's last event interrupts the task."""
         return self.after.state in lifecycle.INTERRUPTED
 
     @property
     def stops_task(self) -> bool:
-        """True if the event ends or interrupts the task: usually the queue is empty."""
+        """True if the turn's last event ends or interrupts the task. The context's queue is usually empty then."""
         return self.after.state in lifecycle.TERMINAL_OR_INTERRUPTED
 
 
 def finished_alone(ending: TurnEnding) -> Transition[TurnFinished]:
-    """End the turn with an empty queue, or with a queue that waits for input."""
+    """Return the transition to end a turn without a next one: the queue is empty, or it waits for required input."""
     after = ending.after
     release = contexts.released_for_input if ending.requires_input else contexts.released
     return Transition(
@@ -172,7 +179,11 @@ def finished_alone(ending: TurnEnding) -> Transition[TurnFinished]:
 
 
 def next_turn(ending: TurnEnding, record: ContextRecord) -> Turn | None:
-    """Return the next turn; raises LeaseLost, and PendingInput if the event ends a task with a waiting message."""
+    """Return the next waiting turn of the context, None if the queue is empty.
+
+    Raises LeaseLost, PendingInput if the event ends a task with a waiting message, or InvalidTransition if it leaves
+    the task working without a waiting message.
+    """
     if record.fence != ending.lease.fence:
         raise lost()
     waits = record.waits_for(ending.head.key.task_id)
@@ -192,7 +203,7 @@ def finished(
     *,
     times: Times,
 ) -> Transition[TurnFinished]:
-    """End the turn with a waiting next turn, run by the same holder or another one."""
+    """Return the transition to end a turn while another turn waits, for the same lease holder or another one."""
     lease, head, after = ending.lease, ending.head, ending.after
     row = new_event(head, after, ending.event, token=ending.token)
     move = HeadMove(heads.moved(head, after), after)
@@ -204,7 +215,7 @@ def finished(
     next_lease, next_move, events = _beginning(
         lease.context, turn, record, next_head, queued, holder=lease.holder, times=times
     )
-    # A transaction writes an item once: one move of the head covers both events.
+    # A transaction can write an item only once: one change of the task's head covers both events.
     moves = (HeadMove(heads.moved(head, next_move.after), next_move.after),) if same_task else (move, next_move)
     return Transition(
         TurnFinished(after, next=TurnStarted(next_lease, next_move.after)),
@@ -216,7 +227,10 @@ def finished(
 
 
 def finished_before(ending: TurnEnding, record: ContextRecord, next_head: Head | None) -> TurnFinished:
-    """Return the outcome of an earlier attempt after a lost response; `next_head`: head of the running turn's task."""
+    """Return the outcome of an earlier attempt to end the turn, after its response was lost.
+
+    `next_head` is the head of the task whose turn now runs in the context.
+    """
     lease = ending.lease
     mine = record.running is not None and record.fence == lease.fence + 1 and record.holder == lease.holder
     if mine and next_head is not None:
@@ -225,7 +239,7 @@ def finished_before(ending: TurnEnding, record: ContextRecord, next_head: Head |
 
 
 def canceled(head: Head, event: Event, record: ContextRecord, *, token: str, times: Times) -> Transition[TurnFinished]:
-    """Cancel the task and all of its turns."""
+    """Return the transition to cancel a task, with its running and waiting turns."""
     task_id = head.key.task_id
     # Cancelling a queued task must not change the fence: another task's turn may be running.
     takes = record.running is None or record.runs(task_id)
@@ -241,7 +255,7 @@ def canceled(head: Head, event: Event, record: ContextRecord, *, token: str, tim
 
 
 def canceled_before(head: Head, now: Head | None, event: Event, record: ContextRecord) -> TurnFinished:
-    """Return the outcome of an earlier attempt after a lost response."""
+    """Return the outcome of an earlier attempt to cancel the task, after its response was lost."""
     after = now if now is not None else lifecycle.advance(head, event)
     return TurnFinished(after, waiting=_has_free_turn(record))
 

@@ -1,4 +1,4 @@
-"""Execution of one turn: numbers, records and then publishes its emissions; and its metrics."""
+"""Execution and metrics of one turn: the agent's emissions are numbered, recorded, and then published."""
 
 import asyncio
 import logging
@@ -47,14 +47,14 @@ from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.deltas import PAGE_CHARACTERS, DeltaWriter
 
 COMPLETE, CUT = "complete_message", "interrupted"
-"""Reasons of a closed stream delta, in the terms of Aion's clients: its model call ended, or was interrupted."""
+"""Reasons for closing a stream delta, as Aion's clients know them: the model call ended, or it was interrupted."""
 
 SNAPSHOT_EVERY = 100
-"""A log with this many events gets a snapshot at the end of a turn, as the start of later reads."""
+"""At the end of a turn, a task's log with this many events gets a snapshot, and later reads begin there."""
 
 
 class TurnExecution:
-    """A turn running in this process: its emissions are recorded, then published."""
+    """A turn running in this process. It records the agent's emissions, then publishes them."""
 
     def __init__(
         self,
@@ -73,21 +73,21 @@ class TurnExecution:
         self._deltas = DeltaWriter(store, self.key, clock, fence=begun.lease.fence)
         self._deltas.follow(begun.head.generation)
         self._open_call: str | None = None
-        """Message id of the open stream delta."""
+        """Message id of the open stream delta; None without an open one."""
         self.releasing = False
-        """True while the turn records its end and releases its lease."""
+        """True while the turn records its last event and releases its lease."""
         self.stopped = False
-        """True after the agent's cancellation: its later errors are not failures."""
+        """True after the cancellation of the agent: later errors of the agent are not failures of the turn."""
         self.over = False
-        """True if the turn is suspended, or belongs to another holder."""
+        """True if the turn is suspended, or belongs to another lease holder."""
         self.made_progress = False
-        """True if this try recorded an event or a checkpoint: the next try continues after it."""
+        """True if this try of the turn recorded an event or a checkpoint. The next try continues after it."""
         self.agent_ran = False
-        """True if the agent has emitted anything in this try."""
+        """True if the agent has emitted anything in this try of the turn."""
         self.spent = True
-        """False if the store was unavailable before the agent's first emission: this try does not count."""
+        """False if the store failed before the agent's first emission: this try of the turn does not count then."""
         self.ended: TurnFinished | None = None
-        """The recorded end of the turn."""
+        """The recorded end of the turn; None before it."""
         self.drain = asyncio.Event()
         self._history = partial(conversations.history, self.key, self.lease.context) if conversations else None
         self._keys = {entry.key for entry in broadcast.log if entry.key}
@@ -103,7 +103,7 @@ class TurnExecution:
 
     @property
     def attributes(self) -> dict[str, str | int]:
-        """Attributes of the turn's span."""
+        """Attributes of the turn's trace span: ids, and the numbers of tries and handoffs."""
         turn, context = self.lease.turn, self.lease.context
         return {
             "aion.task_id": self.key.task_id,
@@ -115,7 +115,7 @@ class TurnExecution:
         }
 
     def request(self) -> TurnRequest:
-        """Return the agent's input for this turn."""
+        """Return the input of the agent for this turn, with the client's message and the events of earlier tries."""
         turn = self.lease.turn
         entry = self._broadcast.entry(turn.message_generation)
         message = inbound_message(entry, turn)
@@ -137,7 +137,7 @@ class TurnExecution:
         return projection.fold(earlier) if earlier else None
 
     def add_chunk(self, chunk: Chunk) -> None:
-        """Stream a chunk at once; each model call is a stream delta of its own."""
+        """Stream a text chunk of the agent at once. Each model call is a stream delta of its own."""
         if chunk.breaks_off and self._open_call == chunk.message_id:
             self._close_delta(CUT)
         if self._open_call not in (None, chunk.message_id) and chunk.text:
@@ -148,11 +148,11 @@ class TurnExecution:
             self._open_call = chunk.message_id
 
     def type(self) -> None:
-        """Stream a typing indicator; it is not stored."""
+        """Stream a typing indicator to the client, without storing it."""
         self._broadcast.publish("", typing_event(task_id=self.key.task_id, context_id=self.lease.context.context_id))
 
     async def emit(self, emission: AgentMessage | AgentMetadata | AgentArtifact) -> None:
-        """Record an emission; the repeat of a recorded key, by a node that runs again, is ignored."""
+        """Record an agent's emission as an event of the task, unless a node that runs again repeats its key."""
         if emission.key and emission.key in self._keys:
             return
         match emission:
@@ -177,9 +177,10 @@ class TurnExecution:
         await self._record(event, key=emission.key)
 
     async def end(self, ending: Reply | InputRequired, *, run_next: bool) -> None:
-        """Record the answer or the interrupt, and release the lease; with `run_next`, for the lease of the next turn.
+        """Record the answer or the interrupt as the turn's last event, and release the lease.
 
-        With a waiting message the task does not end: the answer becomes a message of the working task.
+        With `run_next`, the same holder gets the lease of the next turn. If a message waits for this task, the task
+        does not end: the answer becomes a message of the working task.
         """
         message = await self._answer(ending)
         status = self._status(ending.state)
@@ -192,7 +193,7 @@ class TurnExecution:
             COMPLETE if isinstance(ending, Reply) and ending.state == TaskState.TASK_STATE_COMPLETED else CUT
         )
         if self._ends_as_message(ending, event):
-            # Set before the record: from here on no reader receives the task.
+            # Set this before recording the event: from here on no reader receives the task.
             self._broadcast.replies_with_message = True
             event.metadata.update({replies.REPLY: ReplyAs.MESSAGE})
         try:
@@ -205,11 +206,11 @@ class TurnExecution:
                 if not event.metadata:
                     event.ClearField("metadata")
             await self._finish(event, run_next=run_next)
-        # Clients receive the answer before the agent's code after it has run.
+        # Clients receive the answer before the agent runs its code after the answer.
         self._broadcast.end()
 
     async def _answer(self, ending: Reply | InputRequired) -> Message | None:
-        """Record the answer's artifact, if it has one; return the message of the turn's last status."""
+        """Record the answer as an artifact if configured. Return the message for the turn's last status, or None."""
         if ending.message is None:
             return None
         message = Message()
@@ -221,7 +222,7 @@ class TurnExecution:
         key = f"{replies.NAME}:{self.lease.turn.id}"
         recorded = next((entry.event for entry in self._broadcast.log if entry.key == key), None)
         if isinstance(recorded, TaskArtifactUpdateEvent):
-            # An earlier try of the turn has recorded its answer; this try's answer may differ.
+            # An earlier try of the turn has recorded an answer. The answer of this try may differ.
             message = replies.as_message(recorded.artifact, self._broadcast.task())
         else:
             turn = self.lease.turn
@@ -236,18 +237,18 @@ class TurnExecution:
         return replies.is_message(self._reply_as, self.lease.turn, ending, event, self._broadcast.log)
 
     async def fail(self, reason: str, *, run_next: bool) -> None:
-        """Record the failure with its reason, and release the lease."""
+        """End the task as failed with the reason as its message, and release the lease."""
         message = Message(role=Role.ROLE_AGENT, parts=[Part(text=reason)])
         await self.end(Reply(message, TaskState.TASK_STATE_FAILED, {"error": reason}), run_next=run_next)
 
     async def pause(self) -> None:
-        """Suspend the turn for its next holder."""
+        """Suspend the turn: write its chunks and release its lease, so that another process can resume it."""
         self._close_delta(CUT)
         await self._deltas.flush()
         await self._store.pause(self.lease, made_progress=self.made_progress, spent=self.spent)
 
     async def close(self) -> None:
-        """Stop the writer of the chunks."""
+        """Stop the writer of the turn's chunks."""
         await self._deltas.stop()
 
     def _close_delta(self, reason: str) -> None:
@@ -259,14 +260,14 @@ class TurnExecution:
         self._broadcast.publish(self._deltas.add(delta), delta)
 
     async def _record(self, event: Event, *, key: str = "") -> None:
-        # Values without JSON, such as NaN, must not enter the log: no client could read it.
+        # MessageToDict raises for values without a JSON form, such as NaN: in the log, no client could read them.
         MessageToDict(event)
         self._close_delta(COMPLETE)
         await self._deltas.flush()
         self._head = await self._store.append(self.lease, self._head, event, key=key)
         self.made_progress = True
         self._publish(event, key)
-        # Let the readers write before the agent continues: this halves the time to the first event.
+        # Let the readers send the event before the agent continues: this halves the time to the first event.
         await asyncio.sleep(0)
 
     async def _finish(self, event: Event, *, run_next: bool) -> None:
@@ -290,13 +291,13 @@ class TurnExecution:
         self._broadcast.record(Numbered(self._head.generation, event, key=key))
 
     def _snapshot(self, event: Event) -> Task | None:
-        """Return the task with the turn's last event if the log is long, else None."""
+        """Return a snapshot of the task with the turn's last event if its log is long, else None."""
         if len(self._broadcast.log) < SNAPSHOT_EVERY:
             return None
         return projection.fold([*self._broadcast.log, Numbered(self._head.generation + 1, event)])
 
     def _set_server_fields(self, message: Message) -> None:
-        """Set the fields of the server; the author's values are overwritten."""
+        """Set the message's role, task id and context id in place of the agent's values, and an id if it has none."""
         message.message_id = message.message_id or str(uuid7())
         message.role = Role.ROLE_AGENT
         message.task_id, message.context_id = self.key.task_id, self.lease.context.context_id
@@ -309,7 +310,7 @@ class TurnExecution:
 
 
 def inbound_message(entry: Numbered | None, turn: Turn) -> Message:
-    """Return the client's message in this entry of the log; raises StoreCorrupt without one."""
+    """Return the client's message in this log entry. Raises StoreCorrupt if it has no message."""
     if entry is not None and entry.message is not None:
         return entry.message
     if entry is not None and isinstance(entry.event, Task) and entry.event.history:
@@ -321,10 +322,10 @@ logger = logging.getLogger(__name__)
 
 
 class TurnMetrics:
-    """Metrics of one turn in this process."""
+    """Metrics of one turn in this process: duration, lag, chunks and failures."""
 
     def __init__(self, metrics: Metrics, clock: Clock, turn: Turn, inbound: Numbered | None, *, agent: str) -> None:
-        """`inbound` is the event with the message; None if it is unknown."""
+        """`inbound` is the log entry with the client's message; None if it is unknown."""
         self._metrics, self._clock, self._turn, self._agent = metrics, clock, turn, agent
         self._arrived = lifecycle.time_of(inbound.event) if inbound is not None else None
         self._began = clock.now()
@@ -336,20 +337,20 @@ class TurnMetrics:
         return self._turn.tries <= 1 and not self._turn.handoffs
 
     def begin(self) -> None:
-        """Count the beginning of the turn."""
+        """Count the beginning of the turn, as a retry or with the lag since the client's message."""
         if self._turn.tries > 1:
             self._count(Metric.TURN_RETRIES)
         if self._is_first and self._arrived is not None:
             self._count(Metric.TURN_LAG, lifecycle.milliseconds(self._arrived, self._began))
 
     def count_chunk(self) -> None:
-        """Count a chunk."""
+        """Count a streamed text chunk, and measure the time to the first one."""
         self._deltas += 1
         if self._first_token is None:
             self._first_token = lifecycle.milliseconds(self._began, self._clock.now())
 
     def end(self, ended: TurnFinished | None) -> None:
-        """Count the end of the execution; `ended` is None if the turn has not ended with it."""
+        """Count the end of this execution. `ended` is None if the turn was suspended or lost and may run again."""
         if self._deltas:
             self._count(Metric.STREAM_DELTAS, self._deltas)
         if self._first_token is not None and self._is_first:

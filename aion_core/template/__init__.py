@@ -1,1 +1,1 @@
-"""SAM template reader: parameters, conditions, references and nested stacks."""
+"""Reader of SAM templates with parameters, conditions, references and nested stacks."""

@@ -1,4 +1,4 @@
-"""CloudFormation template files: YAML with short tags such as `!Ref`, expanded to functions."""
+"""Loader of CloudFormation template files. Short YAML tags such as `!Ref` are expanded to their long form."""
 
 from functools import lru_cache
 from pathlib import Path
@@ -7,25 +7,25 @@ from typing import Any
 import yaml
 
 try:
-    # Several times as fast, where PyYAML was built with it.
+    # The loader in C is several times as fast, but not every build of PyYAML has it.
     from yaml import CSafeLoader as _SafeLoader
 except ImportError:
     from yaml import SafeLoader as _SafeLoader  # type: ignore[assignment]
 
-# Short tags without the prefix "Fn::" in their long form.
+# Names of short tags without the prefix "Fn::" in their long form.
 _BARE_TAGS = {"Ref", "Condition"}
 
 
 class TemplateError(Exception):
-    """A template that cannot be read or resolved."""
+    """Error of a template that cannot be read or resolved."""
 
 
 class UnresolvableError(TemplateError):
-    """A correct reference to a resource without a known name or attribute."""
+    """Error of a correct reference to a resource whose name or attribute this reader does not know."""
 
 
 class _Loader(_SafeLoader):
-    """Safe loader with CloudFormation's short tags."""
+    """Safe YAML loader with support for CloudFormation's short tags."""
 
 
 def _tagged(loader: _Loader, suffix: str, node: yaml.Node) -> dict[str, Any]:
@@ -46,7 +46,7 @@ _Loader.add_multi_constructor("!", _tagged)
 
 
 def load(path: Path) -> dict[str, Any]:
-    """Return the template, read-only, as dicts and lists; raises TemplateError for any other file."""
+    """Read a template file into dicts and lists, not to be changed. Raises TemplateError if it is not a template."""
     try:
         document = parsed(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -62,8 +62,11 @@ def load(path: Path) -> dict[str, Any]:
     return dict(document)
 
 
-# Policy checks read the same files with different parameters.
+# Cache the result, because policy checks read the same files with different parameters.
 @lru_cache(maxsize=64)
 def parsed(text: str) -> Any:
-    """Return the parsed YAML, read-only, with short tags expanded; raises yaml.YAMLError."""
+    """Parse a template's YAML text, with short tags expanded. Do not change the result, since it is cached.
+
+    Raises yaml.YAMLError.
+    """
     return yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader with more tags

@@ -1,4 +1,4 @@
-"""SAM template reader: resolves parameters, conditions, references and nested stacks as CloudFormation does."""
+"""SAM template reader that resolves parameters, conditions, references and nested stacks as CloudFormation does."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -46,7 +46,7 @@ _NOTHING = object()
 
 @dataclass(frozen=True)
 class _ParentValue:
-    """Parameter value of a nested stack, resolved on first use."""
+    """Parameter value given to a nested stack by its parent template, resolved on first use."""
 
     template: "Template"
     value: Any
@@ -54,16 +54,16 @@ class _ParentValue:
 
 
 class Template:
-    """Template with its nested stacks in one place; `parameters` replace the defaults.
+    """SAM template with its nested stacks. `parameters` replace the defaults of the template's parameters.
 
-    Logical ids are unique over all files: a resource of a nested stack is found by its own id.
+    Logical ids are unique over all files, so a resource of a nested stack is found by its own id.
     """
 
     def __init__(self, path: Path, place: Place, parameters: Mapping[str, Any] | None = None) -> None:
         self.path = path
         self.place = place
         self.document = load(path)
-        """The file, read-only, with short tags expanded."""
+        """Parsed template file with short tags expanded. Do not change it."""
         self._parameters = self._parameter_values(parameters or {})
         self._nested = {name: self._read_nested(name) for name in self._nested_files()}
         self._owners = self._resource_owners()
@@ -72,23 +72,23 @@ class Template:
 
     @property
     def all(self) -> list["Template"]:
-        """This template and those of its nested stacks."""
+        """List of this template and the templates of all nested stacks."""
         return [self, *(each for nested in self._nested.values() for each in nested.all)]
 
     def resources(self, kind: str) -> list[str]:
-        """Return the logical ids of the created resources of a type; a false condition excludes a resource."""
+        """Return the logical ids of all resources of a type, without resources excluded by a false condition."""
         own = [name for name, resource in self._resources.items() if resource["Type"] == kind and self._is_made(name)]
         nested = (nested.resources(kind) for name, nested in self._nested.items() if self._is_made(name))
         return own + [name for names in nested for name in names]
 
     def owner(self, logical_id: str) -> "Template":
-        """Return the template with the resource in its own file: this one or a nested stack's."""
+        """Return the template that contains the resource in its own file. It is this one or a nested stack's."""
         if logical_id not in self._owners:
             raise TemplateError(f"{self.path} has no resource {logical_id!r}")
         return self._owners[logical_id]
 
     def properties(self, logical_id: str) -> dict[str, Any]:
-        """Return the unresolved properties of a resource; a function inherits from Globals."""
+        """Return the unresolved properties of a resource. A function inherits properties from Globals."""
         owner = self.owner(logical_id)
         if owner is not self:
             return owner.properties(logical_id)
@@ -99,7 +99,7 @@ class Template:
         return properties
 
     def resolved(self, logical_id: str, *names: str) -> dict[str, Any]:
-        """Return the resolved properties of a resource: those with these names, or all without names."""
+        """Return the resolved properties of a resource with these names. Without names, return all of them."""
         owner = self.owner(logical_id)
         if owner is not self:
             return owner.resolved(logical_id, *names)
@@ -109,30 +109,30 @@ class Template:
         return resolved
 
     def environment(self, function: str) -> dict[str, str]:
-        """Return a function's environment variables as Lambda sets them."""
+        """Return the resolved environment variables of a function as Lambda sets them."""
         variables = self.resolved(function, "Environment").get("Environment", {}).get("Variables", {})
         return {name: _text(value) for name, value in variables.items()}
 
     def environment_values(self, variable: str) -> set[str]:
-        """Return the values of an environment variable over all functions."""
+        """Return the different values of an environment variable in all functions."""
         environments = [self.environment(name) for name in self.resources(FUNCTION)]
         return {environment[variable] for environment in environments if variable in environment}
 
     def events(self, function: str, *kinds: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
-        """Yield name, type and resolved properties of the function's events of these types."""
+        """Yield the name, type and resolved properties of each event of the function with one of these types."""
         for name, event in (self.properties(function).get("Events") or {}).items():
             if event["Type"] in kinds:
                 yield name, event["Type"], self.resolve(event.get("Properties") or {}, f"{function}.Events.{name}")
 
     def written_events(self, function: str, *kinds: str) -> dict[str, dict[str, Any]]:
-        """Return the unresolved properties of the function's events of these types, by event name."""
+        """Return the unresolved properties of the function's events with one of these types, by event name."""
         events = self.properties(function).get("Events") or {}
         return {name: event.get("Properties") or {} for name, event in events.items() if event["Type"] in kinds}
 
     # --- References ---
 
     def resolve(self, value: Any, where: str) -> Any:
-        """Return the value with all intrinsic functions resolved; error messages begin with `where`."""
+        """Return the value with all intrinsic functions resolved. Error messages begin with the location `where`."""
         if isinstance(value, list):
             items = [self.resolve(item, f"{where}[{n}]") for n, item in enumerate(value)]
             return [item for item in items if item is not _NOTHING]
@@ -148,7 +148,7 @@ class Template:
         return {name: member for name, member in members.items() if member is not _NOTHING}
 
     def attribute(self, logical_id: str, name: str | None, where: str) -> str:
-        """Return the value of GetAtt for a resource, or of Ref without an attribute name."""
+        """Return the value of GetAtt for an attribute of a resource. With the name None, return the value of Ref."""
         owner = self.owner(logical_id)
         if owner is not self:
             return owner.attribute(logical_id, name, where)
@@ -162,7 +162,7 @@ class Template:
         return attributes[name](self.place, self._physical_name(logical_id, kind))
 
     def output(self, name: str, where: str) -> Any:
-        """Return the resolved value of an output."""
+        """Return the resolved value of an output of this template. Raises TemplateError if there is no such output."""
         outputs = self.document.get("Outputs") or {}
         if name not in outputs:
             raise TemplateError(f"{where}: {self.path} has no output {name}")
@@ -182,7 +182,7 @@ class Template:
     def _read_nested(self, name: str) -> "Template":
         given = (self._resources[name].get("Properties") or {}).get("Parameters") or {}
         parameters = {each: _ParentValue(self, value, f"{name}.Parameters.{each}") for each, value in given.items()}
-        # CloudFormation adds a random suffix.
+        # CloudFormation adds a random suffix to this name too.
         place = replace(self.place, stack_name=f"{self.place.stack_name}-{name}")
         return Template(self._nested_files()[name], place, parameters)
 
@@ -286,7 +286,7 @@ class Template:
         table, *keys = self.resolve(argument, where)
         found = (self.document.get("Mappings") or {}).get(table, {})
         for key in map(_text, keys):
-            # A parameter may be a number; keys of a mapping are strings.
+            # Compare keys as text, because a parameter may be a number.
             found = {_text(name): value for name, value in found.items()}
             if key not in found:
                 raise TemplateError(f"{where}: the mapping {table} has no {'.'.join(map(_text, keys))}")
@@ -321,7 +321,7 @@ class Template:
     def _condition(self, argument: Any, where: str) -> Any:
         if isinstance(argument, str):
             return self._holds(argument, where)
-        # An ordinary key, as in an IAM statement.
+        # Here `Condition` is an ordinary key, for example of an IAM statement.
         return {"Condition": self.resolve(argument, where)}
 
 
@@ -343,7 +343,10 @@ _INTRINSICS: dict[str, Callable[[Template, Any, str], Any]] = {
 
 
 def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """Merge a function's properties into Globals: maps merge, lists concatenate, other values replace."""
+    """Merge a function's properties (`above`) into those of Globals (`below`).
+
+    Maps are merged and lists concatenated. Other values of the function replace those of Globals.
+    """
     merged = {**below, **above}
     for name in below.keys() & above.keys():
         if isinstance(below[name], dict) and isinstance(above[name], dict):

@@ -1,4 +1,4 @@
-"""ASGI app: each agent at its own path, the default agent also at the root, and their cards."""
+"""ASGI app. It serves each agent and its card at the agent's own path, and the default agent also at the root."""
 
 import asyncio
 import logging
@@ -41,15 +41,15 @@ from aion_core.web.rpc import ROUTE_NAME, JsonRpcBinding
 logger = logging.getLogger(__name__)
 
 BackgroundTask = Callable[[], Coroutine[Any, Any, None]]
-"""Runs during the lifespan of the app, and is canceled at its end."""
+"""Coroutine function. The app runs it in the background from its start to its shutdown."""
 
 _V03_PATH = re.compile(r"(/agents/[^/]+)?/v1/")
-"""Path of v0.3's HTTP+JSON binding."""
+"""Matches the request paths of v0.3's HTTP+JSON binding."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServedAgent:
-    """Agent and its cards."""
+    """Agent of the app, with its public card and its extended card."""
 
     agent: Agent
     card: AgentCard
@@ -58,7 +58,7 @@ class ServedAgent:
 
 @dataclass(frozen=True, slots=True)
 class CallerLimits:
-    """Limits of each caller, and the counters behind them."""
+    """Rate and stream limits of each caller, with the stored counters and the clock."""
 
     limits: Limits
     counters: RateLimits
@@ -83,12 +83,12 @@ def build_app(
     traces: Traces | None = None,
     operations: Sequence[Operation] = OPERATIONS,
 ) -> FastAPI:
-    """Return the app; the `default` agent, or else the first one, also answers at the root.
+    """Return the ASGI app of the agents. The `default` agent, or else the first one, also answers at the root.
 
-    `publisher` adapts the cards to the base URL of a request; `keys` is the JWK set of their signatures. Without a
-    `registry` no agent sends push notifications, whatever its card declares. `authenticators` authenticate the callers of each
-    agent: without them every caller is admitted, or with `loopback_only` the callers on this machine. `metrics` and
-    `traces` are flushed at the end of a request's app call.
+    `publisher` adapts the cards to the base URL of a request. `keys` is the JWK set of the cards' signatures. Without a
+    `registry` no agent sends push notifications, even if its card declares them. `authenticators` authenticate the
+    callers of each agent. Without authenticators the app admits every caller, or with `loopback_only` every caller on
+    this machine. The app flushes `metrics` and `traces` after each request.
     """
     at_root, publisher = default or next(iter(agents)), publisher or CardPublisher()
     app = FastAPI(
@@ -131,7 +131,7 @@ def build_app(
 
 
 def _agent_routes(services: AgentServices, agent_id: str, prefix: str, operations: Iterable[Operation]) -> list[Route]:
-    """Return the routes of each binding and version; v0.3's are first, since `v1` could be a tenant of v1.0's."""
+    """Return an agent's routes. v0.3's routes are first: v1.0's tenant routes would match their `/v1` segment."""
     build_context = CallContextBuilder(agent_id, services.card).build
     return [
         extended_card_route(prefix, services, build_context),
@@ -142,7 +142,7 @@ def _agent_routes(services: AgentServices, agent_id: str, prefix: str, operation
 
 
 def _lifespan(background_task: BackgroundTask | None) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
-    """Return the lifespan of the app: it loads the agents and runs the background task."""
+    """Return the app's lifespan function, which loads the agents and runs the background task."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -160,7 +160,7 @@ def _lifespan(background_task: BackgroundTask | None) -> Callable[[FastAPI], Abs
 def _public_routes(
     agents: Mapping[str, ServedAgent], at_root: str, publisher: CardPublisher, keys: Sequence[Mapping[str, str]]
 ) -> list[Route]:
-    """Return the routes without authentication: the public cards, the manifest, the keys and the health check."""
+    """Return the routes without authentication: public cards, manifest, signing keys and health check."""
     since = datetime.now(UTC)
     routes = server_routes(agents, name=agents[at_root].card.name, keys=keys, since=since)
     for agent_id, served in agents.items():
@@ -170,7 +170,7 @@ def _public_routes(
 
 
 def _refusal(rpc_paths: Set[str], path: str, error: Exception) -> Response:
-    """Return the error in the form of the path's binding."""
+    """Return the error response to a request, in the format of the path's protocol binding."""
     if path in rpc_paths:
         return rpc_error(None, error)
     return v03_rest_error(error) if _V03_PATH.match(path) else rest_error(error)

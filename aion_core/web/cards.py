@@ -1,6 +1,6 @@
 """Agent cards, the manifest, the signing keys and the health check.
 
-These routes require no credentials (A2A 8.2). The extended card, an operation, depends on its caller.
+These routes require no credentials (A2A 8.2). Only the extended card, an operation, depends on its caller.
 """
 
 import hashlib
@@ -26,30 +26,31 @@ logger = logging.getLogger(__name__)
 # ── Publication ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 CACHED_BASE_URLS = 8
-"""Number of base URLs with a cached card: a deployment has one to three."""
+"""Maximum number of cached cards of an agent, one for each base URL. A deployment has one to three base URLs."""
 
 Sign = Callable[[AgentCard, str], AgentCard]
-"""Returns the signed card. The URL of the public key may be below the base URL."""
+"""Function from a card and its base URL to the signed card. The URL of the public key may be below the base URL."""
 
 
 def unsigned(card: AgentCard, base_url: str) -> AgentCard:
-    """Return the card without changes."""
+    """Return the card unchanged, for a deployment without a signing key."""
     return card
 
 
 class CardPublisher:
-    """Adapts cards to the base URL of their readers and signs them."""
+    """Publisher of agent cards: puts the base URL of the request into the card and signs it."""
 
     def __init__(self, base_url: str = "", *, follows_entrypoint: bool = False, sign: Sign = unsigned) -> None:
-        """`base_url` is the one in the given cards.
+        """Take the base URL of the unpublished cards.
 
-        With `follows_entrypoint` a card has the URL of the HTTP entry point that received the request, if AWS names it.
+        With `follows_entrypoint` a published card has the URL of the API Gateway or Function URL that received the
+        request, if AWS's event contains it.
         """
         self.base_url = base_url
         self._follows_entrypoint, self._sign = follows_entrypoint, sign
 
     def base_url_for(self, entrypoint_url: str) -> str:
-        """Return the base URL of a card that is read at this HTTP entry point; "" is an unknown one."""
+        """Return the base URL of the card for a request to this HTTP entry point; "" is an unknown entry point."""
         if self._follows_entrypoint and not entrypoint_url:
             logger.warning(
                 "AWS's event has no domain, and AION_BASE_URL is empty: the card has the URL %s.", self.base_url
@@ -57,18 +58,18 @@ class CardPublisher:
         return entrypoint_url if self._follows_entrypoint and entrypoint_url else self.base_url
 
     def publish(self, card: AgentCard, base_url: str) -> AgentCard:
-        """Return the signed card for readers at the base URL."""
+        """Return the signed card with the URLs of the agent below the base URL."""
         return self._sign(with_base_url(card, self.base_url, base_url), base_url)
 
 
 # ── Extended card ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 CACHED_EXTENDED_CARDS = 64
-"""Number of cached extended cards: one for each choice of skills and base URL."""
+"""Maximum number of cached extended cards, one for each set of allowed skills and base URL."""
 
 
 class ExtendedCardPublisher:
-    """Extended card, restricted to the skills of its caller."""
+    """Publisher of an agent's extended card. A card contains only the skills of its caller."""
 
     def __init__(self, card: AgentCard, publisher: CardPublisher) -> None:
         self._card, self._publisher = card, publisher
@@ -78,7 +79,7 @@ class ExtendedCardPublisher:
         self._published(self._restricted, publisher.base_url)
 
     def for_caller(self, skills: Collection[str] | None, entrypoint_url: str = "") -> AgentCard:
-        """Return the card for a caller at an HTTP entry point.
+        """Return the signed extended card for a caller and the HTTP entry point of the request.
 
         `skills` are the restricted skills of this caller; `None` allows all.
         """
@@ -98,7 +99,7 @@ class ExtendedCardPublisher:
 # ── Routes ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
-"""Path of the card since v0.3, and the older path."""
+"""Paths of the public card: the path since v0.3, and the older one."""
 MANIFEST_PATH = "/.well-known/manifest.json"
 MANIFEST_VERSION = "1.0"
 
@@ -108,7 +109,7 @@ JSON = "application/json"
 
 
 def card_routes(prefixes: Iterable[str], card: AgentCard, publisher: CardPublisher, *, since: datetime) -> list[Route]:
-    """Return the routes of an agent's card below each prefix; `since` is the start of this process."""
+    """Return the routes of an agent's public card below each path prefix. `since` is the start time of this process."""
 
     @lru_cache(CACHED_BASE_URLS)
     def documents(base_url: str) -> tuple["CacheableDocument", "CacheableDocument"]:
@@ -128,7 +129,7 @@ def card_routes(prefixes: Iterable[str], card: AgentCard, publisher: CardPublish
 def server_routes(
     agent_ids: Iterable[str], *, name: str, keys: Sequence[Mapping[str, str]] = (), since: datetime
 ) -> list[Route]:
-    """Return the routes of the manifest, the health check and the keys of the cards' signatures."""
+    """Return the routes of the manifest, the health check and the public keys of the card signatures."""
     endpoints = {agent_id: f"/agents/{agent_id}" for agent_id in agent_ids}
     manifest = CacheableDocument({"apiVersion": MANIFEST_VERSION, "name": name, "endpoints": endpoints}, since)
     routes = [Route(MANIFEST_PATH, manifest.read), Route("/health", health), Route("/health/", health)]
@@ -140,7 +141,7 @@ def server_routes(
 async def health(request: Request) -> Response:
     """Return the status and version of this process.
 
-    The check does not call the store: its caller replaces a process that fails, and a new process would have the same
+    The check does not call the store. A failed check replaces the process, and the new process would have the same
     store. The alarms report an unavailable store.
     """
     return Response(
@@ -149,7 +150,7 @@ async def health(request: Request) -> Response:
 
 
 class CacheableDocument:
-    """Public document with HTTP caching (A2A 8.6.1)."""
+    """Public JSON document with the headers and conditional requests of HTTP caching (A2A 8.6.1)."""
 
     def __init__(self, document: Mapping[str, Any], since: datetime, *, vary: str = "") -> None:
         self._body = canonical_json(document)
@@ -159,17 +160,17 @@ class CacheableDocument:
             # A strong ETag: every process returns the same bytes.
             "etag": f'"{hashlib.sha256(self._body).hexdigest()[:32]}"',
             # Start of this process. A document changes only with a deployment, which starts new processes. The date of a
-            # file in the package would not do: a client could have an older document with a later date.
+            # file in the package would be wrong: a client could have an older document with a later date.
             "last-modified": format_datetime(self._since, usegmt=True),
             **({"vary": vary} if vary else {}),
         }
 
     async def read(self, request: Request) -> Response:
-        """Answer the request: the endpoint of a route."""
+        """Return the response to a request: Starlette's endpoint for the document's route."""
         return self.answer(request)
 
     def answer(self, request: Request) -> Response:
-        """Return the document, or 304 for a client with the same one (RFC 9110 13.2.2)."""
+        """Return the document, or status 304 if the client has the same document (RFC 9110 13.2.2)."""
         if self._is_known(request):
             return Response(status_code=304, headers=self._headers)
         if request.method == "HEAD":
@@ -188,6 +189,6 @@ class CacheableDocument:
 
 
 def reads_v1_only(request: Request) -> bool:
-    """Tell whether the client states version 1; a client without a version may have v0.3 (A2A 3.6.2)."""
+    """Tell whether the request states A2A version 1. A client without a stated version may use v0.3 (A2A 3.6.2)."""
     stated = request.headers.get(VERSION) or request.query_params.get(VERSION) or ""
     return re.fullmatch(r"1\.\d+(\.\d+)?", stated) is not None

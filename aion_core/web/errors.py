@@ -25,24 +25,24 @@ RETRY_AFTER_SECONDS = 2
 
 
 def protocol_error(error: Exception) -> Exception:
-    """Return the protocol's error for one of Aion's; other errors are returned unchanged."""
+    """Return the A2A protocol error for an AionError. Return other errors unchanged."""
     return to_wire(error) if isinstance(error, AionError) else error
 
 
 def error_body(request_id: str | int | None, error: Exception) -> dict[str, Any]:
-    """Return the body of a JSON-RPC error; an unexpected error has a fixed message."""
+    """Log the error and return the body of its JSON-RPC error response. An unexpected error has a fixed message."""
     form, message, details = _logged(error)
     return {"error": {"code": form.code, "message": message, "data": details}, "id": request_id, "jsonrpc": "2.0"}
 
 
 def rest_error_body(error: Exception, http: int | None = None) -> dict[str, Any]:
-    """Return the body of an HTTP+JSON error in v1.0 (A2A 11.6); `http` overrides the status."""
+    """Log the error and return the body of its v1.0 HTTP+JSON response (A2A 11.6). `http` overrides the status."""
     form, message, details = _logged(error)
     return {"error": {"code": http or form.http, "status": form.status, "message": message, "details": details}}
 
 
 def v03_rest_error_body(error: Exception) -> dict[str, Any]:
-    """Return the body of an HTTP+JSON error in v0.3: JSON-RPC's error object and the SDK's name of its type."""
+    """Log the error and return its v0.3 HTTP+JSON body: JSON-RPC's error object and the SDK's name of the error type."""
     error = protocol_error(error)
     form, message, details = _logged(error)
     name = next((kind.__name__ for kind in type(error).__mro__ if kind in JSON_RPC_ERROR_CODE_MAP), "InternalError")
@@ -50,7 +50,7 @@ def v03_rest_error_body(error: Exception) -> dict[str, Any]:
 
 
 def rpc_error(request_id: str | int | None, error: Exception) -> JSONResponse:
-    """Return the JSON-RPC error response: its HTTP status is 200, or 429 above the rate limit."""
+    """Return the JSON-RPC error response. Its HTTP status is 200, or 429 above the rate limit."""
     error = protocol_error(error)
     limited = isinstance(error, TooManyRequestsError)
     return JSONResponse(error_body(request_id, error), 429 if limited else 200, _headers(error) if limited else None)
@@ -82,7 +82,7 @@ def _headers(error: Exception) -> dict[str, str] | None:
 
 
 def _logged(error: Exception) -> tuple[WireError, str, list[dict[str, Any]]]:
-    """Log the error, once for each response, and return its form on the wire."""
+    """Log the error of a response. Return its protocol codes, its message for the client and its details."""
     error = protocol_error(error)
     form, message, details = wire_form(error)
     if form.http >= 500:

@@ -1,4 +1,4 @@
-"""Limits of each caller: requests a minute and open streams."""
+"""Limits of each caller: number of requests in a minute, and number of open streams."""
 
 import logging
 import math
@@ -22,13 +22,13 @@ logger = logging.getLogger(__name__)
 # ── Requests ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 Refuse = Callable[[str, Exception], Response]
-"""Returns the refusal of a request to a path, in the form of the path's binding."""
+"""Function from a path and an error to the error response, in the format of the path's protocol binding."""
 
 
 class RateLimitMiddleware:
-    """Limits the requests a minute of each caller, before a body is read.
+    """ASGI middleware. Refuses a caller's requests above the limit for a minute, before their bodies are read.
 
-    Requests to public paths are not counted: their callers are not authenticated.
+    It does not count requests to public paths, since their callers are not authenticated.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class RateLimitMiddleware:
         self._public = frozenset(public)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the request, or refuse it."""
+        """Count the request. Serve it, or send an error response above the limit."""
         if scope["type"] != "http" or route_path(scope) in self._public:
             await self._app(scope, receive, send)
             return
@@ -63,21 +63,21 @@ class RateLimitMiddleware:
 # ── Streams ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 MAX_STREAM = timedelta(minutes=15)
-"""Time after which a stream no longer counts, in a process without a known end: Lambda's maximum."""
+"""Maximum time in the count for a stream without a deadline: Lambda's maximum duration."""
 
 RETRY_SECONDS = 10
-"""Delay for the client's next attempt: the end of the other streams is unknown."""
+"""Value of `Retry-After` for a refused stream. The server does not know the end of the other streams."""
 
 
 class StreamLimits:
-    """Counts the open streams of each caller: each holds an execution environment until it ends."""
+    """Limits of the open streams of each caller. A stream occupies a Lambda execution environment until it ends."""
 
     def __init__(self, counters: RateLimits, limits: Limits, clock: Clock) -> None:
         self._counters, self._limits, self._clock = counters, limits, clock
 
     @asynccontextmanager
     async def limited(self, call: CallContext, task_id: str) -> AsyncIterator[None]:
-        """Count a stream of the caller during the block; raises TooManyRequests or StoreError."""
+        """Count a stream of the caller during the `async with` block. Raises TooManyRequests or StoreError."""
         until = call.deadline.until or self._clock.now() + MAX_STREAM
         stream = OpenStream(uuid4().hex, task_id, until)
         if not await self._counters.open_stream(call.caller, stream, self._limits):
@@ -91,5 +91,5 @@ class StreamLimits:
             try:
                 await self._counters.close_stream(call.caller, stream.id)
             except StoreError as error:
-                # Its count expires with this process.
+                # The stored count of this stream expires at `until`.
                 logger.warning("The end of a stream was not counted: %s", error)

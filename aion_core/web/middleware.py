@@ -1,4 +1,4 @@
-"""ASGI middleware, the outermost first: observability, loopback check, authentication, background turns."""
+"""ASGI middleware, from the outside in: observability, loopback check, authentication, background turns."""
 
 import asyncio
 import logging
@@ -31,10 +31,10 @@ _CONFIDENTIAL = re.compile(r"auth|token|secret|api-?key|cookie|credential|passwo
 
 
 class ObservabilityMiddleware:
-    """Adds a request id to log records, traces requests and flushes metrics.
+    """ASGI middleware. Adds a request id to log records, traces requests and flushes metrics.
 
-    On Lambda the request id is that of the invocation. The flush follows the background turns of the request. The
-    credentials of the request are redacted from logs and traces.
+    On Lambda the request id is the id of the invocation. The flush follows the background turns of the request. Logs
+    and traces contain no credentials of the request.
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics, traces: Traces) -> None:
@@ -46,7 +46,7 @@ class ObservabilityMiddleware:
         """Serve the request, then flush metrics and traces."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
-            # At the end of the process: flush the metrics of requests that outlived their time limit.
+            # The process ends: flush the metrics of requests that outlived their time limit.
             self._metrics.flush()
             return
         invocation = getattr(scope.get("aws.context"), "aws_request_id", "")
@@ -66,7 +66,7 @@ class ObservabilityMiddleware:
 
     async def _trace(self, scope: Scope, receive: Receive, send: Send) -> None:
         traceparent = dict(scope["headers"]).get(b"traceparent", b"").decode("latin-1").strip()
-        # Without path and query: the client controls their content.
+        # The span has no path and no query, since the client controls their content.
         attributes: dict[str, str | int] = {"http.request.method": scope["method"]}
         with self._traces.span("request", SpanKind.SERVER, traceparent=traceparent, attributes=attributes) as span:
 
@@ -85,7 +85,7 @@ def _secrets(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[str]:
         if _CONFIDENTIAL.search(name.decode("latin-1")):
             value = raw.decode("latin-1").strip()
             yield value
-            # The credentials after the name of the scheme.
+            # Redact the credentials also without the name of their scheme, such as `Bearer`.
             yield value.rpartition(" ")[2]
 
 
@@ -97,10 +97,10 @@ _ORIGIN = re.compile(f"https?://{_LOOPBACK}", re.IGNORECASE)
 
 
 class LoopbackOnlyMiddleware:
-    """Refuses requests to another host name than the loopback's, and requests from other web sites.
+    """ASGI middleware. Refuses requests to other host names than the loopback's, and requests from other web sites.
 
-    A page of another site can send requests to 127.0.0.1, and with a host name of its own for that address (DNS
-    rebinding) it can read the responses. A browser sends the host name in Host and the site in Origin.
+    A page of another site can send requests to 127.0.0.1. With its own host name for this address (DNS rebinding) it can
+    also read the responses. A browser sends the host name in Host and the site in Origin.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -145,15 +145,15 @@ _REFUSALS = {
 
 
 class AuthenticationMiddleware:
-    """Authenticates requests before a body is read, and stores the caller in the scope.
+    """ASGI middleware. Authenticates a request before its body is read, and stores the caller in the ASGI scope.
 
-    The public paths are an exact list. Every other path requires credentials, in any spelling, even without a route.
+    The public paths are an exact list. Every other path requires credentials, even a path without a route.
     """
 
     def __init__(
         self, app: ASGIApp, authenticators: Mapping[str, Authenticator], *, at_root: str, public: Iterable[str]
     ) -> None:
-        """Take an authenticator for each agent; the one of the agent `at_root` covers all paths without an agent."""
+        """Take an authenticator for each agent id. The agent `at_root` has all paths without a known agent."""
         self._app, self._authenticators, self._at_root, self._public = app, authenticators, at_root, frozenset(public)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -187,21 +187,21 @@ class AuthenticationMiddleware:
             await refusal(decision, authenticator)(scope, receive, send)
 
     def _agent_at(self, path: str) -> str:
-        """Return the agent of the path, in the exact spelling of its routes."""
+        """Return the agent id in a request path, or the id of the agent at the root for any other path."""
         _, _, rest = path.partition("/agents/")
         agent_id = rest.partition("/")[0] if path.startswith("/agents/") else ""
         return agent_id if agent_id in self._authenticators else self._at_root
 
 
 def route_path(scope: Scope) -> str:
-    """Return the path for routing: without the root path of the server."""
+    """Return the request path without the server's root path, for comparison with route paths."""
     path: str = scope["path"]
     root: str = scope.get("root_path", "").rstrip("/")
     return path.removeprefix(root) if path.startswith(f"{root}/") else path
 
 
 def refusal(denied: AccessDenied, authenticator: Authenticator) -> Response:
-    """Return the response: the same bytes for every refusal with this status."""
+    """Return the error response for denied access. Refusals with the same status have the same body."""
     status, reason, message = _REFUSALS[denied.status]
     body = {
         "error": {
@@ -229,34 +229,34 @@ def refusal(denied: AccessDenied, authenticator: Authenticator) -> Response:
 # ── Background turns ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 STREAMED = "aion.streamed"
-"""Key in the scope of a request with a streamed response, on Lambda."""
+"""Key in the ASGI scope. Our Lambda runtime sets it for a request with a streamed response."""
 
 CANCEL_SECONDS = 0.5
-"""Time that a canceled request waits for its canceled turns."""
+"""Maximum time for a canceled request to wait for the end of its canceled turns."""
 
 
 class AwaitBackgroundTurnsMiddleware:
-    """Returns from a request's app call after the request's background turns have ended.
+    """ASGI middleware. Returns from the app call after the request's background turns have ended.
 
-    The response is sent earlier. Lambda freezes the environment when our runtime loop requests the next event, after the
-    app call; other servers do not wait for the call.
+    The client gets the response earlier, except in a buffered Lambda response. After the app call our runtime loop
+    requests the next event, and Lambda may freeze the environment. Other servers do not wait for the app call.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the request, then wait for its turns."""
+        """Serve the request, then wait for its background turns."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         work: set[asyncio.Task[None]] = set()
-        # A server with a graceful shutdown has set its own.
+        # A server with a graceful shutdown has already set a deadline.
         deadline = scope.get(DEADLINE) or Deadline(_deadline(scope))
 
         async def send_after_turns(message: Message) -> None:
             if not message.get("more_body") and message["type"] == "http.response.body":
-                # The buffered response leaves with the return of the call: hand running turns off to the queue.
+                # Lambda sends a buffered response after the call returns: hand running turns off to the queue.
                 deadline.now.set()
                 await _wait_for(work)
             await send(message)
@@ -269,11 +269,11 @@ class AwaitBackgroundTurnsMiddleware:
             )
             await _wait_for(work)
         except BaseException:
-            # The invocation ends: its turns must not run on in the next one. Another worker resumes them after lease expiry.
+            # The invocation ends. Its turns must not continue in the next invocation: another worker resumes them later.
             for task in work:
                 task.cancel()
             if work:
-                # They still record their metrics.
+                # Canceled turns still record their metrics.
                 await asyncio.wait(set(work), timeout=CANCEL_SECONDS)
             raise
 
@@ -284,7 +284,7 @@ async def _wait_for(work: set[asyncio.Task[None]]) -> None:
 
 
 def _deadline(scope: Scope) -> datetime | None:
-    """Return the end of the Lambda invocation, or `None` outside of Lambda."""
+    """Return the time at the end of the Lambda invocation, or `None` outside of Lambda."""
     context = scope.get("aws.context")
     if context is None:
         return None
@@ -292,5 +292,5 @@ def _deadline(scope: Scope) -> datetime | None:
 
 
 def _is_buffered(scope: Scope) -> bool:
-    """Tell whether Lambda buffers the response: without our own runtime loop it does."""
+    """Tell whether Lambda buffers the response of this request. It streams responses only in our own runtime loop."""
     return "aws.context" in scope and STREAMED not in scope

@@ -1,8 +1,8 @@
-"""Body and query of a request: read within limits, parsed strictly as JSON and as protobuf messages.
+"""Read the body and query of a request with size limits, and parse them strictly as JSON and protobuf messages.
 
-Starlette's `request.json()` has no limit, accepts NaN, and raises an internal error for invalid UTF-8. Protobuf's parser
-accepts a text for an object, ignores invalid base64, drops an unknown enum name, and does not name the invalid item of a
-list.
+Starlette's `request.json()` has no size limit, accepts NaN, and raises an internal error for invalid UTF-8. Protobuf's
+parser accepts a text in place of an object and ignores invalid base64. It drops unknown enum names, and it does not name
+the invalid item of a list.
 """
 
 import json
@@ -30,10 +30,10 @@ from aion_core.protocol.errors import invalid_params
 # ── JSON ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 MAX_BODY_BYTES = 5 * 1024 * 1024
-"""A Function URL refuses bodies above 6 MB."""
+"""Maximum size of a request body. A Function URL refuses bodies above 6 MB."""
 MAX_DEPTH = 32
-"""Levels of the whole body. Protobuf can parse about 31 levels of JSON in a message: each level takes three of its 100
-nested messages, a limit without a setting in Python. A stored message must be parseable."""
+"""Maximum nesting of the JSON body. Protobuf can parse about 31 levels of JSON in a message: each level takes three of
+its 100 nested messages. Python has no setting for this limit. A stored message must be parseable."""
 MAX_INTEGER = 2**53
 
 
@@ -41,7 +41,7 @@ JSON = "application/json"
 
 
 class BodyRefused(Exception):
-    """Refusal of a body before it is parsed, with its HTTP status."""
+    """Refusal of a request body before it is parsed, with the HTTP status of the response."""
 
     def __init__(self, http: int, error: A2AError) -> None:
         super().__init__(str(error))
@@ -50,23 +50,23 @@ class BodyRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Unusable:
-    """Placeholder of an invalid JSON number until the whole body has been read."""
+    """Placeholder for an invalid JSON number. It is refused after the whole body has been parsed."""
 
     message: str
 
 
 class StrictRequest(Request):
-    """Request with a strict `json()` method: it raises the protocol's errors, each with a remedy."""
+    """HTTP request with a strict `json()` method. Its protocol errors tell the client the remedy."""
 
     def __init__(self, scope: Scope, receive: Receive, *media_types: str) -> None:
-        """`media_types` are the accepted types of the body, by default JSON."""
+        """Take the accepted media types of the body, by default `application/json`."""
         super().__init__(scope, receive)
         self._media_types = media_types or (JSON,)
         self.read: Any = None
-        """Parsed body, possibly invalid: a refusal has its `id`."""
+        """Parsed body, possibly an invalid request. An error response repeats the `id` of this body."""
 
     async def body(self) -> bytes:
-        """Return the whole body; raises BodyRefused for a large, incomplete or compressed body."""
+        """Return the bytes of the whole body. Raises BodyRefused for a large, incomplete or compressed body."""
         if not hasattr(self, "_body"):
             encoding = self.headers.get("content-encoding", "").strip().lower()
             if encoding not in ("", "identity"):
@@ -90,7 +90,7 @@ class StrictRequest(Request):
         return self._body
 
     async def json(self) -> Any:
-        """Return the parsed body.
+        """Return the body as parsed JSON.
 
         Raises BodyRefused, ContentTypeNotSupportedError, JSONParseError, InvalidRequestError or InvalidParamsError.
         """
@@ -106,7 +106,7 @@ class StrictRequest(Request):
         return self._json
 
     async def json_object(self, *, optional: bool = False) -> dict[str, Any]:
-        """Return the body's JSON object, or {} for a missing `optional` one; raises the errors of `json`."""
+        """Return the body as a JSON object, or {} for an empty `optional` body. Raises the same errors as `json`."""
         if optional and not await self.body():
             return {}
         body = await self.json()
@@ -116,7 +116,7 @@ class StrictRequest(Request):
 
 
 def is_text(text: str) -> bool:
-    """Tell whether UTF-8 can encode the text: it has no lone surrogate."""
+    """Tell whether UTF-8 can encode the text. It cannot encode a lone surrogate."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -125,7 +125,7 @@ def is_text(text: str) -> bool:
 
 
 def _read(body: bytes) -> Any:
-    """Return the parsed JSON text; raises JSONParseError or InvalidRequestError."""
+    """Parse the body as strict JSON. Raises JSONParseError or InvalidRequestError."""
     if not body:
         raise JSONParseError("The body is empty: send a JSON object.")
     try:
@@ -172,7 +172,7 @@ def _integer(digits: str) -> int | _Unusable:
 
 
 def _check_tree(parsed: Any) -> None:
-    """Refuse deep nesting, numbers beyond the precision of a double, and lone surrogates."""
+    """Raise InvalidParamsError for deep nesting, a number beyond a double, or a lone surrogate in the parsed JSON."""
     level = [parsed]
     for _ in range(MAX_DEPTH):
         below: list[Any] = []
@@ -198,15 +198,15 @@ def _check_tree(parsed: Any) -> None:
 M = TypeVar("M", bound=AnyMessage)
 
 BASE64 = re.compile(r"(?:[A-Za-z0-9+/_-]{4})*(?:[A-Za-z0-9+/_-]{2,3}={0,2})?")
-"""Base64 of either alphabet, with or without padding."""
+"""Matches base64 in the standard and the URL-safe alphabet, with or without padding."""
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 _STRUCT, _TIMESTAMP, _VALUE = (f"google.protobuf.{name}" for name in ("Struct", "Timestamp", "Value"))
 
 
 def read_params(params: Any, model: type[M]) -> M:
-    """Return the params as the model; unknown fields are ignored (A2A 5.7).
+    """Parse JSON params as a protobuf message. Ignore unknown fields (A2A 5.7).
 
-    Raises InvalidParamsError with the path of the field in the client's spelling.
+    Raises InvalidParamsError with the path of the invalid field in the client's spelling.
     """
     _check_object(params, model.DESCRIPTOR, "")
     try:
@@ -218,9 +218,9 @@ def read_params(params: Any, model: type[M]) -> M:
 
 
 def read_query(query: QueryParams, model: type[AnyMessage]) -> dict[str, Any]:
-    """Return a query's parameters as params of the model (A2A 11.5); unknown parameters are ignored.
+    """Return the parameters of a URL query as JSON params for `read_params` (A2A 11.5). Ignore unknown parameters.
 
-    Raises InvalidParamsError for a value of another type than its field, and for a repeated parameter.
+    Raises InvalidParamsError for a repeated parameter. `read_params` checks the types of the values.
     """
     fields: dict[str, Any] = {field.json_name: field for field in model.DESCRIPTOR.fields}
     params: dict[str, Any] = {}
@@ -235,7 +235,7 @@ def read_query(query: QueryParams, model: type[AnyMessage]) -> dict[str, Any]:
 
 
 def _from_text(text: str, field: Any) -> Any:
-    """Return a parameter of a query as its JSON value: a boolean, a number or a text."""
+    """Convert a query parameter to the JSON value of its protobuf field: a boolean, a number or a text."""
     if field.type == field.TYPE_BOOL:
         return {"true": True, "false": False}.get(text, text)
     if field.cpp_type == field.CPPTYPE_INT32 and _WHOLE.fullmatch(text):
@@ -305,7 +305,7 @@ def _check_timestamp(value: Any, where: str) -> None:
 
 
 def _check_int32(value: Any, where: str) -> None:
-    # 1.0 is a whole number in JSON. Protobuf's JSON also accepts a text.
+    # In JSON, 1.0 is a whole number. Protobuf's JSON also accepts the digits as a text.
     is_whole = (isinstance(value, int) and not isinstance(value, bool)) or (
         value.is_integer() if isinstance(value, float) else isinstance(value, str) and _WHOLE.fullmatch(value)
     )
@@ -318,13 +318,13 @@ def _refuse(where: str, expected: str, given: Any) -> NoReturn:
 
 
 def _kind(given: Any) -> str:
-    """Return the type of the value, or the number itself; without text, since refusals are logged."""
+    """Describe a refused JSON value by its type, or a number by its digits. Texts are omitted, since refusals are logged."""
     kinds = {dict: "an object", list: "a list", type(None): "null", str: "a text"}
     return kinds.get(type(given)) or repr(given)[:60]
 
 
 def _words(error: ParseError) -> str:
-    """Return protobuf's message on the field, without its type names."""
+    """Return the text of protobuf's parse error without protobuf's type names."""
     text = str(error).rpartition(" field: ")[2].strip()
     if several := re.search(r'multiple "(\w+)" oneof', text):
         return f"it has more than one {several[1]}, and may have one"

@@ -1,4 +1,4 @@
-"""Context of a request: its protocol version, extensions, tenant, HTTP entry point, caller and agent."""
+"""Context of a request: protocol version, extensions, tenant, HTTP entry point, caller and agent."""
 
 import hashlib
 import json
@@ -30,15 +30,15 @@ V1, V03 = "1.0", "0.3"
 
 
 def stated_version(request: Request) -> str:
-    """Return the version in the request's header or query (A2A 3.6.1), or ""."""
+    """Return the A2A version in the request's header or query (A2A 3.6.1), or "" if the request states no version."""
     return request.headers.get(VERSION, "").strip() or request.query_params.get(VERSION, "").strip()
 
 
 def check_version(request: Request, version: str) -> None:
-    """Raise VersionNotSupportedError if the request states another version than that of its method or path.
+    """Raise VersionNotSupportedError if the request states another A2A version than `version`.
 
-    A request without a version has the version of its method or path. By the specification it would have version 0.3,
-    and every v1.0 request without the header would fail.
+    `version` is the version of the request's method or path. It also applies to a request without a stated version. By
+    the specification such a request would have version 0.3, and every v1.0 request without the header would fail.
     """
     stated = stated_version(request)
     if not stated:
@@ -54,20 +54,20 @@ def check_version(request: Request, version: str) -> None:
 # ── Extensions ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 HEADER = {V1: "A2A-Extensions", "0.3": "X-A2A-Extensions"}
-"""Header by version; a request of either version may have either header."""
+"""Name of the extensions header by A2A version. The server accepts both headers in requests of both versions."""
 
 MAX_DECLARED = 64
-"""Maximum number of declared extensions; the others are ignored."""
+"""Maximum number of extensions in a request. The server ignores further ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Negotiated:
-    """Negotiated extensions of a request."""
+    """Extensions of a request, declared by the client and active for the agent."""
 
     declared: tuple[str, ...]
-    """URIs from the client, in its order."""
+    """Extension URIs of the request, in the client's order."""
     active: tuple[str, ...]
-    """Declared URIs that are also in the agent's card."""
+    """URIs of the declared extensions in the agent's card."""
 
     def headers(self, version: str) -> dict[str, str]:
         """Return the response header with the active extensions, if any."""
@@ -75,7 +75,7 @@ class Negotiated:
 
 
 def negotiate(request: Request, card: AgentCard) -> Negotiated:
-    """Return the declared and the active extensions of the request."""
+    """Return the extensions declared in the request's headers, and the active ones: those in the agent's card."""
     values = [value for name in HEADER.values() for value in request.headers.getlist(name)]
     listed = [uri.strip() for value in values for uri in value.split(",")]
     declared = tuple(dict.fromkeys(uri for uri in listed if uri))[:MAX_DECLARED]
@@ -84,7 +84,7 @@ def negotiate(request: Request, card: AgentCard) -> Negotiated:
 
 
 def check_required(negotiated: Negotiated, card: AgentCard, version: str) -> None:
-    """Raise ExtensionSupportRequiredError with the required extensions that the client does not declare."""
+    """Raise ExtensionSupportRequiredError if the client does not declare all required extensions of the agent's card."""
     missing = [
         extension.uri
         for extension in card.capabilities.extensions
@@ -101,18 +101,18 @@ def check_required(negotiated: Negotiated, card: AgentCard, version: str) -> Non
 # ── Tenant ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 RESERVED = frozenset({"agents", "v1"})
-"""First segments of other paths, in any case: not tenants."""
+"""First segments of the server's own paths. A tenant must not have these names in any letter case."""
 
 
 def is_tenant(name: str) -> bool:
-    """Tell whether the text is a valid tenant: an id, one path segment, and not reserved."""
+    """Tell whether the text is a valid tenant name: an id without a slash, and not a reserved name."""
     return is_id(name) and "/" not in name and name.lower() not in RESERVED
 
 
 def tenant_of(params: Mapping[str, Any], in_path: str = "") -> str:
-    """Return the tenant in the request's path or params, or "".
+    """Return the tenant name in the request's path or params, or "" for no tenant.
 
-    Raises InvalidParamsError for a contradiction of the two, and for an invalid tenant.
+    Raises InvalidParamsError for an invalid tenant, and for different tenants in the path and the params.
     """
     given = params.get("tenant") or ""
     if not isinstance(given, str):
@@ -130,10 +130,10 @@ def tenant_of(params: Mapping[str, Any], in_path: str = "") -> str:
 
 
 def owner_in(principal: str, tenant: str) -> str:
-    """Return the owner of the principal's tasks in the tenant; without a tenant, the principal itself."""
+    """Return the owner id of a principal's tasks in a tenant. Without a tenant it is the principal's own id."""
     if not tenant:
         return principal
-    # A hash of the pair: no tenant name can lead to the owner of another principal.
+    # Hash the pair, so that no tenant name can produce the owner id of another principal.
     pair = json.dumps([principal, tenant]).encode()
     return f"tenant:{hashlib.sha256(pair).hexdigest()}"
 
@@ -146,10 +146,10 @@ _PREFIX = re.compile(r"(/[A-Za-z0-9_-]+)*")
 
 
 def entrypoint_url_of(scope: Scope) -> str:
-    """Return the base URL of the called API Gateway or Function URL, or "" for an event without a valid domain.
+    """Return the base URL of the request's API Gateway or Function URL, or "" for an event without a valid domain.
 
-    The domain is AWS's or a custom one. It is in the event's `requestContext`, outside of the caller's control. Headers,
-    such as Host, are not read.
+    The URL has AWS's domain or a custom one. AWS writes it into `requestContext`, so the caller cannot change it. The
+    function does not read headers such as Host.
     """
     event = scope.get("aws.event")
     if event is None:
@@ -157,13 +157,13 @@ def entrypoint_url_of(scope: Scope) -> str:
     domain = event_text(event, "requestContext", "domainName").lower()
     prefix = "" if event_text(event, "version") == "2.0" else _prefix(event)
     if _THIS_MACHINE.fullmatch(domain):
-        # `sam local`: the domain has a port, and requestContext.path is the route's, without a prefix.
+        # In `sam local` the domain has a port, and requestContext.path is the path of the route without a prefix.
         return f"http://{domain}{prefix or ''}"
     return f"https://{domain}{prefix}" if prefix is not None and _DOMAIN.fullmatch(domain) else ""
 
 
 def _prefix(event: Any) -> str | None:
-    """Return the path prefix of a REST API, its stage, or `None` for an invalid path."""
+    """Return the path prefix of a REST API's stage in a Lambda event, or `None` for an invalid path."""
     # A client may omit the slash after the stage.
     whole, path = (unquote(event_text(event, *names)).rstrip("/") for names in (("requestContext", "path"), ("path",)))
     prefix = whole.removesuffix(path)
@@ -173,19 +173,19 @@ def _prefix(event: Any) -> str | None:
 # ── Caller and agent ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 BACKGROUND = "aion.background"
-"""Key in an ASGI scope: set of the request's background turns, as asyncio tasks."""
+"""Key in an ASGI scope. Its value is the set of asyncio tasks of the request's background turns."""
 
 CALLER = "aion.caller"
-"""Key in an ASGI scope: authenticated `Caller`."""
+"""Key in an ASGI scope. Its value is the authenticated `Caller`."""
 
 CALL = "aion.call"
-"""Key in a ServerCallContext's state: `CallContext`."""
+"""Key in the state of a ServerCallContext. Its value is the `CallContext`."""
 
 REQUEST_VERSION = "aion.version"
-"""Key in a ServerCallContext's state: protocol version of the request."""
+"""Key in the state of a ServerCallContext. Its value is the protocol version of the request."""
 
 DEADLINE = "aion.deadline"
-"""Key in an ASGI scope: deadline of the request in this process."""
+"""Key in an ASGI scope. Its value is the deadline of the request in this process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,30 +195,30 @@ class Caller:
     agent_id: str
     principal: Principal
     skills: frozenset[str] | None = None
-    """Restricted skills that the caller may use; `None` for an agent without restricted skills."""
+    """Ids of the restricted skills permitted to the caller. `None` for an agent without restricted skills."""
 
 
 def owner_of(caller: Caller | None) -> str:
-    """Return the owner of the caller's tasks outside of tenants."""
+    """Return the owner id of the caller's tasks outside of tenants. Without authentication it is `ANONYMOUS`."""
     return caller.principal.owner if caller else ANONYMOUS
 
 
 class CallContextBuilder(ServerCallContextBuilder):
-    """Builds the context of a request for its operation."""
+    """Builds the context of an HTTP request for its A2A operation."""
 
     def __init__(self, agent_id: str, card: AgentCard | None = None, version: str = V1) -> None:
-        """`version` is the protocol version of the requests."""
+        """Take the agent, its card and the protocol version of the requests."""
         self._agent_id, self._card, self._version = agent_id, card or AgentCard(), version
         self._inner = DefaultServerCallContextBuilder()
 
     def build(self, request: Request) -> ServerCallContext:
-        """Return the context in the tenant of the caller's credentials, if they have one."""
+        """Return the context of the request. Its tenant is the tenant of the caller's credentials, if they have one."""
         return self.build_in(request, "")
 
     def build_in(self, request: Request, tenant: str) -> ServerCallContext:
-        """Return the context in the tenant.
+        """Return the context of the request in the given tenant.
 
-        Raises TaskNotFoundError for another tenant than that of the credentials: its tasks do not exist for the caller.
+        Raises TaskNotFoundError if the caller's credentials belong to another tenant.
         """
         caller = self._caller(request)
         own_tenant = caller.principal.tenant if caller else ""
@@ -227,7 +227,7 @@ class CallContextBuilder(ServerCallContextBuilder):
         principal = owner_of(caller)
         context = self._inner.build(request)
         declared = negotiate(request, self._card).declared
-        # The SDK reads only one of the two headers.
+        # The SDK reads only one of the two extension headers.
         context.requested_extensions = set(declared)
         context.state[REQUEST_VERSION] = self._version
         context.tenant = tenant or own_tenant
@@ -248,7 +248,7 @@ class CallContextBuilder(ServerCallContextBuilder):
         return context
 
     def _caller(self, request: Request) -> Caller | None:
-        """Return the caller, or `None` for an agent without authentication."""
+        """Return the authenticated caller of the request, or `None` for an agent without authentication."""
         caller: Caller | None = request.scope.get(CALLER)
         if caller is None and not self._card.security_requirements:
             return None
@@ -259,11 +259,11 @@ class CallContextBuilder(ServerCallContextBuilder):
 
 
 def call_of(context: ServerCallContext) -> CallContext:
-    """Return the call in the context of a request."""
+    """Return the `CallContext` stored in the SDK's context of a request."""
     call: CallContext = context.state[CALL]
     return call
 
 
 def push_version_of(context: ServerCallContext) -> PushVersion:
-    """Return the version of push notifications for the client: its protocol version."""
+    """Return the format version of push notifications for the client. It is the protocol version of its request."""
     return PushVersion(context.state[REQUEST_VERSION])

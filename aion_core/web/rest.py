@@ -33,10 +33,10 @@ from aion_core.web.request_context import (
 from aion_core.web.sse import REST_V03, REST_V1, EventStream
 
 PRIVATE = "private, no-store"
-"""`Cache-Control` of a response for one caller."""
+"""Value of the `Cache-Control` header in a response for one caller."""
 
 Endpoints = Mapping[str, Mapping[str, tuple[Operation, HttpRoute]]]
-"""Operation and route by path and HTTP method."""
+"""Operations with their routes, by path and then by HTTP method."""
 
 
 class HttpBinding(ABC):
@@ -52,14 +52,14 @@ class HttpBinding(ABC):
     @classmethod
     @abstractmethod
     def endpoints(cls, operations: Iterable[Operation]) -> Endpoints:
-        """Return the operations by path and HTTP method, in the order of routing: the first matching path wins."""
+        """Return the operations by path and HTTP method, in routing order. The first matching path wins."""
 
     def routes(self, prefix: str) -> list[Route]:
-        """Return the agent's routes below the prefix."""
+        """Return Starlette's routes for the agent's operations below the path prefix."""
         return [Route(f"{prefix}{path}", _Endpoint(self, by_method)) for path, by_method in self._endpoints.items()]
 
     async def answer(self, request: StrictRequest, by_method: Mapping[str, tuple[Operation, HttpRoute]]) -> Response:
-        """Answer a request to the path of these operations."""
+        """Return the response to a request. `by_method` has the operations of its path by HTTP method."""
         headers: dict[str, str] = {}
         try:
             path = request.path_params
@@ -82,21 +82,21 @@ class HttpBinding(ABC):
         except Exception as error:  # outermost edge: an unexpected error is logged and returned as an internal one
             response = self.refuse(error)
         response.headers.update(headers)
-        # A task or an extended card is for one caller: shared caches must not store it.
+        # Shared caches must not store a task or an extended card, since it is for one caller.
         response.headers.setdefault("Cache-Control", PRIVATE)
         return response
 
     @abstractmethod
     async def operate(self, operation: Operation, route: HttpRoute, request: StrictRequest) -> Response:
-        """Answer the operation; raises the protocol's errors."""
+        """Execute the operation and return its response. Raises the protocol's errors."""
 
     @abstractmethod
     def refuse(self, error: Exception, http: int | None = None) -> JSONResponse:
-        """Return the error in the version's form; `http` overrides the status."""
+        """Return the error response in the format of this version. `http` overrides the status."""
 
 
 class _Endpoint:
-    """Path of the binding, for any HTTP method."""
+    """ASGI app for one path of an HTTP+JSON binding, for all HTTP methods."""
 
     def __init__(self, binding: HttpBinding, by_method: Mapping[str, tuple[Operation, HttpRoute]]) -> None:
         self._binding, self._by_method = binding, by_method
@@ -108,7 +108,7 @@ class _Endpoint:
 
 
 def _in_routing_order(routes: Iterable[tuple[Operation, HttpRoute]]) -> Endpoints:
-    """Return the routes by path and method; a path with a more general end follows the others."""
+    """Return the operations by path and HTTP method. A path with a general parameter at its end follows the others."""
     endpoints: dict[str, dict[str, tuple[Operation, HttpRoute]]] = {}
     for operation, route in sorted(routes, key=lambda entry: (":path}" in entry[1].path, entry[1].path[-1] == "}")):
         endpoints.setdefault(route.path, {})[route.method] = (operation, route)
@@ -116,7 +116,7 @@ def _in_routing_order(routes: Iterable[tuple[Operation, HttpRoute]]) -> Endpoint
 
 
 def path_not_found() -> MethodNotFoundError:
-    """Return the refusal of an unknown path."""
+    """Return the error for a request to an unknown path."""
     return MethodNotFoundError(
         "This path does not exist. /.well-known/manifest.json lists the agents; the card of each agent, at "
         "/.well-known/agent-card.json below its path, has its URLs."
@@ -124,12 +124,12 @@ def path_not_found() -> MethodNotFoundError:
 
 
 def method_not_allowed(by_method: Iterable[str]) -> MethodNotAllowedError:
-    """Return the refusal of another HTTP method than the path's."""
+    """Return the error for a request with an HTTP method that the path does not accept."""
     return MethodNotAllowedError(f"This path accepts only {', '.join(by_method)}.")
 
 
 async def refuse_path(_: Request, error: Exception) -> Response:
-    """Return the refusal of a request without a matching route: an exception handler of Starlette."""
+    """Return the error response to a request without a matching route, as an exception handler of Starlette."""
     allowed = (getattr(error, "headers", None) or {}).get("Allow")
     if not allowed:
         return rest_error(path_not_found(), getattr(error, "status_code", None))
@@ -142,7 +142,7 @@ async def refuse_path(_: Request, error: Exception) -> Response:
 
 
 class RestV1(HttpBinding):
-    """Binding of v1.0. Each path also exists within a tenant."""
+    """HTTP+JSON binding of v1.0. Each path also exists below a tenant name."""
 
     version = V1
 
@@ -153,7 +153,7 @@ class RestV1(HttpBinding):
         return {**paths, **{f"/{{tenant}}{path}": by_method for path, by_method in paths.items()}}
 
     async def operate(self, operation: Operation, route: HttpRoute, request: StrictRequest) -> Response:
-        """Answer the operation; raises the protocol's errors."""
+        """Execute the operation and return its response. Raises the protocol's errors."""
         assert operation.request is not None  # noqa: S101  # an operation with a route has a type
         if route.has_query:
             params = read_query(request.query_params, operation.request)
@@ -174,12 +174,12 @@ class RestV1(HttpBinding):
         return JSONResponse({} if result is None else result, media_type=A2A_JSON)
 
     def refuse(self, error: Exception, http: int | None = None) -> JSONResponse:
-        """Return the error in v1.0's form (A2A 11.6)."""
+        """Return the error response in v1.0's format (A2A 11.6)."""
         return rest_error(error, http)
 
 
 def _with_path(params: dict[str, Any], path: Mapping[str, str]) -> dict[str, Any]:
-    """Return the params with the path's parameters; raises InvalidParamsError for a contradiction."""
+    """Return the params with the parameters in the path added. Raises InvalidParamsError if a value differs."""
     for field, value in path.items():
         if params.get(field) not in (None, "", value):
             raise invalid_params(f"{field} differs between the request and its path.", field)
@@ -190,10 +190,10 @@ def _with_path(params: dict[str, Any], path: Mapping[str, str]) -> dict[str, Any
 
 
 class RestV03(HttpBinding):
-    """Binding of v0.3, without tenants.
+    """HTTP+JSON binding of v0.3, without tenants.
 
-    The SDK's adapter is not used: it reads a body without limits, exposes internal errors, cannot delete a push config
-    and does not number the events of a stream.
+    It replaces the SDK's adapter, which reads bodies without a limit and exposes internal errors. The adapter cannot
+    delete a push config, and it does not number the events of a stream.
     """
 
     version = V03
@@ -206,7 +206,7 @@ class RestV03(HttpBinding):
         )
 
     async def operate(self, operation: Operation, route: HttpRoute, request: StrictRequest) -> Response:
-        """Answer the operation; raises the protocol's errors."""
+        """Execute the operation and return its response. Raises the protocol's errors."""
         form = operation.v03
         assert form is not None  # noqa: S101
         assert form.read_http is not None  # noqa: S101  # an operation with a route can be read
@@ -220,7 +220,7 @@ class RestV03(HttpBinding):
         return JSONResponse({} if result is None else result)
 
     def refuse(self, error: Exception, http: int | None = None) -> JSONResponse:
-        """Return the error in v0.3's form."""
+        """Return the error response in v0.3's format."""
         return v03_rest_error(error, http)
 
 
@@ -233,7 +233,7 @@ EXTENDED_CARD_PATH = "/agent/authenticatedExtendedCard"
 def extended_card_route(
     prefix: str, services: AgentServices, build_context: Callable[[Request], ServerCallContext]
 ) -> Route:
-    """Return the route of the extended card's oldest path; `build_context` raises for an unauthorised caller."""
+    """Return the route of the extended card at its oldest path. `build_context` raises for an unauthorised caller."""
 
     async def answer(request: Request) -> Response:
         headers = {"cache-control": PRIVATE}

@@ -1,4 +1,4 @@
-"""JSON-RPC binding of v1.0 and v0.3, on one URL: the method's name selects the version (A2A 9)."""
+"""JSON-RPC binding of v1.0 and v0.3 on one URL. The name of the method selects the version (A2A 9)."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -43,14 +43,14 @@ class JsonRpcBinding:
                 self._aliases |= dict.fromkeys(operation.v03.aliases, method)
 
     def routes(self, prefix: str) -> list[Route]:
-        """Return the agent's routes below the prefix, with and without a slash."""
+        """Return the agent's JSON-RPC routes at the path prefix, with and without a slash at the end."""
         return [
             Route(path, self.handle, methods=["POST"], name=ROUTE_NAME)
             for path in sorted({prefix or "/", f"{prefix}/"})
         ]
 
     async def handle(self, request: Request) -> Response:
-        """Answer a POST request."""
+        """Return the response to a JSON-RPC request."""
         strict = StrictRequest(request.scope, request.receive)
         headers: dict[str, str] = {}
         try:
@@ -74,7 +74,7 @@ class JsonRpcBinding:
         return response
 
     def _operation(self, method: str) -> tuple[Operation, str]:
-        """Return the operation of the method and the method's version; raises MethodNotFoundError."""
+        """Return the operation with this JSON-RPC method name, and its A2A version. Raises MethodNotFoundError."""
         if method in self._v1:
             return self._v1[method], V1
         if method in self._v03:
@@ -102,7 +102,7 @@ class JsonRpcBinding:
         operation, form = self._v03[method]
         if form.model is None:
             params = body.get("params", {})
-            # v0.3 has no tenants; Aion's own methods have.
+            # v0.3 has no tenants, but Aion's own methods have them.
             context = self._builder_v03.build_in(request, tenant_of(params))
         else:
             params = read_v03(body, form.model)
@@ -117,7 +117,7 @@ class JsonRpcBinding:
 
 
 def _request_id(body: Any) -> RequestId:
-    """Return the id of the request, or `None` for a missing or invalid one."""
+    """Return the JSON-RPC id in the request body, or `None` for a missing or invalid id."""
     request_id = body.get("id") if isinstance(body, dict) else None
     if isinstance(request_id, str):
         return request_id if is_text(request_id) else None

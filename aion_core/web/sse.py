@@ -1,7 +1,7 @@
-"""Server-Sent Events: streams of (id, event) pairs, in each version and binding, several events to a write.
+"""Server-Sent Events of a task, with event ids, in the formats of both versions and bindings.
 
-The SDK's writer sends no ids, and it needs more time than all other steps of a chunk. Here the frame of a text chunk is
-rendered once as a template; each chunk inserts its text.
+The SDK's writer sends no ids, and it is slow. This module renders the frame of a text chunk once as a template, then
+inserts the text of each chunk. It writes the events of a batch together.
 """
 
 import asyncio
@@ -35,26 +35,26 @@ from aion_core.web.errors import error_body, rest_error_body, v03_rest_error_bod
 
 RequestId = str | int | None
 Encode = Callable[[Event], str]
-"""Returns an event as the JSON text of one SSE `data` field."""
+"""Function from an event to the JSON text of its SSE `data` field."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamFormat:
-    """Format of a stream in one version and binding."""
+    """Format of a stream's events and errors in one version and binding of A2A."""
 
     encode: Encode
     refuse: Callable[[Exception], dict[str, Any]]
-    """Returns the JSON of the error frame at the early end of a stream."""
+    """Function from an error to the JSON of the stream's last frame. The stream ends early with this frame."""
 
 
 HEARTBEAT_SECONDS = 15.0
-"""Interval of the comments in an idle stream: HTTP entry points close idle connections."""
+"""Interval between comments in an idle stream. HTTP entry points such as API Gateway close idle connections."""
 
 COMMENT = ": \n\n"
-"""SSE comment, ignored by clients."""
+"""Empty SSE comment. Clients ignore it."""
 
 _LINE_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
-"""Escapes for line ends that are not line ends in SSE: clients with `str.splitlines` would split at them."""
+"""JSON escapes for Unicode line separators. Some clients would wrongly split an SSE line at them."""
 
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -64,7 +64,7 @@ _HEADERS = [
 
 
 def jsonrpc_v1(request_id: RequestId) -> StreamFormat:
-    """Return v1.0's format: each frame is a JSON-RPC response."""
+    """Return the stream format of v1.0's JSON-RPC binding. Each frame is a JSON-RPC response."""
 
     def encode(event: Event) -> str:
         return _json({"result": _wrapped(event), "id": request_id, "jsonrpc": "2.0"})
@@ -73,7 +73,7 @@ def jsonrpc_v1(request_id: RequestId) -> StreamFormat:
 
 
 def jsonrpc_v03(request_id: RequestId) -> StreamFormat:
-    """Return v0.3's format: events without a wrapper, with a `kind` (A2A v0.3 7.2)."""
+    """Return the stream format of v0.3's JSON-RPC binding. An event has a `kind` and no wrapper (A2A v0.3 7.2)."""
 
     def encode(event: Event) -> str:
         response = v03_event(event)
@@ -84,20 +84,20 @@ def jsonrpc_v03(request_id: RequestId) -> StreamFormat:
 
 
 REST_V1 = StreamFormat(lambda event: _json(_wrapped(event)), rest_error_body)
-"""Format of v1.0's HTTP+JSON binding: each frame is a StreamResponse (A2A 11.7)."""
+"""Stream format of v1.0's HTTP+JSON binding. Each frame is a StreamResponse (A2A 11.7)."""
 
 
 REST_V03 = StreamFormat(
     lambda event: _json(MessageToDict(ToProto.stream_response(v03_event(event).result))), v03_rest_error_body
 )
-"""Format of v0.3's HTTP+JSON binding: each frame is a StreamResponse of v0.3's proto file."""
+"""Stream format of v0.3's HTTP+JSON binding. Each frame is a StreamResponse of v0.3's proto file."""
 
 
 def v03_event(event: Event) -> SendStreamingMessageSuccessResponse:
-    """Return the event in v0.3's types; the last status update of a stream is final (A2A v0.3 7.2.2)."""
+    """Convert an event to v0.3's types. A stream's last status update is marked as final (A2A v0.3 7.2.2)."""
     response = conversions.to_compat_stream_response(stream_response(event))
     if isinstance(response.result, TaskStatusUpdateEvent03):
-        # The SDK sets `final` for terminal states only; input required also ends the stream.
+        # The SDK sets `final` for terminal states only, but an interrupted state also ends the stream.
         response.result.final = (
             isinstance(event, TaskStatusUpdateEvent) and event.status.state in lifecycle.TERMINAL_OR_INTERRUPTED
         )
@@ -105,7 +105,7 @@ def v03_event(event: Event) -> SendStreamingMessageSuccessResponse:
 
 
 def _wrapped(event: Event) -> dict[str, Any]:
-    """Return the event in v1.0's StreamResponse (A2A 3.2.3)."""
+    """Return the JSON of v1.0's StreamResponse with the event (A2A 3.2.3)."""
     return MessageToDict(stream_response(event))
 
 
@@ -114,7 +114,7 @@ def _json(value: Any) -> str:
 
 
 def as_event(delta: Delta, task: Task | Resumed) -> TaskArtifactUpdateEvent:
-    """Return the text chunk as an event of the task."""
+    """Convert a text chunk to an artifact update event of its task."""
     return delta_event(
         task_id=task.id,
         context_id=task.context_id,
@@ -126,7 +126,7 @@ def as_event(delta: Delta, task: Task | Resumed) -> TaskArtifactUpdateEvent:
 
 
 class Frames:
-    """Renders the frames of one stream."""
+    """Renderer of one stream: converts events and errors to SSE frames."""
 
     def __init__(self, stream_format: StreamFormat) -> None:
         self._encode, self._refuse = stream_format.encode, stream_format.refuse
@@ -134,15 +134,15 @@ class Frames:
         self._templates: dict[tuple[bool, bool, str], tuple[str, str]] = {}
 
     def render(self, batch: list[StreamItem]) -> bytes:
-        """Return the frames of the batch; a comment for an empty batch, so that the response headers are sent."""
+        """Return the SSE frames of a batch of events, or a comment if no frame results, so that the response headers are sent."""
         frames = "".join([self._frame(item) for item in batch]) or COMMENT
         if not frames.isascii():
             frames = frames.translate(_LINE_ENDS)
-        # A model may emit a lone surrogate at the edge of a chunk; UTF-8 cannot encode it.
+        # A model may emit a lone surrogate at the edge of a chunk, and UTF-8 cannot encode it.
         return frames.encode("utf-8", "replace")
 
     def error(self, error: Exception) -> bytes:
-        """Return the error frame at the early end of a stream."""
+        """Return the SSE frame for an error. It is the last frame of the stream."""
         return f"event: error\ndata: {_json(self._refuse(error)).translate(_LINE_ENDS)}\n\n".encode("utf-8", "replace")
 
     def _frame(self, item: StreamItem) -> str:
@@ -155,13 +155,13 @@ class Frames:
         if isinstance(what, Resumed):
             return COMMENT
         data = f"data: {self._encode(what)}\n\n"
-        # An event outside of the log has no id: a client resumes after the last stored event.
+        # Only stored events have an id: a client resumes after the last stored event.
         return f"id: {item.id}\n{data}" if item.id else data
 
     def _template(self, delta: Delta) -> tuple[str, str]:
-        """Return the frame of such a chunk, split at the place of its text."""
+        """Render a text chunk and return the parts of its frame before and after the text, for other chunks of its kind."""
         assert self._task is not None  # noqa: S101  # a stream begins with its task, or resumes it
-        # A random marker: the client controls the context id and the request id in the same frame.
+        # The marker is random, since the client controls the context id and the request id in the same frame.
         marker = token_hex(16)
         event = as_event(replace(delta, text=marker), self._task)
         before, after = self._encode(event).split(marker)
@@ -171,19 +171,19 @@ class Frames:
 
 
 class EventStream(Response):
-    """Streamed response: it ends with the stream of events, or with the client's disconnection."""
+    """HTTP response with an SSE stream. It ends after the last event, or after the client's disconnection."""
 
     def __init__(
         self, first: list[StreamItem], rest: AsyncGenerator[list[StreamItem], None], stream_format: StreamFormat
     ) -> None:
-        """`first` is the batch already read: a refusal before it is not a stream."""
+        """Take the first batch and the generator of the rest. A refused request raises before its first batch."""
         self._first, self._rest, self._frames = first, rest, Frames(stream_format)
         self.status_code = 200
         self.background = None
         self.raw_headers = list(_HEADERS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Write the stream."""
+        """Send the SSE stream, with a comment after each idle interval."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         lock = asyncio.Lock()
         last_written = asyncio.get_running_loop().time()

@@ -1,8 +1,8 @@
-"""Types of A2A v0.3 in JSON-RPC and HTTP+JSON, read with readable errors, and written.
+"""Parse and write the types of A2A v0.3 in JSON-RPC and HTTP+JSON, with readable errors.
 
-HTTP+JSON has the JSON of v0.3's proto file, sent and read by its SDKs. A message may also have the types of JSON-RPC, with
-their `kind`, as in the text of the v0.3 specification. In the proto file's configuration a missing `blocking` means false;
-a message without a configuration is blocking.
+HTTP+JSON uses the JSON of v0.3's proto file, like the SDKs of v0.3. A message may also have the types of JSON-RPC, with
+their `kind`, as in the text of the v0.3 specification. In the proto file's configuration a missing `blocking` means false.
+A message without a configuration is blocking.
 """
 
 import base64
@@ -29,7 +29,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def read_v03(body: Mapping[str, Any], model: type[M]) -> M:
-    """Return the JSON as one of v0.3's types; raises InvalidParamsError or InvalidMessage with each invalid field."""
+    """Parse the JSON of a request as one of v0.3's types. Raises InvalidParamsError or InvalidMessage."""
     params = body.get("params", body)
     _check_files(params.get("message") if isinstance(params, dict) else None)
     if isinstance(params, dict) and not isinstance(params.get("pushNotificationConfigId", ""), str):
@@ -48,29 +48,29 @@ def read_v03(body: Mapping[str, Any], model: type[M]) -> M:
 
 
 def core_request(request: Any) -> SendMessageRequest:
-    """Return a v0.3 request in v1.0's type.
+    """Convert a v0.3 SendMessage request to v1.0's type.
 
-    Raises InvalidParamsError for an unreadable part, such as invalid base64; the SDK raises an internal error.
+    Raises InvalidParamsError for an unreadable part, such as invalid base64. The SDK would raise an internal error.
     """
     try:
         return conversions.to_core_send_message_request(request)
     except A2AError:
         raise
-    except Exception as error:  # binascii, protobuf and the SDK each raise their own
+    except Exception as error:  # binascii, protobuf and the SDK raise different errors
         raise InvalidParamsError(f"A part of message cannot be read: {error}.") from error
 
 
 def dump(value: Any) -> Any:
-    """Return the JSON of one of the SDK's models, or of a list of them; other values are JSON."""
+    """Convert a model of the SDK, or a list of models, to JSON. Return other values unchanged."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json", by_alias=True, exclude_none=True)
     return [dump(item) for item in value] if isinstance(value, list) else value
 
 
 def _check_files(message: Any) -> None:
-    """Raise InvalidParamsError for a file that the SDK's models would change.
+    """Raise InvalidParamsError for a file in the message with invalid base64, or with both bytes and uri.
 
-    They drop the invalid characters of base64, and one of bytes and uri. They report any other error themselves.
+    The SDK's models would drop the invalid characters, and one of bytes and uri. They report all other errors.
     """
     parts = message.get("parts") if isinstance(message, dict) else None
     for index, part in enumerate(parts if isinstance(parts, list) else ()):
@@ -84,12 +84,12 @@ def _check_files(message: Any) -> None:
 
 
 def _bad_params(error: ValidationError) -> InvalidParamsError:
-    """Return the refusal of invalid params, with each invalid field."""
+    """Convert pydantic's validation error to InvalidParamsError, with a message for each invalid field."""
     problems: dict[str, str] = {}
     for problem in error.errors():
         field, message = _field(problem["loc"]), problem["msg"]
         if part := _PART.match(field):
-            # A part is a union: pydantic reports each of its branches, which does not help the client.
+            # A part is a union type. Pydantic's errors for each branch of the union do not help the client.
             field, message = part[0], _PART_RULE
         name = field or "params"
         is_missing = problem["type"] == "missing" and message is not _PART_RULE
@@ -113,7 +113,7 @@ _PART_RULE = (
 
 
 def _field(path: tuple[int | str, ...]) -> str:
-    """Return pydantic's path as a field of the client's JSON, without the union branches, which have a capital."""
+    """Convert pydantic's error path to a field name in the client's JSON. Capitalised names of union branches are omitted."""
     steps = [step for step in path if isinstance(step, int) or not step[:1].isupper()]
     field = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
     return field.removeprefix(".").removeprefix("params.")
@@ -123,7 +123,7 @@ def _field(path: tuple[int | str, ...]) -> str:
 
 
 async def read_message(request: StrictRequest) -> SendMessageRequest:
-    """Return the body's message in v1.0's type; raises InvalidParamsError with the invalid field."""
+    """Parse a v0.3 HTTP+JSON body as v1.0's SendMessage request. Raises InvalidParamsError with the invalid field."""
     body = await request.json_object()
     message = body.get("message")
     if isinstance(message, dict) and ("kind" in message or "parts" in message):
@@ -143,8 +143,8 @@ async def read_message(request: StrictRequest) -> SendMessageRequest:
 def _is_base64(content: bytes) -> bool:
     """Tell whether the decoded bytes of a file are base64 again.
 
-    v0.3's Python SDK encodes files twice, and its JavaScript SDK once; responses have the form of the former. A file
-    with base64 as its content is read as encoded twice.
+    v0.3's Python SDK encodes files twice, and its JavaScript SDK encodes them once. Our responses follow the Python SDK.
+    A file with base64 as its content is read as a file encoded twice.
     """
     try:
         return base64.b64encode(base64.b64decode(content, validate=True)) == content
@@ -153,5 +153,5 @@ def _is_base64(content: bytes) -> bool:
 
 
 def proto_task(task: Task) -> Any:
-    """Return the task in the JSON of v0.3's proto file."""
+    """Convert a v1.0 task to the JSON of v0.3's proto file."""
     return MessageToDict(ToProto.task(conversions.to_compat_task(task)))

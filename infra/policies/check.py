@@ -1,4 +1,4 @@
-"""`make lint`: checks template.yaml and its nested stacks, as deployed by default and with every option.
+"""`make lint`: check template.yaml and its nested stacks with default parameters and with every option.
 
 SAM's own transform and cfn-lint find invalid CloudFormation. JSON Schema finds wrong values (`values.yaml`). `rules` compares
 the template with aion's code and its parts with each other.
@@ -29,7 +29,7 @@ from infra.policies.deployment import PLACE, ResolvedDeployment
 
 VALUES = yaml.safe_load((Path(__file__).parent / "values.yaml").read_text(encoding="utf-8"))
 CODE = "s3://packaged/function.zip"
-"""Package of a function, as `sam package` uploads it."""
+"""Location of a function's package after an upload by `sam package`."""
 
 EVERY_OPTION = {
     "ApiAuthorizer": "NONE",
@@ -63,7 +63,7 @@ VARIANTS: Sequence[Mapping[str, str]] = (
 
 
 def problems(path: Path, variants: Sequence[Mapping[str, str]] = VARIANTS, *, lint: bool = True) -> Iterator[str]:
-    """Yield the problems of the template with each of these sets of parameters; `lint` runs cfn-lint, too."""
+    """Yield the problems of a template with each set of parameters. With `lint` also run cfn-lint."""
     found: dict[str, None] = {}
     try:
         transformed(path)
@@ -80,7 +80,7 @@ def problems(path: Path, variants: Sequence[Mapping[str, str]] = VARIANTS, *, li
 
 
 def wrong_values(deployment: ResolvedDeployment) -> Iterator[str]:
-    """Yield the values outside the schemas of `values.yaml`."""
+    """Yield an error text for each value of a deployment that violates its schema in `values.yaml`."""
     resources = document(deployment)
     for start, policies in VALUES.items():
         for end, schema in policies.items():
@@ -90,24 +90,24 @@ def wrong_values(deployment: ResolvedDeployment) -> Iterator[str]:
 
 
 def document(deployment: ResolvedDeployment) -> dict[str, Any]:
-    """Return the resources, parameters and outputs for the paths of `values.yaml`."""
+    """Return a deployment's resources, parameters and outputs as a tree for the paths in `values.yaml`."""
     parameters = deployment.template.document["Parameters"]
     return {**deployment.resources, "Parameters": parameters, "Outputs": deployment.outputs()}
 
 
 def schema_errors(schema: dict[str, Any], value: Any) -> Iterator[str]:
-    """Yield the differences of a value from its schema."""
+    """Yield an error text for each violation of a JSON schema by a value."""
     for error in Draft202012Validator(schema).iter_errors(value):
         found = f" Found: {value!r}." if error.validator == "const" else ""
         yield f"{error.message}.{found} {schema.get('description', '')}".rstrip()
 
 
 def values_at(node: Any, path: str, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the values at a path with their names; None for an absent one."""
+    """Yield the names and values at a path with wildcards. An absent value is None."""
     part, _, rest = path.removesuffix("/.").partition("/")
     members = node if isinstance(node, dict) else {}
     if isinstance(node, list):
-        # Statements of a policy are found by their ids.
+        # A path contains the id of a policy statement in place of an index.
         ids = (each.get("Sid", str(n)) if isinstance(each, dict) else str(n) for n, each in enumerate(node))
         members = dict(zip(ids, node, strict=True))
     keys = [key for key in members if fnmatchcase(key, part)] if re.search(r"[*[]", part) else [part]
@@ -115,12 +115,12 @@ def values_at(node: Any, path: str, name: str = "") -> Iterator[tuple[str, Any]]
         if rest:
             yield from values_at(members.get(key), rest, f"{name}/{key}")
         else:
-            # Without the type.
+            # Omit the resource type in the name.
             yield f"{name}/{key}".split("/", 2)[2], members.get(key)
 
 
 def transformed(path: Path, parameters: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return the file after SAM's transform; raises InvalidDocumentException."""
+    """Return a template file after SAM's transform. Raises InvalidDocumentException."""
     return deepcopy(_transformed(path.read_text(encoding="utf-8"), tuple((parameters or {}).items())))
 
 
@@ -134,14 +134,14 @@ def _transformed(text: str, parameters: tuple[tuple[str, str], ...]) -> dict[str
     os.environ.setdefault("AWS_DEFAULT_REGION", PLACE.region)
     # The transform warns of feature toggles that only AWS has.
     logging.getLogger("samtranslator").setLevel(logging.CRITICAL)
-    # The transform calls IAM for the names of managed policies otherwise.
+    # Without this loader the transform would call IAM for the names of managed policies.
     no_policies = SimpleNamespace(load=dict, get_managed_policy=lambda name: None)
     plain: dict[str, Any] = transform(template, dict(parameters), no_policies)
     return plain
 
 
 def linted(path: Path) -> Iterator[str]:
-    """Yield the findings of cfn-lint in each file, and in the transformed template: cfn-lint has no SAM transform."""
+    """Yield the findings of cfn-lint in each template file, and in the template after SAM's transform."""
     # The import takes a second.
     import cfnlint.api  # type: ignore[import-untyped]
     from cfnlint.config import ManualArgs  # type: ignore[import-untyped]

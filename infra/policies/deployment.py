@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class ResolvedDeployment:
-    """Template with parameters, in a stack called "stack"."""
+    """Deployment of a template with these parameters, in a stack called "stack"."""
 
     def __init__(self, path: Path, parameters: Mapping[str, str]) -> None:
         declared = load(path)["Parameters"]
@@ -23,26 +23,26 @@ class ResolvedDeployment:
 
     @cached_property
     def resources(self) -> dict[str, dict[str, Any]]:
-        """Properties, policies and condition of each created resource, by type and logical id."""
+        """Resolved properties, policies and condition of each created resource, by resource type and logical id."""
         written = [each.document["Resources"] for each in self.template.all]
         kinds = {resource["Type"] for resources in written for resource in resources.values()}
         return {kind: {name: self._resolved(name) for name in self.template.resources(kind)} for kind in sorted(kinds)}
 
     @property
     def functions(self) -> dict[str, dict[str, Any]]:
-        """Properties of the functions, by logical id."""
+        """Resolved properties of the Lambda functions, by logical id."""
         return self.resources[FUNCTION]
 
     def environment(self, function: str) -> dict[str, str]:
-        """Return the environment variables of a function."""
+        """Return the environment variables of a Lambda function, by name."""
         return self.template.environment(function)
 
     def given(self, parameter: str) -> str:
-        """Return the value of a parameter, or its default."""
+        """Return the value of a template parameter, or its default."""
         return str(self.template.resolve({"Ref": parameter}, parameter))
 
     def outputs(self) -> dict[str, Any]:
-        """Return the outputs of template.yaml; raises TemplateError for a reference to an unknown output."""
+        """Return the resolved outputs of template.yaml. Raises TemplateError for a reference to an unknown output."""
         for each in self.template.all:
             outputs = (each.document.get("Outputs") or {}).items()
             made = {
@@ -64,7 +64,7 @@ class ResolvedDeployment:
 
 
 def resolved(template: Template, value: Any) -> Any:
-    """Return the value with its references replaced, except those to a resource without a known name."""
+    """Replace the references in a template value, except references to a resource without a known name."""
     try:
         return template.resolve(value, template.path.name)
     except UnresolvableError:

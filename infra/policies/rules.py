@@ -1,4 +1,4 @@
-"""Rules for values that depend on aion's code, on parameters or on other values. `values.yaml` has the constant values."""
+"""Rules for template values that depend on aion's code, parameters or other values. `values.yaml` has constant values."""
 
 import json
 import math
@@ -17,7 +17,7 @@ from aion_core.template.reader import ALARM, BUCKET, QUEUE, ROLE, TABLE, Templat
 from infra.policies.deployment import ROOT, ResolvedDeployment
 
 LONGEST_FILE = 600
-# A resource without wildcards, the random end of a secret's ARN, or a part of this stack.
+# Matches the ARN of a resource without wildcards, of a secret with its random end, or of a resource in this stack.
 NARROW = re.compile(r"[^*?]+|arn:[^*?]+:secret:[^*?]+-[?]{6}|[^*?]*\bstack-[^*?]*[*]")
 # Statements with a wide resource: `values.yaml` has each of them in full.
 WIDE = {"BedrockProfiles", "Network", "NetworkLists", "NetworkIsLambdas", "Alarms"}
@@ -46,11 +46,11 @@ NOT_DEPLOYED = {
 }  # fmt: skip
 
 Compared = tuple[str, Any, Any]
-"""Name, value and expected value."""
+"""Comparison in the template: a name, a value and its expected value."""
 
 
 def problems(deployment: ResolvedDeployment) -> Iterator[str]:
-    """Yield the values with a difference from the expected ones."""
+    """Yield an error text for each template value that differs from its expected value."""
     for rule in (_files, _environments, _options, _rights, _table, _bucket, _metrics):
         for name, value, expected in rule(deployment):
             if isinstance(expected, Set) and value != expected:
@@ -97,7 +97,7 @@ def _environments(deployment: ResolvedDeployment) -> Iterator[Compared]:
         )
         for parameter in declared:
             if _refers(configured, parameter):
-                # The number of the configuration publishes a new version.
+                # A changed number of the configuration publishes a new version of the function.
                 yield f"{parameter} in Configuration of State", _refers(counted, parameter), True
             variable = "AION_" + re.sub(r"(?<!^)(?=[A-Z])", "_", parameter).upper()
             if variable in environment and variable != "AION_BASE_URL":
@@ -147,7 +147,7 @@ def _options(deployment: ResolvedDeployment) -> Iterator[Compared]:
 
 
 def _rights(deployment: ResolvedDeployment) -> Iterator[Compared]:
-    """Compare roles with those of a deployment without options."""
+    """Compare the IAM roles of a deployment with the roles of a deployment without options."""
     plain = ResolvedDeployment(deployment.template.path, {"CredentialsKey": deployment.given("CredentialsKey")})
     before = {role: _statements(properties) for role, properties in plain.resources[ROLE].items()}
     for role, properties in deployment.resources[ROLE].items():
@@ -171,7 +171,7 @@ def _rights(deployment: ResolvedDeployment) -> Iterator[Compared]:
 
 
 def _table(deployment: ResolvedDeployment) -> Iterator[Compared]:
-    """Compare the table with the schema in the code."""
+    """Compare the DynamoDB table in the template with the schema in the code."""
     indexes = {each.name: each for each in vars(schema).values() if isinstance(each, Index)}
     for name, table in deployment.resources[TABLE].items():
         made = {"": table, **{each["IndexName"]: each for each in table.get("GlobalSecondaryIndexes", [])}}
@@ -190,7 +190,7 @@ def _table(deployment: ResolvedDeployment) -> Iterator[Compared]:
 
 
 def _bucket(deployment: ResolvedDeployment) -> Iterator[Compared]:
-    """Compare the expiry of objects with that of their items; DynamoDB deletes items up to 15 days late."""
+    """Compare the expiry of S3 objects with the expiry of their items. DynamoDB deletes items up to 15 days late."""
     for days in deployment.template.document["Parameters"]["RetentionDays"]["AllowedValues"]:
         template = Template(deployment.template.path, deployment.template.place, {"RetentionDays": str(days)})
         expected = {f"{folder}/": math.ceil(days * times) + 15 for folder, times in schema.RETENTIONS.items()}
@@ -206,7 +206,7 @@ def _bucket(deployment: ResolvedDeployment) -> Iterator[Compared]:
 
 
 def _metrics(deployment: ResolvedDeployment) -> Iterator[Compared]:
-    """Compare the metrics of alarms and graphs with the emitted ones, and alarms with the runbook."""
+    """Compare the metrics of alarms and graphs with the emitted metrics, and the alarms with docs/runbook.md."""
     resources, used = deployment.resources, list[tuple[str, str, str, dict[str, str]]]()
     runbook = (ROOT / "docs/runbook.md").read_text(encoding="utf-8")
     yield "alarms in docs/runbook.md", set(re.findall(r"^#+ +`?(\w+Alarm)\b", runbook, re.M)), {*resources[ALARM]}

@@ -85,7 +85,7 @@ def _first_word(command: list[str], folder: Path, environ: dict[str, str]) -> fl
         printed = ""
         for line in process.stdout:
             printed += line
-            if line.startswith("Ctrl-C"):
+            if line.startswith("Press Ctrl-C"):
                 break
         found = re.search(r"(http://127\.0\.0\.1:\d+)/", printed)
         if not found:

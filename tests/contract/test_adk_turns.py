@@ -39,7 +39,7 @@ def process(place: SessionPlace, clock: ManualClock, agent: BaseAgent) -> Parts:
     return parts(adapter_of(agent), place.tasks, clock, blocking_wait=1e9)
 
 
-async def test_conversation_continues_in_another_process(place: SessionPlace, clock: ManualClock) -> None:
+async def test_adk_conversation_continues_in_another_process(place: SessionPlace, clock: ManualClock) -> None:
     """State and events are stored; the outbox is not in the state."""
     context = new_owner()
 
@@ -65,7 +65,7 @@ async def test_conversation_continues_in_another_process(place: SessionPlace, cl
     assert "model: I noted it." in texts(second.seen[0])
 
 
-async def test_another_process_accepts_the_answers(place: SessionPlace, clock: ManualClock) -> None:
+async def test_another_process_accepts_answers_to_adk_interrupts(place: SessionPlace, clock: ManualClock) -> None:
     """A sequence asks for a confirmation, then for the result of a long-running tool."""
     paid: list[int] = []
 
@@ -106,7 +106,7 @@ async def test_another_process_accepts_the_answers(place: SessionPlace, clock: M
     assert (answer_text(task), history(task)[-1], paid) == ("Done.", "Approved.", [5])
 
 
-async def test_late_session_write_is_refused(place: SessionPlace, clock: ManualClock) -> None:
+async def test_late_adk_session_write_is_refused(place: SessionPlace, clock: ManualClock) -> None:
     """The next turn does not see results of a tool after its task was canceled."""
     context = new_owner()
     running, go, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()

@@ -25,7 +25,7 @@ def record(clock: ManualClock, principal: str = "alice", **more: object) -> KeyR
     return replace(made, created=made.created.replace(microsecond=made.created.microsecond // 1000 * 1000))
 
 
-async def test_key_is_found_by_id(keys: ApiKeys, clock: ManualClock) -> None:
+async def test_api_key_is_found_by_id(keys: ApiKeys, clock: ManualClock) -> None:
     plain = record(clock)
     expires = clock.now().replace(microsecond=0) + timedelta(days=1)
     full = record(
@@ -43,7 +43,7 @@ async def test_key_is_found_by_id(keys: ApiKeys, clock: ManualClock) -> None:
     assert await keys.find("a" * 16) is None
 
 
-async def test_id_is_unique(keys: ApiKeys, clock: ManualClock) -> None:
+async def test_api_key_id_is_unique(keys: ApiKeys, clock: ManualClock) -> None:
     first = record(clock)
     await keys.add(first)
     with pytest.raises(StoreError):
@@ -51,7 +51,7 @@ async def test_id_is_unique(keys: ApiKeys, clock: ManualClock) -> None:
     assert await keys.find(first.id) == first
 
 
-async def test_revoked_key_is_deleted_at_once(keys: ApiKeys, clock: ManualClock) -> None:
+async def test_revoked_api_key_is_deleted_at_once(keys: ApiKeys, clock: ManualClock) -> None:
     key, other = record(clock), record(clock)
     await keys.add(key)
     await keys.add(other)
@@ -61,7 +61,7 @@ async def test_revoked_key_is_deleted_at_once(keys: ApiKeys, clock: ManualClock)
     assert await keys.find(other.id) == other
 
 
-async def test_expired_key_is_not_found(keys: ApiKeys, clock: ManualClock) -> None:
+async def test_expired_api_key_is_not_found(keys: ApiKeys, clock: ManualClock) -> None:
     key = record(clock, expires=clock.now() + timedelta(hours=1))
     await keys.add(key)
     clock.move(3598)
@@ -71,7 +71,7 @@ async def test_expired_key_is_not_found(keys: ApiKeys, clock: ManualClock) -> No
     assert key.id not in {found.id for found in await keys.all()}
 
 
-async def test_keys_are_listed_newest_first(keys: ApiKeys, clock: ManualClock) -> None:
+async def test_api_keys_are_listed_newest_first(keys: ApiKeys, clock: ManualClock) -> None:
     made = []
     for principal in ("alice", "bob", "carol"):
         made.append(record(clock, principal))

@@ -43,7 +43,7 @@ def a_file(data: bytes = b"\x00\xff", mime_type: str = "image/png") -> types.Par
     return types.Part(inline_data=types.Blob(data=data, mime_type=mime_type, display_name="a picture"))
 
 
-async def test_versions_count_from_zero(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
+async def test_artifact_versions_count_from_zero(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
     parts = [a_file(bytes([n])) for n in range(12)]
     saved = [await artifacts.save_artifact(**of, filename="a.png", artifact=part) for part in parts]
     assert saved == list(range(12)) == await artifacts.list_versions(**of, filename="a.png")
@@ -64,18 +64,20 @@ async def test_versions_count_from_zero(artifacts: BlobArtifacts, of: dict[str, 
     ],
     ids=["text", "no text", "no bytes", "odd type", "elsewhere", "signed"],
 )
-async def test_saved_part_is_loaded_unchanged(artifacts: BlobArtifacts, of: dict[str, Any], part: types.Part) -> None:
+async def test_saved_artifact_part_is_loaded_unchanged(
+    artifacts: BlobArtifacts, of: dict[str, Any], part: types.Part
+) -> None:
     await artifacts.save_artifact(**of, filename="a", artifact=part)
     assert await artifacts.load_artifact(**of, filename="a") == part
 
 
-async def test_part_may_be_a_dict(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
+async def test_artifact_part_may_be_a_dict(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
     await artifacts.save_artifact(**of, filename="a", artifact={"inlineData": {"data": "AP8=", "mimeType": "a/b"}})
     loaded = await artifacts.load_artifact(**of, filename="a")
     assert loaded == types.Part(inline_data=types.Blob(data=b"\x00\xff", mime_type="a/b"))
 
 
-async def test_missing_artifact_is_none(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
+async def test_missing_artifact_loads_as_none(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
     assert await artifacts.load_artifact(**of, filename="a") is None
     await artifacts.save_artifact(**of, filename="a", artifact=a_file())
     assert await artifacts.load_artifact(**of, filename="a", version=1) is None
@@ -87,7 +89,7 @@ async def test_missing_artifact_is_none(artifacts: BlobArtifacts, of: dict[str, 
     await artifacts.delete_artifact(**of, filename="b")
 
 
-async def test_users_artifacts_are_in_all_its_sessions(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
+async def test_users_artifacts_are_visible_in_all_their_sessions(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
     here = a_file(b"here")
     await artifacts.save_artifact(**of, filename="user:a/b", artifact=here)
     await artifacts.save_artifact(**of, filename="a/b", artifact=a_file(b"session"))
@@ -106,13 +108,13 @@ async def test_users_artifacts_are_in_all_its_sessions(artifacts: BlobArtifacts,
 
 
 @pytest.mark.parametrize("name", ["..", ".", "a b+c?d#e%2F", "日本語", "user", "/", "x/../y", "0"])
-async def test_file_may_have_any_name(artifacts: BlobArtifacts, of: dict[str, Any], name: str) -> None:
+async def test_artifact_may_have_any_file_name(artifacts: BlobArtifacts, of: dict[str, Any], name: str) -> None:
     await artifacts.save_artifact(**of, filename=name, artifact=a_file(name.encode()))
     assert await artifacts.list_artifact_keys(**of) == [name]
     assert await artifacts.load_artifact(**of, filename=name) == a_file(name.encode())
 
 
-async def test_session_may_have_name_user(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
+async def test_session_named_user_differs_from_user_scope(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
     """ADK's own services use this name for the artifacts of users."""
     await artifacts.save_artifact(**{**of, "session_id": "user"}, filename="a", artifact=a_file())
     assert await artifacts.list_artifact_keys(**of) == []
@@ -127,7 +129,7 @@ async def test_artifact_after_deletion_starts_at_zero(artifacts: BlobArtifacts, 
     assert await artifacts.save_artifact(**of, filename="a", artifact=a_file()) == 0
 
 
-async def test_concurrent_saves_get_different_versions(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
+async def test_concurrent_artifact_saves_get_different_versions(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
     parts = [a_file(bytes([n])) for n in range(5)]
     saved = await asyncio.gather(*(artifacts.save_artifact(**of, filename="a", artifact=part) for part in parts))
     assert sorted(saved) == [0, 1, 2, 3, 4]
@@ -136,7 +138,9 @@ async def test_concurrent_saves_get_different_versions(artifacts: BlobArtifacts,
 
 
 @pytest.mark.exact_times
-async def test_each_version_has_a_description(artifacts: BlobArtifacts, of: dict[str, Any], clock: ManualClock) -> None:
+async def test_each_artifact_version_has_metadata(
+    artifacts: BlobArtifacts, of: dict[str, Any], clock: ManualClock
+) -> None:
     metadata = {"from": "tool", "n": [1, None]}
     await artifacts.save_artifact(**of, filename="a", artifact=a_file(), custom_metadata=metadata)
     first = clock.now().timestamp()
@@ -149,7 +153,9 @@ async def test_each_version_has_a_description(artifacts: BlobArtifacts, of: dict
     assert await artifacts.get_artifact_version(**of, filename="a", version=0) == one
 
 
-async def test_reference_is_followed_within_user_and_session(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
+async def test_artifact_reference_is_followed_within_user_and_session(
+    artifacts: BlobArtifacts, of: dict[str, Any]
+) -> None:
     await artifacts.save_artifact(**of, filename="a", artifact=a_file(b"v0"))
     await artifacts.save_artifact(**of, filename="a", artifact=a_file(b"v1"))
     first = await artifacts.get_artifact_version(**of, filename="a", version=0)
@@ -161,7 +167,7 @@ async def test_reference_is_followed_within_user_and_session(artifacts: BlobArti
             await artifacts.save_artifact(**foreign, filename="b", artifact=refers(first.canonical_uri))
 
 
-async def test_circular_references_are_refused(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
+async def test_circular_artifact_references_are_refused(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
     await artifacts.save_artifact(**of, filename="a", artifact=a_file())
     itself = await artifacts.get_artifact_version(**of, filename="a")
     assert itself is not None
@@ -195,7 +201,7 @@ async def test_artifact_removed_by_rewind_is_missing(artifacts: BlobArtifacts, o
     ],
     ids=["no name", "no session", "nothing", "no data", "no reference", "no JSON"],
 )
-async def test_invalid_part_is_refused(
+async def test_invalid_artifact_part_is_refused(
     artifacts: BlobArtifacts, of: dict[str, Any], change: dict[str, Any], part: types.Part
 ) -> None:
     with pytest.raises(InputValidationError):
@@ -203,7 +209,7 @@ async def test_invalid_part_is_refused(
     assert await artifacts.list_artifact_keys(**of) == []
 
 
-async def test_conflicting_save_is_retried(stack: Stack, clock: ManualClock, of: dict[str, Any]) -> None:
+async def test_conflicting_artifact_save_is_retried(stack: Stack, clock: ManualClock, of: dict[str, Any]) -> None:
     client, conflicts = stack.client("s3"), [1, 1]
 
     def conflict(**_: Any) -> Any:
@@ -218,7 +224,9 @@ async def test_conflicting_save_is_retried(stack: Stack, clock: ManualClock, of:
     assert conflicts == []
 
 
-async def test_save_with_lost_answer_is_one_version(stack: Stack, clock: ManualClock, of: dict[str, Any]) -> None:
+async def test_artifact_save_with_lost_answer_creates_one_version(
+    stack: Stack, clock: ManualClock, of: dict[str, Any]
+) -> None:
     client = stack.client("s3")
     lost = iter([True])
 
@@ -235,7 +243,7 @@ async def test_save_with_lost_answer_is_one_version(stack: Stack, clock: ManualC
 
 
 @pytest.mark.parametrize("of_what", ["name", "metadata"])
-async def test_names_too_long_for_s3_are_refused(
+async def test_artifact_names_too_long_for_s3_are_refused(
     stack: Stack, clock: ManualClock, of: dict[str, Any], of_what: str
 ) -> None:
     long = {"filename": "é" * 400} if of_what == "name" else {"filename": "a", "custom_metadata": {"x": "y" * 2000}}

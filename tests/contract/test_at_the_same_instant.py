@@ -170,7 +170,7 @@ def named(race: Any) -> str:
 
 @pytest.mark.long
 @pytest.mark.parametrize(("before", "acts"), RACES, ids=named)
-async def test_concurrent_acts_lose_and_repeat_nothing(
+async def test_concurrent_store_operations_neither_lose_nor_repeat_work(
     adapter: Stack | None,
     clock: ManualClock,
     before: Callable[[StoreConversation], Awaitable[TurnStarted]],
@@ -208,7 +208,7 @@ async def test_concurrent_acts_lose_and_repeat_nothing(
                 assert message_id in await chat.said(task_id), "what was accepted was answered"
 
 
-async def test_finish_and_cancel_leave_one_end(chat: StoreConversation) -> None:
+async def test_concurrent_finish_and_cancel_record_one_final_state(chat: StoreConversation) -> None:
     for number in range(ROUNDS):
         turn = await chat.starts(f"m-{number}")
         head = turn.head

@@ -44,20 +44,20 @@ async def test_put_blob_is_returned(blobs: Blobs, name: str) -> None:
     assert await blobs.get(name) == content
 
 
-async def test_unknown_name_returns_none(blobs: Blobs, name: str) -> None:
+async def test_unknown_blob_name_returns_none(blobs: Blobs, name: str) -> None:
     assert await blobs.get(name) is None
     await blobs.put(name, b"here")
     assert await blobs.get(f"{name}-2") is None
     assert await blobs.get(name.removesuffix("/blob")) is None, "a folder is no blob"
 
 
-async def test_repeated_put_changes_nothing(blobs: Blobs, name: str) -> None:
+async def test_repeated_blob_put_changes_nothing(blobs: Blobs, name: str) -> None:
     for _ in range(2):
         await blobs.put(name, b"same")
         assert await blobs.get(name) == b"same"
 
 
-async def test_put_replaces_bytes(blobs: Blobs, name: str) -> None:
+async def test_put_replaces_bytes_of_blob(blobs: Blobs, name: str) -> None:
     await blobs.put(name, b"a long first content")
     await blobs.put(name, b"second")
     assert await blobs.get(name) == b"second"
@@ -72,27 +72,27 @@ async def test_delete_of_missing_blob_is_no_error(blobs: Blobs, name: str) -> No
     assert await blobs.get(f"{name}-2") == b"stays"
 
 
-async def test_put_new_stores_once_with_metadata(blobs: Blobs, name: str) -> None:
+async def test_put_new_stores_blob_once_with_metadata(blobs: Blobs, name: str) -> None:
     assert await blobs.metadata(name) is None
     assert await blobs.put_new(name, b"first", {"about": "one"}, media_type="text/plain")
     assert not await blobs.put_new(name, b"second", {"about": "two"})
     assert (await blobs.get(name), await blobs.metadata(name)) == (b"first", {"about": "one"})
 
 
-async def test_put_new_does_not_replace_put(blobs: Blobs, name: str) -> None:
+async def test_put_new_does_not_replace_existing_blob(blobs: Blobs, name: str) -> None:
     await blobs.put(name, b"first")
     assert not await blobs.put_new(name, b"second", {})
     assert (await blobs.get(name), await blobs.metadata(name)) == (b"first", {})
 
 
-async def test_put_new_stores_under_a_deleted_name(blobs: Blobs, name: str) -> None:
+async def test_put_new_may_reuse_deleted_blobs_name(blobs: Blobs, name: str) -> None:
     await blobs.put_new(name, b"first", {})
     await blobs.delete(name)
     assert await blobs.put_new(name, b"second", {})
     assert await blobs.get(name) == b"second"
 
 
-async def test_names_have_the_prefix(blobs: Blobs, name: str) -> None:
+async def test_listed_blob_names_have_requested_prefix(blobs: Blobs, name: str) -> None:
     # Wildcards of SQL and globs are plain characters.
     names = [f"{name}/{end}" for end in ("a/1", "a/2", "ab/1", "a_/1", "a%/1", "a*/1", "A/1", "[a]/1", "ä/1")]
     for each in names:
@@ -133,7 +133,9 @@ ODD = [
 
 
 @pytest.mark.parametrize("odd", ODD)
-async def test_name_may_have_any_characters(blobs: Blobs, name: str, odd: str, request: pytest.FixtureRequest) -> None:
+async def test_blob_name_may_have_any_characters(
+    blobs: Blobs, name: str, odd: str, request: pytest.FixtureRequest
+) -> None:
     if "\n" in odd and request.node.callspec.params["adapter"] == "moto":
         # Its routes are regular expressions; a dot in them does not match a line break.
         request.applymarker(pytest.mark.xfail(reason="moto finds no object whose name holds a newline", strict=True))
@@ -142,7 +144,7 @@ async def test_name_may_have_any_characters(blobs: Blobs, name: str, odd: str, r
     assert await blobs.get(name) == odd.encode()
 
 
-async def test_similar_names_are_different(blobs: Blobs, name: str) -> None:
+async def test_similar_blob_names_are_distinct(blobs: Blobs, name: str) -> None:
     names = [
         f"{name}{end}" for end in ("a b", "a+b", "a%20b", "a%2Fb", "a/b", "A B", "a b ", "ä", "a\u0308", "a", "a/")
     ]
@@ -168,7 +170,9 @@ async def test_s3_names_include_every_page(stack: Stack, name: str) -> None:
 # ── When S3 does not do its part ──────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_unreachable_store_is_unavailable(stack: Stack, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unreachable_s3_raises_store_unavailable(
+    stack: Stack, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     environment = stack.environment("ApiFunction") | {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}
     for variable, value in environment.items():
         monkeypatch.setenv(variable, value)
@@ -182,7 +186,7 @@ async def test_unreachable_store_is_unavailable(stack: Stack, name: str, monkeyp
 @pytest.mark.parametrize(
     ("status", "code"), [(500, "InternalError"), (503, "SlowDown"), (503, "ServiceUnavailable"), (502, "")]
 )
-async def test_transient_s3_error_is_unavailable(stack: Stack, name: str, status: int, code: str) -> None:
+async def test_transient_s3_error_raises_store_unavailable(stack: Stack, name: str, status: int, code: str) -> None:
     client = stack.client("s3")
     body = f"<Error><Code>{code}</Code><Message>…</Message></Error>".encode() if code else b""
     answers(client, status, body)
@@ -192,7 +196,7 @@ async def test_transient_s3_error_is_unavailable(stack: Stack, name: str, status
         await s3_blobs(stack, client).get(name)
 
 
-async def test_permanent_s3_error_is_store_error(stack: Stack, name: str) -> None:
+async def test_permanent_s3_error_raises_store_error(stack: Stack, name: str) -> None:
     blobs = S3Blobs(AwsClient("s3", ThreadPoolExecutor(4), client=stack.client("s3")), bucket="no-such-bucket")
     for call in (blobs.put(name, b"-"), blobs.get(name)):
         with pytest.raises(StoreError) as error:
@@ -200,7 +204,7 @@ async def test_permanent_s3_error_is_store_error(stack: Stack, name: str) -> Non
         assert error.type is StoreError
 
 
-async def test_truncated_download_is_unavailable(stack: Stack, name: str) -> None:
+async def test_truncated_s3_download_raises_store_unavailable(stack: Stack, name: str) -> None:
     client = stack.client("s3")
     blobs = s3_blobs(stack, client)
     await blobs.put(name, bytes(1000))

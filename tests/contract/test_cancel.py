@@ -132,7 +132,7 @@ async def test_cancel_removes_queued_messages_of_task(chat: StoreConversation, w
     await chat.comes_to_rest()
 
 
-async def test_cancel_of_suspended_task(chat: StoreConversation) -> None:
+async def test_cancel_of_suspended_task_lets_queued_turn_begin(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     await chat.store.pause(turn.lease, made_progress=True)

@@ -142,14 +142,14 @@ class Blocking(BaseCheckpointSaver[Any]):
 # ── Writes of a task ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_last_write_to_special_channel_counts(savers: Savers, config: Any) -> None:
+async def test_last_write_to_special_channel_replaces_earlier_one(savers: Savers, config: Any) -> None:
     saver = savers.saver()
     stored = await put(saver, config)
     await saver.aput_writes(stored, [(RESUME, ["a"]), ("x", 1), (RESUME, ["a", "b"])], "task-1")
     assert await pending(saver, config) == [("task-1", RESUME, ["a", "b"]), ("task-1", "x", 1)]
 
 
-async def test_only_special_writes_are_replaced(savers: Savers, config: Any) -> None:
+async def test_only_special_channel_writes_are_replaced(savers: Savers, config: Any) -> None:
     saver = savers.saver()
     stored = await put(saver, config)
     await saver.aput_writes(stored, [("x", "first"), (ERROR, "first")], "task-1")
@@ -169,7 +169,7 @@ async def test_writes_are_sorted_by_task_path(savers: Savers, config: Any) -> No
     assert [value for _, _, value in await pending(saver, config)] == [1, 2, 3]
 
 
-async def test_many_writes_are_one_request(table: DynamoDBSavers, config: Any) -> None:
+async def test_many_checkpoint_writes_are_one_request(table: DynamoDBSavers, config: Any) -> None:
     saver = table.saver()
     stored = await put(saver, config)
     line = Line(table.client)
@@ -199,7 +199,7 @@ async def test_writes_without_checkpoint_are_ignored(table: DynamoDBSavers, conf
 # ── The fence ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_resumed_old_holder_changes_nothing(
+async def test_resumed_former_lease_holder_changes_no_checkpoint(
     savers: Savers, clock: ManualClock, config: Any, begun: TurnStarted
 ) -> None:
     frozen, thaws = asyncio.Event(), asyncio.Event()
@@ -225,7 +225,9 @@ async def test_resumed_old_holder_changes_nothing(
     assert (after.config, after.values, after.tasks) == (ended.config, {"trail": ["a", "b", "c"]}, ())
 
 
-async def test_stale_fence_refuses_writes(savers: Savers, clock: ManualClock, config: Any, begun: TurnStarted) -> None:
+async def test_stale_fencing_number_refuses_checkpoint_writes(
+    savers: Savers, clock: ManualClock, config: Any, begun: TurnStarted
+) -> None:
     stale = savers.saver(fence=fence_of(begun))
     stored = await put(stale, config, x="old")
     await stale.aput_writes(stored, [("x", 1)], "task-1")
@@ -246,13 +248,13 @@ async def test_stale_fence_refuses_writes(savers: Savers, clock: ManualClock, co
     assert await pending(reader, config) == [("task-1", "x", 1)]
 
 
-async def test_fence_of_missing_context_refuses_writes(savers: Savers, config: Any) -> None:
+async def test_missing_context_refuses_fenced_checkpoint_writes(savers: Savers, config: Any) -> None:
     saver = savers.saver(fence=Fence(ContextKey(new_owner(), "echo", "never"), 1))
     with pytest.raises(LeaseLost):
         await put(saver, config)
 
 
-async def test_conflict_is_retried(table: DynamoDBSavers, clock: ManualClock, config: Any) -> None:
+async def test_conflicting_checkpoint_write_is_retried(table: DynamoDBSavers, clock: ManualClock, config: Any) -> None:
     saver = table.saver(fence=fence_of(await begin(table.tasks, clock)))
     answers = Answers(table.client, CONFLICT, times=3)
     await put(saver, config, x=1)
@@ -260,7 +262,9 @@ async def test_conflict_is_retried(table: DynamoDBSavers, clock: ManualClock, co
     assert await values(saver, config) == {"x": 1}
 
 
-async def test_parallel_branches_do_not_conflict(table: DynamoDBSavers, clock: ManualClock, config: Any) -> None:
+async def test_parallel_branches_write_checkpoints_without_conflict(
+    table: DynamoDBSavers, clock: ManualClock, config: Any
+) -> None:
     saver = table.saver(fence=fence_of(await begin(table.tasks, clock)))
     stored = await put(saver, config)
     under_way: list[int] = []
@@ -289,7 +293,7 @@ async def test_parallel_branches_do_not_conflict(table: DynamoDBSavers, clock: M
         ("ValidationError", StoreError),
     ],
 )
-async def test_refusal_raises_matching_error(
+async def test_refused_checkpoint_write_raises_matching_error(
     table: DynamoDBSavers,
     clock: ManualClock,
     config: Any,
@@ -356,7 +360,7 @@ async def test_emissions_are_recorded_before_checkpoints(savers: Savers, config:
     assert [found.checkpoint["id"] for found in seen[1:]] == [stored["configurable"]["checkpoint_id"]] * 3
 
 
-async def test_failed_record_prevents_checkpoint_write(savers: Savers, config: Any) -> None:
+async def test_failed_emission_record_prevents_checkpoint_write(savers: Savers, config: Any) -> None:
     async def before_put() -> None:
         raise LeaseLost("Another holder runs this context now.")
 
@@ -371,7 +375,7 @@ async def test_failed_record_prevents_checkpoint_write(savers: Savers, config: A
     assert await pending(reader, config) == []
 
 
-async def test_parallel_branches_record_in_sequence(savers: Savers, config: Any) -> None:
+async def test_parallel_branches_record_emissions_in_sequence(savers: Savers, config: Any) -> None:
     under_way: list[int] = []
 
     async def before_put() -> None:
@@ -386,7 +390,7 @@ async def test_parallel_branches_record_in_sequence(savers: Savers, config: Any)
     assert len(await pending(saver, config)) == 5
 
 
-async def test_subgraph_of_node_records_first(savers: Savers, config: Any) -> None:
+async def test_nodes_subgraph_records_its_emissions_first(savers: Savers, config: Any) -> None:
     emitted: list[str] = []
     recorded: list[str] = []
 
@@ -455,7 +459,7 @@ async def history(savers: Savers, config: Any) -> AsyncGenerator[Any, None]:
         yield found
 
 
-async def test_all_namespaces_are_listed_newest_first(table: DynamoDBSavers, config: Any) -> None:
+async def test_checkpoints_of_all_namespaces_are_listed_newest_first(table: DynamoDBSavers, config: Any) -> None:
     saver = table.saver()
     made = []
     for ns in ("", "b", "a", "", "b"):
@@ -483,7 +487,7 @@ async def test_delta_channel_is_rebuilt(savers: Savers, config: Any) -> None:
     assert in_a_thread.values == {"log": expected}
 
 
-async def test_delta_channel_with_expired_changes_is_corrupt(
+async def test_delta_channel_with_expired_changes_is_store_corrupt(
     table: DynamoDBSavers, clock: ManualClock, config: Any
 ) -> None:
     builder: Any = StateGraph(Changes)
@@ -509,7 +513,7 @@ class Changes(TypedDict):
 # ── What lies in the table ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_large_payload_is_stored_in_s3(table: DynamoDBSavers, config: Any) -> None:
+async def test_large_checkpoint_payload_is_stored_in_s3(table: DynamoDBSavers, config: Any) -> None:
     large = noise(50_000)
     saver = table.saver()
     stored = await put(saver, config, large=large, small="s")
@@ -530,7 +534,7 @@ async def test_large_payload_is_stored_in_s3(table: DynamoDBSavers, config: Any)
     assert [len(json.dumps(item)) < 1500 for item in found["Items"]] == [True, True]
 
 
-async def test_missing_payload_is_corrupt(table: DynamoDBSavers, stack: Stack, config: Any) -> None:
+async def test_missing_checkpoint_payload_is_store_corrupt(table: DynamoDBSavers, stack: Stack, config: Any) -> None:
     saver = table.saver()
     await put(saver, config, large=noise(50_000))
     s3 = stack.client("s3")
@@ -622,7 +626,7 @@ def nested() -> StateGraph[Any, Any, Any, Any]:
     ],
     ids=["1 node", "2 nodes", "6 in a row", "5 branches and join", "a subgraph"],
 )
-async def test_turn_costs_limited_requests(
+async def test_checkpointing_turn_costs_limited_requests(
     table: DynamoDBSavers,
     clock: ManualClock,
     config: Any,
@@ -638,7 +642,7 @@ async def test_turn_costs_limited_requests(
     assert set(line.requests) == {"Query", "TransactWriteItems"}
 
 
-async def test_newest_state_is_one_request(table: DynamoDBSavers, config: Any) -> None:
+async def test_newest_checkpoint_is_read_with_one_request(table: DynamoDBSavers, config: Any) -> None:
     graph = chain(a=leaves("a"), b=leaves("b")).compile(table.saver())
     for turn in range(4):
         this_turn: Any = {**config, "metadata": {"run_id": f"turn-{turn}"}}
@@ -648,7 +652,7 @@ async def test_newest_state_is_one_request(table: DynamoDBSavers, config: Any) -
     assert line.requests == {"Query": 1}
 
 
-async def test_every_read_is_consistent(table: DynamoDBSavers, config: Any) -> None:
+async def test_every_checkpoint_read_is_strongly_consistent(table: DynamoDBSavers, config: Any) -> None:
     line = Line(table.client)
     saver = table.saver()
     stored = await put(saver, config)
@@ -661,7 +665,7 @@ async def test_every_read_is_consistent(table: DynamoDBSavers, config: Any) -> N
     assert all(body["ConsistentRead"] for body in reads)
 
 
-async def test_items_have_version_and_ttl(savers: Savers, clock: ManualClock, config: Any) -> None:
+async def test_checkpoint_items_have_version_and_ttl(savers: Savers, clock: ManualClock, config: Any) -> None:
     saver = savers.saver(retention=timedelta(days=7))
     await saver.aput_writes(await put(saver, config), [("x", 1)], "task-1")
     page = await savers.table.query(keys.thread_partition(config["configurable"]["thread_id"]), "C", keys.LAST)

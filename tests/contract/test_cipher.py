@@ -39,7 +39,7 @@ async def test_encryption_is_randomised(cipher: Cipher) -> None:
     assert len({await cipher.encrypt(b"token", about="a place") for _ in range(50)}) == 50
 
 
-async def test_moved_ciphertext_is_corrupt(cipher: Cipher) -> None:
+async def test_ciphertext_moved_to_other_item_is_corrupt(cipher: Cipher) -> None:
     encrypted = await cipher.encrypt(b"token", about="mine")
     with pytest.raises(StoreCorrupt):
         await cipher.decrypt(encrypted, about="theirs")
@@ -58,12 +58,12 @@ async def test_changed_ciphertext_is_corrupt(cipher: Cipher) -> None:
             await cipher.decrypt(cut, about="a place")
 
 
-async def test_another_process_decrypts(stack: Stack, clock: ManualClock) -> None:
+async def test_another_process_decrypts_content(stack: Stack, clock: ManualClock) -> None:
     encrypted = await by_kms(stack, clock).encrypt(b"token", about="a place")
     assert await by_kms(stack, clock).decrypt(encrypted, about="a place") == b"token"
 
 
-async def test_other_kms_key_does_not_decrypt(stack: Stack, clock: ManualClock) -> None:
+async def test_other_kms_key_does_not_decrypt_content(stack: Stack, clock: ManualClock) -> None:
     encrypted = await by_kms(stack, clock).encrypt(b"token", about="a place")
     other = stack.client("kms").create_key()["KeyMetadata"]["Arn"]
     with pytest.raises(StoreError):

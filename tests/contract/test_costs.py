@@ -53,7 +53,7 @@ def request(**message: Any) -> SendMessageRequest:
 
 @pytest.mark.long
 @pytest.mark.parametrize(("a_second", "at_most"), [(0, 20), (60, 75)], ids=["in one burst", "60 chunks a second"])
-async def test_requests_of_thousand_chunks(stack: Stack, a_second: float, at_most: float) -> None:
+async def test_streaming_thousand_chunks_costs_limited_requests(stack: Stack, a_second: float, at_most: float) -> None:
     counted = CountedStore(stack)
     service = parts(talking(1000, a_second), counted.store).service
     call = CallContext(new_owner(), "test")
@@ -73,7 +73,7 @@ async def test_requests_of_thousand_chunks(stack: Stack, a_second: float, at_mos
 
 
 @pytest.mark.parametrize(("context_id", "at_most"), [("", 2), ("given", 3)])
-async def test_requests_of_blocking_send(stack: Stack, context_id: str, at_most: int) -> None:
+async def test_blocking_send_costs_expected_requests(stack: Stack, context_id: str, at_most: int) -> None:
     counted = CountedStore(stack)
     service = parts(talking(1), counted.store).service
     task = await service.send(CallContext(new_owner(), "test"), request(context_id=context_id))

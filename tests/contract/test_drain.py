@@ -62,7 +62,7 @@ HANDOFFS = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("graph", GRAPHS)
-async def test_turn_drained_at_every_step_ends_alike(graph: str, savers: Savers, clock: ManualClock) -> None:
+async def test_turn_drained_after_every_step_has_same_result(graph: str, savers: Savers, clock: ManualClock) -> None:
     """Every node runs once, every message is emitted once, and the answer is the same."""
     undrained, draining = Work(), Work(drains=True)
     right, none = await held(graph, savers, clock, undrained)
@@ -86,7 +86,7 @@ def spoken(conversation: DrivenConversation) -> list[str]:
     return sorted(texts.values())
 
 
-async def test_client_message_is_in_state_once(clock: ManualClock) -> None:
+async def test_client_message_is_once_in_graph_state(clock: ManualClock) -> None:
     savers, seen = memory_savers(clock), list[Any]()
 
     async def looks(state: Any) -> Any:

@@ -185,7 +185,7 @@ def name(steps: Steps) -> str:
 
 
 @pytest.mark.parametrize("steps", PROMISED, ids=name)
-async def test_timer_expires_without_activity(chat: StoreConversation, steps: Steps) -> None:
+async def test_context_timer_expires_without_activity(chat: StoreConversation, steps: Steps) -> None:
     await steps(chat)
     assert not await chat.is_expired(), "a bell was rung for it, or its holder lives"
     chat.clock.move(LEASE_SECONDS + 1)
@@ -226,7 +226,7 @@ async def test_queued_turn_keeps_lease_timer(chat: StoreConversation) -> None:
     assert await chat.is_expired()
 
 
-async def test_new_turns_keep_timer_of_queue(chat: StoreConversation) -> None:
+async def test_further_queued_turns_keep_context_timer(chat: StoreConversation) -> None:
     await chat.waits("m-1")
     chat.clock.move(LEASE_SECONDS - 1)
     await chat.waits("m-2")
@@ -234,7 +234,7 @@ async def test_new_turns_keep_timer_of_queue(chat: StoreConversation) -> None:
     assert await chat.is_expired()
 
 
-async def test_one_claim_wins_and_sets_timer(chat: StoreConversation) -> None:
+async def test_one_of_concurrent_timer_claims_wins(chat: StoreConversation) -> None:
     await chat.waits("m-1")
     chat.clock.move(LEASE_SECONDS + 1)
     (found,) = [each for each in await chat.store.expired_timers(limit=MANY) if each.context == chat.context]
@@ -249,7 +249,7 @@ async def test_one_claim_wins_and_sets_timer(chat: StoreConversation) -> None:
     await chat.comes_to_rest()
 
 
-async def test_claim_uses_current_state(chat: StoreConversation) -> None:
+async def test_timer_claim_is_refused_after_context_changed(chat: StoreConversation) -> None:
     await chat.waits("m-1")
     chat.clock.move(LEASE_SECONDS + 1)
     (found,) = [each for each in await chat.store.expired_timers(limit=MANY) if each.context == chat.context]
@@ -301,7 +301,7 @@ async def test_expired_context_leaves_timer_index(chat: StoreConversation) -> No
     assert not await chat.is_expired()
 
 
-async def test_message_to_expired_context_keeps_its_timer(stack: Stack, clock: ManualClock) -> None:
+async def test_message_to_expired_context_prevents_timer_claim(stack: Stack, clock: ManualClock) -> None:
     """It arrives between the sweep's read and its write."""
     chat = StoreConversation(store_of(table_of(stack, clock), stack, clock), clock)
     there = StoreConversation(store_of(table_of(stack, clock), stack, clock), clock, chat.context)

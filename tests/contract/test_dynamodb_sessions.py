@@ -45,7 +45,7 @@ async def a_fence(place: DynamoDBSessionPlace, clock: ManualClock) -> Fence:
 
 
 @pytest.mark.parametrize("fenced", [True, False], ids=["in a turn", "outside"])
-async def test_write_with_lost_answer_is_stored_once(
+async def test_session_event_with_lost_answer_is_stored_once(
     place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, Any], fenced: bool
 ) -> None:
     service = place.service(fence=await a_fence(place, clock) if fenced else None)
@@ -61,7 +61,7 @@ async def test_write_with_lost_answer_is_stored_once(
     assert found.state == {"x": 2, "user:y": 1}
 
 
-async def test_retry_after_lost_answer_finds_own_write(place: DynamoDBSessionPlace, of: dict[str, Any]) -> None:
+async def test_retried_session_append_recognises_own_write(place: DynamoDBSessionPlace, of: dict[str, Any]) -> None:
     service = place.service()
     session = await service.create_session(**of)
     event = said("one", state={"x": 1})
@@ -78,7 +78,7 @@ async def test_retry_after_lost_answer_finds_own_write(place: DynamoDBSessionPla
     assert found.state == {"x": 1, "y": 1}
 
 
-async def test_other_event_is_not_taken_for_own(place: DynamoDBSessionPlace, of: dict[str, Any]) -> None:
+async def test_retried_append_does_not_accept_other_event(place: DynamoDBSessionPlace, of: dict[str, Any]) -> None:
     mine = await place.service().create_session(**of)
     theirs = await place.service().get_session(**of)
     assert theirs is not None
@@ -102,7 +102,9 @@ async def test_session_with_missing_event_is_corrupt(place: DynamoDBSessionPlace
 
 
 @pytest.mark.parametrize("missing", ["EVENT#0000000002", "STATE"])
-async def test_partial_append_is_read_again(place: DynamoDBSessionPlace, of: dict[str, Any], missing: str) -> None:
+async def test_partially_visible_session_append_is_read_again(
+    place: DynamoDBSessionPlace, of: dict[str, Any], missing: str
+) -> None:
     """A query may see a part of a transaction."""
     service = place.service()
     session = await service.create_session(**of)
@@ -191,7 +193,7 @@ def unpacked(content: bytes) -> bytes:
     return content
 
 
-async def test_moved_content_is_corrupt(place: DynamoDBSessionPlace, of: dict[str, Any]) -> None:
+async def test_session_content_moved_to_other_item_is_corrupt(place: DynamoDBSessionPlace, of: dict[str, Any]) -> None:
     service = place.service()
     mine, theirs = await service.create_session(**of), await service.create_session(**{**of, "user_id": new_owner()})
     for session in (mine, theirs):
@@ -267,7 +269,7 @@ async def test_used_session_keeps_all_events(
             assert int(head["expires"]["N"]) <= at + 1.5 * RETENTION.total_seconds()
 
 
-async def test_renewal_is_not_repeated_soon(
+async def test_session_ttl_renewal_is_not_repeated_soon(
     place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, Any]
 ) -> None:
     fence = await a_fence(place, clock)
@@ -286,7 +288,7 @@ async def test_renewal_is_not_repeated_soon(
     assert len(writes) == 3
 
 
-async def test_session_deleted_during_renewal_stays_deleted(
+async def test_session_deleted_during_ttl_renewal_stays_deleted(
     place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, Any]
 ) -> None:
     fence = await a_fence(place, clock)
@@ -304,7 +306,7 @@ async def test_session_deleted_during_renewal_stays_deleted(
     assert rows_of(place, session) == []
 
 
-async def test_read_outside_turn_renews_nothing(
+async def test_session_read_outside_turn_renews_no_ttl(
     place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, Any]
 ) -> None:
     session = await place.service(retention=RETENTION).create_session(**of, state={"x": 1})
@@ -314,7 +316,7 @@ async def test_read_outside_turn_renews_nothing(
     assert rows_of(place, session) == before
 
 
-async def test_next_holder_reads_last_write(
+async def test_next_lease_holder_reads_last_session_write(
     place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, Any]
 ) -> None:
     begun = await begin(place.tasks, clock)

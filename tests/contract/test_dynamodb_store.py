@@ -292,7 +292,7 @@ async def takes_over(chat: StoreConversation) -> Any:
 @pytest.mark.long
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("name", DEEDS)
-async def test_write_with_lost_answer_is_made_once(
+async def test_store_write_with_lost_answer_is_made_once(
     chat: StoreConversation, faults: Faults, name: str, times: int
 ) -> None:
     deed = DEEDS[name]
@@ -303,7 +303,9 @@ async def test_write_with_lost_answer_is_made_once(
 
 
 @pytest.mark.parametrize("name", ["appends", "goes_on_with_another", "pauses"])
-async def test_repeated_call_finds_lost_write(chat: StoreConversation, faults: Faults, name: str) -> None:
+async def test_repeated_store_call_finds_write_with_lost_answer(
+    chat: StoreConversation, faults: Faults, name: str
+) -> None:
     deed = DEEDS[name]
     given = await deed.before(chat)
     unreachable = lambda: faults.refuse("GetItem", code="ThrottlingException", times=2)  # noqa: E731
@@ -333,7 +335,7 @@ async def test_short_throttling_is_retried(chat: StoreConversation, faults: Faul
         ("TransactionConflictException", None),
     ],
 )
-async def test_conflict_with_write_is_retried(
+async def test_conflicting_store_write_is_retried(
     chat: StoreConversation, faults: Faults, name: str, code: str, reasons: list[str] | None
 ) -> None:
     deed = DEEDS[name]
@@ -366,7 +368,7 @@ async def test_permanent_aws_error_is_store_error(chat: StoreConversation, fault
     assert not isinstance(raised.value, StoreUnavailable)
 
 
-async def test_claim_with_lost_answer_expires_again(chat: StoreConversation, faults: Faults) -> None:
+async def test_timer_claim_with_lost_answer_expires_again(chat: StoreConversation, faults: Faults) -> None:
     await chat.waits("m-1")
     chat.clock.move(LEASE_SECONDS + 1)
     expired_timers = ExpiredTimer(chat.context, chat.clock.now())
@@ -377,7 +379,7 @@ async def test_claim_with_lost_answer_expires_again(chat: StoreConversation, fau
     await chat.comes_to_rest()
 
 
-async def test_throttled_claim_is_unavailable(chat: StoreConversation, faults: Faults) -> None:
+async def test_throttled_timer_claim_raises_store_unavailable(chat: StoreConversation, faults: Faults) -> None:
     await chat.waits("m-1")
     chat.clock.move(LEASE_SECONDS + 1)
     expired_timers = ExpiredTimer(chat.context, chat.clock.now())
@@ -387,7 +389,7 @@ async def test_throttled_claim_is_unavailable(chat: StoreConversation, faults: F
     assert await chat.store.claim(expired_timers)
 
 
-async def test_conflict_of_renewal_keeps_lease(chat: StoreConversation, faults: Faults) -> None:
+async def test_conflict_of_lease_renewal_keeps_lease(chat: StoreConversation, faults: Faults) -> None:
     turn = await chat.starts("m-1")
     faults.refuse(UPDATE, code="TransactionConflictException", times=1)
     assert chat.store.renew(turn.lease)
@@ -419,7 +421,7 @@ async def test_canceled_task_takes_no_events(chat: StoreConversation, there: Sto
         await chat.comes_to_rest()
 
 
-async def test_same_message_of_two_processes_is_one(
+async def test_same_message_in_two_processes_creates_one_task(
     chat: StoreConversation, there: StoreConversation, faults: Faults
 ) -> None:
     faults.meanwhile(lambda: there.starts("m-1", task_id="t-there"))
@@ -428,7 +430,9 @@ async def test_same_message_of_two_processes_is_one(
     await chat.comes_to_rest()
 
 
-async def test_turn_taken_over_during_pause(chat: StoreConversation, there: StoreConversation, faults: Faults) -> None:
+async def test_suspension_of_turn_taken_over_meanwhile_is_refused(
+    chat: StoreConversation, there: StoreConversation, faults: Faults
+) -> None:
     turn = await chat.starts("m-1")
     chat.clock.move(LEASE_SECONDS + 1)
     heirs = faults.meanwhile(lambda: there.begins("holder-2"), operation=UPDATE)
@@ -454,7 +458,7 @@ async def test_next_turn_canceled_during_finish(
 # ── Payloads ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_missing_payload_of_event_is_corrupt(chat: StoreConversation, stack: Stack) -> None:
+async def test_missing_event_payload_is_store_corrupt(chat: StoreConversation, stack: Stack) -> None:
     new = chat.message("m-1", "large " * 10_000)
     await chat.store.create(new, holder="holder-1")
     bucket, s3 = stack.environment("ApiFunction")["AION_BUCKET"], stack.client("s3")

@@ -25,7 +25,7 @@ async def test_finish_without_queue_frees_context(chat: StoreConversation, run_n
     await chat.starts("m-2")
 
 
-async def test_finish_leaves_queued_turn_to_message(chat: StoreConversation) -> None:
+async def test_finish_leaves_queued_turn_to_wake_up_message(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     ended = await chat.ends(turn)
@@ -93,7 +93,7 @@ async def test_task_continues_with_its_queued_message(chat: StoreConversation) -
     assert await chat.said("t-m-1") == ["m-1", "m-2"]
 
 
-async def test_snapshot_is_of_the_ended_turn(chat: StoreConversation) -> None:
+async def test_snapshot_of_finished_turn_excludes_next_message(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.queues("t-m-1", "m-2")
     said = chat.says(turn.head, WORKING, "the first answer")
@@ -173,7 +173,7 @@ async def test_lost_lease_cannot_finish(chat: StoreConversation, others_wait: bo
 # ── Paused ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_suspension_with_progress_resets_tries(chat: StoreConversation) -> None:
+async def test_turn_suspension_with_progress_resets_tries(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     chat.clock.move(31)
@@ -186,7 +186,7 @@ async def test_suspension_with_progress_resets_tries(chat: StoreConversation) ->
     assert (await chat.ends(turn)).waiting
 
 
-async def test_suspension_without_progress_counts_try(chat: StoreConversation) -> None:
+async def test_turn_suspension_without_progress_counts_try(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.store.pause(turn.lease, made_progress=False)
     again = await chat.begins("holder-2")
@@ -195,7 +195,7 @@ async def test_suspension_without_progress_counts_try(chat: StoreConversation) -
     assert again.head.generation == turn.head.generation
 
 
-async def test_suspension_releases_lease(chat: StoreConversation) -> None:
+async def test_turn_suspension_releases_lease(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.store.pause(turn.lease, made_progress=True)
     assert not chat.store.renew(turn.lease)

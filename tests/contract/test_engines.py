@@ -81,14 +81,14 @@ def refused(error: pytest.ExceptionInfo[ClientError]) -> str:
 
 
 @pytest.mark.usefixtures("not_on_moto")
-def test_transaction_with_token_is_made_once(table: PlainTable) -> None:
+def test_dynamodb_transaction_with_token_is_made_once(table: PlainTable) -> None:
     for _ in range(2):
         table.transact(table.add(), ClientRequestToken=table.pk[-36:])
     assert table.item()["times"] == {"N": "1"}
 
 
 @pytest.mark.usefixtures("not_on_moto")
-def test_token_with_other_transaction_is_refused(table: PlainTable) -> None:
+def test_token_reused_for_different_transaction_is_refused(table: PlainTable) -> None:
     table.transact(table.add("1"), ClientRequestToken=table.pk[-36:])
     with pytest.raises(ClientError) as error:
         table.transact(table.add("2"), ClientRequestToken=table.pk[-36:])
@@ -105,7 +105,7 @@ def test_transaction_over_4_mb_is_refused(table: PlainTable) -> None:
 
 @pytest.mark.parametrize("in_a_transaction", [False, True])
 @pytest.mark.usefixtures("not_on_moto")
-def test_unused_value_is_refused(table: PlainTable, in_a_transaction: bool) -> None:
+def test_unused_expression_value_is_refused(table: PlainTable, in_a_transaction: bool) -> None:
     write = table.put()
     write["Put"] |= {
         "ConditionExpression": "attribute_not_exists(pk)",
@@ -116,7 +116,7 @@ def test_unused_value_is_refused(table: PlainTable, in_a_transaction: bool) -> N
     assert refused(error) == "ValidationException"
 
 
-def test_key_of_wrong_type_is_refused(table: PlainTable) -> None:
+def test_table_key_of_wrong_type_is_refused(table: PlainTable) -> None:
     with pytest.raises(ClientError) as error:
         table.client.put_item(**table.put(pk={"N": "1"})["Put"])
     assert refused(error) == "ValidationException"
@@ -163,7 +163,9 @@ def test_transaction_with_item_twice_is_refused(table: PlainTable) -> None:
 
 
 @pytest.mark.parametrize("in_a_batch", [False, True])
-def test_delay_over_15_minutes_is_refused(stack: Stack, request: pytest.FixtureRequest, in_a_batch: bool) -> None:
+def test_message_delay_over_15_minutes_is_refused(
+    stack: Stack, request: pytest.FixtureRequest, in_a_batch: bool
+) -> None:
     if request.node.callspec.params["stack"] == "ministack":
         request.applymarker(pytest.mark.xfail(reason="ministack 1.5.33 takes any DelaySeconds", strict=True))
     queue, sqs = stack.environment("ApiFunction")["AION_TASK_QUEUE_URL"], stack.client("sqs")

@@ -127,7 +127,7 @@ def ignored(what: str, count: int) -> None:
     """Ignore the progress."""
 
 
-async def test_delete_leaves_nothing_of_owner(stack: Stack, delete: Delete) -> None:
+async def test_delete_of_owner_leaves_none_of_its_data(stack: Stack, delete: Delete) -> None:
     alice, bob = someone("alice"), someone("bob")
     await lives(stack, alice)
     await lives(stack, bob)
@@ -150,7 +150,7 @@ async def test_delete_leaves_nothing_of_owner(stack: Stack, delete: Delete) -> N
     assert "No data of this owner." in again.stderr
 
 
-async def test_delete_of_tenant_leaves_principal(stack: Stack, delete: Delete) -> None:
+async def test_delete_of_tenants_data_keeps_principals_own_data(stack: Stack, delete: Delete) -> None:
     alice = someone("alice")
     await lives(stack, alice)
     principal, tenant = alice.owners
@@ -163,7 +163,7 @@ async def test_delete_of_tenant_leaves_principal(stack: Stack, delete: Delete) -
     assert f"tasks/{principal}/" in left[1]
 
 
-async def test_killed_deletion_is_resumed(stack: Stack, erasure: Making) -> None:
+async def test_killed_owner_deletion_is_resumed(stack: Stack, erasure: Making) -> None:
     """The next survey finds the rest after a kill at any request: items that identify hashes are deleted last."""
     alice = someone("alice")
     await lives(stack, alice)
@@ -192,7 +192,7 @@ async def test_killed_deletion_is_resumed(stack: Stack, erasure: Making) -> None
     assert of_person(alice, bucket_versions(stack)) == []
 
 
-async def test_late_workers_writes_are_deleted(stack: Stack, erasure: Making, clock: ManualClock) -> None:
+async def test_late_workers_writes_are_deleted_with_owner(stack: Stack, erasure: Making, clock: ManualClock) -> None:
     """Its writes under the old lease are refused; the next survey finds its earlier objects."""
     savers = DynamoDBSavers(stack, clock)
     chat = StoreConversation(savers.tasks, clock)
@@ -231,7 +231,7 @@ async def test_late_workers_writes_are_deleted(stack: Stack, erasure: Making, cl
     assert owner not in repr(bucket_versions(stack))
 
 
-async def test_leftovers_of_expired_are_deleted(stack: Stack, erasure: Making) -> None:
+async def test_leftovers_of_expired_tasks_are_deleted(stack: Stack, erasure: Making) -> None:
     """DynamoDB may delete items with an owner first: the rest has no known owner."""
     alice, bob = someone("alice"), someone("bob")
     for person in (alice, bob):
@@ -264,7 +264,7 @@ async def test_leftovers_of_expired_are_deleted(stack: Stack, erasure: Making) -
     assert of_person(alice, table_items(stack)) == of_person(alice, bucket_versions(stack)) == []
 
 
-async def test_throttled_batch_is_finished(stack: Stack, erasure: Making, clock: ManualClock) -> None:
+async def test_throttled_delete_batch_is_finished(stack: Stack, erasure: Making, clock: ManualClock) -> None:
     client, table = stack.client("dynamodb"), stack.environment("ApiFunction")["AION_TABLE"]
     chat = StoreConversation(dynamodb_store(stack, clock), clock)
     await chat.starts()
@@ -289,7 +289,7 @@ async def test_throttled_batch_is_finished(stack: Stack, erasure: Making, clock:
     assert chat.context.owner not in repr(table_items(stack))
 
 
-async def test_unknown_partition_is_reported(stack: Stack, delete: Delete) -> None:
+async def test_unknown_table_partition_is_reported(stack: Stack, delete: Delete) -> None:
     """Another version's items may be the owner's: the command deletes nothing and does not report success."""
     client, table = stack.client("dynamodb"), stack.environment("ApiFunction")["AION_TABLE"]
     key = {"pk": {"S": "NOVEL#1"}, "sk": {"S": "HEAD"}}
@@ -301,7 +301,7 @@ async def test_unknown_partition_is_reported(stack: Stack, delete: Delete) -> No
     assert "unknown to this version of aion (1 NOVEL#…)" in operating.refusal(failed)
 
 
-async def test_policy_in_runbook_suffices(stack: Stack, erasure: Making, clock: ManualClock) -> None:
+async def test_runbook_iam_policy_suffices_for_deletion(stack: Stack, erasure: Making, clock: ManualClock) -> None:
     chat = StoreConversation(dynamodb_store(stack, clock), clock)
     await chat.starts(text="x" * 40_000)
     client, s3 = stack.client("dynamodb"), stack.client("s3")

@@ -16,7 +16,7 @@ from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, Store
 
 
 @pytest.mark.parametrize("when_busy", WhenBusy)
-async def test_answer_is_recorded_with_its_lease(chat: StoreConversation, when_busy: WhenBusy) -> None:
+async def test_answer_to_interrupt_is_recorded_with_its_lease(chat: StoreConversation, when_busy: WhenBusy) -> None:
     head = await chat.asks("m-1")
     follow_up = await chat.more(head, "m-2")
     turn = await chat.store.follow_up(follow_up, holder="holder-2", when_busy=when_busy)
@@ -32,7 +32,7 @@ async def test_answer_is_recorded_with_its_lease(chat: StoreConversation, when_b
     await chat.starts("m-3")
 
 
-async def test_answer_without_holder_is_first_in_queue(chat: StoreConversation) -> None:
+async def test_answer_without_holder_is_queued_first(chat: StoreConversation) -> None:
     first = await chat.starts("m-1")
     await chat.waits("m-2")
     head = (await chat.ends(first, INPUT_REQUIRED)).head
@@ -51,7 +51,7 @@ async def test_answer_without_holder_is_first_in_queue(chat: StoreConversation) 
     assert (await chat.begins()).head.key.task_id == "t-m-2"
 
 
-async def test_queue_waits_for_the_answer(chat: StoreConversation) -> None:
+async def test_queued_turns_wait_for_answer_to_interrupt(chat: StoreConversation) -> None:
     """Another turn would remove the interrupt from the graph."""
     turn = await chat.starts("m-1")
     await chat.waits("m-2", holder="holder-2")
@@ -74,7 +74,7 @@ async def test_answer_is_accepted_with_full_queue(chat: StoreConversation) -> No
 
 
 @pytest.mark.parametrize("holder", ["holder", None])
-async def test_repeated_answer_is_taken_once(chat: StoreConversation, holder: str | None) -> None:
+async def test_repeated_answer_to_interrupt_is_recorded_once(chat: StoreConversation, holder: str | None) -> None:
     """Each request has a turn id of its own."""
     head = await chat.asks("m-1")
     follow_ups = [await chat.more(head, "m-2", turn_id=f"turn-{n}") for n in range(6)]
@@ -102,7 +102,7 @@ async def test_message_id_with_other_content_is_refused(chat: StoreConversation)
     await refused(WhenBusy.ENQUEUE)
 
 
-async def test_second_answer_is_refused(chat: StoreConversation) -> None:
+async def test_second_answer_to_interrupt_is_refused(chat: StoreConversation) -> None:
     head = await chat.asks("m-1")
     turn = await chat.store.follow_up(await chat.more(head, "m-2"), holder="holder-2")
     assert isinstance(turn, TurnStarted)
@@ -128,7 +128,7 @@ async def test_answer_to_repeated_interrupt_is_refused(chat: StoreConversation) 
     assert isinstance(await chat.store.follow_up(replace(late, head=again), holder="holder-3"), TurnStarted)
 
 
-async def test_large_answer_is_stored_whole(chat: StoreConversation) -> None:
+async def test_large_answer_to_interrupt_is_stored_whole(chat: StoreConversation) -> None:
     head = await chat.asks("m-1")
     follow_up = await chat.more(head, "m-2", "large " * 30_000)
     await chat.store.follow_up(follow_up, holder="holder-2")
@@ -225,7 +225,7 @@ async def test_message_after_interrupt_is_refused(
 
 
 @pytest.mark.parametrize("state", ["submitted", "running", "waiting"])
-async def test_rejected_message_leaves_nothing(chat: StoreConversation, state: str) -> None:
+async def test_rejected_message_stores_nothing(chat: StoreConversation, state: str) -> None:
     if state == "waiting":
         await chat.starts("m-0")
         await chat.waits("m-1")

@@ -34,7 +34,7 @@ async def taken(limits: RateLimits, owner: str, times: int, per_minute: int) -> 
 
 
 @pytest.mark.exact_times
-async def test_requests_per_minute_are_limited(limits: RateLimits, clock: ManualClock, owner: str) -> None:
+async def test_owners_requests_per_minute_are_limited(limits: RateLimits, clock: ManualClock, owner: str) -> None:
     assert await taken(limits, owner, 8, per_minute=6) == 6
     assert await taken(limits, f"{owner}2", 1, per_minute=6) == 1, "another's are another's"
     wait = await limits.take(owner, per_minute=6)
@@ -42,7 +42,9 @@ async def test_requests_per_minute_are_limited(limits: RateLimits, clock: Manual
     assert await limits.take(owner, per_minute=6) == wait, "what is refused is not counted"
 
 
-async def test_bucket_refills_evenly_up_to_its_size(limits: RateLimits, clock: ManualClock, owner: str) -> None:
+async def test_rate_limit_bucket_refills_evenly_up_to_its_size(
+    limits: RateLimits, clock: ManualClock, owner: str
+) -> None:
     assert await taken(limits, owner, 7, per_minute=6) == 6
     clock.move(9)
     assert 0 < await limits.take(owner, per_minute=6) <= 1.01
@@ -138,7 +140,7 @@ async def test_concurrent_tasks_are_limited(limits: RateLimits, clock: ManualClo
 
 
 @pytest.mark.exact_times
-async def test_task_being_created_counts_for_a_minute(clock: ManualClock) -> None:
+async def test_task_being_created_counts_as_open_for_a_minute(clock: ManualClock) -> None:
     """Concurrent messages are all counted; a task never created makes room a minute later."""
     table = table_of(None, clock)
     store = store_of(table, None, clock)

@@ -57,7 +57,7 @@ async def keys_of(memory: LongTermMemory, scope: MemoryScope, prefix: Namespace 
 
 
 @pytest.mark.exact_times
-async def test_written_item_is_read_back(memory: LongTermMemory, scope: MemoryScope, clock: ManualClock) -> None:
+async def test_written_memory_item_is_read_back(memory: LongTermMemory, scope: MemoryScope, clock: ManualClock) -> None:
     await memory.write(scope, MemoryWrite(NS, "color", '{"is":"blue"}'))
     item = await memory.get(scope, NS, "color")
     assert item == MemoryItem(NS, "color", '{"is":"blue"}', clock.now(), clock.now())
@@ -66,7 +66,7 @@ async def test_written_item_is_read_back(memory: LongTermMemory, scope: MemorySc
 
 
 @pytest.mark.exact_times
-async def test_second_write_replaces_and_keeps_creation(
+async def test_second_write_replaces_memory_item_and_keeps_creation_time(
     memory: LongTermMemory, scope: MemoryScope, clock: ManualClock
 ) -> None:
     made = clock.now()
@@ -76,7 +76,7 @@ async def test_second_write_replaces_and_keeps_creation(
     assert await memory.get(scope, NS, "color") == MemoryItem(NS, "color", "2", made, clock.now())
 
 
-async def test_deleted_item_may_be_deleted_again(memory: LongTermMemory, scope: MemoryScope) -> None:
+async def test_deleted_memory_item_may_be_deleted_again(memory: LongTermMemory, scope: MemoryScope) -> None:
     await memory.write(scope, MemoryWrite(NS, "color", "1"))
     for _ in range(2):
         await memory.write(scope, MemoryWrite(NS, "color", None))
@@ -85,12 +85,12 @@ async def test_deleted_item_may_be_deleted_again(memory: LongTermMemory, scope: 
     assert await memory.namespaces(scope, ()) == []
 
 
-async def test_last_of_two_writes_of_one_item_counts(memory: LongTermMemory, scope: MemoryScope) -> None:
+async def test_last_of_batchs_writes_to_one_memory_item_counts(memory: LongTermMemory, scope: MemoryScope) -> None:
     await memory.write(scope, MemoryWrite(NS, "a", "1"), MemoryWrite(NS, "b", "1"), MemoryWrite(NS, "a", "2"))
     assert [(item.key, item.value) for item in await found(memory, scope)] == [("a", "2"), ("b", "1")]
 
 
-async def test_many_large_writes_are_all_made(memory: LongTermMemory, scope: MemoryScope) -> None:
+async def test_many_large_memory_writes_are_all_made(memory: LongTermMemory, scope: MemoryScope) -> None:
     large = "x" * 300_000
     await memory.write(scope, *(MemoryWrite(NS, f"{n:02d}", large) for n in range(23)))
     items = await found(memory, scope)
@@ -98,7 +98,7 @@ async def test_many_large_writes_are_all_made(memory: LongTermMemory, scope: Mem
     assert {item.value for item in items} == {large}
 
 
-async def test_search_finds_namespaces_below_the_prefix(memory: LongTermMemory, scope: MemoryScope) -> None:
+async def test_memory_search_finds_namespaces_below_the_prefix(memory: LongTermMemory, scope: MemoryScope) -> None:
     places: list[tuple[Namespace, str]] = [
         (("users",), "k"),
         (("users", "ann"), "k2"),
@@ -125,7 +125,7 @@ async def test_search_finds_namespaces_below_the_prefix(memory: LongTermMemory, 
     assert sorted(await memory.namespaces(scope, ("users", "ann"))) == [("users", "ann"), ("users", "ann", "#1")]
 
 
-async def test_owners_and_agents_are_isolated(memory: LongTermMemory) -> None:
+async def test_memories_of_owners_and_agents_are_isolated(memory: LongTermMemory) -> None:
     owner = new_owner()
     scopes = [
         MemoryScope(owner, "helper"),
@@ -147,7 +147,7 @@ async def test_owners_and_agents_are_isolated(memory: LongTermMemory) -> None:
         assert len(await found(memory, scope)) == 1
 
 
-async def test_item_expires_with_its_ttl(memory: LongTermMemory, scope: MemoryScope, clock: ManualClock) -> None:
+async def test_memory_item_expires_with_its_ttl(memory: LongTermMemory, scope: MemoryScope, clock: ManualClock) -> None:
     await memory.write(scope, MemoryWrite(NS, "short", "1", timedelta(minutes=1)), MemoryWrite(NS, "lasting", "1"))
     clock.move(58)
     item = await memory.get(scope, NS, "short")
@@ -163,7 +163,7 @@ async def test_item_expires_with_its_ttl(memory: LongTermMemory, scope: MemorySc
     assert await keys_of(memory, scope) == ["lasting"]
 
 
-async def test_write_without_ttl_makes_item_lasting(
+async def test_write_without_ttl_makes_memory_item_permanent(
     memory: LongTermMemory, scope: MemoryScope, clock: ManualClock
 ) -> None:
     await memory.write(scope, MemoryWrite(NS, "k", "1", timedelta(minutes=1)))
@@ -174,7 +174,7 @@ async def test_write_without_ttl_makes_item_lasting(
     assert (item.value, item.ttl) == ("2", None)
 
 
-async def test_touch_does_not_change_newer_items(
+async def test_ttl_renewal_does_not_change_newer_memory_items(
     memory: LongTermMemory, scope: MemoryScope, clock: ManualClock
 ) -> None:
     await memory.write(scope, MemoryWrite(NS, "k", "1", timedelta(minutes=10)))
@@ -190,7 +190,7 @@ async def test_touch_does_not_change_newer_items(
     assert await memory.get(scope, NS, "k") is None
 
 
-async def test_namespaces_leave_out_expired_items(
+async def test_listed_namespaces_omit_expired_memory_items(
     memory: LongTermMemory, scope: MemoryScope, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(long_term_memory, "NAMES_AT_ONCE", 2)
@@ -201,7 +201,7 @@ async def test_namespaces_leave_out_expired_items(
     assert await memory.namespaces(scope, ()) == [("a",)]
 
 
-async def test_namespaces_read_few_items_of_each(
+async def test_namespace_list_reads_few_items_of_each_namespace(
     stack: Stack, clock: ManualClock, scope: MemoryScope, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(long_term_memory, "NAMES_AT_ONCE", 3)
@@ -214,7 +214,7 @@ async def test_namespaces_read_few_items_of_each(
     assert line.requests == {"Query": 3}
 
 
-async def test_late_workers_write_is_refused(memories: Memories, clock: ManualClock) -> None:
+async def test_late_workers_memory_write_is_refused(memories: Memories, clock: ManualClock) -> None:
     begun = await begin(memories.tasks, clock)
     scope = MemoryScope(begun.lease.context.owner, "echo")
     late = memories.memory(fence=fence_of(begun))
@@ -228,7 +228,7 @@ async def test_late_workers_write_is_refused(memories: Memories, clock: ManualCl
     assert [item.value for item in await found(late, scope)] == ["2"]
 
 
-async def test_concurrent_writes_are_all_made(memories: Memories, clock: ManualClock) -> None:
+async def test_concurrent_memory_writes_are_all_made(memories: Memories, clock: ManualClock) -> None:
     begun = await begin(memories.tasks, clock)
     scope = MemoryScope(begun.lease.context.owner, "echo")
     memory = memories.memory(fence=fence_of(begun))
@@ -236,7 +236,7 @@ async def test_concurrent_writes_are_all_made(memories: Memories, clock: ManualC
     assert await keys_of(memory, scope) == [f"k{n}" for n in range(5)]
 
 
-async def test_forget_deletes_everything_of_one_owner(memory: LongTermMemory, clock: ManualClock) -> None:
+async def test_forget_deletes_all_memories_of_one_owner(memory: LongTermMemory, clock: ManualClock) -> None:
     owner = new_owner()
     other = MemoryScope(f"{owner}2", "helper")
     scopes = [MemoryScope(owner, "helper"), MemoryScope(owner, "another")]
@@ -301,7 +301,7 @@ OPERATIONS: list[Any] = [
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=str)
-async def test_store_matches_langgraphs_own(store: OwnerStore, operation: Any) -> None:
+async def test_memory_store_matches_langgraphs_in_memory_store(store: OwnerStore, operation: Any) -> None:
     """The items are sorted by key, independent of the order of the puts."""
     langgraphs = InMemoryStore()
     for namespace, key, value in sorted(PEOPLE, key=lambda each: (each[0], each[1])):
@@ -321,7 +321,7 @@ def _plain(result: Any) -> Any:
     return result
 
 
-async def test_batch_reads_before_it_writes(store: BaseStore) -> None:
+async def test_memory_batch_reads_before_it_writes(store: BaseStore) -> None:
     await store.aput(NS, "k", {"n": 1})
     results = await store.abatch(
         [PutOp(NS, "k", {"n": 2}), GetOp(NS, "k"), PutOp(NS, "new", {"n": 3}), GetOp(NS, "new"), PutOp(NS, "k", None)]
@@ -335,7 +335,7 @@ async def test_batch_reads_before_it_writes(store: BaseStore) -> None:
 
 
 @pytest.mark.exact_times
-async def test_store_works_by_its_methods(store: BaseStore, clock: ManualClock) -> None:
+async def test_memory_store_methods_read_and_write_items(store: BaseStore, clock: ManualClock) -> None:
     made = clock.now()
     await store.aput(NS, "k", {"n": 1})
     clock.move(3)
@@ -350,7 +350,7 @@ async def test_store_works_by_its_methods(store: BaseStore, clock: ManualClock) 
     assert await store.asearch(()) == []
 
 
-async def test_synchronous_methods_work_in_a_thread(store: BaseStore) -> None:
+async def test_synchronous_memory_methods_work_in_a_thread(store: BaseStore) -> None:
     def use() -> list[Any]:
         store.put(NS, "k", {"n": 1})
         store.put(NS, "gone", {"n": 1})
@@ -362,13 +362,13 @@ async def test_synchronous_methods_work_in_a_thread(store: BaseStore) -> None:
     assert await asyncio.to_thread(use) == [{"n": 1}, ["k"], [NS]]
 
 
-async def test_synchronous_call_on_the_event_loop_raises(store: BaseStore) -> None:
+async def test_synchronous_memory_call_on_event_loop_raises(store: BaseStore) -> None:
     with pytest.raises(asyncio.InvalidStateError, match=r"await store\.aput"):
         store.put(NS, "k", {"n": 1})
     assert await store.aget(NS, "k") is None
 
 
-async def test_reads_renew_ttl_by_default(store: BaseStore, clock: ManualClock) -> None:
+async def test_memory_reads_renew_ttl_by_default(store: BaseStore, clock: ManualClock) -> None:
     assert store.supports_ttl
     await store.aput(NS, "k", {"n": 1}, ttl=1)
     for _ in range(2):
@@ -402,7 +402,7 @@ class Thing:
     ],
     ids=lambda each: each if isinstance(each, str) and len(each) > 20 else "",
 )
-async def test_store_refuses_invalid_values(
+async def test_memory_store_refuses_invalid_values(
     store: BaseStore, namespace: Namespace, key: str, value: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(StoreRefused, match=sentence):
@@ -410,7 +410,7 @@ async def test_store_refuses_invalid_values(
     assert await store.asearch(()) == []
 
 
-async def test_largest_item_is_stored(store: BaseStore) -> None:
+async def test_largest_memory_item_is_stored(store: BaseStore) -> None:
     namespace = ("n" * 600,)
     value = {"x": "y" * 349_992}
     await store.aput(namespace, "k" * 198, value)
@@ -420,7 +420,7 @@ async def test_largest_item_is_stored(store: BaseStore) -> None:
     assert await store.alist_namespaces() == [namespace]
 
 
-async def test_store_refuses_labels_that_langgraph_refuses(store: BaseStore) -> None:
+async def test_memory_store_refuses_namespace_labels_refused_by_langgraph(store: BaseStore) -> None:
     for namespace in ((), ("a.b",), ("",), ("langgraph",)):
         with pytest.raises(InvalidNamespaceError):
             await store.aput(namespace, "k", {"n": 1})
@@ -431,7 +431,7 @@ async def test_store_refuses_labels_that_langgraph_refuses(store: BaseStore) -> 
         await store.abatch(["put"])  # type: ignore[list-item]
 
 
-async def test_concurrent_puts_of_one_turn_are_all_made(memories: Memories, clock: ManualClock) -> None:
+async def test_concurrent_memory_puts_of_one_turn_are_all_made(memories: Memories, clock: ManualClock) -> None:
     begun = await begin(memories.tasks, clock)
     store = OwnerStore(
         partial(memories.memory, fence=fence_of(begun)),
@@ -441,7 +441,7 @@ async def test_concurrent_puts_of_one_turn_are_all_made(memories: Memories, cloc
     assert [hit.value["n"] for hit in await store.asearch(NS, limit=50)] == [*range(30)]
 
 
-async def test_puts_of_many_threads_are_all_made(memories: Memories, clock: ManualClock) -> None:
+async def test_memory_puts_of_many_threads_are_all_made(memories: Memories, clock: ManualClock) -> None:
     begun = await begin(memories.tasks, clock)
     store = OwnerStore(
         partial(memories.memory, fence=fence_of(begun)),

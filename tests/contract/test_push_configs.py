@@ -44,7 +44,7 @@ async def starts(push: Pushes, config: PushConfig | None = None) -> TurnStarted:
 # ── Configs ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_config_is_read_as_stored(push: Pushes) -> None:
+async def test_push_config_is_read_as_stored(push: Pushes) -> None:
     await starts(push)
     config = a_config(version=PushVersion.V03, events=PushEvents.ALL)
     await push.configs.put(push.key(), config)
@@ -53,7 +53,7 @@ async def test_config_is_read_as_stored(push: Pushes) -> None:
     assert await push.configs.get(replace(push.key(), owner="another"), "p-1") is None
 
 
-async def test_configs_are_sorted_by_id(push: Pushes) -> None:
+async def test_push_configs_are_sorted_by_id(push: Pushes) -> None:
     await starts(push, a_config("p-3"))
     for config_id in ("p-1", "p-10", "p-2"):
         await push.configs.put(push.key(), a_config(config_id))
@@ -62,20 +62,20 @@ async def test_configs_are_sorted_by_id(push: Pushes) -> None:
     assert await push.configs.all(push.key("t-other")) == []
 
 
-async def test_deleted_config_may_be_deleted_again(push: Pushes) -> None:
+async def test_deleted_push_config_may_be_deleted_again(push: Pushes) -> None:
     await starts(push, a_config())
     for _ in range(2):
         await push.configs.delete(push.key(), "p-1")
     assert await push.configs.all(push.key()) == []
 
 
-async def test_config_of_missing_task_is_refused(push: Pushes) -> None:
+async def test_push_config_of_missing_task_is_refused(push: Pushes) -> None:
     with pytest.raises(TaskNotFound):
         await push.configs.put(push.key("t-never"), a_config())
     assert await push.chat.store.head(push.key("t-never")) is None
 
 
-async def test_number_of_configs_is_limited(push: Pushes) -> None:
+async def test_number_of_push_configs_is_limited(push: Pushes) -> None:
     await starts(push)
     for number in range(MAX_PUSH_CONFIGS):
         await push.configs.put(push.key(), a_config(f"p-{number}"))
@@ -87,14 +87,14 @@ async def test_number_of_configs_is_limited(push: Pushes) -> None:
     assert len(await push.configs.all(push.key())) == MAX_PUSH_CONFIGS
 
 
-async def test_late_config_starts_after_current_event(push: Pushes) -> None:
+async def test_late_push_config_starts_after_current_event(push: Pushes) -> None:
     begun = await starts(push)
     head = await push.chat.store.append(begun.lease, begun.head, push.chat.says(begun.head))
     delivery = await push.configs.put(push.key(), a_config())
     assert (delivery.after, delivery.cursor) == (head.generation, head.generation)
 
 
-async def test_replaced_config_keeps_its_cursor(push: Pushes) -> None:
+async def test_replaced_push_config_keeps_its_cursor(push: Pushes) -> None:
     begun = await starts(push, a_config())
     await push.chat.store.append(begun.lease, begun.head, push.chat.says(begun.head))
     claim = await push.configs.advance(await push.claimed(), cursor=2, until=push.clock.now())
@@ -110,13 +110,13 @@ async def test_replaced_config_keeps_its_cursor(push: Pushes) -> None:
 # ── With a message ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_config_of_new_task_starts_at_zero(push: Pushes) -> None:
+async def test_push_config_of_new_task_starts_at_zero(push: Pushes) -> None:
     await starts(push, a_config())
     assert (await push.delivery()).cursor == 0
     assert await push.events_with_timers() == {2}, "its status, and not the task as it was made"
 
 
-async def test_duplicate_message_stores_no_config(push: Pushes) -> None:
+async def test_duplicate_message_stores_no_push_config(push: Pushes) -> None:
     await starts(push)
     again = replace(push.chat.message("m-1", task_id="t-again"), push=a_config())
     await push.chat.store.create(again, holder="holder-2")
@@ -124,7 +124,7 @@ async def test_duplicate_message_stores_no_config(push: Pushes) -> None:
     assert await push.configs.all(push.key("t-again")) == []
 
 
-async def test_config_of_answer_starts_after_it(push: Pushes) -> None:
+async def test_push_config_of_answer_starts_after_that_answer(push: Pushes) -> None:
     head = await push.chat.asks("m-1")
     more = replace(await push.chat.more(head, "m-2"), push=a_config())
     outcome = await push.chat.store.follow_up(more, holder="holder-2")
@@ -135,7 +135,7 @@ async def test_config_of_answer_starts_after_it(push: Pushes) -> None:
     assert await push.events_with_timers() == {head.generation + 1, head.generation + 2}
 
 
-async def test_config_of_queued_message_starts_now(push: Pushes) -> None:
+async def test_push_config_of_queued_message_starts_after_current_event(push: Pushes) -> None:
     begun = await starts(push)
     more = replace(await push.chat.more(begun.head, "m-2"), push=a_config())
     # The task has new events since the client's read.
@@ -147,7 +147,7 @@ async def test_config_of_queued_message_starts_now(push: Pushes) -> None:
 
 
 @pytest.mark.parametrize("at_work", [True, False])
-async def test_message_with_excess_config_is_not_stored(push: Pushes, at_work: bool) -> None:
+async def test_message_exceeding_push_config_limit_is_not_stored(push: Pushes, at_work: bool) -> None:
     begun = await starts(push)
     for number in range(MAX_PUSH_CONFIGS):
         await push.configs.put(push.key(), a_config(f"p-{number}"))
@@ -159,7 +159,7 @@ async def test_message_with_excess_config_is_not_stored(push: Pushes, at_work: b
     assert await push.chat.store.known(push.chat.context, "m-2", more.content_hash) is None
 
 
-async def test_rejected_message_stores_no_config(push: Pushes) -> None:
+async def test_rejected_message_stores_no_push_config(push: Pushes) -> None:
     begun = await starts(push)
     more = replace(await push.chat.more(begun.head, "m-2"), push=a_config())
     await push.chat.store.follow_up(more, holder=None, when_busy=WhenBusy.REJECT)
@@ -169,7 +169,7 @@ async def test_rejected_message_stores_no_config(push: Pushes) -> None:
 # ── Events that are due ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_events_without_configs_set_no_timer(push: Pushes) -> None:
+async def test_events_without_push_configs_set_no_timer(push: Pushes) -> None:
     await push.chat.ends(await starts(push))
     assert await push.events_with_timers() == set()
 
@@ -178,7 +178,7 @@ async def test_events_without_configs_set_no_timer(push: Pushes) -> None:
     ("events", "due"),
     [(PushEvents.STATUS, {2, 4}), (PushEvents.STATUS_AND_ARTIFACT, {2, 3, 4}), (PushEvents.ALL, {1, 2, 3, 4})],
 )
-async def test_only_subscribed_events_set_timers(push: Pushes, events: PushEvents, due: set[int]) -> None:
+async def test_only_subscribed_events_set_push_timers(push: Pushes, events: PushEvents, due: set[int]) -> None:
     begun = await starts(push, a_config(events=events))
     await push.configs.put(push.key(), a_config("p-2", events=PushEvents.STATUS))
     artifact = TaskArtifactUpdateEvent(artifact=Artifact(artifact_id="a", parts=[Part(text="thing")]))
@@ -187,13 +187,13 @@ async def test_only_subscribed_events_set_timers(push: Pushes, events: PushEvent
     assert await push.events_with_timers() == due
 
 
-async def test_cancel_event_sets_timer(push: Pushes) -> None:
+async def test_cancel_event_sets_push_timer(push: Pushes) -> None:
     await starts(push, a_config())
     await push.chat.cancels("t-m-1")
     assert await push.events_with_timers() == {2, 3}
 
 
-async def test_begun_queued_message_sets_timer(push: Pushes) -> None:
+async def test_queued_message_sets_push_timer_when_its_turn_begins(push: Pushes) -> None:
     begun = await starts(push, a_config())
     await push.chat.queues("t-m-1", "m-2")
     await push.chat.ends(begun, begun.head.state)
@@ -201,14 +201,14 @@ async def test_begun_queued_message_sets_timer(push: Pushes) -> None:
     assert await push.events_with_timers() == {2, 3, 4}
 
 
-async def test_cleared_event_may_be_cleared_again(push: Pushes) -> None:
+async def test_cleared_push_timer_may_be_cleared_again(push: Pushes) -> None:
     await starts(push, a_config())
     for _ in range(2):
         await push.configs.clear(push.key(), 2)
     assert await push.events_with_timers() == set()
 
 
-async def test_unsubscribed_task_sets_no_timers(push: Pushes) -> None:
+async def test_unsubscribed_task_sets_no_push_timers(push: Pushes) -> None:
     """A concurrent append still succeeds, and a new config receives later events."""
     begun = await starts(push, a_config(events=PushEvents.ALL))
     await push.configs.delete(push.key(), "p-1")
@@ -227,7 +227,7 @@ async def test_unsubscribed_task_sets_no_timers(push: Pushes) -> None:
     assert await push.events_with_timers() == {4}
 
 
-async def test_unsubscribe_keeps_new_config(push: Pushes) -> None:
+async def test_unsubscribe_keeps_concurrently_added_push_config(push: Pushes) -> None:
     begun = await starts(push, a_config())
     await push.configs.delete(push.key(), "p-1")
     before = await push.chat.head("t-m-1")
@@ -248,7 +248,7 @@ async def test_unsubscribe_of_missing_task_stores_nothing(push: Pushes) -> None:
 # ── Deliveries ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_one_of_two_claims_wins(push: Pushes) -> None:
+async def test_one_of_two_delivery_claims_wins(push: Pushes) -> None:
     await starts(push, a_config())
     seen = await push.delivery()
     until = push.clock.now() + timedelta(seconds=60)
@@ -286,7 +286,7 @@ async def disable(push: Pushes, claim: Any) -> None:
         *((settle, how) for how in ("replaced", "another's", "deleted and made anew")),
     ],
 )
-async def test_lost_claim_changes_nothing(push: Pushes, act: Any, how: str) -> None:
+async def test_lost_delivery_claim_changes_nothing(push: Pushes, act: Any, how: str) -> None:
     await starts(push, a_config())
     claim = await push.claimed()
     if how.startswith("deleted"):
@@ -301,7 +301,7 @@ async def test_lost_claim_changes_nothing(push: Pushes, act: Any, how: str) -> N
     assert await push.configs.deliveries(push.key()) == before
 
 
-async def test_abandoned_claim_expires(push: Pushes) -> None:
+async def test_abandoned_delivery_claim_expires(push: Pushes) -> None:
     await starts(push, a_config())
     await push.configs.clear(push.key(), 2)
     await push.claimed(seconds=60)
@@ -311,7 +311,7 @@ async def test_abandoned_claim_expires(push: Pushes) -> None:
     assert [(each.config_id, each.generation) for each in await push.expired_timers()] == [("p-1", 0)]
 
 
-async def test_settled_config_has_timer_only_for_more(push: Pushes) -> None:
+async def test_settled_delivery_has_timer_only_for_remaining_events(push: Pushes) -> None:
     await starts(push, a_config())
     await push.configs.clear(push.key(), 2)
     await push.configs.settle(await push.claimed(), cursor=1, due_at=push.clock.now() + timedelta(seconds=5))
@@ -324,7 +324,7 @@ async def test_settled_config_has_timer_only_for_more(push: Pushes) -> None:
     assert await push.expired_timers() == []
 
 
-async def test_success_resets_failed_tries(push: Pushes) -> None:
+async def test_successful_delivery_resets_failed_tries(push: Pushes) -> None:
     begun = await starts(push, a_config())
     await push.configs.clear(push.key(), 2)
     next_at = push.clock.now() + timedelta(hours=2)
@@ -341,7 +341,7 @@ async def test_success_resets_failed_tries(push: Pushes) -> None:
     assert (after.cursor, after.tries, after.next_at, after.failure) == (2, 0, None, "")
 
 
-async def test_settle_after_delivery_resets_tries(push: Pushes) -> None:
+async def test_settling_delivered_event_resets_tries(push: Pushes) -> None:
     await starts(push, a_config())
     now = push.clock.now()
     await push.configs.fail(await push.claimed(), failure="HTTP 500", next_at=now, due_at=now)
@@ -351,7 +351,7 @@ async def test_settle_after_delivery_resets_tries(push: Pushes) -> None:
     assert (await push.delivery()).tries == 0
 
 
-async def test_dead_letters_are_counted_and_redriven(push: Pushes) -> None:
+async def test_undeliverable_events_are_counted_and_redriven(push: Pushes) -> None:
     await starts(push, a_config())
     now = push.clock.now()
     await push.configs.fail(await push.claimed(), failure="HTTP 500", next_at=now, due_at=now)
@@ -368,7 +368,7 @@ async def test_dead_letters_are_counted_and_redriven(push: Pushes) -> None:
     assert await push.configs.redrive(push.key(), "p-2") is None
 
 
-async def test_dead_letters_are_redriven_to_replaced_config(push: Pushes) -> None:
+async def test_undeliverable_events_are_redriven_to_replaced_push_config(push: Pushes) -> None:
     await starts(push, a_config())
     until = push.clock.now()
     await push.configs.settle(
@@ -382,7 +382,7 @@ async def test_dead_letters_are_redriven_to_replaced_config(push: Pushes) -> Non
     assert again.cursor == 1
 
 
-async def test_disabled_config_is_enabled_by_redrive(push: Pushes) -> None:
+async def test_disabled_push_config_is_enabled_by_redrive(push: Pushes) -> None:
     await starts(push, a_config())
     await push.configs.clear(push.key(), 2)
     await push.configs.disable(await push.claimed(), failure="HTTP 410")
@@ -397,7 +397,7 @@ async def test_disabled_config_is_enabled_by_redrive(push: Pushes) -> None:
 # ── What is overdue ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_new_config_has_a_timer(push: Pushes) -> None:
+async def test_new_push_config_has_a_timer(push: Pushes) -> None:
     await starts(push)
     await push.configs.put(push.key(), a_config())
     assert await push.expired_timers() == []
@@ -407,7 +407,7 @@ async def test_new_config_has_a_timer(push: Pushes) -> None:
 
 @pytest.mark.exact_times
 @pytest.mark.parametrize("what", ["an event", "a config"])
-async def test_expired_timer_is_claimed_once(push: Pushes, what: str) -> None:
+async def test_expired_push_timer_is_claimed_once(push: Pushes, what: str) -> None:
     await starts(push, a_config() if what == "an event" else None)
     if what == "a config":
         await push.configs.put(push.key(), a_config())
@@ -424,7 +424,7 @@ async def test_expired_timer_is_claimed_once(push: Pushes, what: str) -> None:
     ]
 
 
-async def test_settled_config_is_not_claimed_by_sweep(push: Pushes) -> None:
+async def test_settled_push_config_is_not_claimed_by_sweep(push: Pushes) -> None:
     await starts(push, a_config())
     push.clock.move(SOON)
     (expired_timers,) = await push.expired_timers()
@@ -433,7 +433,7 @@ async def test_settled_config_is_not_claimed_by_sweep(push: Pushes) -> None:
     assert not await push.configs.claim_expired(ExpiredPushTimer(push.key(), push.clock.now(), config_id="never"))
 
 
-async def test_sweep_keeps_claim_of_delivery(push: Pushes) -> None:
+async def test_sweep_keeps_claim_of_running_delivery(push: Pushes) -> None:
     await starts(push, a_config())
     await push.configs.clear(push.key(), 2)
     claim = await push.claimed(seconds=1)
@@ -444,7 +444,9 @@ async def test_sweep_keeps_claim_of_delivery(push: Pushes) -> None:
     assert (await push.delivery()).due_at is None
 
 
-async def test_owners_with_many_timers_delay_no_other(push: Pushes, adapter: Stack | None, clock: ManualClock) -> None:
+async def test_owners_with_many_push_timers_delay_no_other_owner(
+    push: Pushes, adapter: Stack | None, clock: ManualClock
+) -> None:
     """The owners take turns, longest overdue first."""
     begun = await starts(push)
     for number in range(5):

@@ -35,7 +35,7 @@ class Fine:
         return Delivered()
 
 
-async def test_expired_items_do_not_block_sweep(push: Pushes) -> None:
+async def test_expired_push_items_do_not_block_sweep(push: Pushes) -> None:
     """DynamoDB deletes expired items days later; until then they would come first in each sweep."""
     await push.chat.store.create(replace(push.chat.message("m-1"), push=a_config()), holder="holder-1")
     push.clock.move(31 * DAY)
@@ -45,7 +45,7 @@ async def test_expired_items_do_not_block_sweep(push: Pushes) -> None:
     assert await push.expired_timers() == []
 
 
-async def test_timers_of_expired_task_are_cleared(push: Pushes) -> None:
+async def test_push_timers_of_expired_task_are_cleared(push: Pushes) -> None:
     """A failed config may outlive its task."""
     await push.chat.store.create(replace(push.chat.message("m-1"), push=a_config()), holder="holder-1")
     until = push.clock.now() + timedelta(seconds=2)
@@ -95,7 +95,7 @@ async def deliver(push: Pushes, webhook: SlowWebhook) -> None:
     )
 
 
-async def test_claim_outlasts_post_after_slow_read(clock: ManualClock) -> None:
+async def test_delivery_claim_outlasts_post_after_slow_read(clock: ManualClock) -> None:
     """No other process posts the same notification meanwhile."""
     push = pushes.on_table(None, clock)
     assert isinstance(push.table, MemoryTable)

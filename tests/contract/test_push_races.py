@@ -66,14 +66,16 @@ async def asks(here: Pushes, turn: TurnStarted) -> set[int]:
 
 
 @pytest.mark.parametrize("act", [says, ends, asks])
-async def test_append_notifies_concurrent_config(here: Pushes, there: Pushes, tasks: Faults, act: Any) -> None:
+async def test_append_notifies_concurrently_registered_push_config(
+    here: Pushes, there: Pushes, tasks: Faults, act: Any
+) -> None:
     turn = await here.chat.starts("m-1")
     tasks.meanwhile(listens(there))
     assert await act(here, turn) == await here.events_with_timers()
 
 
 @pytest.mark.parametrize("run_next", [True, False])
-async def test_finish_before_queue_notifies_concurrent_config(
+async def test_finish_before_queued_turn_notifies_concurrently_registered_webhook(
     here: Pushes, there: Pushes, tasks: Faults, run_next: bool
 ) -> None:
     turn = await here.chat.starts("m-1")
@@ -83,7 +85,9 @@ async def test_finish_before_queue_notifies_concurrent_config(
     assert await here.events_with_timers() == {3}
 
 
-async def test_continued_task_notifies_concurrent_config(here: Pushes, there: Pushes, tasks: Faults) -> None:
+async def test_continued_task_notifies_concurrently_registered_webhook(
+    here: Pushes, there: Pushes, tasks: Faults
+) -> None:
     turn = await here.chat.starts("m-1")
     await there.chat.queues("t-m-1", "m-2")
     tasks.meanwhile(listens(there))
@@ -91,7 +95,9 @@ async def test_continued_task_notifies_concurrent_config(here: Pushes, there: Pu
     assert await here.events_with_timers() == {3, 4}
 
 
-async def test_begun_message_notifies_concurrent_config(here: Pushes, there: Pushes, tasks: Faults) -> None:
+async def test_recorded_queued_message_notifies_concurrently_registered_webhook(
+    here: Pushes, there: Pushes, tasks: Faults
+) -> None:
     turn = await here.chat.starts("m-1")
     await here.chat.queues("t-m-1", "m-2")
     await here.chat.ends(turn, WORKING)
@@ -100,7 +106,7 @@ async def test_begun_message_notifies_concurrent_config(here: Pushes, there: Pus
     assert await here.events_with_timers() == {4}
 
 
-async def test_cancel_with_concurrent_config_is_refused(here: Pushes, there: Pushes, tasks: Faults) -> None:
+async def test_cancel_during_push_config_registration_is_refused(here: Pushes, there: Pushes, tasks: Faults) -> None:
     await here.chat.starts("m-1")
     tasks.meanwhile(listens(there))
     with pytest.raises(LeaseLost):
@@ -109,7 +115,7 @@ async def test_cancel_with_concurrent_config_is_refused(here: Pushes, there: Pus
     assert await here.events_with_timers() == {3}
 
 
-async def test_answer_with_concurrent_config_is_refused(here: Pushes, there: Pushes, tasks: Faults) -> None:
+async def test_answer_during_push_config_registration_is_refused(here: Pushes, there: Pushes, tasks: Faults) -> None:
     more = await here.chat.more(await here.chat.asks("m-1"), "m-2")
     tasks.meanwhile(listens(there))
     with pytest.raises(LeaseLost):
@@ -117,7 +123,9 @@ async def test_answer_with_concurrent_config_is_refused(here: Pushes, there: Pus
 
 
 @pytest.mark.parametrize("what", ["somebody else begins to listen", "the task ends"])
-async def test_outdated_message_with_config_is_refused(here: Pushes, there: Pushes, tasks: Faults, what: str) -> None:
+async def test_message_with_push_config_and_outdated_head_is_refused(
+    here: Pushes, there: Pushes, tasks: Faults, what: str
+) -> None:
     turn = await here.chat.starts("m-1")
     more = replace(await here.chat.more(turn.head, "m-2"), push=a_config("p-2"))
     tasks.meanwhile(listens(there) if what.startswith("somebody") else lambda: there.chat.ends(turn))
@@ -140,7 +148,7 @@ async def test_append_during_unsubscribe_succeeds(here: Pushes, there: Pushes, t
 # ── Somebody else registers, delivers or sweeps ───────────────────────────────────────────────────────────────────────
 
 
-async def test_last_config_slot_is_given_once(here: Pushes, there: Pushes, configs: Faults) -> None:
+async def test_last_push_config_slot_is_used_once(here: Pushes, there: Pushes, configs: Faults) -> None:
     await here.chat.starts("m-1")
     for number in range(MAX_PUSH_CONFIGS - 1):
         await here.configs.put(here.key(), a_config(f"p-{number}"))
@@ -150,7 +158,9 @@ async def test_last_config_slot_is_given_once(here: Pushes, there: Pushes, confi
     assert len(await here.configs.all(here.key())) == MAX_PUSH_CONFIGS
 
 
-async def test_config_of_task_deleted_meanwhile_is_refused(here: Pushes, there: Pushes, configs: Faults) -> None:
+async def test_push_config_of_concurrently_deleted_task_is_refused(
+    here: Pushes, there: Pushes, configs: Faults
+) -> None:
     await here.chat.starts("m-1")
     key = keys.head_key(here.key())
     configs.meanwhile(lambda: there.table.write(Delete(key)))
@@ -159,7 +169,9 @@ async def test_config_of_task_deleted_meanwhile_is_refused(here: Pushes, there: 
     assert await here.table.get(key) is None
 
 
-async def test_timer_claimed_meanwhile_is_not_claimed(here: Pushes, there: Pushes, configs: Faults) -> None:
+async def test_push_timer_claimed_concurrently_is_not_claimed_again(
+    here: Pushes, there: Pushes, configs: Faults
+) -> None:
     await here.chat.starts("m-1")
     await here.configs.put(here.key(), a_config())
     here.clock.move(LEASE_SECONDS + 1)
@@ -168,7 +180,7 @@ async def test_timer_claimed_meanwhile_is_not_claimed(here: Pushes, there: Pushe
     assert not await here.configs.claim_expired(expired_timers)
 
 
-async def test_config_registered_during_sweep_keeps_timer(here: Pushes, there: Pushes, configs: Faults) -> None:
+async def test_push_config_registered_during_sweep_keeps_timer(here: Pushes, there: Pushes, configs: Faults) -> None:
     await here.chat.starts("m-1")
     await here.configs.put(here.key(), a_config())
     here.clock.move(LEASE_SECONDS + 1)
@@ -179,14 +191,14 @@ async def test_config_registered_during_sweep_keeps_timer(here: Pushes, there: P
     assert (await here.delivery()).due_at is not None
 
 
-async def test_clear_of_expired_event_stores_nothing(here: Pushes) -> None:
+async def test_clearing_missing_events_push_timer_stores_nothing(here: Pushes) -> None:
     await here.chat.starts("m-1")
     await here.configs.clear(here.key(), 9)
     assert await here.table.get(keys.event_key(here.key(), 9)) is None
 
 
 @pytest.mark.parametrize("act", ["put", "claim", "settle"])
-async def test_write_with_lost_answer_succeeds(here: Pushes, configs: Faults, act: str) -> None:
+async def test_push_config_write_with_lost_answer_succeeds(here: Pushes, configs: Faults, act: str) -> None:
     await here.chat.starts("m-1")
     if act == "put":
         # boto3 sends each request twice; the second one finds the first one's write.
@@ -206,7 +218,7 @@ async def test_write_with_lost_answer_succeeds(here: Pushes, configs: Faults, ac
     assert (await here.delivery()).claimed_until is None
 
 
-async def test_put_sends_other_writes_under_another_token(here: Pushes, there: Pushes, configs: Faults) -> None:
+async def test_push_config_put_uses_new_token_for_changed_writes(here: Pushes, there: Pushes, configs: Faults) -> None:
     """Concurrent writes and lost answers change the plan; DynamoDB refuses a known token with other writes."""
     await here.chat.starts("m-1")
     sent: dict[str, list[Any]] = {}
@@ -232,7 +244,7 @@ def push(adapter: Stack | None, clock: ManualClock) -> Pushes:
     return pushes.on_table(adapter, clock)
 
 
-async def test_table_has_no_plain_secret(push: Pushes) -> None:
+async def test_push_table_has_no_plaintext_secret(push: Pushes) -> None:
     """A reader of the table without the key sees neither the token nor the URL."""
     await push.chat.store.create(replace(push.chat.message("m-1"), push=a_config()), holder="holder-1")
     await push.configs.put(push.key(), a_config("p-2"))
@@ -242,7 +254,7 @@ async def test_table_has_no_plain_secret(push: Pushes) -> None:
     assert "hidden" not in repr(await push.claimed())
 
 
-async def test_config_moved_to_other_task_is_corrupt(push: Pushes) -> None:
+async def test_push_config_moved_to_other_task_is_corrupt(push: Pushes) -> None:
     await push.chat.store.create(replace(push.chat.message("m-1"), push=a_config()), holder="holder-1")
     await push.chat.waits("m-2")
     item = await push.table.get(keys.push_key(push.key(), "p-1"))

@@ -96,7 +96,7 @@ async def until_given_up(push: Pushes, delivery: PushDelivery) -> list[Delivery]
     raise AssertionError(states)
 
 
-async def test_unreadable_config_is_claimed_without_config(push: Pushes) -> None:
+async def test_unreadable_push_config_is_claimed_without_content(push: Pushes) -> None:
     await told_of_a_task(push)
     await spoil(push, keys.push_key(push.key(), "bad"), "sealed")
     assert (await push.claimed("bad")).config is None
@@ -105,13 +105,13 @@ async def test_unreadable_config_is_claimed_without_config(push: Pushes) -> None
     assert good.id == "good"
 
 
-async def test_empty_config_is_claimed_without_config(push: Pushes) -> None:
+async def test_empty_push_config_is_claimed_without_content(push: Pushes) -> None:
     await told_of_a_task(push)
     await push.table.write(Update(keys.push_key(push.key(), "bad"), Change(remove=("sealed",))))
     assert (await push.claimed("bad")).config is None
 
 
-async def test_config_without_key_exhausts_the_schedule(
+async def test_undecryptable_push_config_exhausts_retry_schedule(
     push: Pushes, delivery: PushDelivery, heard: Heard, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The task's other config receives its event at once, attempts are counted, and no timer is left in the end."""
@@ -136,7 +136,7 @@ async def test_config_without_key_exhausts_the_schedule(
     assert heard.by("bad") == [2, 3]
 
 
-async def test_unreadable_events_are_given_up(push: Pushes, delivery: PushDelivery, heard: Heard) -> None:
+async def test_push_delivery_gives_up_unreadable_events(push: Pushes, delivery: PushDelivery, heard: Heard) -> None:
     """Event by event: readable events are delivered."""
     await told_of_a_task(push)
     await spoil(push, keys.event_key(push.key(), 2), "event")
@@ -152,7 +152,7 @@ async def test_unreadable_events_are_given_up(push: Pushes, delivery: PushDelive
     assert await push.expired_timers() == []
 
 
-async def test_unreadable_log_is_given_up(push: Pushes, delivery: PushDelivery, heard: Heard) -> None:
+async def test_push_delivery_gives_up_unreadable_log(push: Pushes, delivery: PushDelivery, heard: Heard) -> None:
     await told_of_a_task(push)
     for generation in (2, 3):
         await spoil(push, keys.event_key(push.key(), generation), "event")
@@ -165,7 +165,9 @@ async def test_unreadable_log_is_given_up(push: Pushes, delivery: PushDelivery, 
     assert (await push.delivery("bad")).dead == 3
 
 
-async def test_unreadable_task_counts_v03_attempts(push: Pushes, delivery: PushDelivery, heard: Heard) -> None:
+async def test_unreadable_task_counts_as_failed_v03_delivery(
+    push: Pushes, delivery: PushDelivery, heard: Heard
+) -> None:
     """A v0.3 post contains the whole task, and its beginning is missing."""
     await told_of_a_task(push, version=PushVersion.V03)
     await push.configs.settle(await push.claimed("bad"), cursor=2, due_at=push.clock.now())
@@ -176,7 +178,7 @@ async def test_unreadable_task_counts_v03_attempts(push: Pushes, delivery: PushD
     assert heard.by("good") == [3]
 
 
-async def test_unreadable_config_may_be_replaced(push: Pushes, delivery: PushDelivery, heard: Heard) -> None:
+async def test_unreadable_push_config_may_be_replaced(push: Pushes, delivery: PushDelivery, heard: Heard) -> None:
     await told_of_a_task(push)
     await spoil(push, keys.push_key(push.key(), "bad"), "sealed")
     await delivery.deliver(PushWakeUp(push.key()))

@@ -49,7 +49,7 @@ def faults(here: StoreConversation) -> Faults:
 # ── A new message ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_turn_in_taken_context_is_queued(
+async def test_turn_in_concurrently_taken_context_is_queued(
     here: StoreConversation, there: StoreConversation, faults: Faults
 ) -> None:
     others = faults.meanwhile(lambda: there.starts("m-2"))
@@ -59,7 +59,7 @@ async def test_turn_in_taken_context_is_queued(
     assert here.store.holds(others[0].lease)
 
 
-async def test_turn_after_whole_concurrent_turn_begins(
+async def test_turn_begins_after_concurrent_turn_has_finished(
     here: StoreConversation, there: StoreConversation, faults: Faults
 ) -> None:
     await here.ends(await here.starts("m-1"))
@@ -101,7 +101,7 @@ async def test_new_task_in_interrupted_context_is_refused(
 
 
 @pytest.mark.parametrize("by", ["one that runs", "one that waits", "a question"])
-async def test_rejecting_message_in_taken_context_is_refused(
+async def test_rejecting_message_in_concurrently_taken_context_is_refused(
     here: StoreConversation, there: StoreConversation, faults: Faults, by: str
 ) -> None:
     await here.ends(await here.starts("m-1"))
@@ -165,7 +165,7 @@ async def test_answer_in_renewed_context_is_refused(
         await here.store.follow_up(answer, holder="holder-1")
 
 
-async def test_answer_gets_fence_after_canceled_turn(
+async def test_answer_gets_fencing_number_after_canceled_turns_number(
     here: StoreConversation, there: StoreConversation, faults: Faults
 ) -> None:
     turn = await here.starts("m-1")
@@ -178,7 +178,7 @@ async def test_answer_gets_fence_after_canceled_turn(
 
 
 @pytest.mark.parametrize("holder", ["holder-3", None])
-async def test_new_holder_of_turn_is_interrupted(
+async def test_interrupting_message_stops_turns_new_lease_holder(
     here: StoreConversation, there: StoreConversation, faults: Faults, holder: str | None
 ) -> None:
     turn = await here.starts("m-1")
@@ -191,7 +191,7 @@ async def test_new_holder_of_turn_is_interrupted(
         await there.store.append(heirs[0].lease, heirs[0].head, here.says(turn.head))
 
 
-async def test_message_meeting_interrupt_sets_no_timer(
+async def test_message_queued_during_interrupt_sets_no_timer(
     here: StoreConversation, there: StoreConversation, faults: Faults
 ) -> None:
     turn = await here.starts("m-1")
@@ -226,7 +226,7 @@ async def test_turn_is_begun_once_by_two_processes(
     await here.comes_to_rest()
 
 
-async def test_lease_renewed_meanwhile_is_not_taken(
+async def test_lease_renewed_meanwhile_is_not_taken_over(
     here: StoreConversation, there: StoreConversation, faults: Faults
 ) -> None:
     turn = await here.starts("m-1")
@@ -253,7 +253,7 @@ async def test_turn_of_deleted_task_is_not_begun(here: StoreConversation, stack:
     await here.starts("m-2")
 
 
-async def test_begun_message_gets_next_event_number(
+async def test_recorded_queued_message_gets_next_event_number(
     here: StoreConversation, there: StoreConversation, faults: Faults
 ) -> None:
     """A finished turn's fence is valid until the next turn begins."""
@@ -272,7 +272,9 @@ async def test_begun_message_gets_next_event_number(
 # ── A turn ends ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_message_during_finish_is_kept(here: StoreConversation, there: StoreConversation, faults: Faults) -> None:
+async def test_message_received_during_finish_stays_queued(
+    here: StoreConversation, there: StoreConversation, faults: Faults
+) -> None:
     turn = await here.starts("m-1")
     faults.meanwhile(lambda: there.waits("m-2"))
     assert (await here.ends(turn)).waiting
@@ -280,7 +282,7 @@ async def test_message_during_finish_is_kept(here: StoreConversation, there: Sto
 
 
 @pytest.mark.parametrize("run_next", [False, True])
-async def test_message_during_finish_keeps_task_open(
+async def test_message_received_during_finish_keeps_task_open(
     here: StoreConversation, there: StoreConversation, faults: Faults, run_next: bool
 ) -> None:
     turn = await here.starts("m-1")
@@ -306,7 +308,7 @@ async def test_finish_with_outdated_head_is_refused(here: StoreConversation, run
 # ── A task is canceled ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_message_during_cancel_stays_queued(
+async def test_other_tasks_message_during_cancel_stays_queued(
     here: StoreConversation, there: StoreConversation, faults: Faults
 ) -> None:
     await here.starts("m-1")

@@ -65,7 +65,7 @@ def chat(stack: Stack, clock: ManualClock) -> StoreConversation:
     return StoreConversation(dynamodb_store(stack, clock), clock)
 
 
-async def test_every_item_has_ttl_and_version(chat: StoreConversation, rows: Rows) -> None:
+async def test_every_stored_item_has_ttl_and_version(chat: StoreConversation, rows: Rows) -> None:
     turn = await chat.starts("m-1", idempotency_key="key-1")
     await chat.waits("m-2")
     await chat.queues("t-m-1", "m-3")
@@ -80,7 +80,7 @@ async def test_every_item_has_ttl_and_version(chat: StoreConversation, rows: Row
     assert all("expires" in item and item["v"] == {"N": "2"} for item in found)
 
 
-async def test_expired_items_are_not_returned(chat: StoreConversation) -> None:
+async def test_expired_task_items_are_not_returned(chat: StoreConversation) -> None:
     new = chat.message("m-1", idempotency_key="key-1")
     begun = await chat.store.create(new, holder="holder-1")
     assert isinstance(begun, TurnStarted)
@@ -131,7 +131,7 @@ async def test_expired_context_is_not_claimed(chat: StoreConversation) -> None:
             assert not await chat.store.claim(expired_timers)
 
 
-async def test_late_message_prolongs_task(chat: StoreConversation, rows: Rows) -> None:
+async def test_late_message_prolongs_tasks_retention(chat: StoreConversation, rows: Rows) -> None:
     head = await chat.asks("m-1")
     before = await chat.task("t-m-1")
     first_message = keys.message_key(chat.context, "m-1")
@@ -161,14 +161,14 @@ async def test_late_message_prolongs_task(chat: StoreConversation, rows: Rows) -
     assert await chat.store.log(head.key) is None
 
 
-async def test_early_message_writes_no_snapshot(chat: StoreConversation, rows: Rows) -> None:
+async def test_early_follow_up_message_writes_no_snapshot(chat: StoreConversation, rows: Rows) -> None:
     head = await chat.asks("m-1")
     chat.clock.move(3600)
     await chat.store.follow_up(await chat.more(head, "m-2"), holder="holder-2")
     assert not any(item["sk"]["S"].endswith("#SNAP") for item in rows.of(chat))
 
 
-async def test_short_retention_is_prolonged_too(stack: Stack, clock: ManualClock) -> None:
+async def test_late_message_prolongs_short_retention_too(stack: Stack, clock: ManualClock) -> None:
     chat = StoreConversation(dynamodb_store(stack, clock, retention=timedelta(hours=2)), clock)
     head = await chat.asks("m-1")
     clock.move(1.5 * 3600)
@@ -214,7 +214,7 @@ async def test_expired_queued_task_does_not_block_others(
     await chat.comes_to_rest()
 
 
-async def test_log_with_gap_is_not_returned(chat: StoreConversation, rows: Rows) -> None:
+async def test_task_log_with_gap_is_not_returned(chat: StoreConversation, rows: Rows) -> None:
     turn = await chat.starts("m-1")
     await chat.ends(turn)
     rows.delete(keys.event_key(turn.head.key, 2))
@@ -227,7 +227,7 @@ async def test_log_with_gap_is_not_returned(chat: StoreConversation, rows: Rows)
     assert await chat.store.log(turn.head.key, after=2) is None
 
 
-async def test_only_gap_after_snapshot_counts(chat: StoreConversation, rows: Rows) -> None:
+async def test_log_gap_before_snapshot_is_ignored(chat: StoreConversation, rows: Rows) -> None:
     turn = await chat.starts("m-1")
     asked = chat.says(turn.head, INPUT_REQUIRED)
     head = (await chat.store.finish(turn.lease, turn.head, asked, snapshot=await chat.task("t-m-1"))).head
@@ -244,7 +244,7 @@ async def test_only_gap_after_snapshot_counts(chat: StoreConversation, rows: Row
     assert await chat.store.log(head.key) is None
 
 
-async def test_long_log_is_read_from_newest_snapshot(chat: StoreConversation) -> None:
+async def test_long_task_log_is_read_from_newest_snapshot(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     head = turn.head
     for _ in range(130):
@@ -268,7 +268,7 @@ async def test_queued_message_survives_repeated_begin(chat: StoreConversation) -
 
 
 @pytest.mark.parametrize("state", [COMPLETED, INPUT_REQUIRED])
-async def test_holder_of_expired_context_frees_nothing(chat: StoreConversation, state: Any) -> None:
+async def test_former_holder_of_expired_context_releases_no_new_lease(chat: StoreConversation, state: Any) -> None:
     """The turn was not renewed for longer than the retention."""
     old = await chat.starts("m-1")
     chat.clock.move(31 * DAY)
@@ -282,7 +282,7 @@ async def test_holder_of_expired_context_frees_nothing(chat: StoreConversation, 
     await chat.comes_to_rest()
 
 
-async def test_renewals_prolong_context(chat: StoreConversation) -> None:
+async def test_lease_renewals_prolong_contexts_retention(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     for _ in range(40):
         chat.clock.move(DAY)

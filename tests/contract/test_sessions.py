@@ -61,7 +61,7 @@ async def read_session(place: SessionPlace, like: Session, **config: object) -> 
     )
 
 
-async def test_appended_events_are_read_by_another_service(place: SessionPlace, app: str, user: str) -> None:
+async def test_appended_session_events_are_read_by_another_service(place: SessionPlace, app: str, user: str) -> None:
     service = place.service()
     session = await service.create_session(app_name=app, user_id=user, session_id="c-1", state={"x": 1})
     for text in ("one", "two", "three"):
@@ -103,7 +103,9 @@ async def test_stale_session_cannot_append(place: SessionPlace, app: str, user: 
     assert found.state == {}
 
 
-async def test_write_after_lost_lease_is_refused(place: SessionPlace, clock: ManualClock, app: str, user: str) -> None:
+async def test_session_write_after_lost_lease_is_refused(
+    place: SessionPlace, clock: ManualClock, app: str, user: str
+) -> None:
     begun = await begin(place.tasks, clock)
     late = place.service(fence=fence_of(begun))
     session = await late.create_session(app_name=app, user_id=user, session_id="c-1")
@@ -151,7 +153,7 @@ async def test_deleted_session_refuses_events(place: SessionPlace, app: str, use
 # ── State ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_state_is_shared_by_scope(place: SessionPlace, app: str, user: str) -> None:
+async def test_session_state_is_shared_by_scope(place: SessionPlace, app: str, user: str) -> None:
     service = place.service()
     state = {"app:a": 1, "user:u": 2, "s": 3, "temp:t": 4}
     session = await service.create_session(app_name=app, user_id=user, session_id="c-1", state=state)
@@ -185,7 +187,7 @@ async def test_concurrent_changes_of_shared_state_are_stored(place: SessionPlace
     assert found.state == {f"{scope}:{n}": n for scope in ("user", "app") for n in range(5)}
 
 
-async def test_state_is_stored_as_plain_data(place: SessionPlace, app: str, user: str) -> None:
+async def test_session_state_is_stored_as_plain_data(place: SessionPlace, app: str, user: str) -> None:
     service = place.service()
     session = await service.create_session(
         app_name=app, user_id=user, session_id="c-1", state={"n": [1.5, {"x": None}]}
@@ -204,7 +206,7 @@ async def test_state_is_stored_as_plain_data(place: SessionPlace, app: str, user
     }
 
 
-async def test_unserializable_event_stores_nothing(place: SessionPlace, app: str, user: str) -> None:
+async def test_unserializable_session_event_stores_nothing(place: SessionPlace, app: str, user: str) -> None:
     service = place.service()
     session = await service.create_session(app_name=app, user_id=user, session_id="c-1")
     for event in (said("x", state={"x": b"\xff"}), said("x", output=object())):
@@ -214,7 +216,7 @@ async def test_unserializable_event_stores_nothing(place: SessionPlace, app: str
     assert texts(await read_session(place, session)) == ["y"]
 
 
-async def test_stored_state_is_a_copy(place: SessionPlace, app: str, user: str) -> None:
+async def test_stored_session_state_is_a_copy(place: SessionPlace, app: str, user: str) -> None:
     service = place.service()
     session = await service.create_session(
         app_name=app, user_id=user, session_id="c-1", state={"x": [1], "user:x": [1], "app:x": [1]}
@@ -229,7 +231,7 @@ async def test_stored_state_is_a_copy(place: SessionPlace, app: str, user: str) 
 # ── Events ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_partial_event_is_not_stored(place: SessionPlace, app: str, user: str) -> None:
+async def test_partial_session_event_is_not_stored(place: SessionPlace, app: str, user: str) -> None:
     service = place.service()
     session = await service.create_session(app_name=app, user_id=user, session_id="c-1")
     event = said("del", partial=True, state={"x": 1, "temp:y": 1})
@@ -240,7 +242,7 @@ async def test_partial_event_is_not_stored(place: SessionPlace, app: str, user: 
     assert (found.events, found.state) == ([], {})
 
 
-async def test_all_fields_of_an_event_are_stored(place: SessionPlace, app: str, user: str) -> None:
+async def test_all_fields_of_session_event_are_stored(place: SessionPlace, app: str, user: str) -> None:
     config = AuthConfig(
         auth_scheme=OAuth2(
             flows=OAuthFlows(
@@ -297,7 +299,7 @@ async def test_all_fields_of_an_event_are_stored(place: SessionPlace, app: str, 
     assert found.events[0].actions.requested_auth_configs["call-1"] == config
 
 
-async def test_config_limits_the_read_events(place: SessionPlace, app: str, user: str) -> None:
+async def test_get_session_config_limits_returned_events(place: SessionPlace, app: str, user: str) -> None:
     service = place.service()
     session = await service.create_session(app_name=app, user_id=user, session_id="c-1")
     for n in range(6):
@@ -329,7 +331,7 @@ async def test_partially_read_session_can_append(place: SessionPlace, app: str, 
     assert found.state == {"x": 1, "y": 2}
 
 
-async def test_repeated_event_is_stored_once(place: SessionPlace, app: str, user: str) -> None:
+async def test_repeated_session_event_is_stored_once(place: SessionPlace, app: str, user: str) -> None:
     session = await place.service().create_session(app_name=app, user_id=user, session_id="c-1")
     before = session.model_copy(deep=True)
     event = said("one", state={"x": 1})
@@ -407,7 +409,7 @@ async def test_missing_session_id_is_generated(place: SessionPlace, app: str, us
     assert [await read_session(place, session) is not None for session in sessions] == [True, True]
 
 
-async def test_separators_in_names_do_not_collide(place: SessionPlace, app: str) -> None:
+async def test_session_names_with_separators_do_not_collide(place: SessionPlace, app: str) -> None:
     names = [("a#b", "c"), ("a", "b#c"), ("a\0b", "c"), ("a", "b\0c")]
     for user, name in names:
         await place.service().create_session(app_name=app, user_id=user, session_id=name, state={"user:of": user})
@@ -420,7 +422,7 @@ async def test_separators_in_names_do_not_collide(place: SessionPlace, app: str)
 # ── Size ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_content_larger_than_an_item_is_stored(place: SessionPlace, app: str, user: str) -> None:
+async def test_session_content_larger_than_item_is_stored(place: SessionPlace, app: str, user: str) -> None:
     large = random.Random(1).randbytes(450_000).hex()
     service = place.service()
     session = await service.create_session(
@@ -435,7 +437,7 @@ async def test_content_larger_than_an_item_is_stored(place: SessionPlace, app: s
     assert found.state == {"x": large, "y": large, "user:x": large + "v", "app:y": 1}
 
 
-async def test_shared_values_exceed_one_transaction(place: SessionPlace, app: str, user: str) -> None:
+async def test_shared_state_larger_than_one_transaction_is_stored(place: SessionPlace, app: str, user: str) -> None:
     service = place.service()
     many = {f"user:{n}": n for n in range(60)} | {f"app:{n}": n for n in range(50)}
     session = await service.create_session(app_name=app, user_id=user, session_id="c-1")
@@ -445,7 +447,7 @@ async def test_shared_values_exceed_one_transaction(place: SessionPlace, app: st
     assert found.state == many
 
 
-async def test_long_history_is_read_completely(place: SessionPlace, app: str, user: str) -> None:
+async def test_long_session_history_is_read_completely(place: SessionPlace, app: str, user: str) -> None:
     noise = random.Random(2)
     service = place.service()
     session = await service.create_session(app_name=app, user_id=user, session_id="c-1")

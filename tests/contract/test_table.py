@@ -35,7 +35,7 @@ pytestmark = pytest.mark.each_engine
 # ── Items ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_item_is_returned_as_written(table: Table, key: Key) -> None:
+async def test_table_item_is_returned_as_written(table: Table, key: Key) -> None:
     await table.write(Put(key, VALUES))
     item = await table.get(key)
     assert item == {"pk": key.partition, "sk": key.sort, **VALUES}
@@ -44,12 +44,12 @@ async def test_item_is_returned_as_written(table: Table, key: Key) -> None:
     assert table.get_blocking(key) == item
 
 
-async def test_get_of_absent_item_returns_none(table: Table, key: Key) -> None:
+async def test_get_of_missing_table_item_returns_none(table: Table, key: Key) -> None:
     assert await table.get(key) is None
     assert table.get_blocking(key) is None
 
 
-async def test_put_replaces_whole_item(table: Table, key: Key) -> None:
+async def test_put_replaces_whole_table_item(table: Table, key: Key) -> None:
     await table.write(Put(key, {"a": 1, "b": 2}))
     await table.write(Put(key, {"b": 3}))
     assert await attributes(table, key) == {"b": 3}
@@ -71,7 +71,7 @@ async def test_caller_shares_no_value_with_table(table: Table, key: Key) -> None
 
 
 @pytest.mark.parametrize("value", [None, 1.5, {"inner": 1.5}, [None], (1,)], ids=repr)
-async def test_value_of_unknown_type_is_refused(table: Table, key: Key, value: Any) -> None:
+async def test_table_value_of_unknown_type_is_refused(table: Table, key: Key, value: Any) -> None:
     with pytest.raises(TypeError):
         await table.write(Put(key, {"a": value}))
     assert await table.get(key) is None
@@ -137,7 +137,7 @@ CONDITIONS: list[Any] = [
 
 
 @pytest.mark.parametrize(("condition", "with_item", "without_item"), CONDITIONS, ids=repr)
-async def test_condition_is_evaluated(
+async def test_table_write_condition_is_evaluated(
     table: Table, part: str, case: str, condition: Condition, with_item: bool, without_item: bool
 ) -> None:
     await table.write(Put(Key(part, "there"), A))
@@ -155,7 +155,7 @@ async def test_condition_is_evaluated(
 
 
 @pytest.mark.parametrize("condition", [Both(()), Either(()), OneOf("s", ())], ids=repr)
-async def test_empty_condition_is_refused(table: Table, key: Key, condition: Condition) -> None:
+async def test_empty_table_write_condition_is_refused(table: Table, key: Key, condition: Condition) -> None:
     await table.write(Put(key, A))
     with pytest.raises(StoreError):
         await table.write(Delete(key, condition))
@@ -182,7 +182,7 @@ async def test_empty_condition_is_refused(table: Table, key: Key, condition: Con
          {"n": 1, "k": 1, "l": [1, 2, 3], "s": None}, {"n": 1, "k": 1, "l": [3]}),
     ],
 )  # fmt: skip
-async def test_change_is_applied(
+async def test_table_item_update_is_applied(
     table: Table, part: str, case: str, change: Change, changed: dict[str, Any] | None, created: dict[str, Any] | None
 ) -> None:
     """`changed` has the attributes of A with new values, None for removed ones; without it, the change's values."""
@@ -196,7 +196,7 @@ async def test_change_is_applied(
     assert await attributes(table, Key(part, "absent")) == (dict(change.values) if created is None else created)
 
 
-async def test_drop_first_removes_first_member(table: Table, key: Key) -> None:
+async def test_drop_first_removes_first_list_element(table: Table, key: Key) -> None:
     await table.write(Put(key, {"l": ["a", "b"]}))
     for left in (["b"], [], []):
         assert await table.write(Update(key, Change(drop_first=("l",))), returning=True) == {
@@ -232,7 +232,7 @@ INVALID_CHANGES = {
 
 
 @pytest.mark.parametrize("change", INVALID_CHANGES.values(), ids=INVALID_CHANGES)
-async def test_invalid_change_is_refused(table: Table, key: Key, case: str, change: Change) -> None:
+async def test_invalid_table_item_update_is_refused(table: Table, key: Key, case: str, change: Change) -> None:
     await table.write(Put(key, A))
     for write in (table.write(Update(key, change)), table.transact([Update(key, change)], token=key.partition)):
         with pytest.raises(StoreError) as error:
@@ -244,20 +244,20 @@ async def test_invalid_change_is_refused(table: Table, key: Key, case: str, chan
 # ── Single writes ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_write_returns_item_on_request(table: Table, key: Key) -> None:
+async def test_table_write_returns_item_on_request(table: Table, key: Key) -> None:
     assert await table.write(Put(key, {"a": 1}), returning=True) is None
     assert await table.write(Update(key, Change(add={"a": 1}))) is None
     assert await table.write(Delete(key)) is None
 
 
-async def test_delete_returns_deleted_item(table: Table, key: Key) -> None:
+async def test_table_delete_returns_deleted_item(table: Table, key: Key) -> None:
     await table.write(Put(key, {"a": [1]}))
     assert await table.write(Delete(key), returning=True) == {"pk": key.partition, "sk": key.sort, "a": [1]}
     assert await table.get(key) is None
     assert await table.write(Delete(key), returning=True) is None
 
 
-async def test_refused_write_changes_nothing(table: Table, key: Key) -> None:
+async def test_refused_table_write_changes_nothing(table: Table, key: Key) -> None:
     await table.write(Put(key, {"a": 1}))
     for write in (
         Put(key, {"a": 2}, only_if=Absent()),
@@ -275,7 +275,7 @@ async def test_refused_write_changes_nothing(table: Table, key: Key) -> None:
 @pytest.mark.parametrize(
     ("partition", "sort"), [("", "s"), ("p", ""), ("p" * 2049, "s"), ("p", "s" * 1025), ("ä" * 1025, "s")]
 )
-async def test_invalid_key_is_refused(table: Table, engine: str, partition: str, sort: str, write: str) -> None:
+async def test_invalid_table_key_is_refused(table: Table, engine: str, partition: str, sort: str, write: str) -> None:
     skip_deviation(engine, "keys")
     key = Key(partition, sort)
     writes = {"put": Put(key, {}), "update": Update(key, Change(values={"a": 1})), "delete": Delete(key)}
@@ -285,7 +285,7 @@ async def test_invalid_key_is_refused(table: Table, engine: str, partition: str,
         await table.get(key)
 
 
-async def test_largest_item_and_key_are_stored(table: Table, part: str, engine: str) -> None:
+async def test_largest_table_item_and_key_are_stored(table: Table, part: str, engine: str) -> None:
     skip_deviation(engine, "400 KB")
     key = Key(part.ljust(2048, "p"), "s" * 1024)
     await table.write(Put(key, {"a": "x" * (400 * KB - 2048 - 1024 - len("pkska"))}))
@@ -294,7 +294,7 @@ async def test_largest_item_and_key_are_stored(table: Table, part: str, engine: 
         await table.write(Put(key, {"a": "x" * (400 * KB - 2048 - 1024 - len("pkska") + 1)}))
 
 
-async def test_invalid_put_is_refused(table: Table, key: Key, engine: str) -> None:
+async def test_invalid_table_put_is_refused(table: Table, key: Key, engine: str) -> None:
     puts: dict[str, dict[str, Any]] = {
         "text as time": {"due_at": "x"},
         "empty listing": {"listing_at": ""},

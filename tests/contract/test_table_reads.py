@@ -54,7 +54,7 @@ LETTERS = ["A", "Z", "a", "b", "b#", "ba", "c", "ä", "\uff5e", "\U0001f600"]
         ("\uff5e", LAST, ["\uff5e", "\U0001f600"]),
     ],
 )
-async def test_query_returns_range_in_order(
+async def test_table_query_returns_range_in_order(
     table: Table, letters: str, first: str, last: str, found: list[str]
 ) -> None:
     page = await table.query(letters, first, last)
@@ -122,7 +122,7 @@ def listed(at: str, context: str, **more: Any) -> dict[str, Any]:
     return {"listing_agent": f"{context}#agent", "listing_context": context, "listing_at": at, **more}
 
 
-async def test_index_entry_has_keys_and_copied_attributes(table: Table, key: Key) -> None:
+async def test_table_index_entry_has_keys_and_projected_attributes(table: Table, key: Key) -> None:
     part = key.partition
     await table.write(Put(key, listed("1", part, state="WORKING", expires=FAR, secret="x", due_shard=part, due_at=7)))
     page = await table.query_index(BY_AGENT, f"{part}#agent", "1", "1")
@@ -136,7 +136,7 @@ async def test_index_entry_has_keys_and_copied_attributes(table: Table, key: Key
     assert (await table.query_index(TIMERS, part, 0, 7)).items == [{**keys, "due_shard": part, "due_at": 7}]
 
 
-async def test_index_follows_its_items(table: Table, part: str) -> None:
+async def test_table_index_follows_its_items(table: Table, part: str) -> None:
     async def due(shard: str = part) -> list[tuple[int, str]]:
         return [(item["due_at"], item["sk"]) for item in (await table.query_index(TIMERS, shard, 0, 10**13)).items]
 
@@ -211,7 +211,7 @@ async def test_filter_of_index_applies_after_limit(table: Table, part: str) -> N
     assert await counts(Exists("secret"), count_only=True) == [(0, 0)] * 3
 
 
-async def test_count_of_index_without_items(table: Table, part: str) -> None:
+async def test_index_count_query_returns_no_items(table: Table, part: str) -> None:
     await due_items(table, part)
     page = await table.query_index(TIMERS, part, 4, 9, count_only=True)
     assert (page.count, list(page.items), page.next) == (4, [], None)

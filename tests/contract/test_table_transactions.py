@@ -71,7 +71,7 @@ async def test_refused_transaction_reports_each_failed_condition(table: Table, p
     assert [item["a"] for item in (await table.query(part, " ", LAST)).items] == ["a", "b"]
 
 
-async def test_transaction_of_one_write_is_refused_alike(table: Table, key: Key) -> None:
+async def test_failed_transaction_of_one_write_reports_condition(table: Table, key: Key) -> None:
     for token in ("", "token"):
         with pytest.raises(WriteRefused) as refused:
             await table.transact([Delete(key, Exists())], token=token)
@@ -116,7 +116,7 @@ async def test_transaction_with_token_is_made_once(table: Table, key: Key) -> No
     assert (await attributes(table, key) or {})["n"] == 2
 
 
-async def test_repeat_with_token_succeeds_although_condition_fails(table: Table, key: Key) -> None:
+async def test_repeated_transaction_with_token_succeeds_despite_failing_condition(table: Table, key: Key) -> None:
     for _ in range(2):
         await table.transact([Put(key, {"a": 1}, only_if=Absent())], token=key.partition)
 
@@ -133,7 +133,9 @@ async def test_repeat_with_token_succeeds_although_condition_fails(table: Table,
         lambda write: [Update(write.key, Change(values=write.item))],
     ],
 )
-async def test_token_is_refused_with_other_writes(table: Table, key: Key, other: Callable[[Put], list[Write]]) -> None:
+async def test_transaction_token_is_refused_with_different_writes(
+    table: Table, key: Key, other: Callable[[Put], list[Write]]
+) -> None:
     write = Put(key, {"a": 1})
     await table.transact([write], token=key.partition)
     with pytest.raises(TokenReused):
@@ -142,7 +144,7 @@ async def test_token_is_refused_with_other_writes(table: Table, key: Key, other:
     assert await sorts(table, key.partition) == ["one"]
 
 
-async def test_token_of_refused_transaction_may_be_used_again(table: Table, key: Key) -> None:
+async def test_refused_transactions_token_may_be_used_again(table: Table, key: Key) -> None:
     write = Update(key, Change(values={"a": 1}, only_if=Exists()))
     with pytest.raises(WriteRefused):
         await table.transact([write], token=key.partition)
@@ -151,7 +153,9 @@ async def test_token_of_refused_transaction_may_be_used_again(table: Table, key:
     assert await attributes(table, key) == {"a": 1}
 
 
-async def test_token_is_forgotten_after_ten_minutes(table: Table, key: Key, clock: ManualClock, engine: str) -> None:
+async def test_transaction_token_is_forgotten_after_ten_minutes(
+    table: Table, key: Key, clock: ManualClock, engine: str
+) -> None:
     if engine in ("ministack", "endpoint"):
         pytest.skip("the engine's own clock cannot be moved")
     for seconds, made in ((0, 1), (590, 1), (20, 2)):
@@ -160,7 +164,7 @@ async def test_token_is_forgotten_after_ten_minutes(table: Table, key: Key, cloc
         assert await attributes(table, key) == {"n": made}
 
 
-async def test_repeat_after_lost_answer_is_not_made_again(table: Table, key: Key) -> None:
+async def test_transaction_repeated_after_lost_answer_is_made_once(table: Table, key: Key) -> None:
     if isinstance(table, DynamoDBTable):
         Faults(SimpleNamespace(_table=table)).lose_answers(TRANSACT, times=1)
     elif isinstance(table, MemoryTable):

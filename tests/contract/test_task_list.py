@@ -105,7 +105,7 @@ async def test_tasks_are_sorted_by_status_time_and_id(kept: ListedTasks) -> None
     assert await kept.ids() == ["t-1", "t-4", "t-3", "t-2"]
 
 
-async def test_cursor_has_status_time_in_milliseconds(kept: ListedTasks) -> None:
+async def test_task_list_cursor_has_status_time_in_milliseconds(kept: ListedTasks) -> None:
     key = await kept.add("t-1", 1.0019)
     head = await kept.store.head(key)
     assert head is not None
@@ -114,13 +114,13 @@ async def test_cursor_has_status_time_in_milliseconds(kept: ListedTasks) -> None
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 8])
-async def test_pages_contain_each_task_once(kept: ListedTasks, limit: int) -> None:
+async def test_task_list_pages_contain_each_task_once(kept: ListedTasks, limit: int) -> None:
     for number in range(7):
         await kept.add(f"t-{number}", number // 3)
     assert await kept.all_pages(kept.mine, limit) == [f"t-{number}" for number in range(6, -1, -1)]
 
 
-async def test_page_begins_after_position_of_moved_task(kept: ListedTasks) -> None:
+async def test_task_list_page_begins_after_moved_tasks_position(kept: ListedTasks) -> None:
     tasks = [await kept.add(f"t-{number}", number) for number in range(4)]
     place = (await kept.tasks.page(kept.mine, after=None, limit=2))[-1]
     assert place.task_id == "t-2"
@@ -229,7 +229,7 @@ async def test_state_filter_finds_rare_states(kept: ListedTasks, limit: int, mon
         (-DAY * 365 * 100, ["t-3", "t-2", "t-1"]),
     ],
 )
-async def test_since_includes_the_time_itself(kept: ListedTasks, since: float, expected: list[str]) -> None:
+async def test_status_time_filter_includes_that_time(kept: ListedTasks, since: float, expected: list[str]) -> None:
     for number in (1, 2, 3):
         await kept.add(f"t-{number}", number)
     tasks = replace(kept.mine, since=at(since))
@@ -256,7 +256,7 @@ async def test_query_range_is_never_reversed(stack: Stack, clock: ManualClock) -
     assert all(first <= last for first, last in asked)
 
 
-async def test_count_equals_number_of_listed_tasks(kept: ListedTasks) -> None:
+async def test_task_count_equals_number_of_listed_tasks(kept: ListedTasks) -> None:
     context = ContextKey(kept.mine.owner, kept.mine.agent, "shared")
     for number in range(20):
         key = await kept.add(f"t-{number:02d}", number, of=context if number % 2 else None)
@@ -276,7 +276,7 @@ async def test_count_equals_number_of_listed_tasks(kept: ListedTasks) -> None:
 # ── The secret ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_secret_is_random_and_permanent(kept: ListedTasks) -> None:
+async def test_page_token_secret_is_random_and_permanent(kept: ListedTasks) -> None:
     secret = await kept.tasks.secret()
     assert len(secret) >= 32
     assert len(set(secret)) > 8
@@ -296,13 +296,13 @@ async def stored_secret(kept: ListedTasks) -> bytes:
     return secret
 
 
-async def test_concurrent_creations_agree_on_one_secret(kept: ListedTasks, clock: ManualClock) -> None:
+async def test_concurrent_creations_agree_on_page_token_secret(kept: ListedTasks, clock: ManualClock) -> None:
     await without_secret(kept)
     secrets = await asyncio.gather(*(TableTaskList(kept.table, clock).secret() for _ in range(12)))
     assert set(secrets) == {await stored_secret(kept)}
 
 
-async def test_secret_created_meanwhile_is_used(stack: Stack, clock: ManualClock) -> None:
+async def test_concurrently_created_page_token_secret_is_used(stack: Stack, clock: ManualClock) -> None:
     mine, other = await without_secret(on_table(stack, clock)), on_table(stack, clock)
     others: list[bytes] = []
 
@@ -314,7 +314,7 @@ async def test_secret_created_meanwhile_is_used(stack: Stack, clock: ManualClock
     assert [await mine.tasks.secret()] == others == [await stored_secret(other)]
 
 
-async def test_secret_with_lost_answer_is_read(stack: Stack, clock: ManualClock) -> None:
+async def test_page_token_secret_with_lost_answer_is_read(stack: Stack, clock: ManualClock) -> None:
     mine = await without_secret(on_table(stack, clock))
     lost: list[bool] = []
 
@@ -394,7 +394,7 @@ async def listed(lister: TaskLister, kept: ListedTasks, **request: Any) -> list[
     return [task.id for task in answer.tasks]
 
 
-async def test_lagging_entry_returns_current_task(
+async def test_lagging_index_entry_returns_current_task(
     lagging: tuple[ListedTasks, Lag, TaskLister],
 ) -> None:
     kept, lag, lister = lagging
@@ -405,7 +405,7 @@ async def test_lagging_entry_returns_current_task(
     assert await listed(lister, kept) == ["t-1", "t-3", "t-2", "t-0"]
 
 
-async def test_lagging_entry_with_old_state_is_skipped(
+async def test_lagging_index_entry_with_old_state_is_skipped(
     lagging: tuple[ListedTasks, Lag, TaskLister],
 ) -> None:
     kept, lag, lister = lagging
@@ -416,7 +416,7 @@ async def test_lagging_entry_with_old_state_is_skipped(
     assert await listed(lister, kept, status=WORKING) == ["t-2", "t-0"]
 
 
-async def test_deleted_task_is_skipped(lagging: tuple[ListedTasks, Lag, TaskLister]) -> None:
+async def test_deleted_task_is_not_listed(lagging: tuple[ListedTasks, Lag, TaskLister]) -> None:
     kept, lag, lister = lagging
     tasks = [await kept.add(f"t-{number}", number) for number in range(3)]
     await listed(lister, kept)
@@ -426,7 +426,7 @@ async def test_deleted_task_is_skipped(lagging: tuple[ListedTasks, Lag, TaskList
     assert await listed(lister, kept) == ["t-0"], "nor is one listed whose log has a gap"
 
 
-async def test_lagging_entry_of_moved_task_is_skipped(
+async def test_lagging_index_entry_of_moved_task_is_skipped(
     lagging: tuple[ListedTasks, Lag, TaskLister],
 ) -> None:
     kept, lag, lister = lagging
@@ -443,7 +443,9 @@ async def test_lagging_entry_of_moved_task_is_skipped(
     assert answer.next_page_token == ""
 
 
-async def test_page_is_filled_after_deleted_tasks(kept: ListedTasks, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_task_list_page_is_filled_despite_deleted_tasks(
+    kept: ListedTasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # The store waits for each missing event, eight times.
     monkeypatch.setattr(retries, "FIRST_WAIT_SECONDS", 0.0002)
     lister = TaskLister(kept.store, kept.tasks)
@@ -465,7 +467,7 @@ async def test_page_is_filled_after_deleted_tasks(kept: ListedTasks, monkeypatch
     assert not token
 
 
-async def test_task_with_two_entries_is_listed_once(stack: Stack, clock: ManualClock) -> None:
+async def test_task_with_two_index_entries_is_listed_once(stack: Stack, clock: ManualClock) -> None:
     """An index may add the new entry before deleting the old one."""
     kept = on_table(stack, clock)
     tasks = [await kept.add(f"t-{number}", number) for number in range(3)]

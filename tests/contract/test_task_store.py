@@ -110,7 +110,7 @@ async def test_idempotency_key_with_other_content_is_refused(chat: StoreConversa
         )
 
 
-async def test_idempotency_key_and_message_id_are_known(chat: StoreConversation) -> None:
+async def test_idempotency_key_and_message_id_identify_duplicate(chat: StoreConversation) -> None:
     await chat.starts("m-1", idempotency_key="key-1")
     repeats: list[dict[str, Any]] = [{}, {"idempotency_key": "key-1"}, {"idempotency_key": "key-2"}]
     for options in repeats:
@@ -134,7 +134,7 @@ async def test_idempotency_key_is_not_a_message_id(chat: StoreConversation) -> N
     await chat.waits("one")
 
 
-async def test_message_id_is_scoped_to_context(chat: StoreConversation) -> None:
+async def test_message_id_identifies_repeat_within_its_context_only(chat: StoreConversation) -> None:
     await chat.starts("m-1", task_id="t-1")
     others = (of(chat, owner=new_owner()), of(chat, agent="other"), of(chat, context_id="c-2"))
     for number, other in enumerate(others):
@@ -156,7 +156,7 @@ async def test_one_of_concurrent_messages_creates_task(chat: StoreConversation) 
     assert outcomes.count(Duplicate(first[0].head.key.task_id)) == 15
 
 
-async def test_known_message_returns_its_task(chat: StoreConversation) -> None:
+async def test_known_message_id_returns_its_task(chat: StoreConversation) -> None:
     new = chat.message("m-1")
     await chat.starts("m-1", idempotency_key="k-2")
     assert await chat.store.known(new.context, "m-1", new.content_hash) == Duplicate("t-m-1")
@@ -172,7 +172,7 @@ async def test_known_message_returns_its_task(chat: StoreConversation) -> None:
 # ── In a context that is at work ──────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_queued_turn_returns_end_of_lease(chat: StoreConversation) -> None:
+async def test_queueing_turn_returns_expiry_of_current_lease(chat: StoreConversation) -> None:
     await chat.starts("m-1")
     taken = chat.clock.now()
     chat.clock.move(5)
@@ -222,7 +222,7 @@ async def test_context_with_queued_turn_is_busy(chat: StoreConversation, when_bu
 
 @pytest.mark.parametrize("when_busy", NOT_QUEUED)
 @pytest.mark.parametrize("holder", ["holder-2", None])
-async def test_duplicate_precedes_busy_context(
+async def test_duplicate_message_is_recognised_in_busy_context(
     chat: StoreConversation, when_busy: WhenBusy, holder: str | None
 ) -> None:
     await chat.starts("m-1", idempotency_key="key-1")
@@ -235,7 +235,9 @@ async def test_duplicate_precedes_busy_context(
 
 
 @pytest.mark.parametrize("when_busy", WhenBusy)
-async def test_free_context_accepts_every_policy(chat: StoreConversation, when_busy: WhenBusy) -> None:
+async def test_free_context_accepts_message_under_every_busy_policy(
+    chat: StoreConversation, when_busy: WhenBusy
+) -> None:
     begun = await chat.store.create(chat.message("m-1"), holder="holder-1", when_busy=when_busy)
     assert isinstance(begun, TurnStarted)
     await chat.ends(begun)
@@ -273,7 +275,7 @@ async def test_turn_in_full_queue_is_refused(chat: StoreConversation, holder: st
 # ── A turn ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_only_one_of_many_begins_a_turn(chat: StoreConversation) -> None:
+async def test_one_of_many_concurrent_processes_begins_turn(chat: StoreConversation) -> None:
     await chat.waits("m-1")
     outcomes = await asyncio.gather(*(chat.store.begin(chat.context, holder=f"holder-{n}") for n in range(8)))
     begun = [outcome for outcome in outcomes if isinstance(outcome, TurnStarted)]
@@ -282,7 +284,7 @@ async def test_only_one_of_many_begins_a_turn(chat: StoreConversation) -> None:
     assert all(isinstance(outcome, TurnStarted | LeaseHeld) for outcome in outcomes)
 
 
-async def test_held_lease_returns_turn_and_end(chat: StoreConversation) -> None:
+async def test_held_lease_returns_its_turn_and_expiry(chat: StoreConversation) -> None:
     begun = await chat.starts("m-1")
     held = await chat.store.begin(chat.context, holder="holder-2")
     assert isinstance(held, LeaseHeld)
@@ -369,7 +371,7 @@ async def test_task_is_visible_to_owner_only(chat: StoreConversation) -> None:
 # ── The log ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_events_are_numbered_and_unchanged(chat: StoreConversation) -> None:
+async def test_stored_events_are_numbered_and_unchanged(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     head = turn.head
     texts = ["one", "emoji \U0001f600 \u202bשלום\u202c NUL \0 end", "large " * 20_000]
@@ -389,7 +391,7 @@ async def test_events_are_numbered_and_unchanged(chat: StoreConversation) -> Non
     assert (past.head, past.events) == (head, ())
 
 
-async def test_event_keeps_its_key(chat: StoreConversation) -> None:
+async def test_stored_event_keeps_its_emission_key(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.store.append(turn.lease, turn.head, chat.says(turn.head), key="node:1/0")
     log = await chat.store.log(turn.head.key)
@@ -434,7 +436,7 @@ async def test_canceled_task_records_no_events(chat: StoreConversation) -> None:
     assert (await chat.head("t-m-1")).generation == 3
 
 
-async def test_deltas_are_sorted_from_cursor(chat: StoreConversation) -> None:
+async def test_deltas_after_cursor_are_sorted(chat: StoreConversation) -> None:
     key = (await chat.starts("m-1")).head.key
     batches = [
         DeltaBatch(2, 1, 0, (Delta("a", append=False), Delta("\U0001f600\0", append=True))),
@@ -457,7 +459,7 @@ async def test_deltas_are_sorted_from_cursor(chat: StoreConversation) -> None:
 # ── A snapshot ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_log_from_snapshot_gives_same_task(chat: StoreConversation) -> None:
+async def test_log_read_from_snapshot_produces_same_task(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     head = await chat.store.append(turn.lease, turn.head, chat.says(turn.head, WORKING, "first"))
     question = chat.says(head, INPUT_REQUIRED, "which?")

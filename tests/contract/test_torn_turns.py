@@ -146,7 +146,7 @@ async def swept(
 
 
 @pytest.mark.parametrize(("name", "last_first"), [*((name, False) for name in GRAPHS), ("asking_side_by_side", True)])
-async def test_turn_cut_before_any_write_ends_alike(name: str, last_first: bool, clock: ManualClock) -> None:
+async def test_turn_killed_before_any_write_has_same_result(name: str, last_first: bool, clock: ManualClock) -> None:
     others, writes = memory_savers(clock), Writes()
 
     def cost(begun: TurnStarted) -> Any:
@@ -165,7 +165,9 @@ async def test_turn_cut_before_any_write_ends_alike(name: str, last_first: bool,
 @pytest.mark.long
 # test_torn_writes.py cuts interrupted turns at each DynamoDB request too.
 @pytest.mark.parametrize("name", ["replying", pytest.param("asking_within", marks=pytest.mark.deep)])
-async def test_turn_cut_before_any_dynamodb_write(name: str, stack: Stack, clock: ManualClock) -> None:
+async def test_turn_killed_before_any_dynamodb_write_has_same_result(
+    name: str, stack: Stack, clock: ManualClock
+) -> None:
     savers, others = DynamoDBSavers(stack, clock), DynamoDBSavers(stack, clock)
 
     def cost(begun: TurnStarted) -> Any:

@@ -137,7 +137,7 @@ async def right() -> Any:
 
 
 @pytest.mark.long
-async def test_turn_cut_before_any_request_ends_alike(stack: Stack, clock: ManualClock, right: Any) -> None:
+async def test_turn_killed_before_any_request_has_same_result(stack: Stack, clock: ManualClock, right: Any) -> None:
     savers, others = DynamoDBSavers(stack, clock), DynamoDBSavers(stack, clock)
     line = Line(savers.client)
     wrong: dict[int, list[str]] = {}
@@ -185,7 +185,7 @@ async def cut_off(
 
 
 @pytest.mark.long
-async def test_turn_of_killed_process_ends_alike(stack: Stack, clock: ManualClock, right: Any) -> None:
+async def test_turn_of_killed_process_has_same_result(stack: Stack, clock: ManualClock, right: Any) -> None:
     savers = DynamoDBSavers(stack, clock)
     killed = await asyncio.gather(*(die(stack, savers, clock, at) for at in (6, 17, 28)))
     for begun, config in killed:

@@ -182,18 +182,18 @@ async def until_received(harness: QueueHarness, number: int = 1) -> list[WakeUp]
 # --- Both ---
 
 
-async def test_message_arrives_with_its_context(harness: QueueHarness) -> None:
+async def test_wake_up_message_names_its_context(harness: QueueHarness) -> None:
     await harness.work_queue.enqueue(WAKE_UP)
     assert await until_received(harness) == [WAKE_UP]
 
 
-async def test_message_may_have_no_fence(harness: QueueHarness) -> None:
+async def test_wake_up_message_may_omit_fencing_number(harness: QueueHarness) -> None:
     await harness.work_queue.enqueue(WakeUp(WAKE_UP.context))
     assert await until_received(harness) == [WakeUp(WAKE_UP.context)]
 
 
 @pytest.mark.parametrize("from_thread", [False, True])
-async def test_delayed_message_arrives_after_its_delay(harness: QueueHarness, from_thread: bool) -> None:
+async def test_delayed_wake_up_message_arrives_after_its_delay(harness: QueueHarness, from_thread: bool) -> None:
     if from_thread:
         await asyncio.to_thread(harness.work_queue.enqueue_from_thread, WAKE_UP, delay=1.2)
     else:
@@ -205,7 +205,7 @@ async def test_delayed_message_arrives_after_its_delay(harness: QueueHarness, fr
     assert await until_received(harness) == [WAKE_UP]
 
 
-async def test_thread_enqueues_during_blocked_event_loop(harness: QueueHarness) -> None:
+async def test_thread_enqueues_wake_up_during_blocked_event_loop(harness: QueueHarness) -> None:
     """The heartbeat's thread enqueues messages, and an agent may block the loop."""
     with ThreadPoolExecutor(1) as threads:
         threads.submit(harness.work_queue.enqueue_from_thread, WAKE_UP).result(PATIENCE)
@@ -228,27 +228,27 @@ async def test_thread_enqueues_during_blocked_event_loop(harness: QueueHarness) 
     ],
     ids=ascii,
 )
-async def test_ids_may_have_any_character(harness: QueueHarness, odd: str) -> None:
+async def test_ids_in_wake_up_message_may_have_any_character(harness: QueueHarness, odd: str) -> None:
     wake_up = WakeUp(ContextKey(odd, f"{odd}-agent", f"{odd}-context"), 7)
     await harness.work_queue.enqueue(wake_up)
     assert await until_received(harness) == [wake_up]
 
 
-async def test_concurrent_messages_all_arrive(harness: QueueHarness) -> None:
+async def test_concurrent_wake_up_messages_all_arrive(harness: QueueHarness) -> None:
     three = [WakeUp(WAKE_UP.context, n) for n in range(3)]
     await asyncio.gather(*(harness.work_queue.enqueue(wake_up) for wake_up in three))
     received = await until_received(harness, 3)
     assert sorted(wake_up.fence for wake_up in received) == [0, 1, 2]
 
 
-async def test_repeated_message_arrives_twice(harness: QueueHarness) -> None:
+async def test_wake_up_message_enqueued_twice_arrives_twice(harness: QueueHarness) -> None:
     """A message dropped as a repeat might be the important one."""
     await harness.work_queue.enqueue(WAKE_UP)
     await harness.work_queue.enqueue(WAKE_UP)
     assert await until_received(harness, 2) == [WAKE_UP, WAKE_UP]
 
 
-async def test_unreachable_queue_is_unavailable(harness: QueueHarness) -> None:
+async def test_unreachable_queue_raises_unavailable(harness: QueueHarness) -> None:
     work_queue = harness.cut_off()
     with pytest.raises(StoreUnavailable):
         await work_queue.enqueue(WAKE_UP)
@@ -296,7 +296,7 @@ async def test_sqs_error_raises_matching_error(sqs: SQSHarness, code: str, error
     assert type(raised.value) is error
 
 
-async def test_missing_queue_is_permanent_error(stack: Stack) -> None:
+async def test_missing_queue_raises_permanent_error(stack: Stack) -> None:
     with ThreadPoolExecutor(1) as executor:
         calls = AwsClient("sqs", executor, client=stack.client("sqs"))
         queue = stack.environment("ApiFunction")["AION_TASK_QUEUE_URL"]
@@ -306,11 +306,11 @@ async def test_missing_queue_is_permanent_error(stack: Stack) -> None:
     assert type(raised.value) is StoreError
 
 
-def test_message_has_ids_and_version_only() -> None:
+def test_wake_up_message_has_only_ids_and_version() -> None:
     assert body_of(WAKE_UP) == '{"v":1,"owner":"owner","agent":"echo","context_id":"c-1","fence":1}'
 
 
-def test_unknown_fields_are_ignored() -> None:
+def test_unknown_wake_up_message_fields_are_ignored() -> None:
     assert wake_up_of(body_of(WAKE_UP).replace("{", '{"new":[1],')) == WAKE_UP
 
 
@@ -329,6 +329,6 @@ def test_unknown_fields_are_ignored() -> None:
         (body_of(WAKE_UP).replace('"fence":1', '"fence":null'), "must have the texts"),
     ],
 )
-def test_invalid_message_is_refused_with_reason(body: str, told: str) -> None:
+def test_invalid_wake_up_message_is_refused_with_reason(body: str, told: str) -> None:
     with pytest.raises(UnreadableWakeUp, match=told):
         wake_up_of(body)

@@ -85,7 +85,7 @@ async def lease_of(chat: StoreConversation) -> TurnStarted:
     return TurnStarted(Lease(chat.context, turn, "h", 1), await chat.head(task_id))
 
 
-async def test_old_logs_are_read(yesterday: Yesterday) -> None:
+async def test_old_format_logs_are_read(yesterday: Yesterday) -> None:
     running = yesterday.chat("running")
     log = await running.store.log(running.key("t-m-1x"))
     assert log is not None
@@ -99,7 +99,9 @@ async def test_old_logs_are_read(yesterday: Yesterday) -> None:
 
 
 @pytest.mark.parametrize(("name", "message_id"), [("free", "m-1"), ("busy", "m-3y"), ("asking", "m-1q")])
-async def test_old_messages_are_known(yesterday: Yesterday, name: str, message_id: str) -> None:
+async def test_old_format_messages_are_recognised_as_duplicates(
+    yesterday: Yesterday, name: str, message_id: str
+) -> None:
     chat = yesterday.chat(name)
     again = chat.message(message_id, task_id="again")
     for holder in ("holder-1", None):
@@ -108,7 +110,7 @@ async def test_old_messages_are_known(yesterday: Yesterday, name: str, message_i
 
 
 @pytest.mark.parametrize("holder", ["holder-1", None])
-async def test_old_contexts_take_new_tasks(yesterday: Yesterday, holder: str | None) -> None:
+async def test_old_format_contexts_accept_new_tasks(yesterday: Yesterday, holder: str | None) -> None:
     for name, kind in (("free", TurnStarted), ("running", TurnQueued), ("busy", TurnQueued), ("waiting", TurnQueued)):
         chat = yesterday.chat(name)
         outcome = await chat.store.create(chat.message("new"), holder=holder)
@@ -119,7 +121,7 @@ async def test_old_contexts_take_new_tasks(yesterday: Yesterday, holder: str | N
     assert await chat.store.create(chat.message("new"), holder=holder) == Interrupted("t-m-1q")
 
 
-async def test_old_contexts_report_busy(yesterday: Yesterday) -> None:
+async def test_old_format_contexts_report_busy(yesterday: Yesterday) -> None:
     for name, task_id in (("running", "t-m-1x"), ("busy", "t-m-1y"), ("waiting", "t-m-2z")):
         chat = yesterday.chat(name)
         outcome = await chat.store.create(chat.message("new"), holder=None, when_busy=WhenBusy.REJECT)
@@ -131,7 +133,7 @@ async def test_old_contexts_report_busy(yesterday: Yesterday) -> None:
         await chat.waits("late")
 
 
-async def test_old_turns_begin_in_order(yesterday: Yesterday) -> None:
+async def test_old_format_turns_begin_in_order(yesterday: Yesterday) -> None:
     chat = yesterday.chat("waiting")
     turn = await chat.begins()
     assert turn.lease.turn == Turn("turn-m-2z", "t-m-2z", message_generation=1, tries=1, handoffs=0)
@@ -142,7 +144,7 @@ async def test_old_turns_begin_in_order(yesterday: Yesterday) -> None:
     await chat.comes_to_rest()
 
 
-async def test_old_turns_are_taken_over(yesterday: Yesterday) -> None:
+async def test_old_format_turns_are_taken_over(yesterday: Yesterday) -> None:
     chat = yesterday.chat("busy")
     old = await lease_of(chat)
     held = await chat.store.begin(chat.context, holder="holder-2")
@@ -157,7 +159,7 @@ async def test_old_turns_are_taken_over(yesterday: Yesterday) -> None:
     await chat.comes_to_rest()
 
 
-async def test_old_leases_are_valid(yesterday: Yesterday) -> None:
+async def test_old_format_leases_are_valid(yesterday: Yesterday) -> None:
     for name in ("running", "busy"):
         chat = yesterday.chat(name)
         turn = await lease_of(chat)
@@ -171,14 +173,14 @@ async def test_old_leases_are_valid(yesterday: Yesterday) -> None:
 
 @pytest.mark.parametrize("state", [COMPLETED, INPUT_REQUIRED])
 @pytest.mark.parametrize("name", ["running", "busy"])
-async def test_old_turns_finish(yesterday: Yesterday, name: str, state: Any) -> None:
+async def test_old_format_turns_can_finish(yesterday: Yesterday, name: str, state: Any) -> None:
     chat = yesterday.chat(name)
     ended = await chat.ends(await lease_of(chat), state)
     assert ended.waiting is (name == "busy" and state == COMPLETED)
     await chat.comes_to_rest()
 
 
-async def test_old_turns_are_suspended(yesterday: Yesterday) -> None:
+async def test_old_format_turns_can_be_suspended(yesterday: Yesterday) -> None:
     chat = yesterday.chat("busy")
     await chat.store.pause((await lease_of(chat)).lease, made_progress=True)
     turn = await chat.begins()
@@ -187,7 +189,7 @@ async def test_old_turns_are_suspended(yesterday: Yesterday) -> None:
 
 
 @pytest.mark.parametrize("holder", ["holder-1", None])
-async def test_old_interrupts_are_answered(yesterday: Yesterday, holder: str | None) -> None:
+async def test_old_format_interrupts_can_be_answered(yesterday: Yesterday, holder: str | None) -> None:
     chat = yesterday.chat("asking")
     outcome = await chat.store.follow_up(await chat.more(await chat.head("t-m-1q"), "answer"), holder=holder)
     assert isinstance(outcome, TurnStarted if holder else TurnQueued)
@@ -196,7 +198,7 @@ async def test_old_interrupts_are_answered(yesterday: Yesterday, holder: str | N
     assert await chat.state("t-m-2q") == "completed"
 
 
-async def test_old_interrupts_are_answered_before_expiry(yesterday: Yesterday) -> None:
+async def test_old_format_interrupts_can_be_answered_before_expiry(yesterday: Yesterday) -> None:
     chat = yesterday.chat("asking")
     chat.clock.move(29 * 24 * 3600)
     turn = await chat.store.follow_up(await chat.more(await chat.head("t-m-1q"), "answer"), holder="holder-2")
@@ -206,7 +208,7 @@ async def test_old_interrupts_are_answered_before_expiry(yesterday: Yesterday) -
     assert await chat.said("t-m-1q") == ["m-1q", "answer"]
 
 
-async def test_old_running_tasks_take_messages(yesterday: Yesterday) -> None:
+async def test_old_format_running_tasks_accept_messages(yesterday: Yesterday) -> None:
     chat = yesterday.chat("busy")
     await chat.queues("t-m-1y", "more-1")
     await chat.queues("t-m-3y", "more-3")
@@ -218,7 +220,7 @@ async def test_old_running_tasks_take_messages(yesterday: Yesterday) -> None:
 
 
 @pytest.mark.parametrize("holder", ["holder-1", None])
-async def test_old_turns_are_interrupted(yesterday: Yesterday, holder: str | None) -> None:
+async def test_old_format_turns_can_be_interrupted(yesterday: Yesterday, holder: str | None) -> None:
     for name in ("running", "busy"):
         chat = yesterday.chat(name)
         turn = await lease_of(chat)
@@ -230,7 +232,7 @@ async def test_old_turns_are_interrupted(yesterday: Yesterday, holder: str | Non
 
 
 @pytest.mark.parametrize(("name", "task_id"), [(n, t) for n, tasks in TASKS.items() for t in tasks if n != "free"])
-async def test_old_tasks_are_canceled(yesterday: Yesterday, name: str, task_id: str) -> None:
+async def test_old_format_tasks_can_be_canceled(yesterday: Yesterday, name: str, task_id: str) -> None:
     chat = yesterday.chat(name)
     if task_id == "t-m-1z":
         return  # has ended
@@ -243,7 +245,7 @@ async def test_old_tasks_are_canceled(yesterday: Yesterday, name: str, task_id: 
     await chat.comes_to_rest()
 
 
-async def test_old_contexts_without_timer_are_not_claimed(yesterday: Yesterday) -> None:
+async def test_old_format_contexts_without_timer_are_not_claimed(yesterday: Yesterday) -> None:
     for name in TASKS:
         chat = yesterday.chat(name)
         chat.clock.move(LEASE_SECONDS + 1)

@@ -149,7 +149,7 @@ def unpacked(project: SamProject, entrypoint_url: RestApi, folder: Path) -> Depl
 
 
 @pytest.mark.deep
-def test_answers_are_stored_with_comments(project: SamProject) -> None:
+def test_deploy_answers_are_stored_keeping_samconfig_comments(project: SamProject) -> None:
     config = project.folder / "samconfig.toml"
     config.write_text(config.read_text().replace('stack_name = "aion-dev"\n', ""))
     before = config.read_text()
@@ -170,7 +170,7 @@ def test_answers_are_stored_with_comments(project: SamProject) -> None:
 
 
 @pytest.mark.deep
-def test_deploy_offers_declared_callers(project: SamProject) -> None:
+def test_deploy_prompt_offers_declared_callers(project: SamProject) -> None:
     declared = "  security: {schemes: {key: {type: api-key}}, require: [{key: []}]}\n"
     (project.folder / "aion.yaml").write_text(f"aion:\n{declared}  agents: {{counting: {{path: agent.py:graph}}}}\n")
     code, shown = project.typed("deploy", "--stack", "declared", answers=["1", "", "n"])
@@ -197,7 +197,7 @@ def test_aion_yaml_secrets_become_permissions(project: SamProject) -> None:
 # --- Without a terminal, and failures ---
 
 
-def test_without_a_terminal_yes_is_required(project: SamProject) -> None:
+def test_deploy_without_terminal_requires_yes_option(project: SamProject) -> None:
     done = project.run("deploy")
     assert done.returncode == 2
     assert "give --yes to deploy without questions" in done.stderr
@@ -212,12 +212,12 @@ def test_deploy_without_template_names_init(project: SamProject) -> None:
     )
 
 
-def test_deploy_of_unknown_environment_names_the_known(project: SamProject) -> None:
+def test_deploy_of_unknown_environment_lists_known_environments(project: SamProject) -> None:
     done = project.run("deploy", "--yes", "--env", "staging")
     assert "samconfig.toml has no environment 'staging'; it has default, dev, prod." in done.stderr
 
 
-def test_broken_agent_stops_before_the_build(project: SamProject) -> None:
+def test_broken_agent_stops_deploy_before_build(project: SamProject) -> None:
     (project.folder / "agent.py").write_text("import nothing_of_this_name\n")
     done = project.run("deploy", "--yes", "--stack", "broken")
     assert done.returncode == 1
@@ -228,7 +228,7 @@ def test_broken_agent_stops_before_the_build(project: SamProject) -> None:
 
 
 @pytest.mark.deep
-def test_failed_build_shows_its_lines(project: SamProject) -> None:
+def test_failed_build_shows_its_output_lines(project: SamProject) -> None:
     (project.folder / "Makefile").write_text("build-%:\n\t@echo there is no compiler for this >&2; exit 3\n")
     done = project.run("deploy", "--yes", "--stack", "unbuilt")
     assert done.returncode == 1
@@ -238,13 +238,13 @@ def test_failed_build_shows_its_lines(project: SamProject) -> None:
     assert len(done.stderr.splitlines()) < 25
 
 
-def test_undeclared_callers_are_refused(project: SamProject) -> None:
+def test_deploy_refuses_undeclared_callers(project: SamProject) -> None:
     done = project.run("deploy", "--yes", "--stack", "open", "--parameter", "ApiAuthorizer=NONE")
     assert done.returncode == 1
     assert "there are no callers in it: the function would not start" in done.stderr
 
 
-def test_unknown_parameter_is_named(project: SamProject) -> None:
+def test_deploy_names_unknown_parameter(project: SamProject) -> None:
     done = project.run("deploy", "--yes", "--stack", "odd", "--parameter", "AlarmMail=ops@example.com")
     assert (done.returncode, done.stderr) == (
         1,
@@ -272,7 +272,7 @@ def test_failure_in_nested_stack_shows_its_reason(project: SamProject) -> None:
 
 
 @pytest.mark.deep
-def test_flag_value_persists_until_changed(deployed: SamProject) -> None:
+def test_deploy_flag_value_persists_until_changed(deployed: SamProject) -> None:
     """Use the stack's own value without a flag; samconfig.toml overrides it."""
     chosen = [f"--parameter={each}" for each in ("SlowSeconds=30", "RequestRate=9")]
     assert deployed.run("deploy", "--yes", "--no-smoke", "--stack", "standing", *chosen).returncode == 0

@@ -89,7 +89,7 @@ def checked(stack: DeployedStack, monkeypatch: pytest.MonkeyPatch) -> Checked:
 # --- Nothing is wrong ---
 
 
-def test_make_smoke_finds_nothing_wrong(stack: DeployedStack) -> None:
+def test_make_smoke_passes_on_deployed_stack(stack: DeployedStack) -> None:
     """Pass every check on the built packages, with a signature on each request and a notified webhook."""
     port = str(free_port())
     told = {"WEBHOOK": f"http://127.0.0.1:{port}/hook", "WEBHOOK_PORT": port, "AGENT": "slow", "TIMEOUT": TIMEOUT}
@@ -146,7 +146,9 @@ def test_smoke_of_example_agent_has_no_failure(checked: Checked) -> None:
         ("cancels nothing", "cancel", "the answer says working, and the task is completed"),
     ],
 )
-def test_smoke_finds_fault(breakable_stack: DeployedStack, checked: Checked, fault: str, check: str, told: str) -> None:
+def test_smoke_check_finds_planted_fault(
+    breakable_stack: DeployedStack, checked: Checked, fault: str, check: str, told: str
+) -> None:
     """Break one thing: its own check fails."""
     breakable_stack.entrypoint_url.faults.add(fault)
     said = checked(ONLY=f"{check},send")
@@ -180,7 +182,7 @@ def test_smoke_reports_denied_caller(checked: Checked) -> None:
 # --- Each function, with its recorded event ---
 
 
-def test_api_answers_buffered_without_streaming(stack: DeployedStack) -> None:
+def test_api_function_without_streaming_returns_buffered_response(stack: DeployedStack) -> None:
     """Answer buffered, as under `sam local` with the same package."""
     event = recorded_event("rest_api_v1")
     with running_alone(stack, "ApiFunction", AWS_SAM_LOCAL="true") as url:
@@ -226,5 +228,5 @@ async def test_sweep_finds_expired_turn(stack: DeployedStack) -> None:
     assert projection.fold(log.events).status.message.parts[0].text == "who is there?"
 
 
-async def test_template_rule_calls_sweep(stack: DeployedStack) -> None:
+async def test_template_schedule_rule_invokes_sweep(stack: DeployedStack) -> None:
     assert set(await asyncio.to_thread(stack.call_schedule, "SweepFunction")) == {"found", "enqueued"}

@@ -179,7 +179,7 @@ def shell_blocks(readme: str) -> list[str]:
     return re.findall(r"^```sh\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
 
 
-def test_readme_curl_works(server: ServerProcess) -> None:
+def test_readme_curl_command_gets_answer(server: ServerProcess) -> None:
     """Run the README's shell block with another port."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     curls = [block for block in shell_blocks(readme) if block.startswith("curl")]
@@ -191,15 +191,15 @@ def test_readme_curl_works(server: ServerProcess) -> None:
         assert "TASK_STATE_COMPLETED" in answered.stdout, answered
 
 
-def test_printed_curl_works(server: ServerProcess) -> None:
+def test_printed_curl_command_gets_answer(server: ServerProcess) -> None:
     printed = "".join(server.printed)
-    curl = printed[printed.index("  curl") : printed.index("Ctrl-C")]
+    curl = printed[printed.index("  curl") : printed.index("Press Ctrl-C")]
     answered = subprocess.run(["sh", "-c", curl], capture_output=True, text=True, check=True).stdout
     frames = [json.loads(line.removeprefix("data: ")) for line in answered.splitlines() if line.startswith("data: ")]
     assert frames[-1]["result"]["statusUpdate"]["status"]["message"]["parts"] == [{"text": "Hello, who is there?"}]
 
 
-def test_ctrl_c_leaves_no_process() -> None:
+def test_ctrl_c_leaves_no_dev_server_process() -> None:
     with serving(aion_dev("--store", "dynamodb")) as server:
         address = urlsplit(server.url)
         endpoint = re.search(r"emulated at (http://127\.0\.0\.1:\d+)", "".join(server.printed))
@@ -223,7 +223,7 @@ def has_ended(group: int) -> bool:
     return False
 
 
-def test_server_listens_on_loopback_only(server: ServerProcess) -> None:
+def test_dev_server_listens_on_loopback_only(server: ServerProcess) -> None:
     port = urlsplit(server.url).port
     listening = [
         line.split()[1]
@@ -234,7 +234,7 @@ def test_server_listens_on_loopback_only(server: ServerProcess) -> None:
     assert [entry for entry in listening if entry.endswith(f":{port:04X}")] == [f"0100007F:{port:04X}"]
 
 
-def test_taken_port_is_reported(server: ServerProcess) -> None:
+def test_dev_server_reports_taken_port(server: ServerProcess) -> None:
     port = str(urlsplit(server.url).port)
     ran = subprocess.run(aion_dev("--port", port), cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert ran.returncode == 1
@@ -253,7 +253,7 @@ def test_taken_port_is_reported(server: ServerProcess) -> None:
         ("aion: {agents: {'a b': {path: x.py}}}", "aion.agents.a b"),
     ],
 )
-def test_wrong_aion_yaml_is_reported(tmp_path: Path, yaml: str, sentence: str) -> None:
+def test_dev_server_reports_invalid_aion_yaml(tmp_path: Path, yaml: str, sentence: str) -> None:
     (tmp_path / "aion.yaml").write_text(yaml)
     ran = subprocess.run(
         aion_dev("--port", "0", "--config", str(tmp_path / "aion.yaml")),
@@ -267,7 +267,7 @@ def test_wrong_aion_yaml_is_reported(tmp_path: Path, yaml: str, sentence: str) -
     assert "Traceback" not in ran.stderr
 
 
-def test_command_has_help() -> None:
+def test_dev_command_has_help() -> None:
     shown = subprocess.run([sys.executable, "-m", "aion_core.cli", "dev", "--help"], capture_output=True, text=True)
     for option in ("--port", "--config", "--store", "sqlite", "dynamodb", "memory"):
         assert option in shown.stdout

@@ -19,7 +19,7 @@ aion:
 AGENT = Path(__file__).parents[1] / "support" / "agents" / "where.py"
 
 
-def test_only_printed_request_is_answered(tmp_path: Path) -> None:
+def test_dev_server_with_auth_accepts_only_printed_credentials(tmp_path: Path) -> None:
     """Accept the printed request; refuse a request with another key."""
     config = tmp_path / "aion.yaml"
     config.write_text(CONFIG % AGENT)
@@ -41,7 +41,7 @@ def test_only_printed_request_is_answered(tmp_path: Path) -> None:
         assert header[2] not in whole, "the key is not logged"
 
 
-def test_auth_without_schemes_is_refused(tmp_path: Path) -> None:
+def test_auth_option_without_declared_schemes_is_refused(tmp_path: Path) -> None:
     command = aion_dev("--auth", "on", "--port", "0", "--data-dir", str(tmp_path))
     ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert ran.returncode == 1

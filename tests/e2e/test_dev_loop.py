@@ -156,7 +156,7 @@ def edit(project: Path, old: str, new: str, name: str = "agent.py") -> None:
     file.write_text(text.replace(old, new))
 
 
-def test_edits_are_served_and_broken_ones_are_not(server: ServerProcess, project: Path) -> None:
+def test_valid_edits_are_served_and_broken_edits_are_not(server: ServerProcess, project: Path) -> None:
     assert text_of(ask(server)).startswith("first ")
     edit(project, '"first"', '"second"')
     until(lambda: printed(server, "Reloaded after an edit of"), server)
@@ -178,7 +178,7 @@ def test_edits_are_served_and_broken_ones_are_not(server: ServerProcess, project
     )
 
 
-def test_edit_during_stream_hands_turn_off(server: ServerProcess, project: Path) -> None:
+def test_edit_during_stream_hands_turn_off_to_new_worker(server: ServerProcess, project: Path) -> None:
     stream = Streaming(server, "wait")
     until(lambda: "wait" in notes(project), server)
     edit(project, '"first"', '"second"')
@@ -242,7 +242,7 @@ def test_ctrl_c_during_a_stream_ends_it_cleanly(server: ServerProcess, project: 
     assert "ERROR" not in told
 
 
-def test_nothing_outlives_a_killed_supervisor(server: ServerProcess) -> None:
+def test_worker_processes_end_with_killed_supervisor(server: ServerProcess) -> None:
     worker = worker_of(server)
     os.kill(server.process.pid, signal.SIGKILL)
     server.process.wait()
@@ -254,7 +254,7 @@ STORES = pytest.mark.parametrize("store", ["sqlite", "dynamodb"])
 
 
 @STORES
-def test_state_survives_restart_until_reset(project: Path, store: str) -> None:
+def test_dev_state_survives_restart_until_reset(project: Path, store: str) -> None:
     """Store tasks and checkpoints; resume a turn after Ctrl-C."""
     folder, command = {"AION_DATA_DIR": str(project / ".aion")}, dev(project, "--store", store)
     with serving(command, **folder) as server:
@@ -278,7 +278,7 @@ def is_completed(server: ServerProcess, stream: Streaming) -> bool:
     return bool(get(server, stream.task_id)["result"]["status"]["state"] == "TASK_STATE_COMPLETED")
 
 
-def test_state_of_an_earlier_version_is_named_once(project: Path) -> None:
+def test_dev_state_of_earlier_version_is_reported_once(project: Path) -> None:
     (project / ".aion").mkdir()
     (project / ".aion" / "state").write_bytes(b"a snapshot")
     folder = {"AION_DATA_DIR": str(project / ".aion")}
@@ -290,7 +290,7 @@ def test_state_of_an_earlier_version_is_named_once(project: Path) -> None:
         assert not printed(server, "--store dynamodb")
 
 
-def test_broken_snapshot_is_set_aside(project: Path) -> None:
+def test_broken_dev_state_snapshot_is_set_aside(project: Path) -> None:
     folder, state = {"AION_DATA_DIR": str(project / ".aion")}, project / ".aion" / "state"
     state.parent.mkdir()
     for broken in (
@@ -324,7 +324,7 @@ def watched_turns(project: Path) -> int:
         return int(connection.execute("SELECT count(*) FROM messages").fetchone()[0])
 
 
-def test_killed_server_loses_nothing(project: Path) -> None:
+def test_killed_dev_server_loses_no_task(project: Path) -> None:
     """Kill every process with SIGKILL in the middle of turns; the next start resumes them."""
     folder = {"AION_DATA_DIR": str(project / ".aion"), "AION_LEASE_SECONDS": "3"}
     with serving(dev(project), **folder) as server:
@@ -387,7 +387,7 @@ def test_second_server_in_the_folder_names_the_first(server: ServerProcess, proj
         timeout=TIMEOUT,
     )
     assert second.returncode == 1
-    assert f"already at {server.url} (process {server.process.pid})" in second.stderr
+    assert f"already running in this folder at {server.url} (process {server.process.pid})" in second.stderr
     assert "--data-dir" in second.stderr
 
 
@@ -474,7 +474,7 @@ def test_file_without_aion_yaml_is_served(project: Path) -> None:
 
 @STORES
 @pytest.mark.parametrize("count", [40, pytest.param(200, marks=pytest.mark.deep)])
-async def test_many_sends_at_once_are_all_answered(count: int, store: str) -> None:
+async def test_many_concurrent_sends_are_all_answered(count: int, store: str) -> None:
     with serving(aion_dev("--store", store)) as server:
         limits = httpx.Limits(max_connections=None)
         async with httpx.AsyncClient(timeout=230, limits=limits) as http:
@@ -601,7 +601,7 @@ def inode_of(port: int) -> str:
     raise AssertionError(f"nothing listens on {port}")
 
 
-def test_removed_data_folder_is_made_again(server: ServerProcess, project: Path) -> None:
+def test_removed_data_folder_is_created_again(server: ServerProcess, project: Path) -> None:
     shutil.rmtree(project / ".aion")
     edit(project, '"first"', '"second"')
     until(lambda: printed(server, "Reloaded after an edit of"), server)
@@ -646,7 +646,7 @@ def test_ignored_hangup_stays_ignored(project: Path, tmp_path: Path) -> None:
         assert server.stop() == 0
 
 
-def test_unusual_folders_are_served(project: Path, tmp_path: Path) -> None:
+def test_projects_in_unusually_named_folders_are_served(project: Path, tmp_path: Path) -> None:
     """Serve with a TMPDIR too long for a socket's name, and with a folder named dev.json."""
     long = tmp_path / ("x" * 130)
     long.mkdir()

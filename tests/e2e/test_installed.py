@@ -86,7 +86,7 @@ def served(where: Installed, folder: Path, *command: str) -> Iterator[str]:
     try:
         for line in process.stdout:
             printed.append(line)
-            if line.startswith("Ctrl-C"):
+            if line.startswith("Press Ctrl-C"):
                 break
         found = re.search(r"(http://127\.0\.0\.1:\d+)/", "".join(printed))
         assert found, "".join(printed)
@@ -137,7 +137,7 @@ def answered_by(function: Path, folder: Path, text: str) -> str:
 # --- The command ---
 
 
-def test_bare_install_has_help_and_version(bare: Installed, tmp_path: Path) -> None:
+def test_installation_without_extras_has_help_and_version(bare: Installed, tmp_path: Path) -> None:
     assert "Commands:" in bare.run("aion", "--help", cwd=tmp_path)
     assert bare.run("aion", "--version", cwd=tmp_path).startswith("aion, version ")
     for command in ("dev", "build", "new", "deploy"):
@@ -160,7 +160,7 @@ def test_bare_install_has_help_and_version(bare: Installed, tmp_path: Path) -> N
         "card verify https://example.com",
     ],
 )
-def test_missing_extra_is_named(bare: Installed, tmp_path: Path, command: str) -> None:
+def test_missing_package_extra_is_named(bare: Installed, tmp_path: Path, command: str) -> None:
     (tmp_path / "agent.py").write_text("from langgraph.graph import StateGraph\ngraph = StateGraph(dict)\n")
     (tmp_path / "aion.yaml").write_text("aion: {agents: {mine: {path: agent.py}}}")
     (tmp_path / "template.yaml").touch()

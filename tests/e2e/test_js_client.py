@@ -66,7 +66,7 @@ def check_stream(results: list[dict[str, Any]], client: str, *, first_state: str
     assert text.endswith("".join(texts(chunk["artifact"]) for chunk in chunks))
 
 
-def test_js_client_takes_newest_version(results: Results) -> None:
+def test_js_client_uses_newest_protocol_version(results: Results) -> None:
     """Choose v1 from the card's interfaces."""
     assert result_of(results, "by its card", "choose") == {"binding": "JSONRPC", "version": "1.0"}
     assert result_of(results, "by its card", "send")["sent"]["status"]["state"] == "TASK_STATE_COMPLETED"
@@ -90,7 +90,7 @@ def test_js_client_reads_card_of_v03(results: Results) -> None:
         ),
     ],
 )
-def test_client_gets_whole_task(results: Results, client: str) -> None:
+def test_js_client_gets_whole_task(results: Results, client: str) -> None:
     """Get a completed task with its answer and history."""
     answer = result_of(results, client, "send")
     sent, asked = answer["sent"], answer["sent"]["history"][0]
@@ -111,7 +111,7 @@ def test_js_client_gets_task_without_history(results: Results, client: str) -> N
 
 
 @each_client
-def test_task_continues_after_nonblocking_answer(results: Results, client: str) -> None:
+def test_js_client_task_continues_after_nonblocking_send(results: Results, client: str) -> None:
     """Complete the task after a non-blocking answer."""
     answer = result_of(results, client, "sendAtOnce")
     assert answer["sent"]["status"]["state"] == "TASK_STATE_WORKING"
@@ -120,7 +120,7 @@ def test_task_continues_after_nonblocking_answer(results: Results, client: str) 
 
 
 @each_client
-def test_client_streams_answer(results: Results, client: str) -> None:
+def test_js_client_streams_answer(results: Results, client: str) -> None:
     """Stream an answer from the task to its final status."""
     responses = result_of(results, client, "stream")
     check_stream(responses, client, first_state="TASK_STATE_SUBMITTED", text="one two \U0001f600 four")
@@ -130,7 +130,7 @@ def test_client_streams_answer(results: Results, client: str) -> None:
 
 
 @each_client
-def test_client_subscribes_to_running_task(results: Results, client: str) -> None:
+def test_js_client_subscribes_to_running_task(results: Results, client: str) -> None:
     """Subscribe to a running task."""
     answer = result_of(results, client, "resubscribe")
     check_stream(answer["heard"], client, first_state="TASK_STATE_WORKING", text=LONG * answer["times"])
@@ -138,7 +138,7 @@ def test_client_subscribes_to_running_task(results: Results, client: str) -> Non
 
 
 @each_client
-def test_client_cancels_task(results: Results, client: str) -> None:
+def test_js_client_cancels_task(results: Results, client: str) -> None:
     """Cancel a running task."""
     answer = result_of(results, client, "cancel")
     assert answer["canceled"]["status"]["state"] == "TASK_STATE_CANCELED"
@@ -146,7 +146,7 @@ def test_client_cancels_task(results: Results, client: str) -> None:
 
 
 @pytest.mark.parametrize("client", ["JSONRPC 1.0", "HTTP+JSON 1.0"])
-def test_client_lists_tasks_of_context(results: Results, client: str) -> None:
+def test_js_client_lists_tasks_of_context(results: Results, client: str) -> None:
     answer = result_of(results, client, "list")
     page, rest = answer["page"], answer["rest"]
     assert [task["id"] for task in page["tasks"]] == answer["ids"][:2]
@@ -156,7 +156,7 @@ def test_client_lists_tasks_of_context(results: Results, client: str) -> None:
 
 
 @each_client
-def test_client_manages_push_configs(results: Results, client: str) -> None:
+def test_js_client_manages_push_configs(results: Results, client: str) -> None:
     """Create a push config with a message and later; read, list and delete it twice."""
     answer = result_of(results, client, "pushConfigs")
     assert answer["created"] == answer["read"]
@@ -181,7 +181,7 @@ REFUSALS = {
 
 @each_client
 @pytest.mark.parametrize("step", REFUSALS)
-def test_client_raises_its_error_class(results: Results, client: str, step: str) -> None:
+def test_js_client_raises_its_error_class(results: Results, client: str, step: str) -> None:
     """Raise the client's own error class with our message."""
     line = results[client, step]
     assert "error" in line, line
@@ -190,7 +190,7 @@ def test_client_raises_its_error_class(results: Results, client: str, step: str)
 
 
 @each_client
-def test_client_falls_back_to_public_card(results: Results, client: str) -> None:
+def test_js_client_falls_back_to_public_card(results: Results, client: str) -> None:
     """Fall back to the public card without an extended one."""
     card = result_of(results, client, "cardOrExtendedCard")
     assert card["name"] == "Echo"

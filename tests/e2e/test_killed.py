@@ -142,7 +142,7 @@ def test_task_of_killed_worker_is_finished(own_stack: LocalStack, tmp_path: Path
     check_steps(task, notes, "two")
 
 
-def test_repeated_turn_never_doubles_text(own_stack: LocalStack, tmp_path: Path) -> None:
+def test_turn_retried_after_kill_never_doubles_text(own_stack: LocalStack, tmp_path: Path) -> None:
     """Start the killed process's text anew with append=false."""
     notes, config = tmp_path / "notes", AGENTS / "speaking.yaml"
     environ: dict[str, Any] = {"NOTED_IN": str(notes), **SHORT_LEASE}

@@ -148,7 +148,7 @@ async def test_unfinished_response_ends_as_incomplete(api: FakeRuntimeApi, runti
 
 
 @pytest.mark.parametrize("name", ["sqs", "eventbridge_schedule"])
-async def test_other_event_is_refused(api: FakeRuntimeApi, runtime: RuntimeProcess, name: str) -> None:
+async def test_unsupported_lambda_event_is_refused(api: FakeRuntimeApi, runtime: RuntimeProcess, name: str) -> None:
     answer = await api.invoke(recorded_event(name), headers={"Lambda-Runtime-Invocation-Id": "attempt-1"}).answered()
     assert answer.endpoint == "error"
     assert answer.headers["lambda-runtime-function-error-type"] == "Runtime.NotAnHttpEvent"
@@ -159,19 +159,21 @@ async def test_other_event_is_refused(api: FakeRuntimeApi, runtime: RuntimeProce
 
 
 @pytest.mark.parametrize("payload", [b"", b"{", b"\xff\xfe", b"[]", b'"text"', b"1", b"null", b"[" * 100_000])
-async def test_invalid_payload_is_refused(api: FakeRuntimeApi, runtime: RuntimeProcess, payload: bytes) -> None:
+async def test_invalid_invocation_payload_is_refused(
+    api: FakeRuntimeApi, runtime: RuntimeProcess, payload: bytes
+) -> None:
     answer = await api.invoke(None, payload=payload).answered()
     assert answer.endpoint == "error"
     assert answer.error["errorType"] == "Runtime.NotAnHttpEvent"
     assert await still_serves(api)
 
 
-async def test_an_empty_body_still_has_its_prelude(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
+async def test_empty_response_body_still_has_its_prelude(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
     answer = await api.invoke(function_url_event("/no_content")).answered()
     assert answer.chunks == [b'{"statusCode":204,"headers":{},"cookies":[]}' + bytes(8)]
 
 
-async def test_an_empty_write_does_not_end_the_body(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
+async def test_empty_write_does_not_end_response_body(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
     answer = await api.invoke(function_url_event("/empty_writes")).answered()
     assert answer.chunks[1:] == [b"a", b"b", b"c"]
 
@@ -239,7 +241,7 @@ async def test_app_receives_disconnect_after_response(
     assert "heard early: False then: http.disconnect" in runtime.lines
 
 
-async def test_message_after_end_only_fails_app(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
+async def test_asgi_message_after_response_end_fails_only_app(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
     answer = await api.invoke(function_url_event("/says_too_much")).answered()
     assert answer.body == b"hello"
     assert answer.trailers == {}
@@ -247,7 +249,7 @@ async def test_message_after_end_only_fails_app(api: FakeRuntimeApi, runtime: Ru
     assert "http.response.body while the response is ENDED" in runtime.log
 
 
-async def test_a_broken_connection_does_not_stop_the_app(
+async def test_broken_client_connection_does_not_stop_app(
     api: FakeRuntimeApi, gates: Gates, runtime: RuntimeProcess
 ) -> None:
     invocation = api.invoke(function_url_event("/runs_unheard"))
@@ -262,7 +264,7 @@ async def test_a_broken_connection_does_not_stop_the_app(
     assert "ran to its end; heard early: False then: http.disconnect" in runtime.lines
 
 
-async def test_a_fastapi_stream_flows_and_survives_its_connection(api: FakeRuntimeApi, gates: Gates) -> None:
+async def test_fastapi_stream_continues_after_its_connection_breaks(api: FakeRuntimeApi, gates: Gates) -> None:
     async with running("tests.support.lambda_fastapi_app:app", api=api.address, gates=gates.address) as runtime:
         invocation = api.invoke(function_url_event("/stream"))
         assert await invocation.chunk(1) == b"data: hello\n\n"
@@ -307,7 +309,7 @@ async def test_sigterm_does_not_wait_for_thread(api: FakeRuntimeApi, gates: Gate
     assert await runtime.exit_code() == 0
 
 
-async def test_sigterm_ends_a_runtime_that_imports_its_app(api: FakeRuntimeApi, gates: Gates) -> None:
+async def test_sigterm_ends_runtime_importing_its_app(api: FakeRuntimeApi, gates: Gates) -> None:
     async with running("tests.support.app_that_imports_slowly:app", api=api.address, gates=gates.address) as runtime:
         await gates.reached("importing")
         runtime.terminate()
@@ -315,7 +317,7 @@ async def test_sigterm_ends_a_runtime_that_imports_its_app(api: FakeRuntimeApi, 
     assert api.init_error is None
 
 
-async def test_sigterm_ends_a_runtime_that_is_starting(api: FakeRuntimeApi, gates: Gates) -> None:
+async def test_sigterm_ends_starting_runtime(api: FakeRuntimeApi, gates: Gates) -> None:
     async with running(f"{APPS}:waits_at_start", api=api.address, gates=gates.address) as runtime:
         await gates.reached("starting")
         runtime.terminate()
@@ -360,7 +362,7 @@ async def test_app_startup_failure_is_reported(
     assert api.asked == 0
 
 
-async def test_an_app_without_lifespan_is_served(api: FakeRuntimeApi) -> None:
+async def test_app_without_lifespan_is_served(api: FakeRuntimeApi) -> None:
     async with running(f"{APPS}:without_lifespan", api=api.address) as runtime:
         assert (await api.invoke(function_url_event("/")).answered()).body == b"hello"
         await api.requested(2)
@@ -381,7 +383,7 @@ async def test_asgi_2_app_fails_each_request(api: FakeRuntimeApi) -> None:
         ({"AION_DEADLINE_MARGIN_MS": "3s"}, "AION_DEADLINE_MARGIN_MS"),
     ],
 )
-async def test_wrong_setting_is_named_at_start(environ: dict[str, str], named: str) -> None:
+async def test_invalid_runtime_setting_is_named_at_start(environ: dict[str, str], named: str) -> None:
     async with running(f"{APPS}:app", api="127.0.0.1:1", environ=environ) as runtime:
         assert await runtime.exit_code() == 1
         assert named in runtime.log
@@ -430,7 +432,7 @@ async def test_hanging_app_is_stopped_before_deadline(
     assert "the app was stopped" in runtime.log
 
 
-async def test_silent_app_is_reported_before_deadline(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
+async def test_app_without_response_is_reported_before_deadline(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
     answer = await api.invoke(function_url_event("/never_answers"), deadline_in=2.0).answered()
     assert answer.status == 504
     assert json.loads(answer.body) == LATE
@@ -466,7 +468,7 @@ async def test_blocked_reader_is_abandoned_before_deadline(api: FakeRuntimeApi, 
     assert "did not read the response in time" in runtime.log
 
 
-async def test_huge_response_is_complete(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
+async def test_huge_response_is_sent_completely(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
     answer = await api.invoke(function_url_event("/huge")).answered()
     assert answer.body == b"x" * 32 * 1024 * 1024 + b"y" * 32 * 1024 * 1024
     assert await still_serves(api)

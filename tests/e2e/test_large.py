@@ -10,7 +10,7 @@ from tests.support.service import send
 CONFIG = Path(__file__).parents[1] / "support" / "agents" / "odd.yaml"
 
 
-def test_answer_of_fifty_megabytes_is_served() -> None:
+def test_fifty_megabyte_answer_is_served() -> None:
     with serving(aion_dev("--config", str(CONFIG))) as server:
         first = httpx.post(server.url, json=send("large", message_id="m-1", contextId="c"), timeout=120).json()
         task = first["result"]["task"]

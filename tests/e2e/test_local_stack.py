@@ -126,7 +126,7 @@ def test_remote_function_gets_reachable_endpoint(stack: LocalStack) -> None:
     assert environment["QUEUE_URL"].startswith(f"http://host.docker.internal:{port}/")
 
 
-def test_two_stacks_at_once_share_nothing() -> None:
+def test_two_concurrent_local_stacks_share_no_state() -> None:
     with LocalStack.start(TEMPLATE) as one, LocalStack.start(TEMPLATE) as other:
         one.client("dynamodb").put_item(TableName="local-Table", Item={"pk": {"S": "mine"}})
         send(one, "mine")
@@ -142,7 +142,7 @@ def test_two_stacks_at_once_share_nothing() -> None:
         (("!GetAtt DeadLetters.Arn", "!ImportValue Letters"), "Fn::ImportValue is not supported"),
         (("Default: test", "Description: none"), "the parameter Stage has no default"),
         (("VisibilityTimeout", "VisibilityTimeOut"), "does not know the property VisibilityTimeOut"),
-        (("rate(1 minute)", "cron(0 8 * * ? *)"), "only rate"),
+        (("rate(1 minute)", "cron(0 8 * * ? *)"), "rate\\(...\\) schedules only"),
         (("Resources:", "Resourcen:"), "has no Resources"),
         (("Type: AWS::DynamoDB::Table", "Art: AWS::DynamoDB::Table"), "Table has no Type"),
         (("Globals:", "Globals: ["), "is not YAML"),
@@ -218,7 +218,7 @@ def test_function_is_imported_with_its_environment(tmp_path: Path, monkeypatch: 
 # --- Calls of functions ---
 
 
-def test_handled_message_is_deleted(stack: LocalStack) -> None:
+def test_handled_queue_message_is_deleted(stack: LocalStack) -> None:
     work = Work(lambda event: {"batchItemFailures": []})
     poll(stack, work)
     send(stack, "one")
@@ -227,7 +227,7 @@ def test_handled_message_is_deleted(stack: LocalStack) -> None:
     assert (messages_in(stack, "Queue"), messages_in(stack, "DeadLetters")) == (0, 0)
 
 
-def test_record_has_lambda_format(stack: LocalStack) -> None:
+def test_sqs_record_has_lambda_event_format(stack: LocalStack) -> None:
     sqs = stack.client("sqs")
     sent = sqs.send_message(
         QueueUrl=stack.physical_id("Queue"),
@@ -371,7 +371,7 @@ def test_schedule_calls_function_with_eventbridge_event(stack: LocalStack) -> No
     )
     stack.call_schedules("TickFunction")
     (event,) = ticks
-    with pytest.raises(TemplateError, match="WorkFunction has no schedule"):
+    with pytest.raises(TemplateError, match="WorkFunction has no polled schedule"):
         stack.call_schedules("WorkFunction")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", event.pop("time"))
     assert event.pop("id")
@@ -576,14 +576,14 @@ def test_stopped_stack_is_garbage_collected() -> None:
         assert stack.client("dynamodb").scan(TableName="local-Table")["Count"] == 0
 
 
-def test_a_port_that_is_taken_is_named() -> None:
+def test_taken_port_of_local_stack_is_named() -> None:
     with LocalStack.start(TEMPLATE) as stack, leaves_nothing():
         port = int(stack.endpoint.rpartition(":")[2])
         with pytest.raises(EmulatorError, match=f"cannot serve on 127.0.0.1:{port}: Address already in use"):
             LocalStack.start(TEMPLATE, port=port)
 
 
-def test_stuck_function_is_named_after_wait(caplog: pytest.LogCaptureFixture) -> None:
+def test_hanging_function_is_named_after_wait(caplog: pytest.LogCaptureFixture) -> None:
     runs, may_end = threading.Event(), threading.Event()
 
     def stuck(event: Any, context: Any) -> None:
@@ -626,7 +626,7 @@ def process(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, 
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
-def test_process_serves_until_stopped(how: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_stack_process_serves_until_stopped(how: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_PROFILE", "of-another-machine")
     with process() as (running, said):
         environment = said["environment"]["WorkFunction"]
@@ -648,7 +648,7 @@ def test_killed_process_restarts_at_its_port() -> None:
                 assert dynamodb.scan(TableName="local-Table")["Count"] == 0
 
 
-def test_failing_process_prints_reason_and_ends() -> None:
+def test_failing_local_stack_process_prints_reason_and_ends() -> None:
     with process() as (_, said):
         port = said["endpoint"].rpartition(":")[2]
         command = [sys.executable, "-m", "aion_core.local.stack", "--template", str(TEMPLATE)]

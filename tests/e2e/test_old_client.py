@@ -46,7 +46,7 @@ def check_stream(events: list[dict[str, Any]], text: str) -> None:
     assert events[-1]["status"]["message"]["parts"][0]["text"] == text
 
 
-def test_client_streams_answer(results: Results) -> None:
+def test_v03_client_streams_answer(results: Results) -> None:
     """Stream an answer from the task to its final status."""
     events, task = result_of(results, "stream")["heard"], result_of(results, "stream")["stored"]
     text = "one two \U0001f600 four"
@@ -59,7 +59,7 @@ def test_client_streams_answer(results: Results) -> None:
     assert not task.get("artifacts")
 
 
-def test_client_gets_whole_task(results: Results) -> None:
+def test_v03_client_gets_whole_task(results: Results) -> None:
     """Get a completed task with its answer and history."""
     answer = result_of(results, "send")
     assert answer["sent"] == answer["stored"]
@@ -70,21 +70,21 @@ def test_client_gets_whole_task(results: Results) -> None:
     assert (data["kind"], data["data"]) == ("data", {"n": [1, 2.5, None]})
 
 
-def test_client_subscribes_to_running_task(results: Results) -> None:
+def test_v03_client_subscribes_to_running_task(results: Results) -> None:
     """Resubscribe to a running task."""
     events = result_of(results, "resubscribe")
     check_stream(events, LONG)
     assert events[0]["status"]["state"] == "working"
 
 
-def test_client_cancels_task(results: Results) -> None:
+def test_v03_client_cancels_task(results: Results) -> None:
     """Cancel a running task."""
     answer = result_of(results, "cancel")
     assert answer["canceled"]["status"]["state"] == "canceled"
     assert answer["stored"] == answer["canceled"]
 
 
-def test_old_client_reads_card(results: Results) -> None:
+def test_v03_client_reads_card(results: Results) -> None:
     """Read the card, and look for an extended one."""
     card = result_of(results, "card")
     assert card["preferredTransport"] == "JSONRPC"
@@ -94,7 +94,7 @@ def test_old_client_reads_card(results: Results) -> None:
     assert card["skills"][0]["id"] == "echo"
 
 
-def test_client_manages_push_configs(results: Results) -> None:
+def test_v03_client_manages_push_configs(results: Results) -> None:
     """Set a push config, and read it with and without its id."""
     answer = result_of(results, "push_config")
     assert answer["set"] == answer["read"]
@@ -111,7 +111,7 @@ def test_client_manages_push_configs(results: Results) -> None:
         ("push_config_that_is_not_there", -32001, 404),
     ],
 )
-def test_old_client_raises_its_error(results: Results, step: str, code: int, http: int) -> None:
+def test_v03_client_raises_its_error_class(results: Results, step: str, code: int, http: int) -> None:
     """Raise the client's error; over REST the client reads the status alone."""
     error = results[step]["error"]
     if results["binding"] == "JSONRPC":  # type: ignore[comparison-overlap]

@@ -49,7 +49,7 @@ async def all_at_once(urls: list[str], bodies: list[dict[str, Any]]) -> list[htt
         return await asyncio.gather(*(client.post(urls[n % 2], json=body) for n, body in enumerate(bodies)))
 
 
-async def test_sixteen_copies_make_one_turn(urls: list[str], counted: Path) -> None:
+async def test_sixteen_copies_of_message_run_one_turn(urls: list[str], counted: Path) -> None:
     """Send in both versions, blocking and streaming, to two processes."""
     methods = ["SendMessage", "SendStreamingMessage", "message/send", "message/stream"]
     bodies = [send("count", message_id="m-16", contextId="c-16", method=methods[n // 2 % 4]) for n in range(16)]

@@ -60,7 +60,7 @@ OTHERS = ("api, ADK", "api, both")
     "case",
     [pytest.param(case, id=case.name, marks=[pytest.mark.deep] if case.name in OTHERS else []) for case in CASES],
 )
-def test_package_keeps_its_budgets(case: Case) -> None:
+def test_lambda_package_stays_within_size_budgets(case: Case) -> None:
     """Check with .pyc files, if Lambda's Python is installed here."""
     built = case.package(machine_architecture(), lambda_python()[1])
     kept = size(case, built)
@@ -70,7 +70,7 @@ def test_package_keeps_its_budgets(case: Case) -> None:
         assert found.holds, found
 
 
-def test_package_over_budget_is_reported() -> None:
+def test_lambda_package_over_size_budget_is_reported() -> None:
     sweep = Case("sweep", "SweepFunction", "handlers.sweep", 1_000_000, foreign=("google.protobuf", "fastapi"))
     built = sweep.package(machine_architecture(), lambda_python()[1])
     assert not size(sweep, built).holds
@@ -81,7 +81,7 @@ def test_package_over_budget_is_reported() -> None:
 # --- Content ---
 
 
-def test_function_has_only_its_frameworks() -> None:
+def test_function_package_has_only_its_frameworks() -> None:
     """Package frameworks only with the functions of their agents."""
     task, push, sweep = (
         {path.name for path in package_here(name).code.iterdir()}
@@ -147,7 +147,7 @@ def test_package_is_for_arm_by_default(copied: Path) -> None:
 
 
 @pytest.mark.parametrize("architecture", MACHINES)
-def test_libraries_are_stripped_for_the_processor(architecture: str) -> None:
+def test_native_libraries_are_stripped_for_target_processor(architecture: str) -> None:
     libraries = [
         file for file in files_of(package("PushFunction", architecture=architecture).code) if ".so" in file.name
     ]

@@ -256,7 +256,7 @@ def test_function_permissions_equal_its_requests(function: str, recorded: Record
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_missing_and_unused_permissions_are_found(function: str, recorded: Recorded) -> None:
+def test_check_finds_missing_and_unused_permissions(function: str, recorded: Recorded) -> None:
     allowed, needed = recorded.allowed(function), recorded.needed[function]
     for grant in allowed:
         assert refused(allowed - {grant}, needed), f"nobody misses {grant}"

@@ -46,7 +46,7 @@ async def client(request: pytest.FixtureRequest, server: ServerProcess) -> Async
 
 
 @pytest.mark.parametrize("text", ["Hello, who is there?", ODD], ids=["short", "odd characters"])
-async def test_client_streams_answer(streaming: Client, text: str) -> None:
+async def test_rest_client_streams_answer(streaming: Client, text: str) -> None:
     """Stream an answer from the task to its final status."""
     responses = await answers_of(streaming, message(Part(text=text)))
     kinds = [response.WhichOneof("payload") for response in responses]
@@ -60,7 +60,7 @@ async def test_client_streams_answer(streaming: Client, text: str) -> None:
     assert text_of(responses[-1].status_update.status.message) == text
 
 
-async def test_client_gets_whole_task(client: Client) -> None:
+async def test_rest_client_gets_whole_task(client: Client) -> None:
     """Get a completed task with its answer and history."""
     file = Part(raw=bytes(range(256)), filename="all.bin", media_type="application/octet-stream")
     data = ParseDict({"data": {"numbers": [1, 2.5], "none": None}}, Part())
@@ -71,7 +71,7 @@ async def test_client_gets_whole_task(client: Client) -> None:
     assert stored.status == response.task.status
 
 
-async def test_client_subscribes_to_running_task(client: Client, streaming: Client) -> None:
+async def test_rest_client_subscribes_to_running_task(client: Client, streaming: Client) -> None:
     """Subscribe to a running task of a client of either version."""
     task = await start_task(client)
     heard = [response async for response in streaming.subscribe(SubscribeToTaskRequest(id=task.id))]
@@ -83,7 +83,7 @@ async def test_client_subscribes_to_running_task(client: Client, streaming: Clie
     assert heard[-1].status_update.status.state == TaskState.TASK_STATE_COMPLETED
 
 
-async def test_client_cancels_task(client: Client) -> None:
+async def test_rest_client_cancels_task(client: Client) -> None:
     """Cancel a running task."""
     task = await start_task(client, LONG * 3)
     canceled = await client.cancel_task(CancelTaskRequest(id=task.id))
@@ -91,7 +91,7 @@ async def test_client_cancels_task(client: Client) -> None:
     assert await client.get_task(GetTaskRequest(id=task.id)) == canceled
 
 
-async def test_client_lists_tasks_of_context(server: ServerProcess) -> None:
+async def test_rest_client_lists_tasks_of_context(server: ServerProcess) -> None:
     context_id = f"c-{uuid.uuid4()}"
     async with official_client(server.url, binding=REST, streaming=False) as client:
         ids = [(await answers_of(client, message(Part(text=text), context_id=context_id)))[0].task.id for text in "abc"]
@@ -104,7 +104,7 @@ async def test_client_lists_tasks_of_context(server: ServerProcess) -> None:
 
 @pytest.mark.parametrize("binding", ["JSONRPC", REST])
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_client_raises_its_error_class(server: ServerProcess, version: str, binding: str) -> None:
+async def test_rest_client_raises_its_error_class(server: ServerProcess, version: str, binding: str) -> None:
     """Raise the client's own error class."""
     async with official_client(server.url, version=version, binding=binding, streaming=False) as client:
         (response,) = await answers_of(client, message(Part(text="done")))
@@ -166,7 +166,7 @@ async def test_webhook_is_notified_and_configs_are_managed(server: ServerProcess
 
 @pytest.mark.parametrize("binding", ["JSONRPC", REST])
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_client_falls_back_to_public_card(server: ServerProcess, version: str, binding: str) -> None:
+async def test_rest_client_falls_back_to_public_card(server: ServerProcess, version: str, binding: str) -> None:
     """Fall back to the public card without an extended one."""
     async with official_client(server.url, version=version, binding=binding) as client:
         card = await client.get_extended_agent_card(GetExtendedAgentCardRequest())

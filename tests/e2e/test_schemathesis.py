@@ -60,7 +60,7 @@ def task(url: str) -> str:
 
 @schema.parametrize()
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
-def test_binding_matches_openapi_document(url: str, task: str, case: schemathesis.Case[Any]) -> None:
+def test_rest_binding_matches_openapi_document(url: str, task: str, case: schemathesis.Case[Any]) -> None:
     if case.meta is not None and case.meta.generation.mode == GenerationMode.POSITIVE:
         use_existing_ids(case, task)
     # A completed task cannot be canceled. The server accepts protobuf's JSON beyond the schema (null, a number as text, an

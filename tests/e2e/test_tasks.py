@@ -38,7 +38,7 @@ async def start_task(client: Client, text: str = LONG) -> Task:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_task_continues_without_client(server: ServerProcess, version: str) -> None:
+async def test_task_continues_after_client_disconnects(server: ServerProcess, version: str) -> None:
     """Send with `returnImmediately`, in v0.3 `blocking: false`."""
     async with official_client(server.url, version=version, streaming=False) as client:
         task = await start_task(client, "Hello, who is there?")
@@ -52,7 +52,7 @@ async def test_task_continues_without_client(server: ServerProcess, version: str
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_late_subscriber_receives_rest(server: ServerProcess, version: str) -> None:
+async def test_late_subscriber_receives_rest_of_task(server: ServerProcess, version: str) -> None:
     """Subscribe at another process: the current task, then its following events."""
     async with official_client(server.url, version=version, streaming=False) as client:
         task = await start_task(client)

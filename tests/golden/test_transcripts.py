@@ -193,7 +193,7 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("transcript", TRANSCRIPTS, ids=lambda path: path.stem)
-async def test_stream_matches_its_transcript(transcript: Path) -> None:
+async def test_stream_matches_its_golden_transcript(transcript: Path) -> None:
     name, _, version = transcript.stem.partition(".")
     written = read(transcript)
     heard = await hear(getattr(graphs, name)(), [exchange.text for exchange in written], METHODS[version])
@@ -202,7 +202,7 @@ async def test_stream_matches_its_transcript(transcript: Path) -> None:
         pytest.fail("\n".join(difference), pytrace=False)
 
 
-def test_each_case_is_written_in_both_versions() -> None:
+def test_each_case_has_transcripts_of_both_versions() -> None:
     """The same turn in both protocol versions."""
     cases = {path.stem.partition(".")[0] for path in TRANSCRIPTS}
     assert cases

@@ -45,7 +45,7 @@ async def filled(served: ServedTasks, params: Any) -> Any:
 
 
 @pytest.mark.parametrize(("dialect", "row"), SAID)
-async def test_row_has_expected_response(dialect: Dialect, row: ProtocolRow) -> None:
+async def test_protocol_table_row_has_expected_response(dialect: Dialect, row: ProtocolRow) -> None:
     served = ServedTasks(**row.where)
     params = await filled(served, row.params)
     sent = dialect.request(row.operation, params)
@@ -81,7 +81,7 @@ async def first(served: ServedTasks, dialect: Dialect, operation: str) -> Sent:
 
 
 @each_operation
-async def test_version_may_be_stated_or_omitted(dialect: Dialect, operation: str) -> None:
+async def test_matching_version_may_be_stated_or_omitted(dialect: Dialect, operation: str) -> None:
     """The method's name, or the path, has a version; a stated version must match it."""
     served = ServedTasks(**FIRST[operation].where)
     sent = await first(served, dialect, operation)
@@ -102,7 +102,7 @@ URI = "https://example.com/extensions/needed"
 
 
 @each_operation
-async def test_required_extension_must_be_declared(dialect: Dialect, operation: str) -> None:
+async def test_request_must_declare_required_extension(dialect: Dialect, operation: str) -> None:
     """A2A 3.2.6, 4.6: -32008 without the extension; with it the response lists it as active."""
     where = {**FIRST[operation].where}
     where["described"] = {**where.get("described", {}), "extensions": [AgentExtension(uri=URI, required=True)]}
@@ -119,7 +119,7 @@ async def test_required_extension_must_be_declared(dialect: Dialect, operation: 
     await served.rest()
 
 
-async def test_each_operation_has_rows() -> None:
+async def test_protocol_table_covers_each_operation() -> None:
     """The served operations equal the operations of the rows."""
     unknown = RpcDialect().request("Nope", {})
     assert unknown is not None
@@ -132,7 +132,7 @@ async def test_each_operation_has_rows() -> None:
         assert gives == {str, Error}
 
 
-def test_each_path_has_a_row() -> None:
+def test_protocol_table_covers_each_path() -> None:
     """Each path and HTTP method of both HTTP+JSON bindings belongs to an operation, also within a tenant."""
     named = {(method, path) for paths in (REST_V1, REST_V03) for method, path in paths.values()}
     for binding in (RestV1, RestV03):
@@ -176,7 +176,7 @@ TRANSPORT: list[tuple[str, dict[str, str], bytes, int]] = [
 )
 @pytest.mark.parametrize("operation", [SEND, STREAM])
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
-async def test_unreadable_body_has_own_status(
+async def test_unreadable_request_body_has_own_status(
     dialect: Dialect, operation: str, headers: dict[str, str], body: bytes, status: int
 ) -> None:
     """The transport refuses a body before it is decompressed or parsed."""

@@ -40,7 +40,9 @@ async def served() -> ServedTasks:
 @each_dialect
 @tried(0.7)
 @given(data=st.data())
-async def test_invalid_request_has_expected_code(served: ServedTasks, dialect: Dialect, data: st.DataObject) -> None:
+async def test_invalid_request_variation_has_expected_error_code(
+    served: ServedTasks, dialect: Dialect, data: st.DataObject
+) -> None:
     variation = data.draw(bad(dialect))
     answer = await served.ask(dialect, variation.sent)
     assert variation.gives is not None

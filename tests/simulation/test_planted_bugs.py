@@ -18,7 +18,7 @@ MOST_SEEDS = 400
 @pytest.mark.deep
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("planted", [*BUGS, *STORE_BUGS], ids=lambda planted: planted.what)
-def test_planted_bug_is_found(planted: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_simulation_finds_planted_bug(planted: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     for edit in planted.edits:
         plant(edit, monkeypatch)
     tried = []

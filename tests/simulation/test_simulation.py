@@ -40,7 +40,7 @@ def judge(outcomes: list[Outcome]) -> None:
 
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("part", range(PARTS))
-def test_invariants_hold_under_faults(part: int) -> None:
+def test_simulated_faults_violate_no_invariant(part: int) -> None:
     first = first_seed() + part * SCHEDULES // PARTS
     outcomes = [schedule(seed) for seed in range(first, first + SCHEDULES // PARTS)]
     judge(outcomes)
@@ -49,14 +49,14 @@ def test_invariants_hold_under_faults(part: int) -> None:
 
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", [name for name, scenario in SCENARIOS.items() if scenario.main])
-def test_crash_at_each_side_effect_is_survived(name: str) -> None:
+def test_simulation_survives_crash_at_each_side_effect(name: str) -> None:
     judge(run.crashes(SCENARIOS[name], 1, most=None if DEEP else 1))
 
 
 @pytest.mark.timeout(3600)
 @pytest.mark.skipif(not DEEP, reason="make test-deep")
 @pytest.mark.parametrize("name", [name for name, scenario in SCENARIOS.items() if scenario.main])
-def test_two_crashes_are_survived(name: str) -> None:
+def test_simulation_survives_two_crashes(name: str) -> None:
     judge(run.pairs_of_crashes(SCENARIOS[name], 2))
 
 
@@ -68,7 +68,7 @@ def test_scenarios_have_no_violation_without_faults() -> None:
     judge([outcome for name in SCENARIOS for outcome in run.clean(name)])
 
 
-def test_seed_replays_exactly() -> None:
+def test_simulation_seed_replays_exactly() -> None:
     """Replay in another process too, with other hashes and addresses."""
     program = (
         "import json; from tests.simulation.run import schedule; "

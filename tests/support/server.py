@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-_URL = re.compile(r"(?:answers|server) at (http://127\.0\.0\.1:\d+)/")
+_URL = re.compile(r"(?:available|server) at (http://127\.0\.0\.1:\d+)/")
 
 
 @dataclass
@@ -55,7 +55,7 @@ def _serving(command: list[str], environ: Mapping[str, str]) -> Iterator[ServerP
     try:
         for line in process.stdout:
             printed.append(line)
-            if line.startswith("Ctrl-C"):
+            if line.startswith("Press Ctrl-C"):
                 break
         url = _URL.search("".join(printed))
         assert url is not None, f"{command} did not start:\n{''.join(printed)}"

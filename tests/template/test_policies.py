@@ -168,13 +168,15 @@ def broken(folder: Path, before: str | re.Pattern[str], after: str) -> Path:
 
 
 @pytest.mark.parametrize(("before", "after", "problem"), BREAKAGES, ids=lambda each: str(each)[:40])
-def test_policies_find_mistake(before: str | re.Pattern[str], after: str, problem: str, tmp_path: Path) -> None:
+def test_template_policies_find_planted_mistake(
+    before: str | re.Pattern[str], after: str, problem: str, tmp_path: Path
+) -> None:
     found = list(problems(broken(tmp_path, before, after), lint=False))
     assert any(problem in each for each in found), found
 
 
 @pytest.mark.parametrize("start", VALUES)
-def test_each_value_policy_applies_and_refuses(start: str) -> None:
+def test_each_template_value_policy_applies_and_refuses(start: str) -> None:
     for end, schema in VALUES[start].items():
         path = f"{start}/{end}"
         assert end == "." or any([*values_at(each, path)] for each in DOCUMENTS), path
@@ -182,7 +184,7 @@ def test_each_value_policy_applies_and_refuses(start: str) -> None:
         assert any([*schema_errors(schema, wrong)] for wrong in wrong_values), path
 
 
-def test_cfn_lint_finds_mistakes(tmp_path: Path) -> None:
+def test_cfn_lint_finds_planted_mistakes(tmp_path: Path) -> None:
     path = broken(tmp_path, "MemorySize: 512\n", "MemorySize: 64\n")
     path.write_text(path.read_text().replace("        TableArn: !GetAtt", "        TabelArn: !GetAtt"))
     state = tmp_path / "infra/state.yaml"

@@ -78,7 +78,7 @@ def read(value: str, tmp_path: Path, **parameters: str) -> Any:
         ("{Statement: {Condition: {Bool: {x: !Ref Stage}}}}", {"Statement": {"Condition": {"Bool": {"x": "dev"}}}}),
     ],
 )  # fmt: skip
-def test_reader_resolves_intrinsic_functions(written: str, resolved: Any, tmp_path: Path) -> None:
+def test_template_reader_resolves_intrinsic_functions(written: str, resolved: Any, tmp_path: Path) -> None:
     assert read(written, tmp_path) == resolved
 
 
@@ -96,13 +96,13 @@ def test_reader_resolves_intrinsic_functions(written: str, resolved: Any, tmp_pa
         ("!ImportValue x", "Fn::ImportValue is not supported"),
     ],
 )
-def test_reader_reports_unresolvable_reference(written: str, message: str, tmp_path: Path) -> None:
+def test_template_reader_reports_unresolvable_reference(written: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(TemplateError) as error:
         read(written, tmp_path)
     assert message in str(error.value)
 
 
-def test_parameters_replace_defaults_and_set_conditions(tmp_path: Path) -> None:
+def test_template_parameters_replace_defaults_and_set_conditions(tmp_path: Path) -> None:
     assert read("!Ref Stage", tmp_path, Stage="prod") == "prod"
     path = tmp_path / "template.yaml"
     assert Template(path, PLACE).resources("AWS::SQS::Queue") == ["Queue", "Named"]
@@ -197,7 +197,9 @@ def test_template_has_resources_of_nested_stacks(tmp_path: Path) -> None:
         ("1", ("infra/below.yaml", "infra/nowhere.yaml"), "cannot read"),
     ],
 )
-def test_reader_reports_wrong_nested_stack(value: str, change: tuple[str, str], message: str, tmp_path: Path) -> None:
+def test_template_reader_reports_invalid_nested_stack(
+    value: str, change: tuple[str, str], message: str, tmp_path: Path
+) -> None:
     nest(value, tmp_path)
     wrong = tmp_path / "template.yaml"
     wrong.write_text(wrong.read_text().replace(*change))

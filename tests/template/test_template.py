@@ -49,12 +49,12 @@ def is_allowed(parameter: str, value: str) -> bool:
 
 
 @pytest.mark.parametrize(("parameter", "value"), REFUSED)
-def test_parameter_refuses_broad_value(parameter: str, value: str) -> None:
+def test_template_parameter_refuses_too_broad_value(parameter: str, value: str) -> None:
     assert not is_allowed(parameter, value)
 
 
 @pytest.mark.parametrize("parameter", EVERY_OPTION)
-def test_parameter_allows_option(parameter: str) -> None:
+def test_template_parameter_allows_valid_option(parameter: str) -> None:
     assert all(is_allowed(parameter, given[parameter]) for given in VARIANTS if parameter in given)
 
 
@@ -187,7 +187,7 @@ def test_default_deployment_needs_signed_requests() -> None:
     assert PARAMETERS["FunctionUrlAuth"]["Default"] == "OFF"
 
 
-def test_authorizer_none_opens_api() -> None:
+def test_authorizer_none_makes_api_public() -> None:
     assert not any("security" in method for method in api_methods(transformed(TEMPLATE, {"ApiAuthorizer": "NONE"})))
 
 

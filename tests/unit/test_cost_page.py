@@ -42,7 +42,7 @@ def test_cost_page_has_each_scenario_once() -> None:
     assert all(rows[f"| {scenario.name}"] == 1 for scenario in SCENARIOS)
 
 
-def test_larger_count_is_not_alike() -> None:
+def test_cost_page_check_rejects_larger_count() -> None:
     from infra.cost import alike
 
     row = "| a blocking turn | 13 | 40 | 4 | 0 | 0 | 0 | 2 | 56 |"

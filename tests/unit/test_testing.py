@@ -77,7 +77,7 @@ async def test_context_id_continues_conversation(config: Path) -> None:
     assert (second.text, other.text) == ("2: again", "1: new")
 
 
-async def test_served_blocks_share_nothing(config: Path) -> None:
+async def test_separately_served_test_agents_share_no_state(config: Path) -> None:
     async with serve(config) as client:
         first = await client.ask("hello")
     async with serve(config) as client:
@@ -100,7 +100,7 @@ async def test_agent_with_import_error_fails_its_task(config: Path) -> None:
 
 
 @pytest.mark.parametrize("agent", ["speaker", "both"])
-async def test_chunks_are_the_streamed_words(config: Path, agent: str) -> None:
+async def test_test_reply_chunks_are_streamed_words(config: Path, agent: str) -> None:
     async with serve(config, agent=agent) as client:
         reply = await client.ask("speak")
     assert reply.text == "one two three"
@@ -108,7 +108,7 @@ async def test_chunks_are_the_streamed_words(config: Path, agent: str) -> None:
     assert len(reply.chunks) == 5
 
 
-async def test_question_is_answered_by_task_id(config: Path) -> None:
+async def test_interrupt_is_answered_by_task_id(config: Path) -> None:
     async with serve(config, agent="asker") as client:
         question = await client.ask("Book a table")
         assert question.task is not None
@@ -117,7 +117,7 @@ async def test_question_is_answered_by_task_id(config: Path) -> None:
     assert (answer.state, answer.text) == ("completed", "Booked for Tuesday.")
 
 
-async def test_plain_message_is_a_reply(config: Path) -> None:
+async def test_message_response_is_test_reply(config: Path) -> None:
     async with serve(config, agent="brief") as client:
         reply = await client.ask("hello")
     assert (reply.state, reply.text, reply.task) == ("completed", "1: hello", None)

@@ -1,7 +1,7 @@
 """API keys: creation, storage as hashes, verification.
 
-A key is `aion_`, an id for the lookup, and 256 random bits. The store holds only the SHA-256 of the whole key. A key belongs
-to a principal: after the replacement of a key, the principal still owns the tasks of the old one.
+A key consists of `aion_`, an id for the lookup, and 256 random bits. The store contains only the SHA-256 of the whole key.
+A key belongs to a principal. After the replacement of a key, the principal still owns its tasks.
 """
 
 import base64
@@ -32,7 +32,7 @@ _ID_BYTES = 10
 _KEY = re.compile(r"aion_([a-z2-7]{16})_[A-Za-z0-9_-]{43}")
 
 _UNKNOWN_KEY_HASH = hashlib.sha256(b"").hexdigest()
-"""Hash for the comparison with an unknown key, which takes as long as for a known one."""
+"""Hash for the comparison with an unknown key, so that known and unknown keys take the same time."""
 
 
 def _key_header(name: str) -> str:
@@ -42,7 +42,7 @@ def _key_header(name: str) -> str:
 
 
 class ApiKeyScheme(Scheme):
-    """API keys of this deployment, created by `aion key create` and sent in their own header."""
+    """Scheme of API keys. `aion key create` creates a key, and clients send it in its own header."""
 
     has_scopes: ClassVar[bool] = True
     in_authorization_header: ClassVar[bool] = False
@@ -51,7 +51,7 @@ class ApiKeyScheme(Scheme):
     header: Annotated[str, StringConstraints(pattern=HEADER), AfterValidator(_key_header)] = "X-API-Key"
 
     def on_card(self) -> SecurityScheme:
-        """Return the scheme's form on the card."""
+        """Return the scheme's entry for the agent card."""
         return SecurityScheme(
             api_key_security_scheme=pb.APIKeySecurityScheme(
                 location="header", name=self.header, description=self.description or None
@@ -59,17 +59,17 @@ class ApiKeyScheme(Scheme):
         )
 
     def challenge(self, *, is_invalid: bool = False, missing_scopes: frozenset[str] | None = None) -> str:
-        """Return the challenge, with the name of the header."""
+        """Return the challenge for `WWW-Authenticate`, with the name of the key's header."""
         return f'ApiKey realm="{REALM}", header="{self.header}"'
 
     def verifier(self, resources: VerifierResources) -> "ApiKeyVerifier":
-        """Return a verifier for the keys in the store."""
+        """Return a verifier for the API keys in the store."""
         return ApiKeyVerifier(self, resources.api_keys())
 
 
 @dataclass(frozen=True, slots=True)
 class NewApiKey:
-    """A new key: its text, available only now, and the record for the store."""
+    """New API key: its text, available only at its creation, and its record for the store."""
 
     text: str
     record: KeyRecord
@@ -84,7 +84,7 @@ def make_key(
     tenant: str = "",
     expires: datetime | None = None,
 ) -> NewApiKey:
-    """Return a new key of the principal."""
+    """Generate a random API key of the principal. It is not stored."""
     key_id = base64.b32encode(secrets.token_bytes(_ID_BYTES)).decode().lower()
     text = f"aion_{key_id}_{secrets.token_urlsafe(SECRET_BYTES)}"
     record = KeyRecord(key_id, _hash(text), principal, now, text[-4:], agents, scopes, tenant, expires)
@@ -98,7 +98,7 @@ class ApiKeyVerifier:
         self._header, self._keys = scheme.header, keys
 
     async def verify(self, credentials: RequestCredentials) -> Principal | AuthFailure:
-        """Return the key's principal, or the reason of the failure; raises StoreError."""
+        """Return the principal of the API key, or the reason of the failure. Raises StoreError."""
         if not credentials.has_header(self._header):
             return AuthFailure.MISSING
         text = credentials.header(self._header)

@@ -1,4 +1,4 @@
-"""AWS IAM: the signer of the request, as AWS reports it in the Lambda event.
+"""AWS IAM: authentication by the signer of a request in its Lambda event.
 
 API Gateway or a Function URL verifies the signature before it invokes the function, and writes the signer into
 `requestContext`. The client cannot write there. Headers are ignored.
@@ -21,54 +21,54 @@ _ASSUMED_ROLE = re.compile(r"(arn:[^:]+:sts::[0-9]+:assumed-role/[^/]+)/(.+)")
 
 
 class IamOwner(StrEnum):
-    """Owner of the tasks of an IAM role's session."""
+    """Choice of the owner of tasks from a session of an IAM role: the role or the session."""
 
     ROLE = "role"
     SESSION = "session"
 
 
 class AwsIamScheme(Scheme):
-    """Requests signed with AWS credentials, verified by API Gateway or a Function URL."""
+    """Scheme of requests signed with AWS credentials. API Gateway or a Function URL verifies the signature."""
 
     verified_by_aws: ClassVar[bool] = True
 
     type: Literal["aws-iam"] = "aws-iam"
     owner: IamOwner = IamOwner.ROLE
-    """Owner of the tasks of a role's session: the `role`, or the `session` alone."""
+    """Owner of the tasks of a role's session. Sessions of a role share their tasks if the `role` is the owner."""
 
     def on_card(self) -> SecurityScheme:
-        """Return the scheme's form on the card, always with a description: `AWS4-HMAC-SHA256` is no explanation."""
+        """Return the scheme's entry for the agent card. It always has a description to explain `AWS4-HMAC-SHA256`."""
         return http_scheme(AWS4, self.description or "Requests signed with AWS credentials (Signature Version 4).")
 
     def challenge(self, *, is_invalid: bool = False, missing_scopes: frozenset[str] | None = None) -> str:
-        """Return the challenge."""
+        """Return the challenge of AWS IAM for `WWW-Authenticate`."""
         return f'{AWS4} realm="{REALM}"'
 
     def verifier(self, resources: VerifierResources) -> "IamVerifier":
-        """Return a verifier, which needs no resource."""
+        """Return a verifier of the signer. It needs no resources of the deployment."""
         return IamVerifier(self)
 
 
 class IamVerifier:
-    """Reads the signer of a request from the Lambda event."""
+    """Verifier of AWS IAM: gets the signer of a request from the Lambda event."""
 
     def __init__(self, scheme: AwsIamScheme) -> None:
         self._per_session = scheme.owner is IamOwner.SESSION
 
     async def verify(self, credentials: RequestCredentials) -> Principal | AuthFailure:
-        """Return the IAM principal, or the reason of the failure."""
+        """Return the principal of the request's signer, or the reason of the failure."""
         arn, cognito = _signer(credentials.event)
         if not arn:
             return AuthFailure.INVALID if credentials.has_authorization(AWS4) else AuthFailure.MISSING
         role = _ASSUMED_ROLE.fullmatch(arn)
-        # The client chooses the session's name: another name must neither lose tasks nor give access to tasks of others.
+        # The client chooses the name of its session. Another name must not lose tasks or give access to tasks of others.
         subject = role[1] if role and not self._per_session else arn
         # The users of a Cognito identity pool share a role; each user has an identity id.
         return Principal(IAM_ISSUER, f"{subject}#{cognito}" if cognito else subject)
 
 
 def _signer(event: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the signer's ARN and Cognito identity id; "" for a missing one."""
+    """Return the signer's ARN and Cognito identity id in a Lambda event, each "" if it is missing."""
     if event.get("version") == "2.0":
         # Event of a Function URL.
         signer = ("requestContext", "authorizer", "iam")

@@ -1,8 +1,8 @@
 """HTTP Basic (RFC 7617): names and passwords, stored as argon2 hashes.
 
-An argon2 hash is slow on purpose, so a process hashes each credential once and then recognises it by a keyed hash with a key
-of this process. Wrong credentials are remembered too, and the number of wrong ones hashed in a minute is limited:
-password guessing must not take the processor from other callers.
+An argon2 hash is slow on purpose. A process therefore hashes each credential once, then recognises it by a fast hash with
+a random key of the process. It also remembers wrong credentials, and it limits the number of wrong credentials hashed in a
+minute. So password guessing does not take the processor from other callers.
 """
 
 import asyncio
@@ -29,33 +29,33 @@ logger = logging.getLogger(__name__)
 
 MAX_REMEMBERED = 1000
 CONCURRENT_HASHES = 2
-"""Maximum number of passwords hashed at once: each hash takes a processor and 64 MB."""
+"""Maximum number of passwords hashed at once. A hash takes a processor and 64 MB."""
 WRONG_PER_MINUTE = 30
-"""Maximum number of wrong passwords hashed by a process per minute. Above it, unknown credentials get status 429."""
+"""Maximum number of wrong passwords hashed by a process per minute. Above it, new credentials get status 429."""
 
 USERS_FRESH = timedelta(minutes=5)
 """Maximum delay until an added, changed or removed user takes effect."""
 USERS_RETRY = timedelta(seconds=30)
-"""Time between a failed read of the users and the next one."""
+"""Delay between a failed read of the users and the next attempt."""
 USERS_STALE_IF_ERROR = timedelta(hours=24)
-"""Maximum age of the users while they cannot be read again."""
+"""Maximum age of the users in memory while every new read fails."""
 
 
 class BasicScheme(Scheme):
-    """Names and passwords, with their hashes in a secret."""
+    """Scheme of HTTP Basic. A secret contains the user names and the hashes of their passwords."""
 
     type: Literal["basic"] = "basic"
 
     def on_card(self) -> SecurityScheme:
-        """Return the scheme's form on the card."""
+        """Return the scheme's entry for the agent card."""
         return http_scheme("Basic", self.description)
 
     def challenge(self, *, is_invalid: bool = False, missing_scopes: frozenset[str] | None = None) -> str:
-        """Return the challenge."""
+        """Return the challenge of HTTP Basic for `WWW-Authenticate`."""
         return f'Basic realm="{REALM}", charset="UTF-8"'
 
     def verifier(self, resources: VerifierResources) -> "BasicVerifier":
-        """Return a verifier for the deployment's users, read now; raises ConfigurationError."""
+        """Read the deployment's users and return a verifier for them. Raises ConfigurationError."""
         return BasicVerifier(BasicUsers(resources.basic_users, resources.clock), resources.clock)
 
 
@@ -70,24 +70,27 @@ def hash_password(password: str) -> str:
 
 
 class UsersUnavailable(Exception):
-    """The users are too old and cannot be read again."""
+    """Error for users of HTTP Basic that are too old and cannot be read again."""
 
 
 class BasicUsers:
-    """Password hashes by user name, read at start and again every few minutes."""
+    """Users of HTTP Basic and their password hashes, read at start and again every few minutes."""
 
     def __init__(self, read: Callable[[], Mapping[str, str]], clock: Clock) -> None:
-        """Read the users. `read` blocks; it raises ConfigurationError, after the start an error of the log only."""
+        """Read the users with the blocking function `read`. Raises ConfigurationError.
+
+        Later failures to read the users are only logged.
+        """
         self._read, self._clock = read, clock
         self._hashes = read()
         self._read_at = clock.now()
         self._next_read_at = self._read_at + USERS_FRESH
 
     async def hashes(self) -> Mapping[str, str]:
-        """Return the hashes by user name; raises UsersUnavailable."""
+        """Return the password hashes by user name. Raises UsersUnavailable."""
         now = self._clock.now()
         if now >= self._next_read_at:
-            # Concurrent requests use the current users.
+            # Concurrent requests use the earlier users during this read.
             self._next_read_at = now + USERS_RETRY
             try:
                 self._hashes = await asyncio.to_thread(self._read)
@@ -101,11 +104,11 @@ class BasicUsers:
 
 
 def parse_users(text: str, source: str) -> dict[str, str]:
-    """Return the hashes by user name; raises ConfigurationError that names the source of the text."""
+    """Parse the JSON of users as password hashes by user name. Raises ConfigurationError with the source of the text."""
     try:
         users = json.loads(text)
     except ValueError:
-        # Without the cause: its text quotes the secret.
+        # Raise without the cause, since its text quotes the secret.
         raise ConfigurationError(f"{source} is no JSON; it has to hold an object of names and argon2 hashes.") from None
     if not isinstance(users, dict) or not all(
         isinstance(hashed, str) and hashed.startswith("$argon2") and name and ":" not in name
@@ -119,7 +122,7 @@ def parse_users(text: str, source: str) -> dict[str, str]:
 
 
 class BasicVerifier:
-    """Verifier of names and passwords."""
+    """Verifier of the names and passwords of HTTP Basic."""
 
     def __init__(self, users: BasicUsers, clock: Clock) -> None:
         from argon2 import PasswordHasher
@@ -132,7 +135,7 @@ class BasicVerifier:
         self._in_progress: dict[tuple[bytes, str], asyncio.Task[bool]] = {}
 
     async def verify(self, credentials: RequestCredentials) -> Principal | AuthFailure:
-        """Return the user, or the reason of the failure."""
+        """Return the principal of the user, or the reason of the failure."""
         if not credentials.has_authorization("Basic"):
             return AuthFailure.MISSING
         pair = _name_and_password(credentials)
@@ -156,11 +159,11 @@ class BasicVerifier:
                 return AuthFailure.TOO_MANY_ATTEMPTS
             comparing = asyncio.create_task(self._compare(credential, hashed, password, is_user=name in hashes))
             self._in_progress[credential, hashed] = comparing
-        # Shielded: other requests may await the same comparison when this one is cancelled.
+        # Shield the comparison: other requests may await it after the cancellation of this request.
         return Principal(BASIC_ISSUER, name) if await asyncio.shield(comparing) else AuthFailure.INVALID
 
     async def _compare(self, credential: bytes, hashed: str, password: str, *, is_user: bool) -> bool:
-        """Return True for a user's password; remember the result."""
+        """Compare a password with the stored hash, remember the result, and return True for a user's password."""
         try:
             async with self._hashing:
                 is_right = await asyncio.to_thread(self._matches, hashed, password) and is_user
@@ -181,7 +184,7 @@ class BasicVerifier:
 
 
 def _name_and_password(credentials: RequestCredentials) -> tuple[str, str] | None:
-    """Return the name and password in `Authorization`; None for an unreadable header."""
+    """Return the user name and password in the `Authorization` header, or None for an unreadable header."""
     try:
         decoded = base64.b64decode(credentials.authorization("Basic"), validate=True).decode("utf-8")
     except (binascii.Error, UnicodeDecodeError):
@@ -191,7 +194,7 @@ def _name_and_password(credentials: RequestCredentials) -> tuple[str, str] | Non
 
 
 class _VerifiedCredentials:
-    """Recent credentials, each valid for the hash it was compared with."""
+    """Cache of recently compared credentials, each with its stored password hash at that time."""
 
     def __init__(self) -> None:
         self._hashes: OrderedDict[bytes, str] = OrderedDict()
@@ -206,7 +209,7 @@ class _VerifiedCredentials:
 
 
 class _AttemptBudget:
-    """Token bucket of `WRONG_PER_MINUTE` attempts, refilled evenly."""
+    """Token bucket of password attempts. It holds `WRONG_PER_MINUTE` attempts and refills evenly in a minute."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -1,7 +1,7 @@
-"""Bearer tokens (RFC 6750): JSON Web Tokens of a configured issuer, verified by RFC 8725.
+"""Bearer tokens (RFC 6750): JSON Web Tokens of a configured issuer, verified according to RFC 8725.
 
-The configuration fixes the algorithms and the location of the keys. Before the signature is verified, only the token's `alg`,
-`kid` and `iss` are read: to reject early, and to choose among the issuer's keys.
+The configuration fixes the algorithms and the location of the keys. Before the verification of the signature, Aion uses
+only the token's `alg`, `kid` and `iss`. It rejects invalid tokens early, and it selects one of the issuer's keys.
 """
 
 import logging
@@ -26,7 +26,7 @@ LEEWAY_SECONDS = 60
 REQUIRED_CLAIMS = ("exp", "iat", "iss", "aud", "sub")
 MAX_SUBJECT = 512
 
-# Public-key algorithms only: nobody can sign with a verification key.
+# Allow public-key algorithms only, so that a verification key cannot sign tokens.
 Algorithm = Literal["RS256", "ES256", "EdDSA"]
 Audience = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
@@ -36,23 +36,23 @@ def _as_list(value: object) -> object:
 
 
 class JwtScheme(Scheme):
-    """Signed tokens of an issuer, sent as `Authorization: Bearer`."""
+    """Base class of the schemes with signed tokens of an issuer, sent as `Authorization: Bearer`."""
 
     has_scopes: ClassVar[bool] = True
 
     issuer: TrustedUrl
     audience: Annotated[tuple[Audience, ...], BeforeValidator(_as_list), Field(min_length=1)]
-    """Accepted audiences; a token names one of them."""
+    """Accepted audiences. A token has to name one of them."""
     algorithms: Annotated[tuple[Algorithm, ...], Field(min_length=1)] = ("RS256", "ES256", "EdDSA")
     tenant_claim: str = ""
-    """Claim with the subject's tenant; without it callers choose their tenant."""
+    """Name of the token's claim with the tenant. Without such a claim, callers choose their tenant."""
     scope_claim: str = ""
-    """Claim with the scopes; by default `scope` (RFC 9068), else `scp`."""
+    """Name of the token's claim with the scopes. The default is `scope` (RFC 9068), or else `scp`."""
 
     @property
     @abstractmethod
     def keys_url(self) -> str:
-        """Return the URL of the issuer's keys; "" for the URL in its discovery document."""
+        """Return the URL of the issuer's public keys, or "" if the discovery document contains the URL."""
 
     @property
     def discovery_url(self) -> str:
@@ -61,15 +61,15 @@ class JwtScheme(Scheme):
 
     @property
     def identity(self) -> str:
-        """Return the issuer: a policy has one scheme of an issuer."""
+        """Return the issuer's URL. A policy has at most one scheme of an issuer."""
         return self.issuer
 
     def duplicate_error(self, names: Sequence[str]) -> str:
-        """Return the error text for schemes of the same issuer."""
+        """Return the error text for two schemes of the same issuer in a policy."""
         return f"two schemes are of the issuer {self.issuer}; one may have several audiences."
 
     def challenge(self, *, is_invalid: bool = False, missing_scopes: frozenset[str] | None = None) -> str:
-        """Return the challenge, with an error code for wrong or insufficient tokens (RFC 6750, 3.1)."""
+        """Return the Bearer challenge. It has an error code for invalid tokens and for missing scopes (RFC 6750, 3.1)."""
         challenge = f'Bearer realm="{REALM}"'
         if missing_scopes is not None:
             scopes = f', scope="{" ".join(sorted(missing_scopes))}"' if missing_scopes else ""
@@ -77,41 +77,41 @@ class JwtScheme(Scheme):
         return f'{challenge}, error="invalid_token"' if is_invalid else challenge
 
     def verifier(self, resources: VerifierResources) -> "JwtVerifier":
-        """Return a verifier, which reads the issuer's keys."""
+        """Return a verifier of the issuer's tokens. It fetches the issuer's public keys when needed."""
         from aion_core.auth.schemes.jwks import IssuerKeys, fetch
 
         return JwtVerifier(self, IssuerKeys(self, fetch, resources.clock))
 
 
 class BearerJwtScheme(JwtScheme):
-    """Signed tokens of an issuer, with its keys at `jwks_url`."""
+    """Scheme of signed tokens. The issuer's public keys are at `jwks_url`."""
 
     type: Literal["bearer-jwt"] = "bearer-jwt"
     jwks_url: TrustedUrl
 
     @property
     def keys_url(self) -> str:
-        """Return the URL of the issuer's keys."""
+        """Return the configured URL of the issuer's public keys."""
         return self.jwks_url
 
     def on_card(self) -> SecurityScheme:
-        """Return the scheme's form on the card."""
+        """Return the scheme's entry for the agent card."""
         return http_scheme("Bearer", self.description, "JWT")
 
 
 class OidcScheme(JwtScheme):
-    """Signed tokens of an OpenID provider, with its keys named by its discovery document."""
+    """Scheme of signed tokens of an OpenID provider. Its discovery document contains the URL of the public keys."""
 
     type: Literal["oidc"] = "oidc"
     jwks_url: TrustedUrl | None = None
 
     @property
     def keys_url(self) -> str:
-        """Return the configured URL of the keys; "" for the URL in the discovery document."""
+        """Return the configured URL of the public keys, or "" to use the URL in the discovery document."""
         return self.jwks_url or ""
 
     def on_card(self) -> SecurityScheme:
-        """Return the scheme's form on the card, with the discovery document for the client."""
+        """Return the scheme's entry for the agent card, with the URL of the discovery document."""
         return SecurityScheme(
             open_id_connect_security_scheme=pb.OpenIdConnectSecurityScheme(
                 open_id_connect_url=self.discovery_url, description=self.description or None
@@ -120,13 +120,13 @@ class OidcScheme(JwtScheme):
 
 
 class JwtVerifier:
-    """Verifier of an issuer's tokens."""
+    """Verifier of the JSON Web Tokens of an issuer."""
 
     def __init__(self, scheme: JwtScheme, keys: "IssuerKeys") -> None:
         self._scheme, self._keys = scheme, keys
 
     async def verify(self, credentials: RequestCredentials) -> Principal | AuthFailure:
-        """Return the token's subject, or the reason of the failure; only the log has details."""
+        """Return the principal of the token's subject, or the reason of the failure. Details are only in the log."""
         from jwt.exceptions import PyJWTError
 
         from aion_core.auth.schemes.jwks import KeysUnavailable
@@ -139,7 +139,7 @@ class JwtVerifier:
         except KeysUnavailable:
             return AuthFailure.UNAVAILABLE
         except (PyJWTError, ValueError, RecursionError) as error:
-            # Without the error's text, which may quote the token.
+            # Log only the type of the error, since its text may quote the token.
             logger.info("Refused a bearer token of %s: %s", self._scheme.issuer, type(error).__name__)
             return AuthFailure.INVALID
 
@@ -178,7 +178,7 @@ class JwtVerifier:
         return Principal(self._scheme.issuer, subject, tenant, self._scopes(claims))
 
     def _scopes(self, claims: Mapping[str, Any]) -> frozenset[str]:
-        """Return the scopes, from a text with spaces (RFC 8693) or a list."""
+        """Return the scopes in a token's claims. The claim is a text with spaces (RFC 8693) or a list."""
         names = [self._scheme.scope_claim] if self._scheme.scope_claim else ["scope", "scp"]
         value = next((claims[name] for name in names if name in claims), "")
         scopes = value.split(" ") if isinstance(value, str) else value if isinstance(value, list) else []

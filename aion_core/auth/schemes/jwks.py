@@ -1,4 +1,4 @@
-"""JSON Web Key Set: an issuer's public keys, cached, with a limited rate of requests to the issuer."""
+"""JSON Web Key Sets: fetch and cache an issuer's public keys, and limit the rate of requests to the issuer."""
 
 import asyncio
 import json
@@ -18,29 +18,29 @@ logger = logging.getLogger(__name__)
 
 FRESH = timedelta(minutes=10)
 STALE_IF_ERROR = timedelta(hours=24)
-"""Maximum age of the keys while they cannot be read again."""
+"""Maximum age of the cached keys while every new read fails."""
 BETWEEN_FETCHES = timedelta(seconds=30)
-"""Minimum time between requests for an unknown key, and after a failed request."""
+"""Minimum time between requests to the issuer, for an unknown key or after a failed request."""
 BETWEEN_COLD_FETCHES = timedelta(seconds=2)
-"""The same without any keys, while nobody can be authenticated."""
+"""Minimum time between requests to the issuer before the first successful one."""
 
 TIMEOUT_SECONDS = 5.0
 MAX_BYTES = 512 * 1024
 
 Fetch = Callable[[str], Awaitable[Any]]
-"""Returns the JSON document at a URL; raises DocumentUnreadable."""
+"""Function from a URL to its JSON document. It raises DocumentUnreadable."""
 
 
 class DocumentUnreadable(Exception):
-    """The document cannot be read now; the text gives the reason for the log."""
+    """Error for a document of the issuer that cannot be read now. Its text gives the reason for the log."""
 
 
 class KeysUnavailable(Exception):
-    """The issuer's keys are unknown or too old, and cannot be read now."""
+    """Error for an issuer's keys that are unknown or too old, and cannot be read now."""
 
 
 class IssuerKeys:
-    """Keys of one issuer, by id."""
+    """Cache of the public keys of one issuer, by key id."""
 
     def __init__(self, scheme: JwtScheme, fetch: Fetch, clock: Clock) -> None:
         self._scheme, self._fetch, self._clock = scheme, fetch, clock
@@ -50,13 +50,13 @@ class IssuerKeys:
         self._reading = asyncio.Lock()
 
     async def key(self, key_id: str) -> PyJWK | None:
-        """Return the key, None for an unknown id; raises KeysUnavailable."""
+        """Return the public key with this id, or None for an unknown id. Raises KeysUnavailable."""
         if self._age() > FRESH:
             await self._refresh(lambda: self._age() > FRESH)
         if self._read_at is None or self._age() > STALE_IF_ERROR:
             raise KeysUnavailable
         if key_id not in self._keys:
-            # The key may be new. The rate limit covers invented ids.
+            # The key may be new. The rate limit protects the issuer from requests for invented ids.
             await self._refresh(lambda: key_id not in self._keys)
         return self._keys.get(key_id)
 
@@ -64,7 +64,7 @@ class IssuerKeys:
         return timedelta.max if self._read_at is None else self._clock.now() - self._read_at
 
     async def _refresh(self, is_needed: Callable[[], bool]) -> None:
-        """Read the keys, unless a concurrent read made it unnecessary or the last attempt is too recent."""
+        """Read the issuer's keys, unless a concurrent call has read them or the last attempt is too recent."""
         async with self._reading:
             now = self._clock.now()
             pause = BETWEEN_COLD_FETCHES if self._read_at is None else BETWEEN_FETCHES
@@ -91,7 +91,7 @@ class IssuerKeys:
 
 
 def _by_id(document: Any) -> dict[str, PyJWK]:
-    """Return the signature keys of the set, by id; raises DocumentUnreadable for another document."""
+    """Return the signature keys of a JWK set, by key id. Raises DocumentUnreadable for another document."""
     listed = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(listed, list):
         raise DocumentUnreadable("the document is no JWK set")
@@ -109,8 +109,8 @@ def _by_id(document: Any) -> dict[str, PyJWK]:
 
 
 async def fetch(url: str) -> Any:
-    """Return the small JSON document at the URL, without redirections; raises DocumentUnreadable."""
-    # A new client each time: requests are rare, and a client belongs to the event loop of its first request.
+    """Fetch a small JSON document without following redirections. Raises DocumentUnreadable."""
+    # Create a client for each request: requests are rare, and a client belongs to the event loop of its first request.
     try:
         async with (
             httpx.AsyncClient(timeout=TIMEOUT_SECONDS, follow_redirects=False, trust_env=False) as client,

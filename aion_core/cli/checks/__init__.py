@@ -1,4 +1,4 @@
-"""Checks of `aion doctor`, and their results."""
+"""Results of the checks of `aion doctor`."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,25 +14,25 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """Result line of `aion doctor`: the subject, its status, and the next step."""
+    """Result of one check of `aion doctor`, with its subject, status, message, and next step."""
 
     name: str
     status: Status
     message: str
     next_step: str = ""
-    """"" if there is nothing to do."""
+    """What to do about the result; "" if there is nothing to do."""
 
 
 def ok(name: str, message: str) -> CheckResult:
-    """Return a passed check."""
+    """Return the result of a passed check."""
     return CheckResult(name, Status.OK, message)
 
 
 def warning(name: str, message: str, next_step: str) -> CheckResult:
-    """Return a check with a possible problem, or a skipped check."""
+    """Return the result of a check with a possible problem, or of a skipped check."""
     return CheckResult(name, Status.WARNING, message, next_step)
 
 
 def failed(name: str, message: str, next_step: str) -> CheckResult:
-    """Return a failed check."""
+    """Return the result of a failed check."""
     return CheckResult(name, Status.FAILED, message, next_step)

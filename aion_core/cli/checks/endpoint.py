@@ -1,4 +1,4 @@
-"""Checks of a deployment's URL: response, authentication, agent card, and clock skew."""
+"""Checks of a deployment's URL for its response, authentication, agent cards, issuers' keys, and clock skew."""
 
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -15,18 +15,18 @@ from aion_core.cli.checks import CheckResult, failed, ok, warning
 from aion_core.errors import ConfigurationError, StoreError
 
 TIMEOUT_SECONDS = 20.0
-"""HTTP timeout, longer than a cold start."""
+"""Timeout of an HTTP request, longer than a cold start of the function."""
 
 LATE_SECONDS = 60
 TOO_LATE_SECONDS = 300
-"""Largest clock skew of an AWS signature."""
+"""Largest difference in seconds between two clocks accepted by AWS for a signature."""
 
 CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
 async def check_endpoint(url: str) -> AsyncIterator[CheckResult]:
-    """Check the server at the URL."""
+    """Yield the results of checks of the server at the URL: reachability, clock, agent cards, and authentication."""
     url = url.rstrip("/")
     async with httpx.AsyncClient(timeout=TIMEOUT_SECONDS, follow_redirects=False) as client:
         try:
@@ -47,7 +47,7 @@ async def check_endpoint(url: str) -> AsyncIterator[CheckResult]:
 
 
 async def _got(client: httpx.AsyncClient, url: str, *, signed: bool) -> httpx.Response | str:
-    """Return the response, or the reason for a missing one."""
+    """Request the URL, with an AWS signature if `signed`. Return the response, or the reason for a missing one."""
     headers: Mapping[str, str] = {}
     try:
         if signed:
@@ -108,12 +108,15 @@ def _urls(card: Mapping[str, Any]) -> set[str]:
 
 
 def _is_at(address: str, url: str) -> bool:
-    """Return True if the card's address is the URL, or below it."""
+    """Return True if the agent's address in the card equals the checked URL or begins with it."""
     return f"{address.rstrip('/')}/".startswith(f"{url}/")
 
 
 async def _authentication_check(client: httpx.AsyncClient, url: str, *, needs_signature: bool) -> CheckResult:
-    """Request an unknown task without credentials: a server without authentication answers it."""
+    """Check that the server requires authentication.
+
+    The check requests an unknown task without credentials. Only a server without authentication answers it.
+    """
     if needs_signature:
         return ok("callers", "API Gateway or the Function URL requires requests signed for AWS IAM.")
     body = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "aion-doctor"}}
@@ -139,7 +142,7 @@ def _is_unknown(answer: httpx.Response) -> bool:
 
 
 async def check_issuers(agents: Mapping[str, AgentConfig]) -> AsyncIterator[CheckResult]:
-    """Read the keys of each issuer in aion.yaml, as the function would."""
+    """Check each token issuer in aion.yaml by reading its public keys as the API function does."""
     from aion_core.auth.schemes.bearer import JwtScheme
     from aion_core.auth.schemes.jwks import DocumentUnreadable, IssuerKeys, KeysUnavailable, fetch
     from aion_core.clock import SystemClock

@@ -1,4 +1,4 @@
-"""Checks of this machine and project: Python, tools, aion.yaml, agents, template, port."""
+"""Checks of this machine and project, such as Python, tools, aion.yaml, agents, template and port."""
 
 import contextlib
 import os
@@ -24,12 +24,12 @@ from aion_core.packaging.programs import interpreter
 
 OLDEST = (3, 11)
 RUNTIME = (3, 13)
-"""Python version of the functions, by template.yaml."""
+"""Python version of the functions, the same as in template.yaml."""
 
 _LAMBDA = ".".join(map(str, RUNTIME))
 
 SLOW_SECONDS = 10.0
-"""Lambda's time limit for starting an environment; after it Lambda starts once more and bills the time."""
+"""Lambda's time limit for starting a function. After it, Lambda starts the function again and bills the time."""
 
 Read = tuple[DeploymentConfig | None, list[CheckResult]]
 
@@ -65,7 +65,7 @@ def _python(version: tuple[int, ...], of_lambda: str | None) -> CheckResult:
 
 
 def _credentials() -> CheckResult:
-    # Only look for configuration: do not run a profile's credential process or login.
+    # Only look for configuration, since resolving a profile could start its credential process or a login.
     named = [name for name in ("AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_ROLE_ARN") if os.environ.get(name)]
     home = Path(os.environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials")).expanduser()
     config = Path(os.environ.get("AWS_CONFIG_FILE", "~/.aws/config")).expanduser()
@@ -76,7 +76,10 @@ def _credentials() -> CheckResult:
 
 
 def check_config(config: Path) -> Read:
-    """Return the configuration of the file or folder, None if it cannot be read, and the results of its checks."""
+    """Read the agents' configuration from an aion.yaml, or from a folder without one, and check it.
+
+    Return the configuration, None if it cannot be read, and the results of the checks.
+    """
     try:
         declared = read_deployment_config(config)
         found = discover(config) if config.is_dir() else None
@@ -107,11 +110,14 @@ _FIXES = {
     True: "Run `aion dev`, `aion doctor` and `aion card` in the project's folder, or create an agent: `aion new my-agent`.",
     False: "Fix this line of the file.",
 }
-"""Next step, by whether a folder was searched."""
+"""Next step for a configuration error. The key is True if the path is a folder, False if it is a file."""
 
 
 def check_environment(config: Path) -> tuple[Mapping[str, str], list[CheckResult]]:
-    """Return the agents' variables under `aion dev`, and the results of checks of variables and secrets."""
+    """Check the environment variables and secrets of the agents.
+
+    Return the variables set by `aion dev` for the agents, and the results of the checks.
+    """
     try:
         discovered, declared = discover(config), read_deployment_config(config)
     except ConfigurationError:
@@ -146,7 +152,7 @@ def check_environment(config: Path) -> tuple[Mapping[str, str], list[CheckResult
 
 
 def _of_this_machine(names: Iterable[str]) -> set[str]:
-    """Return the names forbidden in aion.yaml, such as AWS_PROFILE: they are for this machine only."""
+    """Return the names of variables for this machine only, such as AWS_PROFILE. They are forbidden in aion.yaml."""
     found = set()
     for name in names:
         try:
@@ -162,7 +168,7 @@ _SECRET_NAME = re.compile(
 
 
 def check_agents(declared: DeploymentConfig) -> Iterator[CheckResult]:
-    """Import each agent's code in turn, as its first turn would."""
+    """Import the code of each agent as the agent's first turn does, and yield the result for each."""
     from aion_core.bootstrap.engine import build_agents
     from aion_core.bootstrap.stores import build_stores
     from aion_core.clock import SystemClock
@@ -194,7 +200,7 @@ PER_TURN = "a factory, called for each turn and not called by this check"
 
 
 def check_template(project: Path | None) -> Iterator[CheckResult]:
-    """Check the template against its policies, if their tools are installed."""
+    """Check template.yaml with the policy checks in infra/policies, if the folder and the tools for it exist."""
     if project is None:
         yield warning("template", "There is no template.yaml here.", "Run this in your project's folder.")
         return
@@ -213,7 +219,7 @@ def check_template(project: Path | None) -> Iterator[CheckResult]:
 
 
 def check_package(config: Path) -> Iterator[CheckResult]:
-    """Check the files of this project's package, and the files left out."""
+    """Check the project's requirement files, and search the files of its Lambda package for credentials and keys."""
     try:
         from aion_core.packaging.programs import BuildError, UvMissing
         from aion_core.packaging.requirements import check

@@ -1,4 +1,4 @@
-"""Checks of a deployment's AWS resources: table, bucket, queues, key, secrets."""
+"""Checks of a deployment's AWS resources, including table, bucket, queues, key and secrets."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +21,10 @@ SECRETS = {"users": "AION_BASIC_USERS_SECRET", "card key": "AION_CARD_KEY_SECRET
 
 
 async def check_resources(environ: Mapping[str, str]) -> AsyncIterator[CheckResult]:
-    """Check each resource named by the environment; an unnamed one is reported as not checked."""
+    """Check the table, bucket, queues, key and secrets named by environment variables.
+
+    A resource without a name is reported as not checked.
+    """
     from aion_core.aws.client import AwsClient
 
     with ThreadPoolExecutor(4) as executor:
@@ -132,7 +135,7 @@ async def _secret(secrets: "AwsClient", name: str, arn: str) -> CheckResult:
 
 
 async def check_agent_secrets(declared: DeploymentConfig, environ: Mapping[str, str]) -> AsyncIterator[CheckResult]:
-    """Check each secret of aion.yaml: its existence, and the permission of the stack's roles."""
+    """Check for each secret named in aion.yaml that it exists and that the stack's roles may read it."""
     from aion_core.aws.client import AwsClient
 
     with ThreadPoolExecutor(1) as executor:
@@ -154,7 +157,7 @@ async def _agent_secret(
         next_step = "Create it in this region, or fix its name in aion.yaml."
         return failed(name, f"{source}: {error_text(error)}", next_step)
     if not any(fnmatchcase(arn, given) for given in environ.get("AION_AGENT_SECRETS", "").split(",")):
-        # Take region and account from the key's ARN.
+        # Take region and account from the ARN of the deployment's key.
         _, _, _, region, account, *_ = environ.get("AION_KMS_KEY", "arn:aws:kms:::").split(":")
         wanted = template_parameters(declared, region, account)["AgentSecrets"]
         message = f"{arn} is not in the stack's AgentSecrets parameter: the functions with agents do not start."

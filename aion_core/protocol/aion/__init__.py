@@ -1,1 +1,1 @@
-"""Aion extensions to A2A: URIs, payloads, and their places in a message."""
+"""Aion extensions to A2A: URIs, payloads, and the places of payloads in a message."""

@@ -36,7 +36,7 @@ from aion_core.protocol.types import Artifact, Message, Part
 # ── URIs ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 EventKind = Literal["message", "reaction", "command", "card_action"]
-"""Kind of event that starts a turn."""
+"""Kind of an event of a source network. Such an event starts a turn."""
 
 _AION = "https://docs.aion.to/a2a/extensions/aion"
 
@@ -52,7 +52,7 @@ EVENT_KINDS: dict[str, EventKind] = {
     "to.aion.distribution.command.1.0.0": "command",
     "to.aion.distribution.card-action.1.0.0": "card_action",
 }
-"""Kind of an event by its `type`."""
+"""Kinds of events by the `type` in the event's envelope."""
 
 PAYLOAD_SCHEMAS: dict[EventKind, str] = {
     "message": f"{MESSAGING}#MessageEventPayload",
@@ -60,14 +60,14 @@ PAYLOAD_SCHEMAS: dict[EventKind, str] = {
     "command": f"{MESSAGING}#CommandEventPayload",
     "card_action": f"{CARDS}#CardActionEventPayload",
 }
-"""Schema in the data part with the event's payload."""
+"""Schema in the metadata of the data part with an event's payload, by the kind of event."""
 
 SOURCE_SCHEMA = f"{MESSAGING}#SourceSystemEventPayload"
 """Schema of the data part with the original event of the source network."""
 
 MESSAGE_ACTION_SCHEMA = f"{MESSAGING}#MessageActionPayload"
 REACTION_ACTION_SCHEMA = f"{MESSAGING}#ReactionActionPayload"
-"""Schemas of actions for a distribution: send a message, react to a message."""
+"""Schemas of the actions for a distribution: to send a message, and to react to a message."""
 
 AION_EXTENSIONS = (
     AgentExtension(uri=DISTRIBUTION, description="Reads through which distribution, and from whom, a request comes."),
@@ -76,11 +76,11 @@ AION_EXTENSIONS = (
     AgentExtension(uri=CARDS, description="Takes the actions of cards."),
     AgentExtension(uri=TRACEABILITY, description="Reads a W3C trace context."),
 )
-"""Extensions in the card of every agent; each is optional."""
+"""Aion's extensions in the card of every agent. All of them are optional for clients."""
 
 
 def older(uri: str) -> str:
-    """Return the URI's older form in requests of the first clients."""
+    """Return the older form of an extension's URI. The first clients use it in requests."""
     return uri.replace("/a2a/extensions/", "/extensions/")
 
 
@@ -99,18 +99,18 @@ _EVENT_SCHEMAS = (*PAYLOAD_SCHEMAS.values(), SOURCE_SCHEMA)
 
 @dataclass(frozen=True, slots=True)
 class InboundEvent:
-    """Event of a known kind."""
+    """Event of a source network in a received message, of a known kind."""
 
     kind: EventKind
     envelope: EventEnvelope
     payload: EventPayload | None
-    """Only a message event may lack a payload."""
+    """Payload of the event. Only a message event may have no payload."""
     source: SourceEvent | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Inbound:
-    """Payloads of a request's extensions, if present."""
+    """Payloads of the Aion extensions in a received request, as far as the request has them."""
 
     distribution: Distribution | None = None
     event: InboundEvent | None = None
@@ -118,22 +118,22 @@ class Inbound:
 
     @property
     def sender_id(self) -> str | None:
-        """Id of the sender in the source network."""
+        """Id of the sender in the source network, if known."""
         if self.event is not None and self.event.payload is not None:
             return self.event.payload.user_id
         return self.distribution.sender_id if self.distribution is not None else None
 
     @property
     def network(self) -> str | None:
-        """Source network of the request."""
+        """Name of the source network of the request, such as Slack, if known."""
         return self.distribution.distribution.endpoint_type or None if self.distribution is not None else None
 
 
 def read(message: Message, request: Mapping[str, Any]) -> Inbound:
-    """Return the payloads in the message and in the request's metadata; null is the same as a missing payload.
+    """Parse the payloads of Aion extensions in a message and in its request's metadata. Null counts as missing.
 
-    An event of an unknown type is ignored: its message is a plain one. Raises InvalidMessage for an invalid payload, with
-    the field and without the value: an ignored event would be lost.
+    The function ignores an event of an unknown type, and the message is then a plain message. An invalid payload raises
+    InvalidMessage with the field and without the value. Otherwise its event would be lost.
     """
     return Inbound(
         distribution=_on_request(Distribution, DISTRIBUTION, message, request),
@@ -143,13 +143,13 @@ def read(message: Message, request: Mapping[str, Any]) -> Inbound:
 
 
 def schemas_of(part: Part) -> list[Any]:
-    """Return the schemas in the part's metadata: under the event's URI, or under that of their extension."""
+    """Return the schema names in the metadata of a message part, under the URIs of the Aion extensions."""
     payloads = (_under(part.metadata, uri) for uri in (EVENT, MESSAGING, CARDS))
     return [payload.get("schema") for payload in payloads if isinstance(payload, dict)]
 
 
 def is_payload(part: Part) -> bool:
-    """Tell whether the part is an event's payload and not content for the agent."""
+    """Tell whether a message part is the payload of an event, and not content for the agent."""
     return part.WhichOneof("content") == "data" and any(schema in _EVENT_SCHEMAS for schema in schemas_of(part))
 
 
@@ -203,7 +203,7 @@ def _refuse(error: ValidationError, field: str) -> NoReturn:
     first = error.errors(include_input=False, include_url=False, include_context=False)[0]
     path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in first["loc"])
     why = first["msg"].lower() if first["type"] == "missing" else f"{first['msg'][:1].lower()}{first['msg'][1:]}"
-    # Without the values: they may be secrets, and the error is logged.
+    # The message omits the values: they may be secrets, and the error is logged.
     raise InvalidMessage(f"{field}{path} cannot be used: {why}.", field=f"{field}{path}") from None
 
 
@@ -211,9 +211,9 @@ def _refuse(error: ValidationError, field: str) -> NoReturn:
 
 
 def answer_to(inbound: Inbound) -> MessageAction | None:
-    """Return the default target of an answer: the conversation of the event, or its sender for a direct message.
+    """Return the default target of an answer to a request, or `None` for a request without a source network's event.
 
-    Returns `None` for a request without an event of a source network.
+    The target is the conversation of the event, or the sender of a direct message.
     """
     payload = inbound.event.payload if inbound.event is not None else None
     if payload is None:
@@ -229,12 +229,12 @@ def answer_to(inbound: Inbound) -> MessageAction | None:
 
 
 def conversation_at(context_id: str) -> MessageAction:
-    """Return the target for a message in this conversation of the source network."""
+    """Return the target for a message to the conversation with this id in the source network."""
     return MessageAction(trajectory="conversation", context_id=context_id)
 
 
 def send(message: Message, action: MessageAction) -> None:
-    """Add the target to the message, unless its author has set one."""
+    """Add a target to a message of the agent, unless the agent has already set a target."""
     if any(MESSAGE_ACTION_SCHEMA in schemas_of(part) for part in message.parts):
         return
     message.parts.append(_data(action, MESSAGE_ACTION_SCHEMA))
@@ -243,7 +243,7 @@ def send(message: Message, action: MessageAction) -> None:
 
 
 def react(inbound: Inbound, key: str) -> Artifact | None:
-    """Return a reaction to the received message, or `None` for a message without a source network."""
+    """Return an artifact with a reaction to the received message, or `None` without a source network's message."""
     payload = inbound.event.payload if inbound.event is not None else None
     if not isinstance(payload, MessageEvent):
         return None
@@ -256,7 +256,7 @@ def react(inbound: Inbound, key: str) -> Artifact | None:
 
 
 def schema_named(schema: str) -> dict[str, Any]:
-    """Return metadata with a schema of the messaging extension."""
+    """Return the metadata of a part or artifact to name its schema of the messaging extension."""
     return {MESSAGING: {"schema": schema}}
 
 
@@ -272,9 +272,9 @@ _MAX_STATE, _MAX_STATES = 512, 32
 
 
 def from_headers(headers: Mapping[str, str]) -> dict[str, Any]:
-    """Return the headers' W3C trace context and baggage as the traceability extension's payload, possibly empty.
+    """Convert W3C trace context and baggage headers to a payload of the traceability extension, or to {}.
 
-    The names of the headers are in lower case. Malformed headers are ignored and do not refuse a request.
+    The names of the headers are in lower case. The function ignores malformed headers.
     https://www.w3.org/TR/trace-context/, https://www.w3.org/TR/baggage/
     """
     traceparent = headers.get("traceparent", "").strip()
@@ -285,13 +285,13 @@ def from_headers(headers: Mapping[str, str]) -> dict[str, Any]:
     if (states := _pairs(state)) and len(state) <= _MAX_STATE and len(states) <= _MAX_STATES:
         trace["tracestate"] = [{"key": key, "value": value} for key, value in states]
     if (entries := _pairs(baggage)) and len(baggage) <= _MAX_BAGGAGE and len(entries) <= _MAX_ENTRIES:
-        # The properties of an entry follow a semicolon.
+        # Drop the properties of a baggage entry. They follow a semicolon.
         trace["baggage"] = {key: unquote(value.partition(";")[0].strip()) for key, value in entries}
     return trace
 
 
 def traceparent_of(request: Mapping[str, Any]) -> str:
-    """Return the well-formed `traceparent` in a request's metadata, or ""."""
+    """Return the `traceparent` in a request's metadata, or "" if it is missing or malformed."""
     for uri in (TRACEABILITY, older(TRACEABILITY)):
         payload = request.get(uri)
         given = payload.get("traceparent") if isinstance(payload, Mapping) else None

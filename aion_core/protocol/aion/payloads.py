@@ -1,7 +1,7 @@
 """Payloads of the Aion extensions. Pure.
 
-JSON has camelCase names; snake_case is also accepted. Unknown fields are ignored. In the distribution's payload every
-field is optional, since clients differ.
+The JSON of a payload has camelCase names. Aion also accepts snake_case names, and ignores unknown fields. In the
+distribution's payload every field is optional, since clients differ.
 """
 
 from collections.abc import Mapping
@@ -12,16 +12,16 @@ from pydantic.alias_generators import to_camel
 
 Id = Annotated[str, Field(min_length=1)]
 Trajectory = Literal["direct-message", "reply", "conversation", "timeline"]
-"""Path of a message to its readers."""
+"""Path of a message to its readers in a network, such as a direct message or a reply."""
 
 
 class ExtensionPayload(BaseModel):
-    """Base of the payloads."""
+    """Base class of the payloads of Aion extensions."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the payload's JSON, without missing fields."""
+        """Return the payload as JSON without fields that are None."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
@@ -29,7 +29,7 @@ class ExtensionPayload(BaseModel):
 
 
 class Identity(ExtensionPayload):
-    """Identity of the agent in a network: `principal` in Aion, `service` in the distribution's network."""
+    """Identity of the agent in a network. Its kind is `principal` in Aion, and `service` in the distribution's network."""
 
     kind: str = ""
     id: str = ""
@@ -39,7 +39,7 @@ class Identity(ExtensionPayload):
 
 
 class Channel(ExtensionPayload):
-    """Distribution channel."""
+    """Channel of a distribution, with the source network and the agent's identities there."""
 
     id: str | None = None
     endpoint_type: str | None = None
@@ -48,7 +48,7 @@ class Channel(ExtensionPayload):
 
 
 class Distribution(ExtensionPayload):
-    """Payload of the distribution extension."""
+    """Payload of the distribution extension: sender, caller and channel of a request."""
 
     sender_id: str | None = None
     """Id of the author in the source network."""
@@ -57,7 +57,7 @@ class Distribution(ExtensionPayload):
     distribution: Channel = Channel()
 
     def identity(self) -> Identity | None:
-        """Return the agent's own identity: the principal, else the service, else any other one."""
+        """Return the agent's own identity, preferably the principal, then the agent or service, or None without any."""
         ranks = ("principal", "agent", "service", "external")
         given = [identity for identity in self.distribution.identities if identity.id]
         known = sorted((each for each in given if each.kind in ranks), key=lambda each: ranks.index(each.kind))
@@ -68,7 +68,7 @@ class Distribution(ExtensionPayload):
 
 
 class EventEnvelope(ExtensionPayload):
-    """Description of an event in the message's metadata, with CloudEvents' names."""
+    """Description of an event in the message's metadata, with the field names of CloudEvents."""
 
     type: Id
     source: str = ""
@@ -76,18 +76,18 @@ class EventEnvelope(ExtensionPayload):
 
 
 class EventPayload(ExtensionPayload):
-    """Common fields of the events of a source network."""
+    """Base class with the common fields of the events of a source network."""
 
     user_id: Id
-    """Id of the actor."""
+    """Id of the user who caused the event."""
     context_id: Id
-    """Room, channel or thread."""
+    """Id of the room, channel or thread of the event."""
     parent_context_id: str | None = None
-    """Parent of the context, such as a thread's channel."""
+    """Id of the parent of the context, such as the channel of a thread."""
 
 
 class MessageEvent(EventPayload):
-    """New message."""
+    """Event of a new message in the source network."""
 
     message_id: Id
     trajectory: Trajectory
@@ -95,7 +95,7 @@ class MessageEvent(EventPayload):
 
 
 class ReactionEvent(EventPayload):
-    """Added or removed reaction to a message."""
+    """Event of an added or removed reaction to a message."""
 
     message_id: Id
     reaction_key: Id
@@ -106,7 +106,7 @@ class ReactionEvent(EventPayload):
 
 
 class CommandEvent(EventPayload):
-    """Command from a user."""
+    """Event of a command from a user."""
 
     command: Id
     arguments: str | None = None
@@ -114,13 +114,13 @@ class CommandEvent(EventPayload):
 
 
 class CardActionEvent(EventPayload):
-    """Action on a card from the agent."""
+    """Event of a user's action on a card from the agent."""
 
     action_id: Id
 
 
 class SourceEvent(ExtensionPayload):
-    """Original event of the source network."""
+    """Original event of the source network, in the network's own format."""
 
     provider: Id
     event: Mapping[str, Any]
@@ -130,7 +130,7 @@ class SourceEvent(ExtensionPayload):
 
 
 class TraceStateEntry(ExtensionPayload):
-    """Entry of one vendor in `tracestate`."""
+    """Entry of one vendor in the `tracestate` of a trace context."""
 
     key: Id
     value: str
@@ -148,19 +148,19 @@ class Traceability(ExtensionPayload):
 
 
 class MessageAction(ExtensionPayload):
-    """Target of a message."""
+    """Target of an agent's message: its trajectory and conversation in the network."""
 
     trajectory: Trajectory
     context_id: Id
     parent_context_id: str | None = None
     user_id: str | None = None
-    """Required for the trajectory `direct-message`."""
+    """Id of the recipient, required for the trajectory `direct-message`."""
     reply_to_message_id: str | None = None
-    """Required for the trajectory `reply`."""
+    """Id of the original message, required for the trajectory `reply`."""
 
 
 class ReactionAction(ExtensionPayload):
-    """Reaction to a message of the source network."""
+    """Reaction of the agent to a message of the source network."""
 
     context_id: Id
     message_id: Id

@@ -1,6 +1,6 @@
-"""Operations table: the JSON-RPC and HTTP+JSON bindings of v1.0 and v0.3 and docs/openapi.yaml are built from it.
+"""Table of the A2A operations. The protocol bindings of v1.0 and v0.3 and docs/openapi.yaml are built from it.
 
-A new operation is one file with an `Operation` and one entry here.
+To add an operation, write a file with an `Operation` and add it to this table.
 """
 
 from aion_core.web.operations.contexts import GET_CONTEXT, GET_CONTEXTS

@@ -1,6 +1,6 @@
 """GetContext and GetContexts: Aion's methods for conversations, in JSON-RPC only.
 
-The older names answer in v0.3's types. Params have camelCase or snake_case names, as on Aion's own servers.
+The older method names return v0.3's types. Params have camelCase or snake_case names, as on Aion's own servers.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from aion_core.web.request_context import call_of
 from aion_core.web.v03 import dump
 
 DEFAULT_CONTEXTS, MAX_CONTEXTS = 50, 100
-"""Number of listed contexts: default, and maximum."""
+"""Default and maximum number of context ids in a response."""
 
 
 async def _get(services: AgentServices, params: Mapping[str, Any], context: ServerCallContext) -> Conversation:
@@ -41,7 +41,7 @@ async def _list(services: AgentServices, params: Mapping[str, Any], context: Ser
 
 
 def _window(params: Mapping[str, Any]) -> tuple[int | None, int]:
-    """Return the requested number of entries, if given, and the number of newest entries to skip."""
+    """Return the params for paging: the requested number of entries, if given, and the number of newest ones to skip."""
     return (
         _number(params, "historyLength", "history_length"),
         _number(params, "historyOffset", "history_offset") or 0,

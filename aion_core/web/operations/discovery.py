@@ -20,7 +20,7 @@ from aion_core.web.v03 import dump
 async def extended_card(
     services: AgentServices, request: pb.GetExtendedAgentCardRequest, context: ServerCallContext
 ) -> AgentCard:
-    """Return the extended card for the caller; raises NotSupported or NoExtendedCard for an agent without one.
+    """Return the agent's extended card for the caller. Raises NotSupported or NoExtendedCard for an agent without one.
 
     The authentication middleware has admitted the caller (A2A 3.1.11), as for any other operation.
     """

@@ -68,27 +68,28 @@ async def _subscribe(
 
 
 def _require_streaming(services: AgentServices, instead: str) -> None:
-    """Raise NotSupported with an alternative, unless the card offers streams."""
+    """Raise NotSupported if the agent's card does not offer streams. `instead` is the alternative for the client."""
     if not services.card.capabilities.streaming:
         raise NotSupported(f"This agent does not stream; see its card. {instead}.")
 
 
 def _limited(services: AgentServices, call: CallContext, task_id: str) -> AbstractAsyncContextManager[None]:
-    """Return the limit of open streams; the task id is empty for a new task."""
+    """Return a context manager to count an open stream of the caller. The task id is empty for a new task."""
     return services.stream_limits.limited(call, task_id) if services.stream_limits else nullcontext()
 
 
 def _with_history(item: StreamItem, limit: pb.SendMessageConfiguration) -> StreamItem:
-    """Return the item; the history of a task has at most the requested length (A2A 3.2.4)."""
+    """Return the stream item. A task in it has at most the requested number of history messages (A2A 3.2.4)."""
     if not isinstance(item.payload, Task):
         return item
     return replace(item, payload=apply_history_length(item.payload, limit))
 
 
 def _prepared(services: AgentServices, request: SendMessageRequest, context: ServerCallContext) -> SendMessageRequest:
-    """Return the request for storage: without reserved metadata, with the trace context of its headers.
+    """Check the client's message and return the request for storage.
 
-    Raises ClientError for an invalid message, such as an invalid payload of an Aion extension.
+    The returned request has no reserved metadata of the client. It has the trace context of the headers and the
+    caller's allowed skills. Raises ClientError for an invalid message or extension payload.
     """
     check_request(request, call_of(context).idempotency_key)
     prepared = without_reserved_metadata(request)
@@ -105,7 +106,7 @@ def _prepared(services: AgentServices, request: SendMessageRequest, context: Ser
 async def _with_push_config(
     services: AgentServices, request: SendMessageRequest, context: ServerCallContext
 ) -> CallContext:
-    """Return the call with the push config of its message, if the message has one."""
+    """Return the context of the call. It contains the push notification config of the message, if the message has one."""
     if not request.configuration.HasField("task_push_notification_config"):
         return call_of(context)
     return await services.push.with_message(call_of(context), request, push_version_of(context))
@@ -178,7 +179,7 @@ SUBSCRIBE_TO_TASK = Operation(
     pb.SubscribeToTaskRequest,
     stream=_subscribe,
     response=StreamResponse,
-    # A2A 11.3 has POST, the proto file has GET.
+    # The method is POST in A2A 11.3, and GET in the proto file.
     routes=tuple(HttpRoute(method, "/tasks/{id}:subscribe") for method in ("POST", "GET")),
     v03=V03Form(
         "tasks/resubscribe",

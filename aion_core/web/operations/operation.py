@@ -1,4 +1,4 @@
-"""Operation of A2A: its use case, its form in each binding and version, and its description in OpenAPI."""
+"""Types of the operations table: use case, routes and formats of an A2A operation, and its OpenAPI description."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ from aion_core.web.request_body import StrictRequest
 
 @dataclass(frozen=True)
 class AgentServices:
-    """Use cases of one agent, within the capabilities of its public card."""
+    """Services of one agent for its operations. The public card declares the agent's capabilities."""
 
     tasks: TaskService
     lister: TaskLister
@@ -35,14 +35,14 @@ class AgentServices:
     registry: PushRegistry | None = None
     stream_limits: StreamLimits | None = None
     modes: Modes = field(init=False)
-    """Media types of the card."""
+    """Media types in the agent's card."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "modes", modes_of(self.card))
 
     @property
     def push(self) -> PushRegistry:
-        """Registry of push configs; raises PushNotSupported if the agent sends no push notifications."""
+        """Registry of push notification configs. Raises PushNotSupported if the agent sends no push notifications."""
         if self.registry is None or not self.card.capabilities.push_notifications:
             raise PushNotSupported("This agent sends no push notifications; see its card.")
         return self.registry
@@ -50,11 +50,14 @@ class AgentServices:
 
 Json = Any
 Run = Callable[[AgentServices, Any, ServerCallContext], Awaitable[Any]]
-"""Executes a unary operation; raises AionError or the SDK's A2AError."""
+"""Function of an operation with a single response. It raises AionError or the SDK's A2AError."""
 
 
 Stream = Callable[[AgentServices, Any, ServerCallContext], AsyncGenerator[list[StreamItem], None]]
-"""Yields the batches of a streaming operation; raises like `Run`, before the first batch if the request is refused."""
+"""Generator function of a streaming operation. It yields batches of events and raises the same errors as `Run`.
+
+A refused request raises before the first batch.
+"""
 
 
 # ── Forms ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -75,35 +78,35 @@ class HttpRoute:
     method: str
     path: str
     body: Body = Body.IGNORED
-    """A request without a body has its parameters in the query."""
+    """Use of the request body. A GET or DELETE request has its parameters in the query."""
 
     @property
     def has_query(self) -> bool:
-        """True if the query holds request fields."""
+        """True if the query contains the request's fields, as in all methods except POST."""
         return self.method != "POST"
 
 
 def to_json(result: ProtoMessage | None, request: Any = None) -> Json:
-    """Return the JSON of a v1.0 result."""
+    """Return a protobuf result as JSON, or `None` for no result: the default writer of v1.0."""
     return None if result is None else MessageToDict(result)
 
 
 @dataclass(frozen=True, slots=True)
 class V03Form:
-    """Form of an operation in A2A v0.3: one JSON-RPC method, HTTP+JSON routes, and the conversions of both.
+    """Form of an operation in A2A v0.3: its JSON-RPC method, its HTTP+JSON routes and its conversions.
 
-    The conversions map v0.3's types to the request and the result of v1.0.
+    `read` and `read_http` convert a v0.3 request to v1.0. `write` and `write_http` convert a v1.0 result to v0.3.
     """
 
     method: str = ""
-    """JSON-RPC method; empty for an operation of HTTP+JSON only."""
+    """Name of the JSON-RPC method. It is empty for an operation in HTTP+JSON only."""
     model: type[BaseModel] | None = None
-    """SDK's type of the whole JSON-RPC request. Without a model, `read` receives the params as JSON."""
+    """The SDK's type of the whole JSON-RPC request. Without a model, `read` receives the params as JSON."""
     read: Callable[[Any], Any] = lambda params: params
     write: Callable[[Any], Any] = lambda result: result
-    """Returns the JSON-RPC result as JSON or as models of the SDK."""
+    """Conversion of a v1.0 result to v0.3's JSON-RPC result, as JSON or as models of the SDK."""
     aliases: tuple[str, ...] = ()
-    """Older names of the method."""
+    """Older names of the JSON-RPC method, also accepted."""
     routes: tuple[HttpRoute, ...] = ()
     read_http: Callable[[StrictRequest], Awaitable[Any]] | None = None
     write_http: Callable[[Any], Json] = to_json
@@ -119,7 +122,7 @@ class Doc:
     result: str = ""
     """Description of the successful response."""
     parameters: tuple[str, ...] = ()
-    """Names of additional header parameters: keys of `components.parameters`."""
+    """Names of additional header parameters, as keys of OpenAPI's `components.parameters`."""
     example: Mapping[str, Any] | None = None
     """Example of the request body."""
 
@@ -129,30 +132,30 @@ class Operation:
     """Entry of the operations table. Each binding, each version and the OpenAPI document are built from it."""
 
     name: str
-    """JSON-RPC method of v1.0: the name in the A2A specification."""
+    """Name in the A2A specification, also the JSON-RPC method of v1.0."""
     request: type[ProtoMessage] | None = None
-    """Type of the params; without a type, the operation receives them as JSON."""
+    """Protobuf type of the request. Without a type, the operation receives its params as JSON."""
     run: Run | None = None
     stream: Stream | None = None
     """An operation has either `run` or `stream`."""
     response: type[ProtoMessage] | None = None
-    """Type of the result, or of each event of a stream, in v1.0; no type for an empty result."""
+    """Protobuf type of the v1.0 result or of each streamed event. An empty result has no type."""
     write: Callable[[Any, Any], Json] = to_json
-    """Returns the JSON of the result in v1.0; the second argument is the request."""
+    """Function from the result and the request to the JSON of the v1.0 result."""
     routes: tuple[HttpRoute, ...] = ()
-    """HTTP+JSON routes of v1.0, without tenant; empty for an operation of JSON-RPC only."""
+    """HTTP+JSON routes of v1.0 without the tenant. An operation in JSON-RPC only has no routes."""
     v03: V03Form | None = None
     before_extensions: bool = False
-    """True for an operation without required extensions: clients learn the requirements from its result."""
+    """True if the client may omit required extensions, since the result of the operation lists them."""
     doc: Doc | None = None
-    """Required for an operation with HTTP+JSON routes."""
+    """OpenAPI description, required for an operation with HTTP+JSON routes."""
 
 
 # ── Task id ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def require_task_id(task_id: str) -> None:
-    """Raise InvalidMessage for a missing id, and TaskNotFound for an invalid one."""
+    """Raise InvalidMessage for a missing task id, and TaskNotFound for an invalid one."""
     if not task_id:
         raise InvalidMessage("id is missing: it is the task's id, from the answer to the message.", field="id")
     if not is_id(task_id):

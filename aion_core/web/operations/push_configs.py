@@ -22,7 +22,7 @@ from aion_core.web.request_body import StrictRequest, read_params, read_query
 from aion_core.web.request_context import call_of, push_version_of
 
 _CONFIGS = "/tasks/{taskId}/pushNotificationConfigs"
-# The client chooses a config's id; it may contain a slash.
+# The client chooses the id of a push config. The id may contain a slash.
 _CONFIG = f"{_CONFIGS}/{{id:path}}"
 _CONFIGS_V03 = "/v1/tasks/{id}/pushNotificationConfigs"
 _CONFIG_V03 = f"{_CONFIGS_V03}/{{config_id:path}}"
@@ -60,7 +60,7 @@ async def _delete(
 
 async def _read_create_v03(request: StrictRequest) -> pb.TaskPushNotificationConfig:
     body = await request.json_object()
-    # The proto file wraps the config; a2a-js sends it without a wrapper.
+    # In the proto file the body has the config in a `config` field. a2a-js sends the config without this field.
     wrapped = read_params(body.get("config", body), pb03.TaskPushNotificationConfig)
     config = conversions.to_core_push_notification_config(
         FromProto.push_notification_config(wrapped.push_notification_config)

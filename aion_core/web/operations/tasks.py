@@ -63,7 +63,7 @@ GET_TASK = Operation(
 # ── ListTasks ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 _CANCELED = {"TASK_STATE_CANCELLED": "TASK_STATE_CANCELED"}
-"""Spelling of this state in v0.3's proto file, and in v1.0's."""
+"""v1.0's spelling of the canceled state, by the spelling in v0.3's proto file."""
 
 
 async def _list(services: AgentServices, request: ListTasksRequest, context: ServerCallContext) -> pb.ListTasksResponse:
@@ -81,7 +81,7 @@ def _write_page(page: pb.ListTasksResponse, request: ListTasksRequest) -> Any:
 
 
 async def _read_list_v03(request: StrictRequest) -> ListTasksRequest:
-    # The v0.3 specification names this path and no parameters: they are v1.0's. A state may have its v0.3 spelling.
+    # The v0.3 specification names no parameters for this path: accept v1.0's. A state may have its v0.3 spelling.
     params = read_query(request.query_params, ListTasksRequest)
     if "status" in params:
         params["status"] = _CANCELED.get(params["status"], params["status"])
@@ -125,7 +125,7 @@ async def _cancel(services: AgentServices, request: pb.CancelTaskRequest, contex
 
 
 async def _read_cancel_v03(request: StrictRequest) -> pb.CancelTaskRequest:
-    # The body repeats the task's name.
+    # The body only repeats the task's name: parse it to refuse invalid JSON, and use the id in the path.
     await request.json_object(optional=True)
     return pb.CancelTaskRequest(id=request.path_params["id"])
 

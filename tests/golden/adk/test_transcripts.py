@@ -16,7 +16,7 @@ TRANSCRIPTS = sorted(HERE.glob("*.sse"))
 
 
 @pytest.mark.parametrize("transcript", TRANSCRIPTS, ids=lambda path: path.stem)
-async def test_stream_matches_its_transcript(transcript: Path) -> None:
+async def test_adk_stream_matches_its_golden_transcript(transcript: Path) -> None:
     name, _, version = transcript.stem.partition(".")
     expected = golden.read(transcript)
     agent = served(getattr(agents, name)())
@@ -26,7 +26,7 @@ async def test_stream_matches_its_transcript(transcript: Path) -> None:
         pytest.fail("\n".join(difflib.unified_diff(*lines, "expected", "actual", lineterm="", n=4)), pytrace=False)
 
 
-def test_each_case_has_both_versions() -> None:
+def test_each_adk_case_has_transcripts_of_both_versions() -> None:
     cases = {path.stem.partition(".")[0] for path in TRANSCRIPTS}
     assert cases
     assert {path.name for path in TRANSCRIPTS} == {f"{case}.{ver}.sse" for case in cases for ver in golden.METHODS}

@@ -76,7 +76,7 @@ FILES: dict[str, tuple[str, str, list[str]]] = {
 
 
 @pytest.mark.parametrize("case", FILES)
-def test_broken_file_is_named_with_its_remedy(case: str, tmp_path: Path) -> None:
+def test_broken_agent_file_is_named_with_its_remedy(case: str, tmp_path: Path) -> None:
     name, content, sentences = FILES[case]
     written(tmp_path, {name: content})
     with pytest.raises(ConfigurationError) as failed:
@@ -87,5 +87,5 @@ def test_broken_file_is_named_with_its_remedy(case: str, tmp_path: Path) -> None
         assert sentence.replace("{}", str(tmp_path)) in str(failed.value)
 
 
-def test_broken_agents_are_many() -> None:
+def test_there_are_at_least_25_broken_agent_examples() -> None:
     assert len(BROKEN) + len(FILES) >= 25

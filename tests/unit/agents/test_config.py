@@ -19,11 +19,11 @@ def config(folder: Path, text: str) -> Mapping[str, AgentConfig]:
     return read_agent_configs(file)
 
 
-def test_card_fields_are_all_configurable(tmp_path: Path) -> None:
+def test_all_agent_card_fields_are_configurable(tmp_path: Path) -> None:
     assert list(config(tmp_path, AION_YAML)) == ["helper", "quiet", "unready"]
 
 
-def test_yaml_s_own_merge_keys_may_come_twice(tmp_path: Path) -> None:
+def test_yaml_merge_keys_may_be_repeated(tmp_path: Path) -> None:
     text = "aion:\n  agents:\n    a: &a {path: a.py, version: '3'}\n    b:\n      <<: *a\n      path: b.py\n"
     agents = config(tmp_path, text)
     assert (agents["b"].path, agents["b"].version) == ("b.py", "3")

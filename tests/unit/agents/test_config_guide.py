@@ -26,12 +26,12 @@ GUIDE = (Path(__file__).parents[3] / "docs" / "aion-yaml.md").read_text(encoding
         (PushOptions, "push."),
     ],
 )
-def test_every_key_is_in_the_guide(model: type[BaseModel], before: str) -> None:
+def test_every_aion_yaml_key_is_in_guide(model: type[BaseModel], before: str) -> None:
     named = set(re.findall(r"`([a-z_.]+)`", GUIDE))
     assert {f"{before}{field}" for field in model.model_fields} <= named
 
 
-def test_the_example_is_an_aion_yaml(tmp_path: Path) -> None:
+def test_guides_example_is_valid_aion_yaml(tmp_path: Path) -> None:
     [example] = re.findall(r"```yaml\n(.*?)```", GUIDE, flags=re.S)
     file = tmp_path / "aion.yaml"
     file.write_text(example)

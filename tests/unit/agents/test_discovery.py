@@ -38,7 +38,7 @@ def paths(found: Discovered) -> dict[str, str]:
     return {agent_id: agent.path for agent_id, agent in found.agents.items()}
 
 
-def test_aion_yaml_has_precedence(tmp_path: Path) -> None:
+def test_aion_yaml_precedes_other_discovered_agents(tmp_path: Path) -> None:
     put(tmp_path, "aion.yaml", "aion: {limits: {requests_per_minute: 5}, agents: {a: {path: a.py}}}")
     put(tmp_path, "langgraph.json", '{"graphs": {"b": "./b.py:graph"}}')
     put(tmp_path, "agent.py", ROOT_AGENT)
@@ -109,7 +109,7 @@ def test_env_of_langgraph_json_may_be_missing(tmp_path: Path) -> None:
     assert discover(tmp_path).env_files == (env,)
 
 
-def test_roots_let_imports_start_there(tmp_path: Path) -> None:
+def test_configured_roots_are_import_roots(tmp_path: Path) -> None:
     put(tmp_path, "libs/one/src/shared_of_discovery.py", "VALUE = 7\n")
     put(tmp_path, "agent.py", f"from shared_of_discovery import VALUE\nassert VALUE == 7\n{GRAPH}")
     put(tmp_path, "langgraph.json", '{"graphs": {"a": "./agent.py:graph"}, "dependencies": ["./libs/one"]}')
@@ -140,7 +140,7 @@ def test_adk_app_precedes_root_agent(tmp_path: Path) -> None:
     assert list(paths(discover(tmp_path)).values()) == ["agent.py:app"]
 
 
-def test_folder_of_adk_agents_has_them_all(tmp_path: Path) -> None:
+def test_folder_of_adk_agents_contains_all_found_agents(tmp_path: Path) -> None:
     put(tmp_path, "one/__init__.py", "from . import agent")
     put(tmp_path, "one/agent.py", ROOT_AGENT)
     put(tmp_path, "two/root_agent.yaml", "name: two")
@@ -189,7 +189,7 @@ def test_only_file_with_an_agent_is_found(kind: str, tmp_path: Path) -> None:
     assert "mine" not in sys.modules
 
 
-def test_agents_below_are_searched_last(tmp_path: Path) -> None:
+def test_agents_in_subfolders_are_searched_last(tmp_path: Path) -> None:
     put(tmp_path, "src/support/graph.py", GRAPH)
     assert paths(discover(tmp_path)) == {"support": "src/support/graph.py"}
     put(tmp_path, "mine.py", GRAPH)
@@ -197,7 +197,7 @@ def test_agents_below_are_searched_last(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("statement", ["from sub import graph as sub", "import sub", "from .sub import graph as other"])
-def test_imported_file_is_part_of_importer(statement: str, tmp_path: Path) -> None:
+def test_imported_agent_file_belongs_to_importing_agent(statement: str, tmp_path: Path) -> None:
     put(tmp_path, "sub.py", GRAPH)
     put(tmp_path, "mine.py", f"{statement}\n{GRAPH}")
     assert paths(discover(tmp_path)) == {"mine": "mine.py"}
@@ -237,7 +237,7 @@ def test_missing_agent_lists_searched_places(tmp_path: Path) -> None:
         ("weather:root_agent", "weather", "weather:root_agent"),
     ],
 )
-def test_path_names_one_agent(path: str, agent_id: str, found_path: str, tmp_path: Path) -> None:
+def test_given_path_selects_one_agent(path: str, agent_id: str, found_path: str, tmp_path: Path) -> None:
     put(tmp_path, "mine.py", NEVER)
     put(tmp_path, "src/support/graph.py", NEVER)
     put(tmp_path, "weather/agent.py", NEVER)
@@ -247,7 +247,7 @@ def test_path_names_one_agent(path: str, agent_id: str, found_path: str, tmp_pat
     assert (found.folder, found.env_files) == (tmp_path, (env,))
 
 
-def test_file_elsewhere_is_relative_to_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_agent_file_elsewhere_is_relative_to_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(tmp_path, "there/mine.py", GRAPH)
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
@@ -256,13 +256,13 @@ def test_file_elsewhere_is_relative_to_its_folder(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("path", ["nowhere", "nowhere.py", "nowhere/at/all", "notes.txt"])
-def test_unknown_path_is_named(path: str, tmp_path: Path) -> None:
+def test_unknown_agent_path_is_named(path: str, tmp_path: Path) -> None:
     put(tmp_path, "notes.txt")
     with pytest.raises(ConfigurationError, match=path):
         discover(Path(path))
 
 
-def test_as_yaml_contains_discovered_agents_only(tmp_path: Path) -> None:
+def test_generated_yaml_contains_only_discovered_agents(tmp_path: Path) -> None:
     (tmp_path / "libs").mkdir()
     put(tmp_path, "libs/pyproject.toml")
     graphs = {"a": "./a.py:graph", "b": {"path": "./b.py:graph", "description": "Größer: ja"}}

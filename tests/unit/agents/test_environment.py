@@ -74,7 +74,7 @@ REFUSED += [
 
 
 @pytest.mark.parametrize(("aion", "said"), REFUSED, ids=lambda value: str(value)[:60])
-def test_unusable_variable_is_named(aion: dict[str, Any], said: str, tmp_path: Path) -> None:
+def test_unusable_environment_variable_is_named(aion: dict[str, Any], said: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(said)):
         read_deployment_config(written(tmp_path, **aion))
 
@@ -83,7 +83,7 @@ def test_unusable_variable_is_named(aion: dict[str, Any], said: str, tmp_path: P
     "said",
     ["", "a b", "ssm:", "ssm:/a b", "a#", "#a", "a:b", "arn:aws:s3:::bucket/key", "arn:aws:ssm:eu:1:document/x", "x" * 513],
 )  # fmt: skip
-def test_unknown_place_of_secret_is_refused(said: str, tmp_path: Path) -> None:
+def test_unknown_secret_source_is_refused(said: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"aion\.secrets\.KEY: this is neither the name or ARN"):
         read_deployment_config(written(tmp_path, secrets={"KEY": said}))
 
@@ -92,14 +92,14 @@ def test_unknown_place_of_secret_is_refused(said: str, tmp_path: Path) -> None:
     "key",
     ["sk-proj-0123456789abcdef", "AIzaSyA0123456789abcdefgh", "ghp_0123456789abcdefgh", "-----BEGIN PRIVATE KEY-----"],
 )
-def test_key_given_as_name_is_not_repeated(key: str, tmp_path: Path) -> None:
+def test_secret_given_as_name_is_not_repeated_in_error(key: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as raised:
         read_deployment_config(written(tmp_path, secrets={"KEY": key}))
     assert "aion.secrets.KEY: this looks like the key itself. Put the key into Secrets Manager" in str(raised.value)
     assert key not in str(raised.value)
 
 
-def test_process_precedes_dotenv_and_aion_yaml(tmp_path: Path) -> None:
+def test_process_environment_precedes_dotenv_and_aion_yaml(tmp_path: Path) -> None:
     said = {"BY_YAML": "yaml", "BY_DOTENV": "yaml", "BY_PROCESS": "yaml", "EMPTY": "yaml"}
     file = written(tmp_path, environment=said, secrets={"KEY": "k"})
     (tmp_path / ".env").write_text(
@@ -125,7 +125,7 @@ def test_unset_secret_is_a_warning(tmp_path: Path) -> None:
     ]
 
 
-def test_dotenv_alone_is_enough(tmp_path: Path) -> None:
+def test_dotenv_alone_provides_variables(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("KEY=value\n")
     assert local_environment(tmp_path / "aion.yaml", {}) == ({"KEY": "value"}, [])
     assert local_environment(tmp_path / "sub" / "aion.yaml", {}) == ({}, [])
@@ -138,7 +138,7 @@ def test_unreadable_dotenv_is_named_without_content(tmp_path: Path) -> None:
     assert "hunter2" not in str(raised.getrepr(chain=True, style="short"))
 
 
-def test_parameters_are_the_arns_of_the_secrets(tmp_path: Path) -> None:
+def test_template_parameters_contain_arns_of_secrets(tmp_path: Path) -> None:
     secrets = {
         "A": "openai-key",
         "B": "prod/db#user",
@@ -165,13 +165,13 @@ def test_parameters_are_the_arns_of_the_secrets(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("region", "partition"), [("eu-west-1", "aws"), ("cn-north-1", "aws-cn"), ("us-gov-west-1", "aws-us-gov")]
 )
-def test_parameters_know_their_partition(region: str, partition: str, tmp_path: Path) -> None:
+def test_template_parameters_use_regions_aws_partition(region: str, partition: str, tmp_path: Path) -> None:
     found = template_parameters(read_deployment_config(written(tmp_path, secrets={"A": "k"})), region, "123456789012")
     assert found["AgentSecrets"] == f"arn:{partition}:secretsmanager:{region}:123456789012:secret:k-??????"
     assert re.fullmatch(pattern_of("AgentSecrets"), found["AgentSecrets"])
 
 
-def test_parameters_without_secrets_are_empty() -> None:
+def test_template_parameters_without_secrets_are_empty() -> None:
     assert template_parameters(DeploymentConfig({}, None, Path.cwd()), "eu-west-1", "123456789012") == {
         "AgentSecrets": ""
     }
@@ -184,7 +184,7 @@ def test_too_many_secrets_are_refused(tmp_path: Path) -> None:
         template_parameters(read_deployment_config(file), "eu-west-1", "123456789012")
 
 
-def test_bedrock_ids_become_arns() -> None:
+def test_bedrock_model_ids_become_arns() -> None:
     models = [
         "anthropic.claude-3-haiku-20240307-v1:0",
         "eu.anthropic.claude-sonnet-4-20250514-v1:0",

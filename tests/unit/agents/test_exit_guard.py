@@ -126,7 +126,7 @@ PLACES: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("method", ["SendMessage", "message/send"])
-async def test_process_exit_ends_its_task_only(place: str, method: str) -> None:
+async def test_process_exit_in_turn_ends_only_its_task(place: str, method: str) -> None:
     async with http(parts(PLACES[place]()).app()) as client:
         answer = (await client.post("/", json=send(method=method))).json()["result"]
     status = answer.get("task", answer)["status"]
@@ -137,7 +137,7 @@ async def test_process_exit_ends_its_task_only(place: str, method: str) -> None:
 # ── Code outside of the guard ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_only_tasks_of_turns_are_guarded() -> None:
+async def test_exit_guard_covers_only_asyncio_tasks_of_turns() -> None:
     loop = asyncio.get_running_loop()
     go_on = asyncio.Event()
 
@@ -156,7 +156,7 @@ async def test_only_tasks_of_turns_are_guarded() -> None:
     assert loop.get_task_factory() is None
 
 
-async def test_existing_task_factory_is_used() -> None:
+async def test_exit_guard_uses_existing_task_factory() -> None:
     made: list[str] = []
 
     def factory(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> Any:
@@ -174,7 +174,7 @@ async def test_existing_task_factory_is_used() -> None:
         loop.set_task_factory(None)
 
 
-async def test_factory_around_ours_stays() -> None:
+async def test_exit_guard_keeps_task_factory_set_later() -> None:
     loop = asyncio.get_running_loop()
     with exit_guard():
         ours: Any = loop.get_task_factory()
@@ -187,7 +187,7 @@ async def test_factory_around_ours_stays() -> None:
         loop.set_task_factory(None)
 
 
-async def test_guarded_task_returns_and_cancels_as_usual() -> None:
+async def test_guarded_asyncio_task_returns_and_cancels_normally() -> None:
     with exit_guard():
         cancelled = asyncio.create_task(asyncio.sleep(60))
         cancelled.cancel()

@@ -30,7 +30,7 @@ def put(folder: Path, name: str, text: str = "") -> None:
 
 
 @pytest.mark.parametrize("init", ["src/pkg_of_modules/__init__.py", "notes.txt"], ids=["package", "namespace"])
-def test_src_file_has_one_module_by_each_path(init: str, tmp_path: Path) -> None:
+def test_src_file_has_one_module_under_each_path(init: str, tmp_path: Path) -> None:
     put(tmp_path, init)
     put(tmp_path, "src/pkg_of_modules/state.py", "class State: ...\n")
     put(tmp_path, "src/pkg_of_modules/graph.py", f"from pkg_of_modules.state import State as Own\n{GRAPH}")
@@ -40,7 +40,7 @@ def test_src_file_has_one_module_by_each_path(init: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("first", ["mine_of_modules.py", "sub/mine_of_modules.py"])
-def test_file_imported_by_its_neighbour_is_the_same(first: str, tmp_path: Path) -> None:
+def test_agent_file_imported_by_neighbour_is_same_module(first: str, tmp_path: Path) -> None:
     put(tmp_path, first, GRAPH)
     folder = (tmp_path / first).parent
     put(folder, "beside_of_modules.py", f"from mine_of_modules import State as Theirs\n{GRAPH}")
@@ -53,7 +53,7 @@ def test_file_imported_by_its_neighbour_is_the_same(first: str, tmp_path: Path) 
     assert mine.__spec__.name == mine.__name__
 
 
-def test_file_its_neighbour_imported_first_is_the_same(tmp_path: Path) -> None:
+def test_agent_file_imported_first_by_neighbour_is_same_module(tmp_path: Path) -> None:
     put(tmp_path, "mine_of_modules.py", GRAPH)
     put(tmp_path, "beside_of_modules.py", f"from mine_of_modules import State as Theirs\n{GRAPH}")
     beside = load_object("beside_of_modules.py:graph", tmp_path).module

@@ -405,14 +405,14 @@ def _state(frame: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-async def test_layout_streams_its_answer(layout: str, tmp_path: Path) -> None:
+async def test_agent_of_each_project_layout_streams_its_answer(layout: str, tmp_path: Path) -> None:
     files, path = LAYOUTS[layout]
     written(tmp_path, files)
     assert await streamed(tmp_path / path) == "It is sunny."
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-async def test_generated_aion_yaml_serves_the_same(layout: str, tmp_path: Path) -> None:
+async def test_generated_aion_yaml_serves_same_agents(layout: str, tmp_path: Path) -> None:
     files, path = LAYOUTS[layout]
     written(tmp_path, files)
     found = discover(tmp_path / path)

@@ -373,7 +373,7 @@ def made(folder: Path, path: str) -> LazyAgent:
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_broken_agent_gives_one_screen(case: str, tmp_path: Path) -> None:
+def test_broken_agents_error_fits_one_screen(case: str, tmp_path: Path) -> None:
     broken = BROKEN[case]
     written(tmp_path, broken.files)
     with pytest.raises(AgentLoadError) as failed:
@@ -429,7 +429,7 @@ def test_file_named_like_a_module_is_served(name: str, tmp_path: Path) -> None:
     made(tmp_path, name).load()
 
 
-def test_mended_agent_loads_without_a_restart(tmp_path: Path) -> None:
+def test_fixed_agent_loads_without_restart(tmp_path: Path) -> None:
     agent = made(tmp_path, "agent.py")
     written(tmp_path, {"agent.py": "import cowsay\n"})
     with pytest.raises(AgentLoadError):
@@ -438,7 +438,7 @@ def test_mended_agent_loads_without_a_restart(tmp_path: Path) -> None:
     agent.load()
 
 
-def test_error_has_its_cause(tmp_path: Path) -> None:
+def test_agent_load_error_has_its_cause(tmp_path: Path) -> None:
     written(tmp_path, {"agent.py": "import cowsay\n"})
     with pytest.raises(AgentLoadError) as failed:
         made(tmp_path, "agent.py").load()

@@ -34,7 +34,7 @@ def remedy(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("file", NAMED)
-def test_named_package_is_missed_by_uvx(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_package_under_uvx_has_its_remedy(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "prefix", "/home/me/.cache/uv/archive-v0/x7")
     written(tmp_path, {"agent.py": "import tabulate_of_test\n", file: NAMED[file]})
     do = remedy(tmp_path)
@@ -43,7 +43,7 @@ def test_named_package_is_missed_by_uvx(file: str, tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("file", NAMED)
-def test_named_package_is_not_installed_here(file: str, tmp_path: Path) -> None:
+def test_missing_package_error_names_environment(file: str, tmp_path: Path) -> None:
     written(tmp_path, {"agent.py": "import tabulate_of_test\n", file: NAMED[file]})
     do = remedy(tmp_path)
     assert do.startswith(f"{file} names tabulate-of-test, but the environment that runs aion ({sys.prefix}) ")

@@ -47,7 +47,7 @@ def declared(section: str, folder: Path) -> DeploymentConfig:
     return read_deployment_config(file)
 
 
-def test_each_provider_has_a_section() -> None:
+def test_models_guide_has_section_for_each_provider() -> None:
     assert set(PROVIDERS) <= SECTIONS.keys()
     for section in PROVIDERS:
         links = {re.sub(r"[^\w\- ]", "", section.lower()).replace(" ", "-")}
@@ -55,13 +55,13 @@ def test_each_provider_has_a_section() -> None:
 
 
 @pytest.mark.parametrize("section", [title for title, text in SECTIONS.items() if "```yaml" in text])
-def test_yaml_of_guide_is_read(section: str, tmp_path: Path) -> None:
+def test_models_guides_yaml_is_valid(section: str, tmp_path: Path) -> None:
     found = declared(section, tmp_path)
     assert found.environment
     assert found.agents
 
 
-def test_local_rules_are_those_of_the_code(tmp_path: Path) -> None:
+def test_models_guide_states_codes_local_rules(tmp_path: Path) -> None:
     found = declared("Place of a key", tmp_path)
     (tmp_path / ".env").write_text("MODEL=of-dotenv\nOPENAI_API_KEY=of-dotenv\nDB_PASSWORD=of-dotenv\n")
     variables, warnings = local_environment(tmp_path / "aion.yaml", {"DB_PASSWORD": "of-shell"}, found)
@@ -70,7 +70,7 @@ def test_local_rules_are_those_of_the_code(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("section", PROVIDERS)
-def test_code_reads_declared_variables(section: str, tmp_path: Path) -> None:
+def test_models_guides_code_reads_declared_variables(section: str, tmp_path: Path) -> None:
     found = declared(section, tmp_path)
     for block in blocks(section, "python"):
         read = {
@@ -95,7 +95,7 @@ def imported(block: str) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("section", PROVIDERS)
-def test_code_imports_existing_names(section: str) -> None:
+def test_models_guides_code_imports_existing_names(section: str) -> None:
     for block in blocks(section, "python"):
         for module, name in imported(block):
             if package := BROUGHT_BY.get(module) or NEEDS.get(module):
@@ -117,7 +117,7 @@ def test_code_imports_existing_names(section: str) -> None:
                 assert hasattr(importlib.import_module(module), name), (module, name)
 
 
-def test_adk_agent_without_another_package_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_guides_adk_agent_needs_no_extra_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     section = "Gemini with an API key"
     (block,) = [each for each in blocks(section, "python") if "google.adk" in each]
     for name, value in declared(section, tmp_path).environment.items():
@@ -140,7 +140,7 @@ def given(section: str) -> Iterator[tuple[str, str]]:
         yield from (tuple(word.split("=", 1)) for word in tomllib.loads(block)["parameter_overrides"])
 
 
-def test_parameters_of_guide_are_taken() -> None:
+def test_deployment_accepts_models_guides_parameters() -> None:
     parameters = Template(ROOT / "template.yaml", BUILD_PLACE).document["Parameters"]
     found = [each for section in SECTIONS for each in given(section)]
     assert {name for name, _ in found} == {
@@ -155,7 +155,7 @@ def test_parameters_of_guide_are_taken() -> None:
 
 
 @pytest.mark.parametrize("section", ["OpenAI", "Anthropic", "Gemini with an API key"])
-def test_parameter_is_the_arn_of_the_declared_secret(section: str, tmp_path: Path) -> None:
+def test_template_parameter_is_declared_secrets_arn(section: str, tmp_path: Path) -> None:
     found = declared(section, tmp_path)
     (source,) = found.secrets.values()
     asked = template_parameters(found, REGION, ACCOUNT)["AgentSecrets"]
@@ -165,7 +165,7 @@ def test_parameter_is_the_arn_of_the_declared_secret(section: str, tmp_path: Pat
     assert f"aws secretsmanager create-secret --name {source.name} " in SECTIONS[section]
 
 
-def test_parameter_store_is_the_other_place(tmp_path: Path) -> None:
+def test_models_guide_secret_may_be_in_parameter_store(tmp_path: Path) -> None:
     (named,) = re.findall(r"`(OPENAI_API_KEY): (ssm:[^`]+)`", SECTIONS["OpenAI"])
     file = tmp_path / "aion.yaml"
     file.write_text(json.dumps({"aion": {"secrets": dict([named]), "agents": {"a": {"path": "a.py"}}}}))
@@ -174,7 +174,7 @@ def test_parameter_store_is_the_other_place(tmp_path: Path) -> None:
     assert f"--name {named[1].removeprefix('ssm:')} " in SECTIONS["OpenAI"]
 
 
-def test_bedrock_table_matches_code(tmp_path: Path) -> None:
+def test_models_guides_bedrock_table_matches_code(tmp_path: Path) -> None:
     model = declared("Amazon Bedrock", tmp_path).environment["MODEL"]
     assert list(given("Amazon Bedrock")) == [("BedrockModels", bedrock_models([model], REGION, ACCOUNT))]
     rows = re.findall(r"^\| .*?: `([\w.:-]+)`.*? \| `(arn:[^`]+)` \|$", SECTIONS["Amazon Bedrock"], re.MULTILINE)
@@ -183,7 +183,7 @@ def test_bedrock_table_matches_code(tmp_path: Path) -> None:
         assert bedrock_models([id_], REGION, ACCOUNT) == arn
 
 
-def test_links_of_guide_lead_somewhere() -> None:
+def test_models_guides_links_have_targets() -> None:
     headings = re.findall(r"^##+ (.+)$", GUIDE, re.MULTILINE)
     anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
     for target in re.findall(r"\]\(([^)]+)\)", GUIDE):

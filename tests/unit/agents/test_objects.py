@@ -56,7 +56,7 @@ def nodes(graph: Any) -> set[str]:
     ],
     ids=["one", "its builder beside it", "two names", "another module's", "another module's, renamed"],
 )
-def test_unnamed_path_finds_compiled_graph(folder: Path, source: str) -> None:
+def test_path_without_object_name_finds_compiled_graph(folder: Path, source: str) -> None:
     graph = found(folder, source)
     assert nodes(graph) == {"mine"}
     assert graph.interrupt_before_nodes == ["mine"]
@@ -89,7 +89,7 @@ class Mine(StateGraph):
         ("sub = built('a').compile()\nmain = built('b')", "sub, main"),
     ],
 )
-def test_of_several_agents_one_has_to_be_named(folder: Path, source: str, names: str) -> None:
+def test_file_with_several_agents_requires_object_name(folder: Path, source: str, names: str) -> None:
     with pytest.raises(ConfigurationError) as failed:
         found(folder, source)
     assert str(failed.value) == (
@@ -119,7 +119,7 @@ def test_of_several_agents_one_has_to_be_named(folder: Path, source: str, names:
         ),
     ],
 )
-def test_missing_object_is_named(folder: Path, source: str, path: str, sentence: str) -> None:
+def test_missing_agent_object_is_named(folder: Path, source: str, path: str, sentence: str) -> None:
     with pytest.raises(ConfigurationError) as failed:
         found(folder, source, path)
     assert str(failed.value) == sentence

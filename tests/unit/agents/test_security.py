@@ -30,7 +30,7 @@ def declared(folder: Path, schemes: str, require: str = "", *, a: str = "", b: s
     return read_auth_policies(read_agent_configs(file))
 
 
-def test_each_scheme_suffices_by_default(tmp_path: Path) -> None:
+def test_each_security_scheme_suffices_by_default(tmp_path: Path) -> None:
     found = declared(
         tmp_path,
         f"{{jwt: {TOKENS}, o: {{type: oidc, issuer: 'https://o.test/', audience: [x, y], tenant_claim: t}}, "
@@ -47,7 +47,7 @@ def test_each_scheme_suffices_by_default(tmp_path: Path) -> None:
     assert found["a"].require == tuple({name: frozenset()} for name in ("jwt", "o", "k", "b", "i"))
 
 
-def test_agent_overrides_deployment_policy(tmp_path: Path) -> None:
+def test_agent_overrides_deployments_security_policy(tmp_path: Path) -> None:
     schemes = f"{{jwt: {TOKENS}, k: {{type: api-key}}}}"
     found = declared(
         tmp_path,
@@ -84,7 +84,7 @@ def test_agent_overrides_deployment_policy(tmp_path: Path) -> None:
         ("{type: aws-iam, owner: me}", "security.schemes.jwt.owner: Input should be 'role' or 'session'"),
     ],
 )  # fmt: skip
-def test_invalid_scheme_is_named(tmp_path: Path, jwt: str, sentence: str) -> None:
+def test_invalid_security_scheme_is_named(tmp_path: Path, jwt: str, sentence: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
         declared(tmp_path, f"{{jwt: {jwt}}}")
     assert sentence in str(raised.value)
@@ -110,7 +110,9 @@ SCHEMES = f"{{jwt: {TOKENS}, k: {{type: api-key}}, b: {{type: basic}}}}"
         ("", "", "security: {schemes: {k: {type: api-key}}}", "aion.agents.b declares no `security`, and a does."),
     ],
 )
-def test_invalid_requirement_is_named(tmp_path: Path, schemes: str, require: str, a: str, sentence: str) -> None:
+def test_invalid_security_requirement_is_named(
+    tmp_path: Path, schemes: str, require: str, a: str, sentence: str
+) -> None:
     with pytest.raises(ConfigurationError) as raised:
         declared(tmp_path, schemes, require, a=a)
     assert sentence in str(raised.value)

@@ -53,13 +53,15 @@ async def verifying(clock: ManualClock) -> tuple[Work, Work]:
     return (lambda: verifier.verify(first)), (lambda: verifier.verify(last))
 
 
-async def test_wrong_keys_take_constant_time(clock: ManualClock) -> None:
+async def test_comparison_of_wrong_api_keys_takes_constant_time(clock: ManualClock) -> None:
     """Chance does not repeat three times."""
     work = await verifying(clock)
     assert min(distinguishability(*work) for _ in range(3)) < KNOWS_NOTHING
 
 
-async def test_measurement_detects_early_comparison_end(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_timing_measurement_detects_early_comparison_end(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With a comparison by character, the measurement finds the difference."""
 
     def leaks(one: str, other: str) -> bool:
@@ -84,7 +86,7 @@ class WorkLog(list[tuple[str, Any]]):
         monkeypatch.setattr(where, name, recorded)
 
 
-async def test_all_refused_keys_cost_the_same(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_all_refused_api_keys_cost_same_requests(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each costs one read, one hash and one comparison of whole hashes, with the same response."""
     app = AuthApp(clock, key=ApiKeyScheme())
     live, gone, old = (make_key("alice", now=clock.now()) for _ in range(3))
@@ -109,7 +111,7 @@ async def test_all_refused_keys_cost_the_same(clock: ManualClock, monkeypatch: p
     assert answers[0][0] == 401
 
 
-async def test_unknown_user_costs_one_hash(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unknown_basic_user_costs_one_hash(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its argon2 parameters equal those of a wrong password."""
     app = AuthApp(clock, users=USERS, basic=BasicScheme())
     work_log = WorkLog()

@@ -131,7 +131,7 @@ TASKS = [request for request in REQUESTS if request.names("task")]
 STATES = ("hello", "ask", "work")
 
 
-def test_requests_cover_every_route(tmp_path: Path, issuer: Issuer) -> None:
+def test_foreign_id_requests_cover_every_route(tmp_path: Path, issuer: Issuer) -> None:
     """A path without a request here must be public."""
     (tmp_path / "acting.py").write_text(GRAPH)
     config = tmp_path / "aion.yaml"

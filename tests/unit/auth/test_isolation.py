@@ -27,7 +27,7 @@ async def of_bob(client: httpx.AsyncClient, issuer: Issuer) -> dict[str, Any]:
     return task
 
 
-async def test_foreign_context_id_names_own_context(app: FastAPI, issuer: Issuer) -> None:
+async def test_foreign_context_id_reveals_no_foreign_context(app: FastAPI, issuer: Issuer) -> None:
     async with http(app) as client:
         bobs = await of_bob(client, issuer)
 
@@ -62,7 +62,7 @@ async def test_foreign_page_token_is_refused(app: FastAPI, issuer: Issuer) -> No
         assert (refused.status_code, refused.json()["error"]["details"][0]["reason"]) == (400, "INVALID_PARAMS")
 
 
-async def test_task_belongs_to_tokens_subject(app: FastAPI, issuer: Issuer) -> None:
+async def test_task_belongs_to_bearer_tokens_subject(app: FastAPI, issuer: Issuer) -> None:
     async with http(app) as client:
         bobs = (await of_bob(client, issuer))["id"]
         issuer.add("k-2", "RS256")

@@ -225,7 +225,7 @@ async def test_logs_and_queues_have_no_client_data(
     assert secrets_in("\n".join([*wake_ups, *notifications]), client) == []
 
 
-async def test_errors_have_no_client_data(app: ASGIApp, issuer: Issuer) -> None:
+async def test_error_responses_have_no_client_data(app: ASGIApp, issuer: Issuer) -> None:
     """A proxy or the client's log may store a refusal."""
     client = Client(app, issuer)
     for method, params in WRONG:
@@ -238,7 +238,7 @@ async def test_errors_have_no_client_data(app: ASGIApp, issuer: Issuer) -> None:
         assert secrets_in(answer.text, client) == []
 
 
-async def test_log_lines_have_their_requests_id(app: ASGIApp, issuer: Issuer, logged: io.StringIO) -> None:
+async def test_log_lines_have_id_of_their_request(app: ASGIApp, issuer: Issuer, logged: io.StringIO) -> None:
     client = Client(app, issuer)
     ids = []
     for params in ({"message": {**whole_message()["message"], "contextId": f"c-{n}"}} for n in range(2)):

@@ -131,7 +131,7 @@ async def test_unlimited_requests_are_not_counted(
         assert (await alice("GET", "/tasks")).status_code == 200
 
 
-async def test_unavailable_counters_refuse_requests(
+async def test_unavailable_rate_limit_counters_refuse_requests(
     tmp_path: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def down(self: RateLimits, owner: str, *, per_minute: int) -> float:
@@ -155,7 +155,7 @@ STREAMS: dict[str, tuple[str, str, Callable[[str], Any]]] = {
 
 
 @pytest.mark.parametrize("limit", ["streams_per_owner", "streams_per_task"])
-async def test_stream_limit_refuses_before_start(
+async def test_stream_limit_refuses_request_before_response_starts(
     tmp_path: Path, issuer: Issuer, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Covers limits of a task and of a caller. An ended stream makes room."""
@@ -208,6 +208,6 @@ async def test_stream_limit_refuses_before_start(
         ("{requests: 5}", "aion.limits.requests is not a key that aion knows"),
     ],
 )
-def test_invalid_limit_is_named(tmp_path: Path, configured: str, sentence: str) -> None:
+def test_invalid_rate_limit_setting_is_named(tmp_path: Path, configured: str, sentence: str) -> None:
     with pytest.raises(ConfigurationError, match=sentence):
         limited(tmp_path, None, configured)

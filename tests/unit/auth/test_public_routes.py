@@ -78,7 +78,9 @@ async def test_new_route_requires_authentication(app: FastAPI, issuer: Issuer) -
         assert (await ask(app, "GET", path, token)).text == "new"
 
 
-async def test_planted_public_route_is_found(tmp_path: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_open_route_check_finds_planted_public_route(
+    tmp_path: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The search of `test_only_public_routes_are_open` detects a planted hole."""
 
     async def answer(_: Request) -> Response:
@@ -157,7 +159,7 @@ async def test_escaped_public_path_is_public(app: FastAPI, path: str) -> None:
     assert (await ask(app, "GET", path)).status_code == 200
 
 
-async def test_body_is_unread_before_authentication(app: FastAPI) -> None:
+async def test_request_body_is_unread_before_authentication(app: FastAPI) -> None:
     async def receive() -> dict[str, object]:
         raise AssertionError("the body was read")
 

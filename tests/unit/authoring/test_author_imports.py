@@ -46,11 +46,11 @@ def test_graph_imports_no_server_or_other_framework(module: str) -> None:
 
 
 @pytest.mark.parametrize("module", SURFACE)
-def test_it_needs_no_web_framework_to_be_installed(module: str) -> None:
+def test_author_module_imports_without_web_framework(module: str) -> None:
     run(f"import sys; sys.modules.update(starlette=None, fastapi=None, sse_starlette=None); import {module}")
 
 
-def test_v03_models_are_loaded_on_demand() -> None:
+def test_v03_protocol_models_are_imported_on_demand() -> None:
     program = (
         "import sys\n"
         "from aion_core.authoring.types import outbox_of\n"
@@ -61,7 +61,7 @@ def test_v03_models_are_loaded_on_demand() -> None:
 
 
 @pytest.mark.parametrize("module", SURFACE)
-def test_every_name_is_defined_in_aion_core(module: str) -> None:
+def test_public_names_are_defined_in_aion_core(module: str) -> None:
     """A checkpoint stores the defining module."""
     exported = importlib.import_module(module)
     assert exported.__all__ == sorted(exported.__all__)
@@ -69,7 +69,7 @@ def test_every_name_is_defined_in_aion_core(module: str) -> None:
         assert getattr(exported, name).__module__.startswith("aion_core.authoring."), name
 
 
-def test_the_tree_only_gives_names() -> None:
+def test_aion_namespace_packages_only_reexport_names() -> None:
     """No `aion/__init__.py`, no `aion/shared/__init__.py`, and only imports in the other files."""
     found = [path.relative_to(ROOT / "aion") for path in (ROOT / "aion").rglob("*") if path.is_file()]
     files = {str(path) for path in found if path.suffix != ".pyc"}
@@ -87,7 +87,7 @@ def test_the_tree_only_gives_names() -> None:
             assert isinstance(node, ast.Import | ast.ImportFrom | ast.Assign | ast.Expr), f"{path}:{node.lineno}"
 
 
-def test_another_distribution_may_live_in_the_same_namespace(tmp_path: Path) -> None:
+def test_another_distribution_may_share_aion_namespace(tmp_path: Path) -> None:
     """`aion.other`, `aion.shared.other` and `aion.langgraph.other` of another distribution, before and after ours."""
     for folder in ("other", "shared", "langgraph", "adk"):
         (tmp_path / "aion" / folder).mkdir(parents=True)

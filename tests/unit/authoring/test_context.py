@@ -35,7 +35,7 @@ def answer(text: str, message_id: str = "r-1") -> a2a.Message:
     return a2a.Message(message_id=message_id, role=a2a.Role.ROLE_AGENT, parts=[a2a.Part(text=text)])
 
 
-async def test_text_is_durable_reply_to_origin(turn: AionContext, sink: RecordingSink) -> None:
+async def test_text_reply_is_recorded_for_its_origin(turn: AionContext, sink: RecordingSink) -> None:
     _: ReplySink = sink
     await turn.thread.reply("Here is what I can do.")
     assert turn.message is not None
@@ -46,14 +46,14 @@ async def test_text_is_durable_reply_to_origin(turn: AionContext, sink: Recordin
     ]
 
 
-async def test_post_goes_to_its_target(turn: AionContext, sink: RecordingSink) -> None:
+async def test_thread_post_is_sent_to_given_target(turn: AionContext, sink: RecordingSink) -> None:
     """An explicit target overrides the inherited one."""
     await turn.thread.post("here")
     await turn.thread.post("there", target="channel-1")
     assert [given[1] for _, given in sink.told] == ["dm-7", "channel-1"]
 
 
-async def test_chunks_are_streamed_and_form_the_reply(turn: AionContext, sink: RecordingSink) -> None:
+async def test_reply_chunks_are_streamed_and_form_reply(turn: AionContext, sink: RecordingSink) -> None:
     """The streamed chunks of an iterator form the reply."""
     heard: list[int] = []
 
@@ -71,7 +71,7 @@ async def test_chunks_are_streamed_and_form_the_reply(turn: AionContext, sink: R
     assert heard == [0, 1, 1]
 
 
-async def test_raising_iterator_leaves_no_reply(turn: AionContext, sink: RecordingSink) -> None:
+async def test_reply_iterator_raising_error_leaves_no_reply(turn: AionContext, sink: RecordingSink) -> None:
     """The earlier chunks do not pass for a complete reply."""
 
     async def breaking() -> AsyncIterator[str]:
@@ -84,7 +84,7 @@ async def test_raising_iterator_leaves_no_reply(turn: AionContext, sink: Recordi
     assert sink.replies == []
 
 
-async def test_iterator_is_closed_on_cancellation(turn: AionContext, sink: RecordingSink) -> None:
+async def test_reply_iterator_is_closed_on_cancellation(turn: AionContext, sink: RecordingSink) -> None:
     closed = asyncio.Event()
     spoken = asyncio.Event()
 
@@ -105,7 +105,7 @@ async def test_iterator_is_closed_on_cancellation(turn: AionContext, sink: Recor
     assert sink.replies == []
 
 
-async def test_iterator_without_text_is_refused(turn: AionContext, sink: RecordingSink) -> None:
+async def test_reply_iterator_without_text_is_refused(turn: AionContext, sink: RecordingSink) -> None:
     chunks = words("Hel", AIMessageChunk(content="lo"))
     with pytest.raises(TypeError, match="yields AIMessageChunk"):
         await turn.thread.reply(chunks)
@@ -120,7 +120,7 @@ async def test_empty_reply_sends_nothing(turn: AionContext, sink: RecordingSink)
     assert sink.told == []
 
 
-async def test_message_gets_server_ids(turn: AionContext, sink: RecordingSink) -> None:
+async def test_reply_message_gets_ids_from_server(turn: AionContext, sink: RecordingSink) -> None:
     """taskId, contextId and `aion:` keys are set by the server."""
     message = a2a.Message(
         task_id="mine",
@@ -171,7 +171,7 @@ async def test_message_json_of_either_version_is_accepted(
         ("hi", [("x", 1)], TypeError),
     ],
 )
-async def test_invalid_content_is_refused_before_streaming(
+async def test_invalid_reply_content_is_refused_before_streaming(
     turn: AionContext, sink: RecordingSink, content: Any, metadata: Any, error: type[Exception]
 ) -> None:
     with pytest.raises(error, match=r"^(reply|The message given to reply) .*\.$|reply's metadata"):
@@ -198,7 +198,7 @@ def test_message_text_joins_text_parts(turn: AionContext) -> None:
     assert turn.message.text == "ab"
 
 
-async def test_the_history_is_the_newest_messages_oldest_first() -> None:
+async def test_thread_history_has_newest_messages_oldest_first() -> None:
     sink = RecordingSink([answer(f"text {n}", f"m-{n}") for n in range(30)])
     thread = a_turn(sink).thread
     assert [message.id for message in await thread.history()] == [f"m-{n}" for n in range(10, 30)]
@@ -209,7 +209,7 @@ async def test_the_history_is_the_newest_messages_oldest_first() -> None:
         await thread.history(-1)
 
 
-def test_context_has_identity_and_thread(turn: AionContext) -> None:
+def test_aion_context_has_agent_identity_and_thread(turn: AionContext) -> None:
     """A dataclass with five fields."""
     assert list(AionContext.__dataclass_fields__) == ["inbox", "thread", "message", "event", "self"]
     assert (turn.self.id, turn.self.name) == ("agent-1", "Ada")
@@ -222,7 +222,7 @@ def test_context_has_identity_and_thread(turn: AionContext) -> None:
 # ── get_aion_context ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_running_turn_reaches_tasks_and_threads(turn: AionContext) -> None:
+async def test_aion_context_is_available_in_asyncio_tasks_and_threads(turn: AionContext) -> None:
     with aion_context_set(turn):
         assert get_aion_context() is turn
         assert await asyncio.to_thread(get_aion_context) is turn
@@ -235,7 +235,7 @@ async def test_running_turn_reaches_tasks_and_threads(turn: AionContext) -> None
         get_aion_context()
 
 
-async def test_concurrent_turns_are_separate() -> None:
+async def test_concurrent_turns_have_separate_aion_contexts() -> None:
     async def run(turn: AionContext) -> bool:
         with aion_context_set(turn):
             await asyncio.sleep(0)
@@ -244,7 +244,7 @@ async def test_concurrent_turns_are_separate() -> None:
     assert await asyncio.gather(*(run(a_turn(RecordingSink())) for _ in range(5))) == [True] * 5
 
 
-async def test_stream_may_be_closed_by_another_task(turn: AionContext) -> None:
+async def test_reply_stream_may_be_closed_by_another_asyncio_task(turn: AionContext) -> None:
     async def agent() -> AsyncGenerator[int, None]:
         with aion_context_set(turn):
             yield 1

@@ -23,7 +23,7 @@ def emitted(emit: Callable[..., None], *given: Any, **named: Any) -> list[Any]:
     return written
 
 
-def test_a_file_by_its_url() -> None:
+def test_file_is_emitted_by_url() -> None:
     assert emitted(emit_file, url="https://example.com/report.pdf", mime_type="application/pdf") == [
         ArtifactEmitted(
             Artifact(
@@ -37,14 +37,14 @@ def test_a_file_by_its_url() -> None:
 
 
 @pytest.mark.parametrize("encode", [b64encode, encodebytes, urlsafe_b64encode])
-def test_a_file_by_its_content(encode: Callable[[bytes], bytes]) -> None:
+def test_file_is_emitted_by_content(encode: Callable[[bytes], bytes]) -> None:
     """base64 in the form of Python's own functions."""
     content = bytes(range(256))
     [event] = emitted(emit_file, base64=encode(content).decode(), mime_type="image/png", name="a.png")
     assert event.artifact == Artifact(name="a.png", parts=[Part(raw=content, media_type="image/png", filename="a.png")])
 
 
-def test_a_file_in_chunks() -> None:
+def test_file_is_emitted_in_chunks() -> None:
     """Task and name identify the artifact unless the author gives an id."""
     first = emitted(emit_file, base64="AAA=", mime_type="a/b", name="f", is_last_chunk=False)
     last = emitted(emit_file, base64="", mime_type="a/b", name="f", append=True, artifact_id="mine")
@@ -77,13 +77,13 @@ def test_invalid_file_is_refused(named: dict[str, Any], says: str) -> None:
 
 
 @pytest.mark.parametrize("data", [{"status": "success", "results": []}, [1, {"a": None}], "text", 7, 2.5, True, None])
-def test_data_is_any_json_value(data: Any) -> None:
+def test_emitted_data_may_be_any_json_value(data: Any) -> None:
     [event] = emitted(emit_data, data)
     assert (event.artifact.name, event.append, event.last_chunk) == ("data", False, True)
     assert MessageToDict(event.artifact.parts[0]) == {"data": data}
 
 
-def test_data_is_copied_with_name_and_chunking() -> None:
+def test_emitted_data_is_copied_with_name_and_chunking() -> None:
     data = {"rows": [1]}
     [event] = emitted(emit_data, data, "analysis", True, False, artifact_id="a-1")
     data["rows"].append(2)
@@ -103,42 +103,42 @@ def nested(levels: int) -> Any:
 @pytest.mark.parametrize(
     "data", [object(), {1, 2}, math.nan, {"x": math.inf}, b"raw", 10**400, "\ud800", nested(40), nested(5000)]
 )
-def test_data_outside_json_is_refused(data: Any) -> None:
+def test_emitted_data_outside_json_is_refused(data: Any) -> None:
     with pytest.raises(ValueError, match=r"emit_data's data .*\.$"):
         emitted(emit_data, data)
 
 
-def test_a_message_whole_or_in_chunks() -> None:
+def test_message_is_emitted_whole_or_in_chunks() -> None:
     whole, chunk = AIMessage(content="Processing complete"), AIMessageChunk(content="Proc")
     assert emitted(emit_message, whole) == [MessageEmitted(whole)]
     assert emitted(emit_message, chunk) == [MessageEmitted(chunk)]
 
 
-def test_empty_message_is_dropped_but_chunk_closes() -> None:
+def test_empty_emitted_message_is_dropped_but_closes_chunks() -> None:
     assert emitted(emit_message, AIMessage("")) == []
     last = AIMessageChunk(content="", id="call", chunk_position="last")
     assert emitted(emit_message, last) == [MessageEmitted(last)]
 
 
 @pytest.mark.parametrize("message", ["text", HumanMessage("x"), None])
-def test_foreign_message_is_refused(message: Any) -> None:
+def test_emitted_message_of_unknown_type_is_refused(message: Any) -> None:
     with pytest.raises(TypeError, match="takes an AIMessage or an AIMessageChunk, not"):
         emitted(emit_message, message)
 
 
-def test_metadata_loses_reserved_keys() -> None:
+def test_emitted_metadata_loses_reserved_keys() -> None:
     given = {"progress": 100, "aion:network": "x", "own": {"AION:id": 1, "kept": [1]}}
     assert emitted(emit_task_metadata, given) == [MetadataEmitted({"progress": 100, "own": {"kept": [1]}})]
     assert emitted(emit_task_metadata, {"aion:network": "x"}) == []
 
 
 @pytest.mark.parametrize(("metadata", "error"), [(["x"], TypeError), ({"x": object()}, ValueError), ("x", TypeError)])
-def test_metadata_outside_json_is_refused(metadata: Any, error: type[Exception]) -> None:
+def test_emitted_metadata_outside_json_is_refused(metadata: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match="emit_task_metadata"):
         emitted(emit_task_metadata, metadata)
 
 
-def test_the_signatures_are_those_of_the_seeds() -> None:
+def test_emit_functions_have_signatures_of_seed_programs() -> None:
     """Including the optional artifact_id."""
     assert [
         ", ".join(re_annotated(parameter) for parameter in inspect.signature(emit).parameters.values())

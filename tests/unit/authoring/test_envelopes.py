@@ -55,16 +55,16 @@ OUTBOXES = [A2AOutbox(message=MESSAGE), A2AOutbox(task=TASK)]
 
 @pytest.mark.parametrize("kept", [INBOX, *OUTBOXES], ids=["inbox", "message", "task"])
 class TestAnEnvelope:
-    def test_survives_a_checkpoint_without_pickle(self, kept: BaseModel) -> None:
+    def test_envelope_survives_checkpoint_without_pickle(self, kept: BaseModel) -> None:
         again = serializer().loads_typed(serializer().dumps_typed({"held": [kept]}))
         assert again == {"held": [kept]}
         assert type(again["held"][0]) is type(kept)
 
-    def test_survives_json(self, kept: BaseModel) -> None:
+    def test_envelope_survives_json(self, kept: BaseModel) -> None:
         assert type(kept).model_validate_json(kept.model_dump_json()) == kept
         assert type(kept).model_validate(kept.model_dump()) == kept
 
-    def test_copies_share_nothing(self, kept: BaseModel) -> None:
+    def test_envelope_copies_share_no_state(self, kept: BaseModel) -> None:
         for other in (copy.deepcopy(kept), kept.model_copy(deep=True), pickle.loads(pickle.dumps(kept))):  # noqa: S301
             assert other == kept
         deep = copy.deepcopy(INBOX)
@@ -72,11 +72,11 @@ class TestAnEnvelope:
         assert deep != INBOX
         assert copy.copy(kept) == kept
 
-    def test_is_not_changed_in_place(self, kept: BaseModel) -> None:
+    def test_envelope_cannot_be_changed_in_place(self, kept: BaseModel) -> None:
         with pytest.raises(ValidationError):
             kept.message = Message()  # type: ignore[attr-defined]
 
-    def test_has_a_json_schema(self, kept: BaseModel) -> None:
+    def test_envelope_has_json_schema(self, kept: BaseModel) -> None:
         """LangGraph needs it to describe a graph."""
         assert type(kept).model_json_schema()["type"] == "object"
 
@@ -193,7 +193,7 @@ NEWER_TASK = {
         (v03.Message(message_id="m", role=v03.Role.agent, parts=[v03.Part(root=v03.TextPart(text="x"))]), None),
     ],
 )
-def test_an_outbox_takes_a_message_in_every_form(value: Any, message: dict[str, Any] | None) -> None:
+def test_outbox_accepts_message_in_every_form(value: Any, message: dict[str, Any] | None) -> None:
     """Including a Message without messageId."""
     outbox = outbox_of(value)
     assert outbox.task is None
@@ -213,7 +213,7 @@ def test_an_outbox_takes_a_message_in_every_form(value: Any, message: dict[str, 
         ({"task": {"metadata": {"my_key": "my_value"}}}, {"metadata": {"my_key": "my_value"}}),
     ],
 )
-def test_an_outbox_takes_a_task_in_every_form(value: Any, task: dict[str, Any]) -> None:
+def test_outbox_accepts_task_in_every_form(value: Any, task: dict[str, Any]) -> None:
     """Including a Task without id."""
     outbox = outbox_of(value)
     assert outbox.message is None

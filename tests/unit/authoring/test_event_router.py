@@ -33,7 +33,7 @@ async def routed(kind: EventKind, sink: RecordingSink | None = None, **handlers:
 
 
 @pytest.mark.parametrize("kind", ["message", "reaction", "command", "card_action"])
-async def test_each_kind_has_its_handler(kind: EventKind) -> None:
+async def test_each_event_kind_has_its_handler(kind: EventKind) -> None:
     def handler(name: str) -> Any:
         return lambda event: {"said": f"{name} {event.kind}"}
 
@@ -52,7 +52,7 @@ async def test_unhandled_event_goes_to_default() -> None:
     assert await routed("message") == {"said": "before"}
 
 
-async def test_a_handler_is_given_everything_it_may_declare() -> None:
+async def test_event_handler_receives_every_parameter_it_declares() -> None:
     given: dict[str, Any] = {}
 
     async def on_message(
@@ -123,7 +123,7 @@ async def test_handlers_run_in_thread_or_loop() -> None:
     assert (await routed("command", on_command=on_command))["said"] == threading.current_thread().name
 
 
-async def test_a_handler_is_any_callable() -> None:
+async def test_event_handler_may_be_any_callable() -> None:
     class Handlers:
         async def on_message(self, message: Message) -> dict[str, str]:
             return {"said": message.text}
@@ -142,7 +142,7 @@ async def test_a_handler_is_any_callable() -> None:
     assert sink.texts == ["called", "partial", "lambda"]
 
 
-async def test_handler_returns_any_node_output() -> None:
+async def test_event_handler_may_return_any_node_output() -> None:
     graph = StateGraph(State, context_schema=AionContext)
     graph.add_node("router", create_event_router(on_message=lambda: Command(goto="next", update={"said": "routed"})))
     graph.add_node("next", lambda state: {"said": state["said"] + " on"})
@@ -150,7 +150,7 @@ async def test_handler_returns_any_node_output() -> None:
     assert await graph.compile().ainvoke({}, context=a_turn(RecordingSink())) == {"said": "routed on"}
 
 
-async def test_a_sync_handler_may_ask_the_user() -> None:
+async def test_synchronous_event_handler_may_interrupt_for_input() -> None:
     """`interrupt` works in the handler's thread, and its answer returns there."""
     graph = StateGraph(State, context_schema=AionContext)
     graph.add_node("router", create_event_router(on_message=lambda: {"said": interrupt("Which one?")}))
@@ -163,7 +163,7 @@ async def test_a_sync_handler_may_ask_the_user() -> None:
     assert answered == {"said": "this one"}
 
 
-async def test_own_context_graph_is_routed() -> None:
+async def test_graph_with_own_context_schema_is_routed() -> None:
     """Such a graph has its own context; ours comes from the context variable."""
 
     class Own(TypedDict):

@@ -52,7 +52,7 @@ def test_reserved_name_is_recognised_in_any_spelling(name: str) -> None:
     "name",
     ["", " ", "\N{ZERO WIDTH SPACE}", "aion", "aion x:", "aionx:", "my:aion:x", "x aion:y", "aio:n", "a:ion:", 7, None],
 )
-def test_other_names_are_the_authors(name: Any) -> None:
+def test_unreserved_names_belong_to_authors(name: Any) -> None:
     assert not is_reserved(name)
     assert without_reserved_keys({name: 1}) == {name: 1}
 
@@ -119,7 +119,7 @@ def test_metadata_without_reserved_keys_is_unchanged(task: Task) -> None:
     assert without_reserved_metadata(task) == task
 
 
-def test_ids_and_texts_are_not_metadata() -> None:
+def test_reserved_names_in_ids_and_texts_are_kept() -> None:
     message = Message(message_id="aion:m", parts=[Part(text="aion:x")], extensions=["aion:y"])
     task = Task(artifacts=[Artifact(artifact_id="aion:stream-delta")], status=TaskStatus(message=message))
     assert without_reserved_metadata(task) == task

@@ -70,7 +70,7 @@ async def test_seed_sync_node_emits_everything() -> None:
 @pytest.mark.parametrize(
     ("text", "replies"), [("/help", ["Here is what I can do."]), ("something else", []), (None, [])]
 )
-async def test_s2_a_node_answers_through_the_turns_thread(text: str | None, replies: list[str]) -> None:
+async def test_seed_node_replies_through_turns_thread(text: str | None, replies: list[str]) -> None:
     """`runtime.context` has a thread and a message, perhaps None; the node returns `{}`."""
     graph = StateGraph(State, context_schema=AionContext).add_node("helper", helper).add_edge(START, "helper").compile()
     sink = RecordingSink()

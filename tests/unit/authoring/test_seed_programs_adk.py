@@ -57,7 +57,7 @@ def dialect(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-async def test_s1_an_agent_reads_its_inbox(dialect: str) -> None:
+async def test_seed_agent_reads_its_inbox(dialect: str) -> None:
     """Task, message with its non-text parts, and the request's metadata."""
     read.clear()
     async with http(parts(served(Reader(name="reader"))).app()) as client:
@@ -74,7 +74,7 @@ async def test_s1_an_agent_reads_its_inbox(dialect: str) -> None:
     assert (task["status"]["state"], answer_text(task)) == ("TASK_STATE_COMPLETED", None)
 
 
-async def test_s1_the_requests_metadata_reaches_the_inbox() -> None:
+async def test_seed_agents_inbox_contains_request_metadata() -> None:
     """Distribution, network and trace; the server alone sets keys with the prefix `aion:`."""
     read.clear()
     async with http(parts(served(Reader(name="reader"))).app()) as client:

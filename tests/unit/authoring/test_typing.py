@@ -27,11 +27,11 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[int, 
     return found
 
 
-def test_well_typed_code_is_left_alone(said: dict[str, list[tuple[int, str]]]) -> None:
+def test_mypy_accepts_well_typed_author_code(said: dict[str, list[tuple[int, str]]]) -> None:
     assert set(said) == {"ill_typed.py"}
 
 
-def test_each_mistake_is_found_where_it_is(said: dict[str, list[tuple[int, str]]]) -> None:
+def test_mypy_finds_each_mistake_at_its_line(said: dict[str, list[tuple[int, str]]]) -> None:
     lines = (HERE / "author" / "ill_typed.py").read_text(encoding="utf-8").splitlines()
     wrong = [(number, line.split("# wrong: ")[1]) for number, line in enumerate(lines, 1) if "# wrong: " in line]
     assert said["ill_typed.py"] == wrong

@@ -51,7 +51,7 @@ async def test_transaction_of_one_write_is_single_request(
     [([Put(KEY, {})], "t"), ([ConditionCheck(KEY, Exists())], ""), ([Put(KEY, {}), Delete(Key("p", "other"))], "")],
     ids=["token", "check", "two writes"],
 )
-async def test_other_transactions_stay_transactions(
+async def test_transaction_with_token_check_or_several_writes_stays_transaction(
     table: DynamoDBTable, sent: Sent, writes: list[Write], token: str
 ) -> None:
     await table.transact(writes, token=token)
@@ -64,7 +64,7 @@ async def test_other_transactions_stay_transactions(
     ("write", "values"),
     [(Put(KEY, {}), None), (Update(KEY, Change(values={"a": 1})), "ALL_NEW"), (Delete(KEY), "ALL_OLD")],
 )
-async def test_write_asks_for_item_if_wanted(
+async def test_write_requests_returned_item_only_if_wanted(
     table: DynamoDBTable, sent: Sent, write: Put | Update | Delete, values: str | None
 ) -> None:
     await table.write(write, returning=True)

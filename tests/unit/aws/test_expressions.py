@@ -45,7 +45,7 @@ values = st.recursive(
 
 @settings(max_examples=50)
 @given(values)
-def test_value_survives_encoding(value: Any) -> None:
+def test_value_survives_dynamodb_encoding(value: Any) -> None:
     def plain(found: Any) -> Any:
         match found:
             case list():
@@ -60,7 +60,7 @@ def test_value_survives_encoding(value: Any) -> None:
     assert plain(TypeDeserializer().deserialize(cast("Any", encoded(value)))) == value
 
 
-def test_item_survives_encoding() -> None:
+def test_item_survives_dynamodb_encoding() -> None:
     item = {"a": 1, "b": {"c": [b"d"]}}
     assert decoded_item(encoded_item(item)) == item
 
@@ -88,13 +88,13 @@ def test_value_has_type_of_current_layout(value: Any, attribute: dict[str, Any])
 
 
 @pytest.mark.parametrize("value", [None, 1.5, ("a",), {"a"}, [None]])
-def test_encoding_refuses_other_types(value: Any) -> None:
+def test_dynamodb_encoding_refuses_unsupported_types(value: Any) -> None:
     with pytest.raises(TypeError):
         encoded(value)
 
 
 @pytest.mark.parametrize("attribute", [{"NULL": True}, {"NS": ["1"]}, {"N": "1.5"}])
-def test_decoding_refuses_other_types(attribute: dict[str, Any]) -> None:
+def test_dynamodb_decoding_refuses_unsupported_types(attribute: dict[str, Any]) -> None:
     with pytest.raises(StoreCorrupt):
         decoded(attribute)
 
@@ -135,7 +135,7 @@ def test_decoding_refuses_other_types(attribute: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_condition_expression(condition: Condition, expression: str, used: tuple[Any, ...]) -> None:
+def test_condition_becomes_dynamodb_expression(condition: Condition, expression: str, used: tuple[Any, ...]) -> None:
     placeholders = Placeholders()
     assert placeholders.condition(condition) == expression
     assert _values(placeholders.parameters()) == used
@@ -154,7 +154,7 @@ def test_condition_expression(condition: Condition, expression: str, used: tuple
         (Change(values={"a": 1}, remove=("b",)), "SET #0 = :0 REMOVE #1", (1,)),
     ],
 )
-def test_update_expression(change: Change, expression: str, used: tuple[Any, ...]) -> None:
+def test_change_becomes_dynamodb_update_expression(change: Change, expression: str, used: tuple[Any, ...]) -> None:
     placeholders = Placeholders()
     assert placeholders.change(change) == expression
     assert _values(placeholders.parameters()) == used
@@ -184,7 +184,7 @@ def test_change_of_hundred_attributes_fits_expression() -> None:
     assert len(parameters["UpdateExpression"]) <= 4096
 
 
-def test_put_holds_the_key() -> None:
+def test_put_request_contains_item_key() -> None:
     assert write_parameters("T", Put(KEY, {"a": 1})) == (
         "Put",
         {"TableName": "T", "Item": {**KEY_JSON, "a": {"N": "1"}}},

@@ -128,7 +128,7 @@ def test_secrets_are_read_concurrently(tmp_path: Path, clock: ManualClock) -> No
     assert environ == {f"V{n}": f"secret-{n}" for n in range(8)}
 
 
-def test_changed_secret_replaces_variable_after_five_minutes(
+def test_changed_agent_secret_replaces_variable_after_five_minutes(
     tmp_path: Path, aws: SecretStore, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     name, first, second = unique(), unique(), unique()
@@ -149,7 +149,7 @@ def test_changed_secret_replaces_variable_after_five_minutes(
     assert second not in caplog.text
 
 
-def test_failed_refresh_leaves_value_and_retries(
+def test_failed_secret_refresh_keeps_value_and_retries(
     tmp_path: Path, aws: SecretStore, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     name, other, first, second = unique(), unique(), unique(), unique()
@@ -201,7 +201,7 @@ def test_secret_unreadable_for_long_is_an_error(
     assert environ == {"KEY": "value-of-long"}
 
 
-def test_turn_never_waits_for_a_refresh(tmp_path: Path, clock: ManualClock) -> None:
+def test_turn_never_waits_for_secret_refresh(tmp_path: Path, clock: ManualClock) -> None:
     may_answer, has_set = threading.Event(), threading.Event()
     values = iter(["value-before", "value-after"])
 
@@ -230,7 +230,7 @@ def test_turn_never_waits_for_a_refresh(tmp_path: Path, clock: ManualClock) -> N
     assert environ == {"KEY": "value-after"}
 
 
-def test_frozen_refresh_sets_nothing(tmp_path: Path, clock: ManualClock) -> None:
+def test_secret_refresh_interrupted_by_freeze_sets_no_variable(tmp_path: Path, clock: ManualClock) -> None:
     values = iter(["value-0", "value-1", "value-2"])
     begun: list[Callable[[], None]] = []
     environ: dict[str, str] = {}
@@ -341,7 +341,7 @@ def test_secret_of_bytes_is_refused(tmp_path: Path, aws: SecretStore, clock: Man
     assert Variables(tmp_path, clock, A=name).problems() == [f"A: secret {name}: it is binary, but must be text."]
 
 
-def test_unreachable_aws_is_named(
+def test_unreachable_aws_is_named_in_secret_error(
     tmp_path: Path, aws: SecretStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
@@ -360,7 +360,7 @@ def test_client_without_region_is_named(tmp_path: Path, monkeypatch: pytest.Monk
         read_from_aws(declared(tmp_path, A="k").secrets.values())
 
 
-def test_set_variable_precedes_its_secret(tmp_path: Path, clock: ManualClock) -> None:
+def test_environment_variable_precedes_its_secret(tmp_path: Path, clock: ManualClock) -> None:
     file = tmp_path / "aion.yaml"
     file.write_text(
         "aion: {environment: {LEVEL: low, MODE: fast}, secrets: {KEY: k, EMPTY: e}, agents: {a: {path: a.py}}}"
@@ -377,7 +377,7 @@ def test_set_variable_precedes_its_secret(tmp_path: Path, clock: ManualClock) ->
     assert asked == ["e"]
 
 
-def test_secrets_off_leave_variables_unset(
+def test_disabled_secrets_leave_variables_unset(
     tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.delenv("AION_TEST_FREE", raising=False)
@@ -406,7 +406,7 @@ graph = StateGraph(MessagesState).add_node(answer).add_edge(START, "answer").add
 """
 
 
-async def test_agent_finds_variables_at_import(
+async def test_agent_can_read_secret_variables_at_import(
     tmp_path: Path, aws: SecretStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = f"K{uuid4().hex}"

@@ -29,7 +29,7 @@ aion:
 
 
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
-async def test_sweep_makes_retry_without_wake_up_message(
+async def test_sweep_retries_turn_without_wake_up_message(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, store: str
 ) -> None:
     """Also for attempts beyond the queue's longest delay; sweep interval and schedule are shortened."""

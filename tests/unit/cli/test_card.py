@@ -67,7 +67,7 @@ def shown(config: Path, *arguments: str) -> str:
     return printed.stdout
 
 
-async def test_show_prints_the_served_card(config: Path, tmp_path: Path) -> None:
+async def test_card_show_prints_served_card(config: Path, tmp_path: Path) -> None:
     app = deployed(tmp_path, AION_YAML)
     async with at(app) as client:
         for agent, path in (((), ""), (("helper",), ""), (("quiet",), "/agents/quiet")):
@@ -78,13 +78,13 @@ async def test_show_prints_the_served_card(config: Path, tmp_path: Path) -> None
     assert "Hélper" in shown(config)
 
 
-def test_show_prints_default_agents_card(config: Path) -> None:
+def test_card_show_prints_default_agents_card(config: Path) -> None:
     config.write_text(AION_YAML.replace("    quiet:\n", "    quiet:\n      default: true\n"), encoding="utf-8")
     card = json.loads(shown(config))
     assert (card["name"], card["url"]) == ("quiet", f"{BASE_URL}/")
 
 
-def test_show_refuses_unknown_agent_and_card(config: Path) -> None:
+def test_card_show_refuses_unknown_agent_and_card(config: Path) -> None:
     assert "has no agent 'nobody'. It declares helper, quiet, unready" in refusal("show", "nobody", "--config", config)
     assert "no extended card" in refusal("show", "quiet", "--extended", "--config", config)
     assert "no extended card" in refusal("show", "unready", "--extended", "--config", config)
@@ -110,7 +110,7 @@ def test_signed_card_verifies_until_changed(config: Path, private: Path, tmp_pat
     assert "is not signed" in refusal("verify", card, "--key", tmp_path / "public.jwk")
 
 
-def test_verify_reads_card_and_keys_from_url(config: Path, private: Path, tmp_path: Path, web: str) -> None:
+def test_card_verify_reads_card_and_keys_from_url(config: Path, private: Path, tmp_path: Path, web: str) -> None:
     signed = json.loads(run("sign", "-", "--key", private, stdin=shown(config)).stdout)
     folder = tmp_path / ".well-known"
     folder.mkdir()
@@ -141,13 +141,13 @@ def test_verify_reads_card_and_keys_from_url(config: Path, private: Path, tmp_pa
         ("[" * 100_000, "is not JSON"),
     ],
 )
-def test_verify_refuses_other_files(private: Path, tmp_path: Path, content: str, told: str) -> None:
+def test_card_verify_refuses_invalid_files(private: Path, tmp_path: Path, content: str, told: str) -> None:
     card = tmp_path / "card.json"
     card.write_text(content, encoding="utf-8")
     assert told in refusal("verify", card, "--key", tmp_path / "public.jwk")
 
 
-def test_sign_needs_card_and_private_key(config: Path, private: Path, tmp_path: Path) -> None:
+def test_card_sign_needs_card_and_private_key(config: Path, private: Path, tmp_path: Path) -> None:
     assert "cannot sign" in refusal("sign", "-", "--key", tmp_path / "public.jwk", stdin=shown(config))
     assert "cannot be read" in refusal("sign", "-", "--key", tmp_path / "nowhere.pem", stdin=shown(config))
     assert "not an agent card" in refusal("sign", "-", "--key", private, stdin='{"skills": 1}')
@@ -155,7 +155,7 @@ def test_sign_needs_card_and_private_key(config: Path, private: Path, tmp_path: 
 
 
 @pytest.mark.parametrize("bad", ["example.com", "ftp://example.com", "https://", "https://example.com/?a=b"])
-def test_url_options_refuse_other_values(config: Path, private: Path, bad: str) -> None:
+def test_card_url_options_refuse_invalid_values(config: Path, private: Path, bad: str) -> None:
     for arguments in (
         ("show", "--config", config, "--base-url", bad),
         ("sign", "-", "--key", private, "--key-url", bad),
@@ -165,7 +165,7 @@ def test_url_options_refuse_other_values(config: Path, private: Path, bad: str) 
         assert f"{bad!r} has to be an http or https URL without a query." in " ".join(failed.stderr.split())
 
 
-def test_verify_needs_one_trusted_key(tmp_path: Path) -> None:
+def test_card_verify_needs_one_trusted_key(tmp_path: Path) -> None:
     for arguments in ((), ("--key", "a", "--jwks", "b")):
         failed = run("verify", tmp_path, *arguments)
         assert failed.exit_code == 2
@@ -173,7 +173,7 @@ def test_verify_needs_one_trusted_key(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["ES256", "RS256", "EdDSA"])
-def test_keygen_writes_private_file_once(tmp_path: Path, algorithm: str) -> None:
+def test_card_keygen_writes_private_key_file_once(tmp_path: Path, algorithm: str) -> None:
     file = tmp_path / "key.pem"
     made = run("keygen", file, "--algorithm", algorithm, "--key-id", "mine")
     assert made.exit_code == 0
@@ -186,7 +186,7 @@ def test_keygen_writes_private_file_once(tmp_path: Path, algorithm: str) -> None
     assert file.read_text() == before
 
 
-def test_failure_is_one_sentence_and_exit_1(tmp_path: Path) -> None:
+def test_card_command_failure_is_one_sentence_and_exit_1(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "aion_core.cli", "card", "verify", str(tmp_path / "nowhere.json"), "--key", "k"]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (ran.returncode, ran.stdout) == (1, "")
@@ -195,5 +195,5 @@ def test_failure_is_one_sentence_and_exit_1(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["show", "sign", "verify", "keygen"])
-def test_help_shows_examples(command: str) -> None:
+def test_card_help_shows_examples(command: str) -> None:
     assert f"  aion card {command}" in run(command, "--help").stdout

@@ -50,7 +50,7 @@ def refusal(failed: Result) -> str:
     return str(failed.exception)
 
 
-def test_key_is_printed_once_and_limited(run: RunCommand, stack: LocalStack, tmp_path: Path) -> None:
+def test_created_api_key_is_limited_and_printed_once(run: RunCommand, stack: LocalStack, tmp_path: Path) -> None:
     import asyncio
 
     config = tmp_path / "aion.yaml"
@@ -80,7 +80,7 @@ def test_key_is_printed_once_and_limited(run: RunCommand, stack: LocalStack, tmp
     assert "There is no key" in refusal(run("key", "revoke", other))
 
 
-def test_create_refuses_invalid_names(run: RunCommand, tmp_path: Path) -> None:
+def test_api_key_create_refuses_invalid_names(run: RunCommand, tmp_path: Path) -> None:
     config = tmp_path / "aion.yaml"
     config.write_text(AION_YAML, encoding="utf-8")
     before = run("key", "list").stdout
@@ -91,7 +91,7 @@ def test_create_refuses_invalid_names(run: RunCommand, tmp_path: Path) -> None:
     assert run("key", "list").stdout == before
 
 
-def test_missing_table_is_one_sentence(run: RunCommand, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_table_error_is_one_sentence(run: RunCommand, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "ResourceNotFound" in refusal(run("key", "list", "--table", "no-such-table"))
     monkeypatch.delenv("AION_TABLE")
     assert "AION_TABLE" in run("key", "list").stderr
@@ -109,5 +109,5 @@ def test_password_hash_fits_the_users_secret(run: RunCommand) -> None:
 
 
 @pytest.mark.parametrize("command", [("key", "create"), ("user", "hash")])
-def test_help_shows_examples(run: RunCommand, command: tuple[str, str]) -> None:
+def test_credentials_help_shows_examples(run: RunCommand, command: tuple[str, str]) -> None:
     assert f"  aion {' '.join(command)}" in run(*command, "--help").stdout

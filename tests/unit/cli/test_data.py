@@ -78,7 +78,7 @@ def stores(report: str) -> dict[str, tuple[int, int]]:
     return {store: (int(items), int(versions)) for store, items, versions, _ in lines}
 
 
-def test_dry_run_prints_stores_and_deletes_nothing(run: RunCommand, owner: str) -> None:
+def test_data_delete_dry_run_lists_stores_and_deletes_nothing(run: RunCommand, owner: str) -> None:
     first = run("data", "delete", "--owner", owner)
     assert first.exit_code == 0, first.exception
     assert first.stdout.startswith("STORE ")
@@ -94,7 +94,7 @@ def test_dry_run_prints_stores_and_deletes_nothing(run: RunCommand, owner: str) 
     assert run("data", "delete", "--owner", owner, "--dry-run").stdout == first.stdout
 
 
-def test_yes_deletes_and_repeats(run: RunCommand, owner: str) -> None:
+def test_data_delete_with_yes_may_be_repeated(run: RunCommand, owner: str) -> None:
     done = run("data", "delete", "--subject", ALICE, "--yes")
     assert done.exit_code == 0, done.exception
     assert "Everything was deleted" in done.stderr
@@ -104,20 +104,20 @@ def test_yes_deletes_and_repeats(run: RunCommand, owner: str) -> None:
     assert "\t" + ALICE not in run("key", "list").stdout
 
 
-def test_keys_are_left_on_request(run: RunCommand, owner: str) -> None:
+def test_data_delete_keeps_api_keys_on_request(run: RunCommand, owner: str) -> None:
     assert run("data", "delete", "--owner", owner, "--keep-keys", "--yes").exit_code == 0
     assert stores(run("data", "delete", "--owner", owner).stdout) == {"API keys": (1, 0)}
 
 
 @pytest.mark.parametrize(("typed", "deletes"), [(ALICE, True), ("yes", False), ("", False)])
-def test_prompt_takes_the_name_only(run: RunCommand, owner: str, typed: str, *, deletes: bool) -> None:
+def test_data_delete_prompt_accepts_only_owners_name(run: RunCommand, owner: str, typed: str, *, deletes: bool) -> None:
     asked = run("data", "delete", "--subject", ALICE, input=Terminal(f"{typed}\n".encode()))
     assert asked.exit_code == 0, asked.exception
     assert f"Type {ALICE} to delete all of it" in asked.stderr
     assert (run("data", "delete", "--owner", owner).stdout == "") is deletes
 
 
-def test_json_names_owners_and_stores(run: RunCommand, owner: str) -> None:
+def test_data_delete_json_output_names_owners_and_stores(run: RunCommand, owner: str) -> None:
     document = json.loads(run("data", "delete", "--subject", ALICE, "--json").stdout)
     assert document["owners"][0] == {
         "owner": owner, "subject": ALICE, "issuer": API_KEY_ISSUER, "tenant": "", "found": 8,
@@ -132,7 +132,7 @@ def test_json_names_owners_and_stores(run: RunCommand, owner: str) -> None:
     assert (document["deleted"], document["left"]) == (False, 8)
 
 
-def test_stack_names_table_and_bucket(moto: LocalStack, owner: str) -> None:
+def test_data_delete_finds_table_and_bucket_by_stack(moto: LocalStack, owner: str) -> None:
     stack = operating.registered(moto, "aion-data")
     run = operating.runs(operating.environ_of(moto))
     assert "tasks " in run("data", "delete", "--owner", owner, "--stack", stack).stdout
@@ -148,20 +148,20 @@ def test_stack_names_table_and_bucket(moto: LocalStack, owner: str) -> None:
         (["--owner", "a", "--yes", "--dry-run"], "either --yes or --dry-run"),
     ],
 )
-def test_contradicting_options_are_refused(run: RunCommand, arguments: list[str], error_text: str) -> None:
+def test_contradicting_data_delete_options_are_refused(run: RunCommand, arguments: list[str], error_text: str) -> None:
     failed = run("data", "delete", *arguments)
     assert failed.exit_code == 2
     assert error_text in failed.stderr
 
 
-def test_bucket_has_to_be_known(stack: LocalStack) -> None:
+def test_data_delete_requires_known_bucket(stack: LocalStack) -> None:
     environ = {name: value for name, value in stack.environment("ApiFunction").items() if name != "AION_BUCKET"}
     failed = operating.runs(environ)("data", "delete", "--owner", "a")
     assert failed.exit_code == 2
     assert "set AION_BUCKET" in failed.stderr
 
 
-def test_owner_who_still_writes_is_reported(
+def test_data_delete_reports_owner_still_writing(
     run: RunCommand, owner: str, stack: LocalStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, whole = dynamodb_table(stack), boto3.session.Session.client
@@ -180,7 +180,9 @@ def test_owner_who_still_writes_is_reported(
     assert stores(run("data", "delete", "--owner", owner).stdout) == {"rate limits": (1, 0)}
 
 
-def test_progress_is_printed_once_a_second(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_data_delete_progress_is_printed_once_a_second(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     times = iter([0.0, 0.5, 1.0, 1.5, 2.5])
     monkeypatch.setattr("time.monotonic", lambda: next(times))
     progress = Progress()
@@ -204,7 +206,7 @@ def test_subject_has_owner_for_each_issuer_and_tenant() -> None:
     assert len({each.owner for each in found}) == 8
 
 
-async def test_role_arn_stands_for_its_sessions() -> None:
+async def test_iam_role_arn_selects_owners_of_its_sessions() -> None:
     """A session signs the request: AWS names it without the role's path."""
     event: dict[str, Any] = {
         "requestContext": {"identity": {"userArn": "arn:aws:sts::123456789012:assumed-role/caller/session-1"}}
@@ -215,7 +217,7 @@ async def test_role_arn_stands_for_its_sessions() -> None:
     assert principal.owner in {each.owner for each in found}
 
 
-def test_aion_yaml_adds_agents_and_issuers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_delete_reads_agents_and_issuers_from_aion_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     declared = declared_in(AION_YAML)
     assert (declared.agents, declared.issuers) == (frozenset({"graph", "adk"}), (ISSUER,))
     monkeypatch.chdir(tmp_path)
@@ -230,13 +232,13 @@ SORTS = {"EVENT#", "ASKED#", "PUSH#", "CHECKPOINT#", "STATE#"}
 INDEXED = {"DUE#", "API-KEYS#", "SESSIONS#"}
 
 
-def test_list_of_stores_has_every_partition() -> None:
+def test_data_delete_store_list_has_every_table_partition() -> None:
     """A new partition of keys.py belongs into the list, or its items would survive their owner."""
     text = Path(keys.__file__).read_text(encoding="utf-8")
     prefixes = set(re.findall(r'["#]([A-Z][A-Z-]+#)', text))
     assert prefixes - SORTS - INDEXED == {each.prefix for each in owned.PARTITIONS}
 
 
-def test_list_of_stores_has_every_folder() -> None:
+def test_data_delete_store_list_has_every_bucket_folder() -> None:
     known = {each.prefix.partition("/")[0] for each in owned.FOLDERS}
     assert known == {*schema.RETENTIONS, schema.PERMANENT_FOLDER}

@@ -14,7 +14,7 @@ from tests.support import operating
 GRAPH = "from langgraph.graph import StateGraph\ngraph = StateGraph(dict).compile()\n"
 
 
-def test_connections_send_each_chunk_at_once() -> None:
+def test_dev_server_connections_send_each_chunk_immediately() -> None:
     """asyncio sets TCP_NODELAY only on sockets with an explicit protocol."""
     with _listen(0) as listener:
         listener.listen()
@@ -24,14 +24,14 @@ def test_connections_send_each_chunk_at_once() -> None:
                 assert accepted.proto == socket.IPPROTO_TCP
 
 
-def test_taken_port_names_the_option() -> None:
+def test_taken_port_error_names_port_option() -> None:
     named = pytest.raises(ConfigurationError, match=r"`aion dev --port 8001` \(with make")
     with operating.taken_port() as port, named, _listen(port):
         pass
 
 
 @pytest.mark.parametrize("above", ["", ".git", "pyproject.toml"])
-def test_project_above_ends_at_its_own_project(above: str, tmp_path: Path) -> None:
+def test_search_for_parent_project_stops_at_nearest_project(above: str, tmp_path: Path) -> None:
     (tmp_path / "aion.yaml").write_text("")
     folder = tmp_path / "one" / "two"
     folder.mkdir(parents=True)
@@ -44,14 +44,14 @@ def test_project_above_ends_at_its_own_project(above: str, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("text", "is_own"), [("Resources: {ApiFunction: {}}", True), ("Resources: {Other: {}}", False)]
 )
-def test_template_of_the_project_goes_first(tmp_path: Path, text: str, is_own: bool) -> None:
+def test_projects_template_precedes_shipped_template(tmp_path: Path, text: str, is_own: bool) -> None:
     assert find_template(tmp_path) == shipped() / "template.yaml"
     own = tmp_path / "template.yaml"
     own.write_text(text)
     assert find_template(tmp_path) == (own if is_own else shipped() / "template.yaml")
 
 
-def test_environment_goes_before_dotenv_of_a_found_agent(tmp_path: Path) -> None:
+def test_environment_precedes_dotenv_of_discovered_agent(tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text(GRAPH)
     (tmp_path / ".env").write_text("MODEL=small\nKEY=from-file\n")
     found = discover(tmp_path)

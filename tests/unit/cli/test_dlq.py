@@ -70,7 +70,7 @@ def listed(run: RunCommand, queue: str = "task") -> dict[str, dict[str, Any]]:
     return {each["id"]: each for each in json.loads(run("list", "--queue", queue, "--json").stdout)}
 
 
-def test_list_prints_meaning_of_each_message(run: RunCommand, chat: StoreConversation, moto: LocalStack) -> None:
+def test_dlq_list_explains_each_message(run: RunCommand, chat: StoreConversation, moto: LocalStack) -> None:
     asyncio.run(chat.starts("m-1"))
     lost = dead(moto, wake_up(chat))
     unknown = dead(moto, body_of(WakeUp(StoreConversation(chat.store, chat.clock).context)))
@@ -84,7 +84,9 @@ def test_list_prints_meaning_of_each_message(run: RunCommand, chat: StoreConvers
     assert lines[poison][0] == "poison"
 
 
-def test_show_prints_ids_and_gives_message_back(run: RunCommand, chat: StoreConversation, moto: LocalStack) -> None:
+def test_dlq_show_prints_ids_and_returns_message_to_queue(
+    run: RunCommand, chat: StoreConversation, moto: LocalStack
+) -> None:
     message = dead(moto, wake_up(chat))
     for _ in range(2):
         shown = run("show", message, "--queue", "task").stdout
@@ -93,7 +95,7 @@ def test_show_prints_ids_and_gives_message_back(run: RunCommand, chat: StoreConv
     assert bodies(moto, "TaskDeadLetters") == [wake_up(chat)]
 
 
-def test_list_distinguishes_states_of_contexts(run: RunCommand, chat: StoreConversation, moto: LocalStack) -> None:
+def test_dlq_list_distinguishes_states_of_contexts(run: RunCommand, chat: StoreConversation, moto: LocalStack) -> None:
     async def four() -> list[str]:
         contexts = [StoreConversation(chat.store, chat.clock) for _ in range(4)]
         finished, queued, interrupted, running = contexts
@@ -117,7 +119,7 @@ def test_list_distinguishes_states_of_contexts(run: RunCommand, chat: StoreConve
         assert text in found[each]["status"]
 
 
-def test_redrive_moves_all_messages_by_sqs(run: RunCommand, chat: StoreConversation, moto: LocalStack) -> None:
+def test_dlq_redrive_moves_all_messages_by_sqs(run: RunCommand, chat: StoreConversation, moto: LocalStack) -> None:
     dead(moto, wake_up(chat))
     dead(moto, "not of ours")
     assert run("redrive", "--queue", "task", input="n\n").exit_code == 1
@@ -130,7 +132,9 @@ def test_redrive_moves_all_messages_by_sqs(run: RunCommand, chat: StoreConversat
     assert "No messages" in run("redrive", "--queue", "task", "--yes").stderr
 
 
-def test_redrive_of_running_move_is_refused(run: RunCommand, moto: LocalStack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dlq_redrive_during_running_move_is_refused(
+    run: RunCommand, moto: LocalStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
     dead(moto, "not of ours")
     client = boto3.session.Session.client
 
@@ -149,7 +153,7 @@ def test_redrive_of_running_move_is_refused(run: RunCommand, moto: LocalStack, m
     assert "a redrive of this queue may still be running" in refusal(run("redrive", "--queue", "task", "--yes"))
 
 
-def test_drop_deletes_only_named_messages(run: RunCommand, chat: StoreConversation, moto: LocalStack) -> None:
+def test_dlq_drop_deletes_only_named_messages(run: RunCommand, chat: StoreConversation, moto: LocalStack) -> None:
     first, second, third = (dead(moto, body) for body in (wake_up(chat), "not of ours", "nor this"))
     assert run("drop", second, third, "--queue", "task", input="n\n").exit_code == 1
     assert len(bodies(moto, "TaskDeadLetters")) == 3
@@ -159,11 +163,11 @@ def test_drop_deletes_only_named_messages(run: RunCommand, chat: StoreConversati
     assert list(listed(run)) == [first]
 
 
-def test_drop_needs_message_ids(run: RunCommand) -> None:
+def test_dlq_drop_needs_message_ids(run: RunCommand) -> None:
     assert run("drop", "--queue", "task", "--yes").exit_code == 2
 
 
-def test_push_message_names_webhooks_without_events(run: RunCommand, moto: LocalStack) -> None:
+def test_dlq_push_message_names_webhooks_without_event_contents(run: RunCommand, moto: LocalStack) -> None:
     push = pushes.on_table(moto, ManualClock())
 
     async def create() -> TaskKey:
@@ -182,7 +186,7 @@ def test_push_message_names_webhooks_without_events(run: RunCommand, moto: Local
     assert "hidden" not in json.dumps(found)
 
 
-def test_queues_come_from_stack_or_environment(moto: LocalStack) -> None:
+def test_dead_letter_queues_come_from_stack_or_environment(moto: LocalStack) -> None:
     stack = operating.registered(moto)
     assert operating.runs(operating.environ_of(moto))("dlq", "list", "--queue", "push", "--stack", stack).exit_code == 0
     environ = moto.environment("TaskFunction") | {"AION_PUSH_QUEUE_URL": ""}

@@ -45,7 +45,7 @@ def test_missing_package_of_author_is_traceback(tmp_path: Path) -> None:
     assert done.stderr.endswith("ModuleNotFoundError: No module named 'nothing_of_this_name'\n")
 
 
-def test_interrupted_import_ends_silently() -> None:
+def test_interrupted_cli_import_ends_silently() -> None:
     """Ctrl-C reaches the command at the first import of its modules."""
     code = (
         "import sys\n"

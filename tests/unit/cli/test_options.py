@@ -28,7 +28,7 @@ COMMANDS = [["key", "list"], ["push", "list"], ["tasks", "list", "--scan"], ["dl
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_deployment_has_to_be_named(command: list[str]) -> None:
+def test_cli_requires_named_deployment(command: list[str]) -> None:
     failed = operating.runs({})(*command)
     assert failed.exit_code == 2
     assert "Which deployment? Give --stack NAME" in failed.stderr
@@ -67,7 +67,7 @@ def test_options_name_profile_region_and_endpoint(moto: LocalStack, tmp_path: Pa
     assert dict(os.environ) == before
 
 
-def test_missing_credentials_are_one_sentence() -> None:
+def test_missing_aws_credentials_error_is_one_sentence() -> None:
     with operating.taken_port() as port:
         ran = operating.process(
             "key", "list", "--table", "t", "--region", "us-east-1", "--endpoint-url", f"http://127.0.0.1:{port}"
@@ -77,7 +77,7 @@ def test_missing_credentials_are_one_sentence() -> None:
     assert ran.stderr.count("\n") == 1
 
 
-def test_missing_network_is_one_sentence() -> None:
+def test_missing_network_error_is_one_sentence() -> None:
     with operating.taken_port() as port:
         pass
     ran = operating.process(

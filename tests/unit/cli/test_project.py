@@ -54,23 +54,23 @@ def test_new_without_network_says_what_to_run(run: RunCommand, tmp_path: Path) -
     assert not (tmp_path / "my-agent" / "uv.lock").exists()
 
 
-def test_new_says_where_aion_comes_from(run: RunCommand) -> None:
+def test_new_command_states_origin_of_aion_package(run: RunCommand) -> None:
     """The tests run an installation of this repository's folder."""
     assert f"aion-lambda comes from {shipped()}" in run("new", "my-agent").output
 
 
-def test_new_takes_a_path(run: RunCommand, tmp_path: Path) -> None:
+def test_new_command_accepts_path(run: RunCommand, tmp_path: Path) -> None:
     run("new", tmp_path / "agents" / "My Agent's" / "one", "--framework", "executor")
     assert "executor = WordCounter()" in (tmp_path / "agents" / "My Agent's" / "one" / "agent.py").read_text()
     assert 'name = "one"' in (tmp_path / "agents" / "My Agent's" / "one" / "pyproject.toml").read_text()
 
 
-def test_new_without_terminal_makes_langgraph(run: RunCommand, tmp_path: Path) -> None:
+def test_new_command_without_terminal_creates_langgraph_project(run: RunCommand, tmp_path: Path) -> None:
     run("new", "my-agent")
     assert "langgraph" in (tmp_path / "my-agent" / "pyproject.toml").read_text()
 
 
-def test_new_on_terminal_asks_for_framework(tmp_path: Path) -> None:
+def test_new_command_on_terminal_asks_for_framework(tmp_path: Path) -> None:
     mine, theirs = pty.openpty()
     with os.fdopen(mine, "r+b", buffering=0) as terminal:
         environ = {**os.environ, "UV_OFFLINE": "1", "UV_CACHE_DIR": str(tmp_path / ".cache")}
@@ -135,7 +135,7 @@ def test_upgrade_shows_difference_then_writes(run: RunCommand, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("option", "code", "shows"), [("--check", 1, False), ("--diff", 0, True)])
-def test_upgrade_can_only_look(run: RunCommand, tmp_path: Path, option: str, code: int, shows: bool) -> None:
+def test_upgrade_dry_run_changes_nothing(run: RunCommand, tmp_path: Path, option: str, code: int, shows: bool) -> None:
     run("new", "--here", "my-agent")
     older(tmp_path)
     before = (tmp_path / "template.yaml").read_text()
@@ -168,7 +168,7 @@ def test_upgrade_exits_1_for_conflicts(run: RunCommand, tmp_path: Path) -> None:
     assert (checked.exit_code, "template.yaml.new       unresolved" in checked.output) == (1, True)
 
 
-def test_upgrade_touches_nothing_of_the_authors(run: RunCommand, tmp_path: Path) -> None:
+def test_upgrade_leaves_authors_files_unchanged(run: RunCommand, tmp_path: Path) -> None:
     run("new", "--here", "my-agent")
     older(tmp_path)
     mine = {"agent.py": "mine\n", "aion.yaml": "mine\n", "samconfig.toml": "mine\n", "Makefile": "all:\n\ttrue\n"}
@@ -202,5 +202,5 @@ def test_add_outside_project_says_what_to_do(run: RunCommand) -> None:
     assert "uvx --with langchain-openai" in refusal(run("add", "langchain-openai"))
 
 
-def test_add_needs_a_package(run: RunCommand) -> None:
+def test_add_command_needs_package(run: RunCommand) -> None:
     assert run("add").exit_code == 2

@@ -59,13 +59,13 @@ async def three(push: Pushes) -> None:
                 await push.configs.settle(claim, cursor=2, delivered=True)
 
 
-def test_empty_list_is_one_sentence(run: RunCommand) -> None:
+def test_empty_push_list_is_one_sentence(run: RunCommand) -> None:
     listed = run("list", "--owner", "nobody", "--agent", "echo")
     assert (listed.stdout, listed.stderr) == ("", "No push configs with failures.\n")
     assert run("list", "--owner", "nobody", "--agent", "echo", "--all").stderr == "No push configs.\n"
 
 
-def test_failing_configs_are_listed(run: RunCommand, push: Pushes) -> None:
+def test_failing_push_configs_are_listed(run: RunCommand, push: Pushes) -> None:
     listed = [line for line in run("list").stdout.splitlines() if line.startswith(task_id(push) + "\t")]
     assert [line.split("\t")[1:] for line in sorted(listed)] == [
         ["dead", "dead letters: 1", "HTTP 503"],
@@ -74,7 +74,7 @@ def test_failing_configs_are_listed(run: RunCommand, push: Pushes) -> None:
     assert f"{task_id(push)}\twell\tok" in run("list", "--all").output
 
 
-def test_show_prints_deliveries_without_secrets(run: RunCommand, push: Pushes) -> None:
+def test_push_show_prints_deliveries_without_secrets(run: RunCommand, push: Pushes) -> None:
     shown = run("show", task_id(push))
     assert shown.exit_code == 0
     assert "1, from event 3 on" in shown.output
@@ -91,7 +91,9 @@ def enqueued_for_pushes(moto: LocalStack) -> Iterator[str]:
         yield from (message["Body"] for message in messages)
 
 
-def test_redrive_resets_deliveries_and_wakes_push_function(run: RunCommand, push: Pushes, moto: LocalStack) -> None:
+def test_push_redrive_resets_deliveries_and_wakes_push_function(
+    run: RunCommand, push: Pushes, moto: LocalStack
+) -> None:
     driven = run("redrive", task_id(push))
     assert driven.stdout.splitlines() == [
         "dead: redriven from event 3 on.",
@@ -114,7 +116,7 @@ def test_unknown_task_is_refused(run: RunCommand, arguments: tuple[str, ...]) ->
     assert "t-never" in str(failed.exception)
 
 
-def test_redrive_refuses_unknown_config(run: RunCommand, push: Pushes) -> None:
+def test_push_redrive_refuses_unknown_config(run: RunCommand, push: Pushes) -> None:
     failed = run("redrive", task_id(push), "other")
     assert isinstance(failed.exception, AionError)
     assert "'other'" in str(failed.exception)

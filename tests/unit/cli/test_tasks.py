@@ -54,7 +54,7 @@ def test_owners_tasks_are_listed_newest_first(run: RunCommand, chat: StoreConver
     assert run("list", *owner, "--context", "c-2").stdout == ""
 
 
-def test_subject_stands_for_its_owner(run: RunCommand, chat: StoreConversation) -> None:
+def test_task_list_accepts_subject_instead_of_owner(run: RunCommand, chat: StoreConversation) -> None:
     owner = owner_in(Principal(API_KEY_ISSUER, "alice@example.com").owner, "red")
     hers = StoreConversation(chat.store, chat.clock, ContextKey(owner, "echo", "c-1"))
     asyncio.run(hers.starts("m-1", task_id="t-hers"))
@@ -84,7 +84,7 @@ def test_table_is_scanned_only_on_request(run: RunCommand, arguments: tuple[str,
     assert failed.stderr.startswith("Usage: ")
 
 
-def test_scan_finds_task_of_any_owner(run: RunCommand, chat: StoreConversation) -> None:
+def test_task_scan_finds_task_of_any_owner(run: RunCommand, chat: StoreConversation) -> None:
     task_id = f"t-{chat.context.owner}"
     asyncio.run(chat.starts("m-1", task_id=task_id))
     assert f"owner       {chat.context.owner}" in run("show", task_id, "--scan").stdout
@@ -110,7 +110,7 @@ def test_development_server_needs_no_owner(
     assert f"Task {task_id} is canceled." in run("tasks", "cancel", task_id, "--yes").stdout
 
 
-def test_list_prints_number_of_hidden_tasks(run: RunCommand, chat: StoreConversation) -> None:
+def test_task_list_prints_number_of_hidden_tasks(run: RunCommand, chat: StoreConversation) -> None:
     async def three() -> None:
         for number in range(3):
             await chat.ends(await chat.starts(f"m-{number}"))
@@ -126,7 +126,7 @@ def test_list_prints_number_of_hidden_tasks(run: RunCommand, chat: StoreConversa
     assert scanned.stderr.startswith("1 of ")
 
 
-def test_show_prints_log_lease_and_queue(run: RunCommand, chat: StoreConversation) -> None:
+def test_task_show_prints_log_lease_and_queue(run: RunCommand, chat: StoreConversation) -> None:
     async def busy() -> None:
         begun = await chat.starts("m-1", text="a private word")
         await chat.store.append(begun.lease, begun.head, chat.says(begun.head, text="a private answer"))
@@ -164,7 +164,7 @@ def test_expired_lease_is_listed_and_shown(run: RunCommand, chat: StoreConversat
     assert "(expired)" in shown
 
 
-def test_show_prints_webhooks_without_secrets(run: RunCommand, moto: LocalStack) -> None:
+def test_task_show_prints_webhooks_without_secrets(run: RunCommand, moto: LocalStack) -> None:
     push = pushes.on_table(moto, ManualClock())
     task_id = f"t-{push.chat.context.owner}"
 

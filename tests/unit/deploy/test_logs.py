@@ -13,7 +13,7 @@ def shown(**fields: object) -> tuple[str, list[str]]:
     return level, [line[24:] if place == 0 else line for place, line in enumerate(text.splitlines())]
 
 
-def test_line_has_level_message_and_ids() -> None:
+def test_printed_log_line_has_level_message_and_ids() -> None:
     line = {"level": "INFO", "message": "A turn has ended.", "service": "aion-dev", "agent": "helper", "task_id": "t-1"}
     assert shown(**line, state="completed", duration_ms=12, location="run:1", timestamp="…") == (
         "INFO",
@@ -35,11 +35,11 @@ def test_traceback_is_indented_below_its_line() -> None:
     ],
     ids=["metrics", "report", "start"],
 )
-def test_metrics_and_reports_are_left_out(fields: dict[str, object]) -> None:
+def test_log_output_omits_metrics_and_lambda_reports(fields: dict[str, object]) -> None:
     assert shown(**fields) == ("", [])
 
 
-def test_killed_invocation_is_an_error() -> None:
+def test_killed_invocation_is_logged_as_error() -> None:
     record = {"status": "timeout", "errorType": "Sandbox.Timedout", "requestId": "r-1"}
     level, (line,) = shown(type="platform.report", record=record)
     assert (level, line) == (
@@ -48,17 +48,17 @@ def test_killed_invocation_is_an_error() -> None:
     )
 
 
-def test_plain_line_is_shown_whole() -> None:
+def test_plain_text_log_line_is_shown_whole() -> None:
     level, text = rendered(LogLine(1_780_000_000_000, "api", "Illegal instruction", ""))
     assert (level, text[24:]) == ("INFO", "api           Illegal instruction")
 
 
 @pytest.mark.parametrize(("text", "many"), [("90s", 90), ("15m", 900), ("1h", 3600), ("2d", 172_800)])
-def test_spans_of_time_are_read(text: str, many: int) -> None:
+def test_log_time_spans_are_parsed(text: str, many: int) -> None:
     assert seconds(text) == many
 
 
 @pytest.mark.parametrize("text", ["", "1", "h", "1 h", "-1h", "1w"])
-def test_other_spans_are_refused(text: str) -> None:
+def test_invalid_log_time_spans_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="such as 15m"):
         seconds(text)

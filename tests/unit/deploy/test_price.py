@@ -6,14 +6,14 @@ from aion_core.deploy import price
 from aion_core.shipped import shipped
 
 
-def test_price_is_that_of_the_page() -> None:
+def test_idle_price_equals_cost_page() -> None:
     page = (shipped() / "docs" / "cost.md").read_text(encoding="utf-8")
     together = re.search(r"\| \*\*together\*\* \| \*\*([\d.]+)\*\* \|", page)
     assert together is not None
     assert price.idle({}).startswith(f"about {together[1]} USD a month")
 
 
-def test_given_key_and_topic_lower_the_price() -> None:
+def test_given_kms_key_and_topic_lower_idle_price() -> None:
     def costs(**parameters: str) -> float:
         return float(price.idle(parameters).split()[1])
 

@@ -14,7 +14,7 @@ def program(folder: Path, says: str, code: int = 0) -> Path:
     return file
 
 
-def test_new_sam_on_the_path_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recent_sam_on_path_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = program(tmp_path, "SAM CLI, version 1.160.2")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     assert sam.command() == found
@@ -23,7 +23,7 @@ def test_new_sam_on_the_path_is_taken(tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("says", "code"), [("SAM CLI, version 1.99.0", 0), ("no version", 0), ("SAM CLI, version 1.160.0", 1)]
 )
-def test_old_or_broken_sam_is_passed_over(
+def test_old_or_broken_sam_on_path_is_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str, code: int
 ) -> None:
     program(tmp_path, says, code)

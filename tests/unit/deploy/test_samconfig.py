@@ -23,7 +23,7 @@ def config(folder: Path, text: str, environment: str = "default") -> SamConfig:
     return SamConfig.read(folder / "samconfig.toml", environment)
 
 
-def test_shipped_environments_are_read() -> None:
+def test_shipped_samconfig_environments_are_read() -> None:
     prod = SamConfig.read(shipped() / "samconfig.toml", "prod")
     assert prod.get("stack_name") == "aion-prod"
     assert prod.parameters["ApiConcurrency"] == "200"
@@ -35,12 +35,12 @@ def test_shipped_environments_are_read() -> None:
     ['["Stage=dev", \'CardKeyId="a b"\', \'AlarmEmail=""\']', '\'Stage=dev CardKeyId="a b" AlarmEmail=""\''],
     ids=["list", "string"],
 )
-def test_overrides_are_read_in_both_forms(tmp_path: Path, overrides: str) -> None:
+def test_parameter_overrides_are_read_in_both_forms(tmp_path: Path, overrides: str) -> None:
     read = config(tmp_path, f"[default.deploy.parameters]\nparameter_overrides = {overrides}\n")
     assert read.parameters == {"Stage": "dev", "CardKeyId": "a b", "AlarmEmail": ""}
 
 
-def test_answers_keep_comments_and_order(tmp_path: Path) -> None:
+def test_saved_answers_keep_samconfig_comments_and_order(tmp_path: Path) -> None:
     config(tmp_path, MULTILINE, "prod").remember({"region": "eu-west-1"}, {"AlarmEmail": "", "BaseUrl": "https://a.b"})
     written = (tmp_path / "samconfig.toml").read_text()
     for line in ("# The prod stack.", 'stack_name = "mine"  # ours', '  "Stage=prod",  # the path\'s first part'):
@@ -50,20 +50,20 @@ def test_answers_keep_comments_and_order(tmp_path: Path) -> None:
     assert (again.get("stack_name"), again.get("region")) == ("mine", "eu-west-1")
 
 
-def test_string_of_overrides_keeps_its_values(tmp_path: Path) -> None:
+def test_parameter_override_string_keeps_its_values(tmp_path: Path) -> None:
     text = "[default.deploy.parameters]\nparameter_overrides = 'Stage=dev RequestRate=20'\n"
     config(tmp_path, text).remember({}, {"AlarmEmail": "a@b.c"})
     read = SamConfig.read(tmp_path / "samconfig.toml")
     assert read.parameters == {"Stage": "dev", "RequestRate": "20", "AlarmEmail": "a@b.c"}
 
 
-def test_missing_file_is_written(tmp_path: Path) -> None:
+def test_missing_samconfig_file_is_written(tmp_path: Path) -> None:
     SamConfig.read(tmp_path / "samconfig.toml").remember({"stack_name": "mine"}, {"AlarmEmail": ""})
     assert SamConfig.read(tmp_path / "samconfig.toml").get("stack_name") == "mine"
 
 
 @pytest.mark.parametrize("value", ["", "plain", "two words", 'a "quoted" one', "back\\slash", "a=b"])
-def test_written_parameters_are_read_back(value: str) -> None:
+def test_written_samconfig_parameters_are_read_back(value: str) -> None:
     assert parameters([word("Name", value)]) == {"Name": value}
 
 
@@ -74,7 +74,7 @@ def test_written_parameters_are_read_back(value: str) -> None:
         ('[default.deploy.parameters]\nparameter_overrides = ["Stage"]\n', "'Stage' has to be NAME=VALUE."),
     ],
 )
-def test_unusable_file_is_named(tmp_path: Path, text: str, told: str) -> None:
+def test_unusable_samconfig_file_is_named(tmp_path: Path, text: str, told: str) -> None:
     with pytest.raises(ConfigurationError, match=told) as refused:
         assert config(tmp_path, text).parameters
     assert "samconfig.toml" in str(refused.value)

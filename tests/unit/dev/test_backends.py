@@ -55,7 +55,7 @@ async def test_start_releases_messages_of_every_worker(tmp_path: Path, clock: Ma
     assert await received_by(folder, clock, "9") == 0
 
 
-def test_key_file_is_private(tmp_path: Path) -> None:
+def test_dev_key_file_is_private(tmp_path: Path) -> None:
     program = "import sys; from pathlib import Path; from aion_core.bootstrap.stores import local_key;"
     program += "print(local_key(Path(sys.argv[1])).hex())"
     file = tmp_path / "key"
@@ -70,7 +70,7 @@ def test_key_file_is_private(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"short"])
-def test_broken_key_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_broken_dev_key_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "key").write_bytes(content)
     with pytest.raises(ConfigurationError, match="is not a key of aion"):
         local_key(tmp_path / "key")

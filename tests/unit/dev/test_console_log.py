@@ -27,30 +27,30 @@ def raised(code: str, file: Path) -> BaseException:
     return caught.value
 
 
-def test_turn_is_one_line() -> None:
+def test_turn_is_logged_as_one_console_line() -> None:
     said = line_of("A turn has ended.", state="completed", duration_ms=12, chunks=3)
     assert said == "turn completed 12 ms, 3 chunks"
 
 
-def test_request_is_one_line() -> None:
+def test_request_is_logged_as_one_console_line() -> None:
     said = line_of("request", operation="SendMessage", status="200", is_failure=False, duration_ms=7)
     assert said == "SendMessage 200 7 ms"
 
 
-def test_colour_is_off_by_default() -> None:
+def test_console_log_colour_is_off_by_default() -> None:
     said: dict[str, Any] = {"operation": "SendMessage", "status": "500", "is_failure": True, "duration_ms": 7}
     assert "\033[31m500\033[0m" in line_of("request", colour=True, **said)
     assert "\033" not in line_of("request", **said)
 
 
-def test_line_has_labels() -> None:
+def test_console_log_line_has_labels() -> None:
     log.install()
     with log.about(task_id="t-1", context_id="c-1", agent="mine", fence=3):
         record = logging.getLogger("aion_core.x").makeRecord("aion_core.x", logging.INFO, "x", 1, "words", (), None)
     assert ConsoleFormatter(colour=False).format(record).endswith("words  agent mine task t-1 context c-1")
 
 
-def test_library_frames_are_counted(tmp_path: Path) -> None:
+def test_console_traceback_counts_omitted_library_frames(tmp_path: Path) -> None:
     error = raised("import json\njson.loads('{')\n", tmp_path / "agent.py")
     story = traceback_lines(error)
     assert f'File "{tmp_path / "agent.py"}", line 2, in <module>' in story
@@ -59,7 +59,7 @@ def test_library_frames_are_counted(tmp_path: Path) -> None:
     assert json.__file__ not in "".join(story)
 
 
-def test_causes_come_first(tmp_path: Path) -> None:
+def test_console_traceback_prints_causes_first(tmp_path: Path) -> None:
     code = "try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    raise ValueError('no') from error\n"
     story = traceback_lines(raised(code, tmp_path / "agent.py"))
     division, led_to, value = (

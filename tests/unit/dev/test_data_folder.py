@@ -17,7 +17,7 @@ def unnamed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AION_DATA_DIR", raising=False)
 
 
-def test_server_is_found_from_folders_below(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_dev_server_is_found_from_subfolders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     running = RunningServer(os.getpid(), "http://127.0.0.1:8000", "http://127.0.0.1:9", {"AION_TABLE": "t"})
     inner = tmp_path / "a" / "b"
     inner.mkdir(parents=True)
@@ -59,7 +59,7 @@ def test_server_with_memory_store_is_not_found(tmp_path: Path, monkeypatch: pyte
         assert find_local_server() is None, "the files are of an earlier start"
 
 
-def test_file_of_an_ended_process_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_file_of_ended_process_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
@@ -70,14 +70,14 @@ def test_file_of_an_ended_process_is_ignored(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"pid": "x"}'])
-def test_unreadable_file_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str) -> None:
+def test_unreadable_server_file_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".aion").mkdir()
     (tmp_path / ".aion" / "dev.json").write_text(content)
     assert find_local_server() is None
 
 
-def test_folder_is_locked_by_one_server(tmp_path: Path) -> None:
+def test_data_folder_is_locked_by_one_server(tmp_path: Path) -> None:
     with DataFolder(tmp_path / "x").locked():
         with pytest.raises(ConfigurationError, match=r"already running in this folder.*--data-dir"):
             DataFolder(tmp_path / "x").locked().__enter__()
@@ -86,13 +86,13 @@ def test_folder_is_locked_by_one_server(tmp_path: Path) -> None:
         pass
 
 
-def test_unwritable_folder_is_reported(tmp_path: Path) -> None:
+def test_unwritable_data_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigurationError, match="Cannot write to"):
         DataFolder(tmp_path / "file" / ".aion").locked().__enter__()
 
 
-def test_removed_folder_is_created_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_removed_data_folder_is_created_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     folder = DataFolder(tmp_path / ".aion")
     running = RunningServer(os.getpid(), "http://127.0.0.1:8000")
@@ -103,7 +103,7 @@ def test_removed_folder_is_created_again(tmp_path: Path, monkeypatch: pytest.Mon
         assert (folder.path / ".gitignore").read_text() == "*\n"
 
 
-def test_folder_in_place_of_file_stays(tmp_path: Path) -> None:
+def test_folder_named_like_server_file_is_not_deleted(tmp_path: Path) -> None:
     folder = DataFolder(tmp_path)
     (tmp_path / "dev.json").mkdir()
     with folder.locked(), pytest.raises(OSError):

@@ -33,20 +33,20 @@ async def logged(answer: Response, caplog: pytest.LogCaptureFixture, **asked: An
     return {**vars(record), **log.labels_of(record)}
 
 
-async def test_json_rpc_is_named_by_its_method(caplog: pytest.LogCaptureFixture) -> None:
+async def test_json_rpc_request_is_logged_under_its_method(caplog: pytest.LogCaptureFixture) -> None:
     answer = {"result": {"task": {"id": "t-1", "contextId": "c-1", "status": {}}}}
     said = await logged(Response(json.dumps(answer)), caplog, json={"method": "SendMessage", "params": {}})
     assert (said["operation"], said["status"], said["is_failure"]) == ("SendMessage", "200", False)
     assert (said["task_id"], said["context_id"]) == ("t-1", "c-1")
 
 
-async def test_protocol_error_is_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+async def test_protocol_error_is_logged_as_failure(caplog: pytest.LogCaptureFixture) -> None:
     answer = {"error": {"code": -32001, "message": "Task not found"}}
     said = await logged(Response(json.dumps(answer)), caplog, json={"method": "GetTask", "params": {"id": "t-2"}})
     assert (said["status"], said["is_failure"], said["task_id"]) == ("200 error -32001", True, "t-2")
 
 
-async def test_stream_is_named_by_its_first_event(caplog: pytest.LogCaptureFixture) -> None:
+async def test_stream_request_is_logged_with_its_first_event(caplog: pytest.LogCaptureFixture) -> None:
     frames = (f"id: 1\ndata: {json.dumps({'result': {'task': {'id': 't-1', 'status': {}}}})}\n\n", "data: {}\n\n")
 
     async def stream() -> Any:
@@ -58,11 +58,11 @@ async def test_stream_is_named_by_its_first_event(caplog: pytest.LogCaptureFixtu
     assert (said["operation"], said["task_id"]) == ("SendStreamingMessage", "t-1")
 
 
-async def test_rest_is_named_by_its_path(caplog: pytest.LogCaptureFixture) -> None:
+async def test_rest_request_is_logged_under_its_path(caplog: pytest.LogCaptureFixture) -> None:
     said = await logged(Response(status_code=404), caplog, method="GET", path="/tasks/t-1", params={"q": "private"})
     assert (said["operation"], said["status"], said["is_failure"]) == ("GET /tasks/t-1", "404", True)
 
 
-async def test_strange_method_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_unknown_request_method_name_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     said = await logged(Response("{}"), caplog, json={"method": "a\nb is forged"})
     assert said["operation"] == "POST /"

@@ -52,12 +52,12 @@ def in_template(name: str) -> float:
     return float(found)
 
 
-def test_page_has_rows() -> None:
+def test_limits_page_has_table_rows() -> None:
     assert len(ROWS) >= 35
 
 
 @pytest.mark.parametrize(("limit", "number", "unit", "where"), ROWS, ids=[row[0] for row in ROWS])
-def test_limit_equals_constant_in_code(limit: str, number: str, unit: str, where: str) -> None:
+def test_documented_limit_equals_constant_in_code(limit: str, number: str, unit: str, where: str) -> None:
     value = float(number) * UNITS[unit]
     name = where.removeprefix("template.yaml: ")
     assert value == (in_template(name) if name != where else in_code(name))

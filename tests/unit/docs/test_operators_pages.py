@@ -49,12 +49,12 @@ def commands(page: Path) -> Iterator[str]:
 COMMANDS = [(page.name, command) for page in PAGES for command in commands(page)]
 
 
-def test_there_are_commands() -> None:
+def test_operators_pages_contain_commands() -> None:
     assert len(COMMANDS) > 40
 
 
 @pytest.mark.parametrize(("page", "typed"), COMMANDS, ids=lambda value: value)
-def test_each_command_and_option_exists(page: str, typed: str) -> None:
+def test_each_documented_command_and_option_exists(page: str, typed: str) -> None:
     command: click.Command = aion
     words = shlex.split(typed, comments=True)[1:]
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):
@@ -73,7 +73,7 @@ def anchors(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("page", OWN)
-def test_each_link_has_a_target(page: str) -> None:
+def test_each_operators_page_link_has_target(page: str) -> None:
     text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)]+)\)", text):
         if target.startswith("https://"):

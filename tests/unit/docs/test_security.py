@@ -13,7 +13,7 @@ from aion_core.cli.main import aion
 GUIDE = (Path(__file__).parents[3] / "docs" / "security.md").read_text(encoding="utf-8")
 
 
-def test_guide_policies_are_as_described(tmp_path: Path) -> None:
+def test_security_guides_policies_are_as_described(tmp_path: Path) -> None:
     file = tmp_path / "aion.yaml"
     file.write_text(re.findall(r"^```yaml\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)[0])
     found = read_auth_policies(read_agent_configs(file))
@@ -22,7 +22,7 @@ def test_guide_policies_are_as_described(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", sorted(set(re.findall(r"aion ((?:key|user) [a-z]+)", GUIDE))))
-def test_guide_command_options_exist(command: str) -> None:
+def test_security_guides_command_options_exist(command: str) -> None:
     shown = CliRunner().invoke(aion, [*command.split(), "--help"])
     assert shown.exit_code == 0
     for line in re.findall(rf"^aion {command} (.*?)(?:  +#.*)?$", GUIDE, re.MULTILINE):

@@ -105,7 +105,7 @@ async def test_function_url_event_converts_to_scope() -> None:
 
 
 @pytest.mark.parametrize("missing", [{"body": None}, {"body": ""}])
-async def test_missing_body_is_empty(missing: dict[str, Any]) -> None:
+async def test_missing_event_body_becomes_empty(missing: dict[str, Any]) -> None:
     assert (await read(recorded_event("rest_api_v1", **missing))).body == b""
 
 
@@ -132,12 +132,12 @@ async def test_missing_body_is_empty(missing: dict[str, Any]) -> None:
         recorded_event("rest_api_v1", multiValueHeaders={"cookie": [1]}),
     ],
 )
-async def test_other_event_is_refused(event: Any) -> None:
+async def test_unsupported_lambda_event_is_refused(event: Any) -> None:
     with pytest.raises(NotAnHttpEvent):
         await read(event)
 
 
-def test_context_has_names_of_powertools() -> None:
+def test_lambda_context_has_attribute_names_used_by_powertools() -> None:
     model = build_lambda_context_model(CONTEXT)
     assert model.__dict__ == {
         "function_name": "agent-api",
@@ -147,7 +147,7 @@ def test_context_has_names_of_powertools() -> None:
     }
 
 
-def test_remaining_time_is_never_negative() -> None:
+def test_remaining_invocation_time_is_never_negative() -> None:
     over = Invocation.from_response(HEADERS | {"lambda-runtime-deadline-ms": "1"}, b"")
     assert InvocationContext.of(over, SETTINGS).get_remaining_time_in_millis() == 0
     assert over.seconds_left() < 0

@@ -95,7 +95,7 @@ def chunk(data: bytes) -> bytes:
         ),
     ],
 )
-async def test_messages_convert_to_bytes(messages: list[dict[str, object]], expected: bytes) -> None:
+async def test_asgi_response_messages_convert_to_bytes(messages: list[dict[str, object]], expected: bytes) -> None:
     async with wired() as (wire, api, address):
         response = StreamedResponse(lambda: api.begin_response(INVOCATION))
         for message in messages:
@@ -151,7 +151,7 @@ async def test_prelude_waits_for_first_body_message() -> None:
         ([start()], {"type": "http.response.trailers"}, Stage.HEADERS_BUFFERED),
     ],
 )
-async def test_message_out_of_order_is_an_error(
+async def test_asgi_message_out_of_order_is_error(
     before: list[dict[str, object]], message: dict[str, object], stage: Stage
 ) -> None:
     async with wired() as (_, api, _):
@@ -190,7 +190,7 @@ async def test_app_continues_after_lost_connection() -> None:
     await response.acknowledged()
 
 
-async def test_closed_response_drops_messages() -> None:
+async def test_closed_response_drops_asgi_messages() -> None:
     async with wired() as (wire, api, _):
         response = StreamedResponse(lambda: api.begin_response(INVOCATION))
         await response.send(start())
@@ -301,7 +301,7 @@ def test_status_and_headers_convert_to_prelude(headers: list[tuple[bytes, bytes]
     assert prelude(200, headers) == expected + NUL
 
 
-def test_long_prelude_is_an_error() -> None:
+def test_too_long_response_prelude_is_error() -> None:
     room = 16 * 1024 - len(prelude(200, [(b"x", b"")]))
     assert len(prelude(200, [(b"x", b"y" * room)])) == 16 * 1024
     with pytest.raises(ValueError, match="16384"):

@@ -13,7 +13,7 @@ async def fake() -> AsyncIterator[FakeRuntimeApi]:
         yield fake
 
 
-async def test_next_returns_invocation(fake: FakeRuntimeApi) -> None:
+async def test_runtime_api_next_returns_invocation(fake: FakeRuntimeApi) -> None:
     fake.invoke(
         {"key": "Grüße"},
         headers={"Lambda-Runtime-Invocation-Id": "attempt-1", "Lambda-Runtime-Aws-Tenant-Id": "tenant-1"},
@@ -34,7 +34,7 @@ async def test_event_of_six_megabytes_is_read(fake: FakeRuntimeApi) -> None:
     assert (await RuntimeApi(fake.address).next()).payload == payload
 
 
-async def test_error_is_posted_with_type(fake: FakeRuntimeApi) -> None:
+async def test_invocation_error_is_posted_with_type(fake: FakeRuntimeApi) -> None:
     invoked = fake.invoke({})
     api = RuntimeApi(fake.address)
     await api.refuse(await api.next(), ErrorReport("Runtime.NotAnHttpEvent", "refused"))
@@ -43,7 +43,7 @@ async def test_error_is_posted_with_type(fake: FakeRuntimeApi) -> None:
     assert answer.headers["lambda-runtime-function-error-type"] == "Runtime.NotAnHttpEvent"
 
 
-async def test_unaccepted_report_is_an_error(fake: FakeRuntimeApi) -> None:
+async def test_rejected_error_report_is_error(fake: FakeRuntimeApi) -> None:
     fake.invoke({})
     api = RuntimeApi(fake.address)
     invocation = await api.next()
@@ -71,7 +71,7 @@ async def test_request_id_is_escaped_in_path(fake: FakeRuntimeApi) -> None:
         b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n",
     ],
 )
-async def test_invalid_response_is_an_error(answer: bytes) -> None:
+async def test_invalid_runtime_api_response_is_error(answer: bytes) -> None:
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(answer)

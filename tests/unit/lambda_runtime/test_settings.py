@@ -3,7 +3,7 @@ import pytest
 from aion_core.lambda_runtime.settings import RuntimeSettings, SettingsError
 
 
-def test_missing_variables_have_defaults() -> None:
+def test_missing_runtime_variables_have_defaults() -> None:
     assert RuntimeSettings.from_environ({"AWS_LAMBDA_RUNTIME_API": "127.0.0.1:9001"}) == RuntimeSettings(
         runtime_api="127.0.0.1:9001",
         app="handlers.api:app",
@@ -33,6 +33,6 @@ def test_template_sets_app_and_margin() -> None:
         ({"AWS_LAMBDA_RUNTIME_API": "a:1", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "?"}, "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"),
     ],
 )
-def test_invalid_variable_is_named(environ: dict[str, str], named: str) -> None:
+def test_invalid_runtime_variable_is_named(environ: dict[str, str], named: str) -> None:
     with pytest.raises(SettingsError, match=named):
         RuntimeSettings.from_environ(environ)

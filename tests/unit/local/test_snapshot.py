@@ -70,7 +70,7 @@ def test_snapshot_restores_all_services(tmp_path: Path) -> None:
         assert dynamodb.get_item(TableName=names["AION_TABLE"], Key=KEY)["Item"] == ITEM
 
 
-def test_reads_are_not_counted_as_writes(tmp_path: Path) -> None:
+def test_emulator_reads_are_not_counted_as_writes(tmp_path: Path) -> None:
     with stack_of(tmp_path / "state", "900000000002") as stack:
         names, dynamodb, emulator = stack.environment("ApiFunction"), stack.client("dynamodb"), stack.emulator
         before = emulator.writes
@@ -92,7 +92,7 @@ def test_reads_are_not_counted_as_writes(tmp_path: Path) -> None:
         (b"aion snapshot", b"something else", "damaged"),
     ],
 )
-def test_foreign_snapshot_is_refused(tmp_path: Path, old: bytes, new: bytes, why: str) -> None:
+def test_snapshot_of_other_program_is_refused(tmp_path: Path, old: bytes, new: bytes, why: str) -> None:
     path = tmp_path / "state"
     with stack_of(path, "900000000003") as stack:
         write(stack, path)
@@ -116,7 +116,7 @@ def test_torn_snapshot_is_refused(tmp_path: Path, length: int) -> None:
         assert not path.exists()
 
 
-def test_disconnected_poll_receives_no_message(tmp_path: Path) -> None:
+def test_disconnected_queue_poll_receives_no_message(tmp_path: Path) -> None:
     """A message sent to a killed worker would stay invisible until its timeout."""
     import socket
 
@@ -158,7 +158,7 @@ def test_paused_emulator_changes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("header", [b"{rubbish", b"[]", b"1", b"\xff\xfe", b""])
-def test_broken_header_is_refused(tmp_path: Path, header: bytes) -> None:
+def test_broken_snapshot_header_is_refused(tmp_path: Path, header: bytes) -> None:
     path = tmp_path / "state"
     with stack_of(path, "900000000006") as stack:
         write(stack, path)
@@ -168,7 +168,7 @@ def test_broken_header_is_refused(tmp_path: Path, header: bytes) -> None:
             SnapshotFile(path, stack.template).restore(stack.emulator)
 
 
-def test_removed_folder_is_created_again(tmp_path: Path) -> None:
+def test_removed_snapshot_folder_is_created_again(tmp_path: Path) -> None:
     path = tmp_path / "gone" / "state"
     with stack_of(path, "900000000007") as stack:
         write(stack, path)

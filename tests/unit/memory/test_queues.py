@@ -74,7 +74,7 @@ async def test_failing_message_delays_no_other(clock: ManualClock) -> None:
     work_queue.close()
 
 
-async def test_quiet_waits_for_messages_of_handlers(clock: ManualClock) -> None:
+async def test_quiet_waits_for_messages_enqueued_by_handlers(clock: ManualClock) -> None:
     work_queue = MemoryWorkQueue(clock)
     heard: list[int] = []
 
@@ -91,7 +91,7 @@ async def test_quiet_waits_for_messages_of_handlers(clock: ManualClock) -> None:
     assert heard == [0, 1, 2]
 
 
-async def test_quiet_waits_for_messages_of_threads(clock: ManualClock) -> None:
+async def test_quiet_waits_for_messages_enqueued_by_threads(clock: ManualClock) -> None:
     work_queue, listener = MemoryWorkQueue(clock), Listener()
     work_queue.handled_by(listener)
     work_queue.open()

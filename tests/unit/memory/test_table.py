@@ -81,7 +81,7 @@ async def sorts(table: MemoryTable) -> list[str]:
     return [item["sk"] for item in (await table.query("p", "", LAST)).items]
 
 
-async def test_throttled_call_does_nothing(table: MemoryTable, faults: Planned) -> None:
+async def test_throttled_table_call_changes_nothing(table: MemoryTable, faults: Planned) -> None:
     faults.down = True
     for call in (
         table.get(A),
@@ -97,7 +97,7 @@ async def test_throttled_call_does_nothing(table: MemoryTable, faults: Planned) 
     assert table.items() == []
 
 
-async def test_write_is_made_although_answer_is_lost(table: MemoryTable, faults: Planned) -> None:
+async def test_table_write_is_made_although_answer_is_lost(table: MemoryTable, faults: Planned) -> None:
     faults.answers_lost = True
     with pytest.raises(StoreUnavailable):
         await table.write(Put(A, {}))
@@ -116,7 +116,7 @@ async def test_throttled_item_makes_transaction_unavailable(table: MemoryTable, 
     assert await sorts(table) == ["a"]
 
 
-async def test_conflict_is_reported_with_failed_conditions(table: MemoryTable, faults: Planned) -> None:
+async def test_transaction_conflict_is_reported_with_failed_conditions(table: MemoryTable, faults: Planned) -> None:
     faults.refused[A] = CONFLICT
     with pytest.raises(WriteRefused) as refused:
         await table.transact([Put(A, {}), Put(B, {})])
@@ -224,7 +224,7 @@ async def test_small_pages_contain_each_item_once(table: MemoryTable, faults: Pl
     assert (await table.scan()).count == 1
 
 
-async def test_fault_changes_item_of_read(table: MemoryTable) -> None:
+async def test_read_fault_changes_returned_item(table: MemoryTable) -> None:
     key = Key("p", "unreadable")
     await table.write(Put(key, {"v": 1}))
     assert [item and item["v"] for item in (await table.get(key), *(await table.query("p", "", LAST)).items)] == [

@@ -77,14 +77,14 @@ def test_missing_import_is_named_with_its_files(statement: str, name: str, tmp_p
     assert found[0].file.name == ("neighbour.py" if "neighbour" in statement else "agent.py")
 
 
-def test_circular_imports_are_read_once(tmp_path: Path) -> None:
+def test_circularly_importing_files_are_read_once(tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text("import neighbour")
     (tmp_path / "neighbour.py").write_text("def late():\n    import agent\nimport agent")
     assert {each.name for each in imports(tmp_path / "agent.py", [tmp_path])} == {"neighbour", "agent"}
 
 
 @pytest.mark.parametrize("case", CODE)
-def test_import_shows_framework(case: str, tmp_path: Path) -> None:
+def test_imported_package_determines_agents_framework(case: str, tmp_path: Path) -> None:
     """Code without a known import may be of any framework."""
     code, frameworks = CODE[case]
     (tmp_path / "agent.py").write_text(code)
@@ -101,7 +101,7 @@ def test_import_shows_framework(case: str, tmp_path: Path) -> None:
         "from .sub.tree import root",
     ],
 )
-def test_imported_neighbour_shows_framework(statement: str, tmp_path: Path) -> None:
+def test_imported_neighbour_file_determines_agents_framework(statement: str, tmp_path: Path) -> None:
     """The file at `path` may only collect definitions of other files; a file without importers does not count."""
     package = tmp_path / "mine"
     (package / "sub").mkdir(parents=True)
@@ -113,6 +113,6 @@ def test_imported_neighbour_shows_framework(statement: str, tmp_path: Path) -> N
     assert frameworks_of(package / "agent.py", [tmp_path]) == {"adk"}
 
 
-def test_examples_show_their_framework(tmp_path: Path) -> None:
+def test_framework_of_each_example_is_detected(tmp_path: Path) -> None:
     assert frameworks_of(ROOT / "examples/adk/agent.py", [ROOT]) == {"adk"}
     assert frameworks_of(ROOT / "examples/echo/agent.py", [ROOT]) == {"langgraph"}

@@ -55,7 +55,7 @@ def test_package_excludes_developer_code(tmp_path: Path) -> None:
     assert not folders & {"cli", "local", "packaging", "template", "smoke", "deploy", "_shipped"}
 
 
-def test_src_layout_is_found(tmp_path: Path) -> None:
+def test_src_layout_is_found_for_packaging(tmp_path: Path) -> None:
     folder = project(tmp_path)
     (folder / "src" / "my_pkg").mkdir(parents=True, exist_ok=True)
     (folder / "src" / "my_pkg" / "__init__.py").touch()
@@ -66,7 +66,7 @@ def test_src_layout_is_found(tmp_path: Path) -> None:
     assert folder / "src" in made.roots
 
 
-def test_private_key_fails_the_build(tmp_path: Path) -> None:
+def test_private_key_in_project_fails_build(tmp_path: Path) -> None:
     folder = project(tmp_path)
     (folder / "deploy.pem").write_text("-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQ\n")
     with pytest.raises(BuildError, match=r"deploy\.pem looks like a private key.*add it to \.aionignore"):
@@ -87,7 +87,7 @@ def test_another_projects_config_is_refused(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("name", ["handlers/mine.py", "aion.py", "aion_core/x.py"])
-def test_reserved_names_are_refused(tmp_path: Path, name: str) -> None:
+def test_reserved_module_names_in_project_are_refused(tmp_path: Path, name: str) -> None:
     folder = project(tmp_path)
     (folder / name).parent.mkdir(exist_ok=True)
     (folder / name).touch()
@@ -95,7 +95,7 @@ def test_reserved_names_are_refused(tmp_path: Path, name: str) -> None:
         planned(folder)
 
 
-def test_ignored_agent_is_refused(tmp_path: Path) -> None:
+def test_agent_excluded_by_ignore_file_is_refused(tmp_path: Path) -> None:
     folder = project(tmp_path)
     (folder / ".gitignore").write_text("agent.py\n")
     with pytest.raises(BuildError, match=r"agent\.py is excluded from the package: matched by \.gitignore"):
@@ -132,7 +132,7 @@ def test_adk_package_is_built_in_parent_folder(tmp_path: Path) -> None:
     assert "google-adk==" in made.requirements
 
 
-def test_root_outside_the_project_is_refused(tmp_path: Path) -> None:
+def test_import_root_outside_project_is_refused(tmp_path: Path) -> None:
     folder = project(tmp_path / "here")
     (tmp_path / "elsewhere").mkdir()
     (folder / "aion.yaml").write_text("aion: {python_path: [../elsewhere], agents: {mine: {path: agent.py}}}")

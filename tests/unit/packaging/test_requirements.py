@@ -31,14 +31,14 @@ def lines_of(folder: Path, *extras: str, without: tuple[str, ...] = ()) -> dict[
     return dict(line.split("==" if "==" in line else " @ ") for line in pinned)
 
 
-def test_extras_are_resolved_through_each_other() -> None:
+def test_extras_including_other_extras_are_resolved() -> None:
     api = required_by("api")
     assert {line.split(">")[0].split("~")[0] for line in api} >= {"a2a-sdk[http-server]", "boto3", "fastapi", "httpx"}
     assert not any(line.startswith("aion-lambda") or "moto" in line for line in api)
     assert any(line.startswith("pydantic") for line in required_by(""))
 
 
-def test_tested_versions_are_those_of_the_lock() -> None:
+def test_tested_versions_equal_lock_file_versions() -> None:
     command = [
         find_uv(),
         "export",
@@ -136,7 +136,7 @@ def test_broken_pyproject_is_named(tmp_path: Path) -> None:
         ("[dependency-groups]\nagents=3\n", "dependency-groups.agents is not a list"),
     ],
 )
-def test_misshapen_pyproject_is_named(tmp_path: Path, text: str, said: str) -> None:
+def test_pyproject_with_wrong_types_is_named(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "pyproject.toml").write_text(text)
     with pytest.raises(BuildError, match=said):
         wanted(tmp_path)

@@ -100,7 +100,7 @@ def test_unprintable_file_name_is_refused(tmp_path: Path) -> None:
         select(tmp_path)
 
 
-def test_names_of_credentials_are_reported(tmp_path: Path) -> None:
+def test_files_named_like_credentials_are_reported(tmp_path: Path) -> None:
     written(tmp_path, {"a.py": "", "aws/credentials": "", "credentials.json": "{}"})
     assert select(tmp_path).credentials == ("aws/credentials", "credentials.json")
 
@@ -140,7 +140,7 @@ def test_links_out_of_the_folder_are_excluded(tmp_path: Path) -> None:
     assert left_out(folder) == {"link": "link out of the folder", "folder/": "link out of the folder"}
 
 
-def test_link_to_parent_folder_ends(tmp_path: Path) -> None:
+def test_link_to_parent_folder_is_not_followed_endlessly(tmp_path: Path) -> None:
     written(tmp_path, {"sub/a.py": ""})
     (tmp_path / "sub" / "up").symlink_to(tmp_path / "sub")
     assert chosen(tmp_path) == {"sub/a.py"}
@@ -177,7 +177,7 @@ def test_aws_credentials_are_recognized(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
-def test_odd_forms_of_keys_are_recognized(tmp_path: Path, text: str, encoding: str) -> None:
+def test_unusual_private_key_formats_are_recognized(tmp_path: Path, text: str, encoding: str) -> None:
     (tmp_path / "x.txt").write_bytes(text.encode(encoding))
     assert looks_like_private_key(tmp_path / "x.txt")
 
@@ -192,11 +192,11 @@ def test_key_files_are_recognized_by_name(tmp_path: Path, name: str) -> None:
     "text",
     ['if "-----BEGIN PRIVATE KEY-----" in text: ...', "-----BEGIN PUBLIC KEY-----\nMIIBIjANBgkqhkiG9w0BAQ\n", ""],
 )
-def test_code_about_keys_is_no_key(tmp_path: Path, text: str) -> None:
+def test_code_mentioning_private_keys_is_not_private_key(tmp_path: Path, text: str) -> None:
     (tmp_path / "check.py").write_text(text)
     assert not looks_like_private_key(tmp_path / "check.py")
 
 
-def test_summary_names_secrets_first(tmp_path: Path) -> None:
+def test_package_summary_names_secrets_first(tmp_path: Path) -> None:
     written(tmp_path, {"a.py": "", ".git/config": "", ".env": "", ".gitignore": "x.log", "x.log": ""})
     assert select(tmp_path).summary == "excluded: .env; .git/, .gitignore (hidden); x.log (matched by .gitignore)"

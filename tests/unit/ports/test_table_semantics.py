@@ -46,7 +46,9 @@ BY_TEXT = Index("by_text", "owner", "text")
         ((CONDITION_FAILED, FINE), WriteRefused, "ConditionalCheckFailed, None"),
     ],
 )
-def test_reasons_become_an_error(reasons: tuple[str, ...], kind: type[Exception], text: str) -> None:
+def test_transaction_cancellation_reasons_become_matching_error(
+    reasons: tuple[str, ...], kind: type[Exception], text: str
+) -> None:
     error = semantics.canceled(reasons)
     assert (type(error), str(error)) == (kind, text)
 
@@ -94,14 +96,14 @@ def test_reasons_become_an_error(reasons: tuple[str, ...], kind: type[Exception]
         (lambda: semantics.plain(int("1" * 39)), "a number has more than 38 digits"),
     ],
 )
-def test_refusal_says_why(refused: Callable[[], object], text: str) -> None:
+def test_invalid_table_request_error_states_reason(refused: Callable[[], object], text: str) -> None:
     with pytest.raises(StoreError) as raised:
         refused()
     assert str(raised.value) == f"ValidationException: {text}"
 
 
 @pytest.mark.parametrize("around", [lambda value: {"a": value}, lambda value: [value]], ids=["map", "list"])
-def test_value_is_nested_at_most_32_deep(around: Callable[[Any], Any]) -> None:
+def test_table_value_is_nested_at_most_32_deep(around: Callable[[Any], Any]) -> None:
     value: Any = ""
     for _ in range(32):
         value = around(value)
@@ -110,12 +112,12 @@ def test_value_is_nested_at_most_32_deep(around: Callable[[Any], Any]) -> None:
         semantics.plain(around(value))
 
 
-def test_value_of_unknown_type_is_named() -> None:
+def test_table_value_of_unknown_type_is_named_in_error() -> None:
     with pytest.raises(TypeError, match=r"^an attribute cannot be a float$"):
         semantics.plain(1.5)
 
 
-def test_limits_themselves_are_accepted() -> None:
+def test_table_requests_at_exact_limits_are_accepted() -> None:
     semantics.check_filter(INDEX, Both((Exists("state"), Either((Absent("x"),)))))
     semantics.check_filter(INDEX, None)
     semantics.check_query("p" * 2048, 1)
@@ -126,7 +128,7 @@ def test_limits_themselves_are_accepted() -> None:
     assert semantics.plain(int("1" * 38 + "0")) == int("1" * 38 + "0")
 
 
-def test_number_has_no_length() -> None:
+def test_length_condition_is_false_for_number() -> None:
     assert not semantics.holds(ShorterThan("n", 3), {"n": 5})
 
 
@@ -137,7 +139,7 @@ def test_number_has_no_length() -> None:
         ({}, 3), ({"ab": "c"}, 7), (frozenset({"ab", "c"}), 3),
     ],
 )  # fmt: skip
-def test_value_has_size_in_bytes(value: object, size: int) -> None:
+def test_table_value_size_is_counted_in_bytes(value: object, size: int) -> None:
     assert semantics.value_size(value) == size
     assert semantics.item_size({"name": value}) == 4 + size
 
@@ -158,7 +160,7 @@ def test_value_has_size_in_bytes(value: object, size: int) -> None:
         (Update(KEY, Change({"a": 1})), Update(KEY, Change(defaults={"a": 1}))),
     ],
 )
-def test_other_writes_have_another_fingerprint(one: Write, other: Write) -> None:
+def test_different_writes_have_different_fingerprints(one: Write, other: Write) -> None:
     assert semantics.fingerprint([one]) != semantics.fingerprint([other])
 
 
@@ -170,7 +172,7 @@ def test_other_writes_have_another_fingerprint(one: Write, other: Write) -> None
         (Put(KEY, {"a": PushEvents.ALL}), Put(KEY, {"a": "all"})),
     ],
 )
-def test_same_writes_have_same_fingerprint(one: Write, other: Write) -> None:
+def test_equal_writes_have_equal_fingerprints(one: Write, other: Write) -> None:
     assert semantics.fingerprint([one]) == semantics.fingerprint([other])
 
 
@@ -202,7 +204,9 @@ ITEM = {"pk": "p", "sk": "s", "a": 1}
         (Put(KEY, {}, Exists()), None, (CONDITION_FAILED, None)),
     ],
 )
-def test_write_has_outcome_for_its_item(write: Write, before: Item | None, expected: tuple[str, Item | None]) -> None:
+def test_table_write_has_expected_outcome_for_item(
+    write: Write, before: Item | None, expected: tuple[str, Item | None]
+) -> None:
     found = semantics.outcome(write, before)
     assert (found.reason, found.after, found.error) == (*expected, None)
 
@@ -215,7 +219,7 @@ def test_write_has_outcome_for_its_item(write: Write, before: Item | None, expec
         (Put(KEY, {"at": "5"}), "at is not a number"),
     ],
 )
-def test_invalid_write_leaves_its_item(write: Write, text: str) -> None:
+def test_invalid_table_write_leaves_item_unchanged(write: Write, text: str) -> None:
     found = semantics.outcome(write, ITEM, [INDEX])
     assert (found.reason, found.after, str(found.error)) == (INVALID, ITEM, f"ValidationException: {text}")
 
@@ -237,7 +241,7 @@ def test_write_of_invalid_index_key_is_refused(item: Item, reason: str) -> None:
     assert semantics.outcome(Put(KEY, item), None, [INDEX, BY_TEXT]).reason == reason
 
 
-def test_page_ends_at_its_limits() -> None:
+def test_query_page_ends_at_its_limits() -> None:
     half = {"a": "x" * (2**19 - 1)}
     last: list[Item] = [{"a": ""}]
     assert semantics.first_page([half, half]) == ([half, half], False)

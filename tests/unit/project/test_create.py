@@ -49,7 +49,7 @@ def test_create_with_force_overwrites(tmp_path: Path) -> None:
     assert (tmp_path / "notes.txt").read_text() == "mine\n"
 
 
-def test_create_refuses_a_file(tmp_path: Path) -> None:
+def test_create_refuses_file_in_place_of_folder(tmp_path: Path) -> None:
     (tmp_path / "my-agent").touch()
     with pytest.raises(ProjectError, match="is a file"):
         create(tmp_path / "my-agent", PROJECT)
@@ -83,7 +83,7 @@ def test_complete_twice_writes_nothing_more(tmp_path: Path) -> None:
     assert texts(tmp_path) == before
 
 
-def test_complete_gives_empty_folder_the_example(tmp_path: Path) -> None:
+def test_complete_adds_example_to_empty_folder(tmp_path: Path) -> None:
     complete(tmp_path, PROJECT, agents_yaml=None)
     assert texts(tmp_path).keys() >= rendered(PROJECT).keys()
 
@@ -97,7 +97,7 @@ def test_complete_appends_rule_to_makefile(tmp_path: Path) -> None:
     assert not plan(tmp_path).is_needed
 
 
-def test_complete_leaves_own_rule_alone(tmp_path: Path) -> None:
+def test_complete_keeps_authors_makefile_rule(tmp_path: Path) -> None:
     own = "build-%:\n\tcp -r . $(ARTIFACTS_DIR)\n"
     (tmp_path / "Makefile").write_text(own)
     made = complete(tmp_path, PROJECT, agents_yaml=AGENTS)
@@ -119,7 +119,7 @@ def test_complete_refuses_template_of_another_application(tmp_path: Path) -> Non
         ("requirements.txt", "langgraph\n", "Add it: echo 'aion-lambda[langgraph]>="),
     ],
 )
-def test_complete_tells_missing_dependency(tmp_path: Path, file: str, text: str, note: str) -> None:
+def test_complete_reports_missing_dependency(tmp_path: Path, file: str, text: str, note: str) -> None:
     (tmp_path / file).write_text(text)
     made = complete(tmp_path, PROJECT, agents_yaml=AGENTS)
     assert "pyproject.toml" not in made.written
@@ -144,7 +144,7 @@ def test_lock_without_network_gives_uvs_reason(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("in_environment", [True, False], ids=["environment", "path"])
-def test_make_finds_aion(tmp_path: Path, in_environment: bool) -> None:
+def test_projects_makefile_finds_aion_command(tmp_path: Path, in_environment: bool) -> None:
     """The rule runs the environment's aion, else the one on PATH."""
     create(tmp_path, PROJECT)
     program = tmp_path / (".venv/bin/aion" if in_environment else "bin/aion")

@@ -55,7 +55,7 @@ def test_add_to_uv_project_leaves_dev_tools_out(tmp_path: Path) -> None:
     assert installed(tmp_path / ".venv") == {"iniconfig"}
 
 
-def test_add_removes_nothing_installed(tmp_path: Path) -> None:
+def test_add_keeps_installed_packages(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(PYPROJECT)
     subprocess.run([find_uv(), "sync", "--quiet", "--python", sys.executable], cwd=tmp_path, check=True)
     add(tmp_path, ["iniconfig"])
@@ -86,7 +86,7 @@ def test_add_to_requirements_writes_package_once(tmp_path: Path) -> None:
     assert (tmp_path / "requirements.txt").read_text() == "INICONFIG>=1\n"
 
 
-def test_failed_install_leaves_requirements_alone(tmp_path: Path) -> None:
+def test_failed_install_leaves_requirements_file_unchanged(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("toml\n")
     environment(tmp_path / ".venv")
     with pytest.raises(ProjectError, match="could not be installed:\n"):
@@ -101,7 +101,7 @@ def test_add_installs_into_given_environment(tmp_path: Path) -> None:
     assert installed(mine) == {"iniconfig"}
 
 
-def test_environment_of_uvx_is_not_changed(tmp_path: Path) -> None:
+def test_add_does_not_change_uvx_environment(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("")
     tool = environment(tmp_path / "tool")
     (tool / "uv-receipt.toml").touch()
@@ -119,7 +119,7 @@ def test_environment_of_uvx_is_not_changed(tmp_path: Path) -> None:
         ("notes.txt", "", r"neither a pyproject\.toml nor a requirements\.txt .* uvx --with iniconfig --from"),
     ],
 )
-def test_add_elsewhere_says_what_to_do(tmp_path: Path, file: str, text: str, sentence: str) -> None:
+def test_add_in_unsupported_project_states_manual_steps(tmp_path: Path, file: str, text: str, sentence: str) -> None:
     (tmp_path / file).write_text(text)
     with pytest.raises(ProjectError, match=sentence):
         add(tmp_path, ["iniconfig"])
@@ -127,7 +127,7 @@ def test_add_elsewhere_says_what_to_do(tmp_path: Path, file: str, text: str, sen
 
 
 @pytest.mark.parametrize("package", ["--index-url=https://example.com", "-e.", "./folder", ""])
-def test_add_takes_only_packages(tmp_path: Path, package: str) -> None:
+def test_add_accepts_only_package_requirements(tmp_path: Path, package: str) -> None:
     (tmp_path / "requirements.txt").write_text("")
     with pytest.raises(ProjectError, match="is not a package name"):
         add(tmp_path, [package])

@@ -150,14 +150,14 @@ async def test_init_of_empty_folder_makes_example(run: RunCommand) -> None:
     assert await served(Path.cwd()) == "Your message has 2 words."
 
 
-def test_framework_is_for_new_agents_only(run: RunCommand) -> None:
+def test_framework_option_is_for_new_agents_only(run: RunCommand) -> None:
     Path("helper.py").write_text(example("adk"))
     ran = run("init", "--framework", "adk")
     assert (ran.exit_code, "this folder has an agent" in ran.output) == (2, True)
     assert [path.name for path in Path.cwd().iterdir()] == ["helper.py"]
 
 
-def test_environments_are_not_code(run: RunCommand) -> None:
+def test_init_ignores_virtual_environments(run: RunCommand) -> None:
     shutil.copytree(Path(__file__).parent, ".venv/lib/project")
     assert run("init").exit_code == 0
     assert Path("agent.py").is_file()
@@ -206,7 +206,7 @@ def test_init_runs_existing_tests(run: RunCommand) -> None:
     assert "test: ## Run the tests\n\t@$(UV) run pytest\n" in Path("Makefile").read_text()
 
 
-def test_requirements_project_is_run_by_pip(run: RunCommand) -> None:
+def test_requirements_txt_project_is_run_by_pip(run: RunCommand) -> None:
     Path("helper.py").write_text(example("langgraph"))
     Path("requirements.txt").write_text("langgraph")
     ran = run("init")

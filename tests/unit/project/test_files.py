@@ -23,7 +23,7 @@ def files(name: str = "my-agent", framework: str = "langgraph", origin: Origin |
 
 
 @EACH
-def test_no_placeholder_is_left(framework: str) -> None:
+def test_project_files_contain_no_placeholder(framework: str) -> None:
     for path, text in files(framework=framework, origin=WHEEL).items():
         left = [line for line in text.splitlines() if "@" in line and any(f"@{key}@" in line for key in KEYS)]
         assert not left, path
@@ -103,18 +103,18 @@ def test_workflow_installs_by_pip(origin: Origin, named: str) -> None:
         assert commands == ["python -m venv .venv", f".venv/bin/pip install -r requirements.txt {named}", last]
 
 
-def test_gitignore_keeps_keys_out() -> None:
+def test_gitignore_excludes_key_files() -> None:
     lines = files()[".gitignore"].splitlines()
     assert {".env", ".env.*", "!.env.example", ".aion/", ".aws-sam/", ".venv/"} <= set(lines)
 
 
-def test_makefile_has_the_rule_for_sam() -> None:
+def test_makefile_has_build_rule_for_sam() -> None:
     block = block_of(files()["Makefile"])
     assert block is not None
     assert '\t@$(AION) build $* --to "$(ARTIFACTS_DIR)"\n' in block
 
 
-def test_each_file_is_listed_with_its_purpose() -> None:
+def test_each_project_file_is_listed_with_its_purpose() -> None:
     listed = {path for path in CONTENTS if path != "uv.lock"}
     assert {"infra/" if path.startswith("infra/") else path for path in files()} == listed
 
@@ -133,28 +133,28 @@ def test_commented_keys_of_aion_yaml_are_valid(tmp_path: Path) -> None:
 OWN = "all:\n\techo all\n"
 
 
-def test_rule_is_appended_once() -> None:
+def test_makefile_build_rule_is_appended_once() -> None:
     text = with_block(OWN, build_rule())
     assert text.startswith(OWN)
     assert block_of(text) == build_rule()
     assert with_block(text, build_rule()) == text
 
 
-def test_rule_is_replaced_in_its_place() -> None:
+def test_makefile_build_rule_is_replaced_in_place() -> None:
     text = with_block(OWN, build_rule()) + "\nlast:\n\techo last\n"
     other = build_rule().replace("uv run aion", r"uv run \1 aion")
     replaced = with_block(text, other)
     assert replaced == text.replace(build_rule(), other)
 
 
-def test_rule_of_author_is_seen() -> None:
+def test_authors_makefile_build_rule_is_recognised() -> None:
     assert has_own_rule("build-%:\n\tcp -r . $(ARTIFACTS_DIR)\n")
     assert has_own_rule("build-ApiFunction: x\n\tcp -r . $(ARTIFACTS_DIR)\n")
     assert not has_own_rule(with_block(OWN, build_rule()))
     assert not has_own_rule("build-docs:\n\tmkdocs build\n")
 
 
-def test_block_of_other_makefile_is_missing() -> None:
+def test_build_rule_is_missing_from_other_makefile() -> None:
     assert block_of(OWN) is None
 
 
@@ -173,7 +173,7 @@ async def count(client: AgentClient, text: str) -> None:
     assert len(reply.chunks) > 1
 
 
-async def test_example_answers_and_streams(config: Path) -> None:
+async def test_project_example_answers_and_streams(config: Path) -> None:
     async with serve(config) as client:
         assert client.card.name == "My agent"
         assert [skill.id for skill in client.card.skills] == ["count-words"]
@@ -181,7 +181,7 @@ async def test_example_answers_and_streams(config: Path) -> None:
         await count(client, "Hello")
 
 
-async def test_example_goes_on_with_conversation(config: Path) -> None:
+async def test_project_example_continues_conversation(config: Path) -> None:
     async with serve(config) as client:
         first = await client.ask("one two three")
         second = await client.ask("four", context_id=first.context_id)

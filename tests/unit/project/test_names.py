@@ -12,7 +12,7 @@ STACK = re.compile(r"[a-zA-Z][-a-zA-Z0-9]{0,127}")
 
 
 @pytest.mark.parametrize("name", ["my-agent", "a", "Agent2", "my_agent", "a" * 60])
-def test_valid_name_makes_valid_stack_names(name: str) -> None:
+def test_valid_project_name_makes_valid_stack_names(name: str) -> None:
     names.check(name)
     for stage in names.STAGES:
         assert STACK.fullmatch(names.stack_name(name, stage))
@@ -21,18 +21,18 @@ def test_valid_name_makes_valid_stack_names(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["", "2nd", "-a", "a-", "my agent", "mein.agent", "ägent", "a/b", "..", "a\n", "a" * 61]
 )
-def test_invalid_name_is_refused(name: str) -> None:
+def test_invalid_project_name_is_refused(name: str) -> None:
     with pytest.raises(InvalidName, match="project"):
         names.check(name)
 
 
 @pytest.mark.parametrize("name", ["langgraph", "LangGraph", "a2a_sdk", "aion-lambda", "google-adk", "moto", "pytest"])
-def test_name_of_needed_package_is_refused(name: str) -> None:
+def test_project_name_of_required_package_is_refused(name: str) -> None:
     with pytest.raises(InvalidName, match="name of an installed Python package"):
         names.check(name)
 
 
-def test_needed_package_need_not_be_installed() -> None:
+def test_project_name_check_works_without_installed_package() -> None:
     """`aion new` runs without the frameworks, by uvx --from 'aion-lambda[local]'."""
     other_platforms = "httpx2-jsfetch"
     with pytest.raises(PackageNotFoundError):
@@ -51,6 +51,6 @@ def test_needed_package_need_not_be_installed() -> None:
         ("a" * 99, "a" * 60),
     ],
 )
-def test_suggested_name_is_valid(folder: str, name: str) -> None:
+def test_suggested_project_name_is_valid(folder: str, name: str) -> None:
     assert names.suggested(folder) == name
     names.check(name)

@@ -51,7 +51,7 @@ def texts(project: Path) -> dict[str, str]:
     return {file.relative_to(project).as_posix(): file.read_text() for file in files}
 
 
-def test_upgrade_of_unedited_project_replaces_all(project: Path) -> None:
+def test_upgrade_of_unedited_project_replaces_all_files(project: Path) -> None:
     assert upgraded(project) == {
         "template.yaml": FileOutcome.REPLACED,
         "infra/state.yaml": FileOutcome.REPLACED,
@@ -64,7 +64,7 @@ def test_upgrade_of_unedited_project_replaces_all(project: Path) -> None:
     assert texts(project) == {**{path: text for path, text in NEW.items() if path != base.RULE}, **own}
 
 
-def test_upgrade_is_done_once(project: Path) -> None:
+def test_repeated_upgrade_changes_nothing(project: Path) -> None:
     upgraded(project)
     assert not planned(project).is_needed
     assert base.read(project) == base.Base(NEW, VERSION)
@@ -103,7 +103,7 @@ def test_resolved_conflict_ends_upgrade(project: Path) -> None:
     )
 
 
-def test_waiting_file_keeps_its_base(project: Path) -> None:
+def test_file_with_unresolved_conflict_keeps_merge_base(project: Path) -> None:
     base.put(project / "template.yaml", TEMPLATE.replace("line 18", "mine 18"))
     upgraded(project)
     apply(planned(project, {**NEW, "template.yaml": "another\n"}, "0.3.0"), version="0.3.0")
@@ -129,7 +129,7 @@ def test_unrecorded_edits_are_left_to_author(project: Path) -> None:
         ("", b"", "it is a file"),
     ],
 )
-def test_unreadable_copies_are_named(project: Path, name: str, content: bytes, why: str) -> None:
+def test_unreadable_recorded_file_copies_are_named(project: Path, name: str, content: bytes, why: str) -> None:
     if not name:
         shutil.rmtree(project / base.FOLDER)
     (project / base.FOLDER / name).write_bytes(content)
@@ -139,7 +139,7 @@ def test_unreadable_copies_are_named(project: Path, name: str, content: bytes, w
     assert texts(project) == before
 
 
-def test_removed_file_stays_away(project: Path) -> None:
+def test_upgrade_does_not_restore_removed_file(project: Path) -> None:
     (project / "infra/state.yaml").unlink()
     (project / "Makefile").write_text("all:\n\techo all\n")
     outcomes = upgraded(project)
@@ -148,14 +148,14 @@ def test_removed_file_stays_away(project: Path) -> None:
     assert (project / "Makefile").read_text() == "all:\n\techo all\n"
 
 
-def test_own_build_rule_is_left_alone(project: Path) -> None:
+def test_upgrade_keeps_authors_build_rule(project: Path) -> None:
     own = "build-%:\n\tcp -r . $(ARTIFACTS_DIR)\n"
     (project / "Makefile").write_text(own)
     assert upgraded(project)["Makefile"] is FileOutcome.OWN
     assert (project / "Makefile").read_text() == own
 
 
-def test_line_ends_of_windows_are_no_edit(project: Path) -> None:
+def test_windows_line_endings_do_not_count_as_edit(project: Path) -> None:
     (project / "template.yaml").write_text(TEMPLATE, newline="\r\n")
     assert upgraded(project)["template.yaml"] is FileOutcome.REPLACED
 
@@ -165,7 +165,7 @@ def test_older_installation_is_refused(project: Path) -> None:
         planned(project, version="0.0.9")
 
 
-def test_diff_names_each_side(project: Path) -> None:
+def test_upgrade_diff_names_each_side(project: Path) -> None:
     diffs = {change.path: change.diff for change in planned(project).changes}
     assert (
         diffs["infra/state.yaml"]
@@ -175,11 +175,11 @@ def test_diff_names_each_side(project: Path) -> None:
     assert diffs["infra/old.yaml"].startswith("--- a/infra/old.yaml\n+++ /dev/null\n")
 
 
-def test_project_is_found_from_below(project: Path) -> None:
+def test_project_is_found_from_subfolder(project: Path) -> None:
     assert find_project(project / "infra") == project
 
 
-def test_own_repository_is_no_project(tmp_path: Path) -> None:
+def test_aion_repository_is_not_upgradable_project(tmp_path: Path) -> None:
     with pytest.raises(ProjectError, match="own repository"):
         find_project(shipped())
     with pytest.raises(ProjectError, match="Run `aion init`"):
@@ -207,7 +207,7 @@ EDITED_TEXT = OLD_TEXT.replace("one", "mine")
         (None, OLD_TEXT, None, MergeResult(FileOutcome.CURRENT, None)),
     ],
 )
-def test_outcome_follows_from_three_texts(
+def test_merge_outcome_depends_on_three_file_texts(
     current: str | None, base: str | None, new: str | None, expected: MergeResult
 ) -> None:
     assert merge_result(current, base, new) == expected

@@ -82,7 +82,7 @@ def content(part: dict[str, Any]) -> dict[str, Any]:
 
 @dialects
 @pytest.mark.parametrize("kind", ["message", "reaction", "command", "card-action"])
-async def test_event_reaches_handler_with_payload(kind: str, old: bool) -> None:
+async def test_source_event_reaches_handler_with_payload(kind: str, old: bool) -> None:
     ran: list[Any] = []
 
     def handler(name: str) -> Any:
@@ -140,7 +140,7 @@ async def test_command_with_text_is_in_transcript() -> None:
 
 
 @dialects
-async def test_sender_and_place_are_of_source_network(old: bool) -> None:
+async def test_sender_and_conversation_are_of_source_network(old: bool) -> None:
     nested = {**PAYLOADS["message"], "contextId": "C-thread", "parentContextId": "C-room", "trajectory": "reply"}
     context, state = await seen(request("message", old=old, text="hi", payload=nested))
     thread = context.thread
@@ -163,7 +163,7 @@ async def test_distribution_has_sender_and_network() -> None:
     assert state["a2a_inbox"].metadata["aion:senderId"] == "sender-1"
 
 
-async def test_plain_request_has_owner_and_context() -> None:
+async def test_request_without_extensions_has_owner_and_context() -> None:
     context, state = await seen(send("hi", contextId="c-1"))
     assert context.message is not None
     assert (context.message.user.id, context.thread.id, context.thread.network) == ("anonymous", "c-1", None)
@@ -366,7 +366,7 @@ async def test_reply_inherits_target_of_message(payload: dict[str, Any], action:
     assert message["metadata"]["aion:target"] == action["contextId"]
 
 
-async def test_command_answer_goes_to_its_conversation() -> None:
+async def test_reply_to_command_is_sent_to_its_conversation() -> None:
 
     async def on_command(thread: Any) -> None:
         await thread.reply("done")
@@ -388,7 +388,7 @@ async def test_command_answer_goes_to_its_conversation() -> None:
     ],
     ids=["a conversation", "a whole action", "none"],
 )
-async def test_post_goes_to_target_of_author(target: Any, action: dict[str, Any]) -> None:
+async def test_thread_post_is_sent_to_authors_target(target: Any, action: dict[str, Any]) -> None:
     """An override is explicit."""
 
     async def node(state: State) -> dict[str, Any]:
@@ -417,7 +417,7 @@ async def test_card_action_resumes_turn(old: bool) -> None:
     assert task["status"]["message"]["parts"][0]["text"] == "approve by U42"
 
 
-async def test_invalid_target_raises_for_author() -> None:
+async def test_invalid_post_target_raises_error_for_author() -> None:
     async def node(state: State) -> dict[str, Any]:
         with pytest.raises(ValueError, match="post's target is not a MessageActionPayload: contextId: Field required"):
             await get_aion_context().thread.post("hello", target={"trajectory": "timeline"})
@@ -426,7 +426,7 @@ async def test_invalid_target_raises_for_author() -> None:
     await answered(node, request("message", text="hi"))
 
 
-async def test_explicit_target_is_not_replaced() -> None:
+async def test_authors_explicit_message_target_is_not_replaced() -> None:
     """By the buffer or by the outbox."""
     own = {"data": {"trajectory": "timeline", "contextId": "T"}, "metadata": MESSAGE_ACTION}
 
@@ -438,7 +438,7 @@ async def test_explicit_target_is_not_replaced() -> None:
     assert message["parts"] == [{"text": "hello"}, own]
 
 
-async def test_plain_client_receives_no_extension() -> None:
+async def test_client_without_extension_receives_no_extension_data() -> None:
     async def node(state: State) -> dict[str, Any]:
         await get_aion_context().thread.reply("hello")
         await get_aion_context().thread.post("there", target="room-9")
@@ -450,7 +450,7 @@ async def test_plain_client_receives_no_extension() -> None:
     assert task["status"]["message"]["metadata"] == {"aion:target": "room-9"}
 
 
-async def test_returned_text_is_one_part() -> None:
+async def test_returned_text_becomes_one_message_part() -> None:
     """An answer without a target goes to the conversation of its request."""
     message = (await answered(lambda state: {"messages": [AIMessage("ok")]}, request("message", text="hi")))["status"]
     assert message["message"]["parts"] == [{"text": "ok"}]
@@ -478,7 +478,7 @@ async def test_reaction_has_ids_of_source_network(old: bool) -> None:
 # ── Traces, and the card ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_trace_comes_from_payload_or_headers(caplog: pytest.LogCaptureFixture) -> None:
+async def test_trace_context_comes_from_payload_or_headers(caplog: pytest.LogCaptureFixture) -> None:
     headers = {"traceparent": TRACEPARENT, "tracestate": "v=1,w=2", "baggage": "tenant=a%20b;p=1, channel=cli"}
     log.install()
     with caplog.at_level(logging.INFO, "aion_core.tasks.runner"):
@@ -514,7 +514,7 @@ async def test_card_declares_optional_extensions() -> None:
 
 
 @dialects
-async def test_adk_agent_has_same_context_and_target(old: bool) -> None:
+async def test_adk_agent_has_same_aion_context_and_target(old: bool) -> None:
     # A local import: the other tests of this file run without ADK.
     from google.adk.agents import BaseAgent
 

@@ -50,14 +50,14 @@ def test_request_without_extensions_has_no_payload() -> None:
 
 
 @pytest.mark.parametrize("kind", list(PAYLOADS))
-def test_payload_round_trips(kind: str) -> None:
+def test_aion_payload_survives_round_trip(kind: str) -> None:
     event = read(*of(kind, text="hi")).event
     assert event is not None
     assert event.payload is not None
     assert event.payload.as_json() == PAYLOADS[kind]
 
 
-def test_reading_does_not_change_message() -> None:
+def test_reading_payloads_does_not_change_message() -> None:
     message, metadata = of("message", text="hi")
     before = MessageToDict(message), json.dumps(metadata)
     read(message, metadata)
@@ -65,7 +65,7 @@ def test_reading_does_not_change_message() -> None:
 
 
 @pytest.mark.parametrize("uri", [extensions.EVENT, extensions.MESSAGING])
-def test_schema_may_be_under_either_uri(uri: str) -> None:
+def test_payload_schema_is_read_under_either_uri(uri: str) -> None:
     message, metadata = of("command")
     message.parts[0].ClearField("metadata")
     message.parts[0].metadata.update({uri: {"schema": extensions.PAYLOAD_SCHEMAS["command"]}})
@@ -81,7 +81,7 @@ def test_payload_schema_must_match_event() -> None:
         read(message, metadata)
 
 
-def test_refusal_does_not_expose_values() -> None:
+def test_payload_error_does_not_expose_values() -> None:
     """A traceback with the cause would contain an environment's secrets."""
     message, metadata = of(text="hi", metadata={extensions.DISTRIBUTION: {**THE_DISTRIBUTION, "senderId": ["s3cr3t"]}})
     with pytest.raises(InvalidMessage) as refusal:

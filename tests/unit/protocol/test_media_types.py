@@ -43,7 +43,7 @@ def free() -> Parts:
     ],
     ids=str,
 )
-def test_type_of_part_is_stated_or_derived(part: Part, type_: str | None) -> None:
+def test_media_type_of_part_is_stated_or_derived(part: Part, type_: str | None) -> None:
     """The stated type, else the type of the file name, else any bytes."""
     assert type_of(part) == type_
 

@@ -210,7 +210,7 @@ def test_changed_card_does_not_verify(path: tuple[Any, ...], value: Any) -> None
         verify_card(card, lambda _: [key])
 
 
-def test_change_in_v03_fields_is_reported() -> None:
+def test_verification_reports_change_in_v03_card_fields() -> None:
     card, key = signed()
     card["url"] = "https://evil.example.com/"
     assert verify_card(card, lambda _: [key]) == {"v1.0": key.id, "v0.3": ""}
@@ -246,7 +246,7 @@ def test_card_without_signatures_is_unsigned(signatures: Any) -> None:
         {"protected": base64.urlsafe_b64encode(b'{"alg":"ES256","kid":{}}').rstrip(b"=").decode(), "signature": None},
     ],
 )
-def test_invalid_signature_is_ignored(odd: Any) -> None:
+def test_invalid_card_signature_is_ignored(odd: Any) -> None:
     card, key = signed()
     assert verify_card({**card, "signatures": [odd, *card["signatures"]]}, lambda _: [key])["v1.0"] == key.id
     with pytest.raises(NotVerified):
@@ -281,7 +281,7 @@ def test_card_may_have_signatures_of_two_keys() -> None:
 
 
 @pytest.mark.parametrize(("field", "way"), [("supportedInterfaces", "v1.0"), ("url", "v0.3")])
-def test_signature_of_other_tool_verifies(field: str, way: str) -> None:
+def test_card_signature_of_other_tool_verifies(field: str, way: str) -> None:
     """The card has unknown fields; the signature of another tool covers its JSON."""
     card, key = signed()
     foreign = {name: card[name] for name in ("name", "description", "version", "capabilities", "skills", field)}
@@ -348,7 +348,7 @@ def odd_keys() -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("text", "told"), list(odd_keys()), ids=range(10))
-def test_unusable_key_is_reported_at_start(tmp_path: Path, text: str, told: str) -> None:
+def test_unusable_signing_key_is_reported_at_start(tmp_path: Path, text: str, told: str) -> None:
     file = key_file(tmp_path, text)
     with pytest.raises(ConfigurationError, match=told) as refusal:
         deployed(tmp_path, AION_YAML, AION_CARD_KEY_FILE=file)
@@ -357,14 +357,14 @@ def test_unusable_key_is_reported_at_start(tmp_path: Path, text: str, told: str)
     assert "c2VjcmV0" not in str(refusal.value)
 
 
-def test_missing_key_is_reported_at_start(tmp_path: Path) -> None:
+def test_missing_signing_key_is_reported_at_start(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"nowhere\.pem.*cannot be read"):
         deployed(tmp_path, AION_YAML, AION_CARD_KEY_FILE=str(tmp_path / "nowhere.pem"))
     with pytest.raises(ConfigurationError, match="AION_CARD_KEY_SECRET and AION_CARD_KEY_FILE are both set"):
         deployed(tmp_path, AION_YAML, AION_CARD_KEY_FILE="a", AION_CARD_KEY_SECRET="b")
 
 
-async def test_key_of_secrets_manager_signs(
+async def test_key_in_secrets_manager_signs_card(
     tmp_path: Path, pems: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)

@@ -22,7 +22,7 @@ def waits_for_nothing(breaker: CircuitBreaker, times: int, *, owner: str = "ann"
         breaker.record(owner, url, SILENT, 20.0, NOW)
 
 
-def test_slow_failures_open_circuit_for_a_while() -> None:
+def test_slow_failures_open_receivers_circuit_temporarily() -> None:
     """The circuit covers all paths of the host; after a while one probe is allowed."""
     breaker = CircuitBreaker()
     waits_for_nothing(breaker, FAILURES_TO_OPEN - 1)

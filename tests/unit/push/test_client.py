@@ -40,7 +40,7 @@ async def posted(receiver: WebhookReceiver, **given: Any) -> PostOutcome:
     return await client(**given).post(receiver.url(), {"Content-Type": "application/json", "X": "y"}, b'{"a":1}')
 
 
-async def test_post_arrives_unchanged() -> None:
+async def test_webhook_post_arrives_unchanged() -> None:
     async with receiving(answers(204)) as receiver:
         assert await client().post(receiver.url("/a%20b?c=d&e"), {"X-Mine": "1"}, b"\x00body") == Delivered()
     (post,) = receiver.posts
@@ -79,7 +79,7 @@ async def test_post_arrives_unchanged() -> None:
         (drips(b"HTTP/1.1 500 No\r\nTransfer-Encoding: chunked\r\n\r\n", 0.01), PostRefused(500)),
     ],
 )  # fmt: skip
-async def test_post_returns_outcome_of_answer(behaviour: Behaviour, outcome: PostOutcome) -> None:
+async def test_webhook_post_returns_outcome_of_response(behaviour: Behaviour, outcome: PostOutcome) -> None:
     """A received status is the outcome, even if the body fails."""
     async with receiving(behaviour) as receiver:
         # The time limit is only reached without an answer.
@@ -88,7 +88,7 @@ async def test_post_returns_outcome_of_answer(behaviour: Behaviour, outcome: Pos
     assert len(receiver.posts) == 1
 
 
-async def test_post_without_answer_times_out() -> None:
+async def test_webhook_post_without_response_times_out() -> None:
     release = asyncio.Event()
     async with receiving(holds(release)) as receiver:
         assert await posted(receiver, seconds=0.2) == Unreachable("no answer in time")
@@ -108,7 +108,7 @@ async def test_post_with_unread_body_times_out() -> None:
     assert outcome == Unreachable("no answer in time")
 
 
-async def test_closed_port_is_unreachable() -> None:
+async def test_closed_webhook_port_is_unreachable() -> None:
     async with receiving() as receiver:
         pass
     assert await posted(receiver) == Unreachable("no connection")
@@ -123,13 +123,13 @@ async def test_only_start_of_large_body_is_read() -> None:
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_redirect_is_failure_and_not_followed(status: int) -> None:
+async def test_webhook_redirect_is_failure_and_not_followed(status: int) -> None:
     async with receiving() as inner, receiving(redirects(status, inner.url())) as receiver:
         assert await posted(receiver) == PostRefused(status)
     assert inner.connections == 0
 
 
-async def test_posts_share_no_state() -> None:
+async def test_webhook_posts_share_no_state() -> None:
     """Posts share no cookies and no connection."""
     async with receiving(answers(200, Set_Cookie="a=b; Path=/", Connection="keep-alive")) as receiver:
         same = client()
@@ -139,7 +139,7 @@ async def test_posts_share_no_state() -> None:
     assert "cookie" not in receiver.posts[1].headers
 
 
-async def test_environment_has_no_effect(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_webhook_posts_ignore_proxy_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """The environment's proxies and credentials are ignored."""
     async with receiving() as proxy, receiving() as receiver:
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
@@ -163,7 +163,7 @@ class Names:
         return answer
 
 
-async def test_name_is_resolved_once() -> None:
+async def test_webhook_host_name_is_resolved_once() -> None:
     """A DNS answer that changes after the check has no effect."""
     names = Names(["127.0.0.1"], ["169.254.169.254"])
     async with receiving() as receiver:
@@ -221,7 +221,7 @@ async def test_unknown_name_is_unreachable() -> None:
     assert isinstance(await client().post("http://localhost:1/", {}, b"{}"), Unreachable | Blocked)
 
 
-async def test_tls_is_verified_for_the_name() -> None:
+async def test_tls_certificate_is_verified_for_webhook_host_name() -> None:
     server, trusting = authority("hooks.example.org")
     stranger, _ = authority("hooks.example.org")
     async with receiving(tls=server) as receiver, receiving(tls=stranger) as forger:

@@ -103,7 +103,7 @@ async def test_unknown_config_and_unknown_task_differ() -> None:
     assert "no task" in (await pushing.rpc(GET, {"taskId": "nope", "id": "p"}))["message"]
 
 
-async def test_replaced_config_keeps_its_key() -> None:
+async def test_replaced_push_config_keeps_its_signing_key() -> None:
     """A second registration without a token keeps the token."""
     pushing = Pushing()
     task = (await pushing.send())["id"]
@@ -132,7 +132,7 @@ async def test_task_has_at_most_ten_configs() -> None:
     assert len((await pushing.rpc(LIST, {"taskId": task}))["configs"]) == 10
 
 
-async def test_list_has_pages_with_own_tokens() -> None:
+async def test_push_config_list_has_pages_with_own_tokens() -> None:
     """Each config is listed once, sorted by id."""
     pushing = Pushing()
     task, other = (await pushing.send())["id"], (await pushing.send(None, "other"))["id"]
@@ -266,7 +266,7 @@ async def test_agent_chooses_the_notified_events(events: PushEvents, kinds: list
         ({"scheme": "Bearer"}, None),
     ],
 )
-async def test_post_has_registered_credentials(authentication: Any, header: tuple[str, str] | None) -> None:
+async def test_webhook_post_has_registered_credentials(authentication: Any, header: tuple[str, str] | None) -> None:
     post = await told({"token": "the token", "authentication": authentication})
     assert post.headers["x-a2a-notification-token"] == "the token"
     assert {name: value for name, value in post.headers.items() if name in ("authorization", "x-api-key")} == dict(
@@ -274,7 +274,7 @@ async def test_post_has_registered_credentials(authentication: Any, header: tupl
     )
 
 
-async def test_every_post_is_signed_without_the_key() -> None:
+async def test_every_webhook_post_is_signed_and_omits_key() -> None:
     """Any token is the signing key; a token without the key prefix is also sent."""
     key = signing.new_token()
     keyed, plain, made = await told({"token": key}), await told({"token": "plain"}), await told({})
@@ -286,7 +286,7 @@ async def test_every_post_is_signed_without_the_key() -> None:
     assert plain.headers["x-a2a-notification-token"] == "plain"
 
 
-async def test_body_follows_protocol_version() -> None:
+async def test_webhook_body_follows_protocol_version() -> None:
     """Version 1.0 receives the event as application/a2a+json; v0.3 the task, as its SDKs expect."""
     post = await told({})
     assert (post.headers["content-type"], post.headers["a2a-version"]) == ("application/a2a+json", "1.0")
@@ -351,7 +351,7 @@ async def test_webhook_at_own_address_is_refused() -> None:
     assert (await pushing.rpc(CREATE, {"taskId": task, "id": "p", "url": other}))["url"] == other
 
 
-async def test_no_secret_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_push_config_secret_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """Stored, refused and failing configs leave no secret in the log."""
     caplog.set_level("DEBUG")
     secrets = ("s3cret-token", "s3cret-credentials", "s3cret-query")

@@ -112,7 +112,7 @@ async def test_recovered_receiver_gets_all_events() -> None:
     ],
     ids=["one byte a second", "a gigabyte"],
 )
-async def test_endless_body_is_an_answer(behaviour: Behaviour) -> None:
+async def test_endless_response_body_counts_as_webhook_response(behaviour: Behaviour) -> None:
     """The status is the outcome; only the start of the body is read."""
     async with receiving(behaviour) as receiver:
         pushing = Pushing()
@@ -137,7 +137,7 @@ async def test_redirect_is_failure_without_second_request(status: int) -> None:
     assert neighbour.connections == 0
 
 
-async def test_gone_receiver_gets_no_more_posts() -> None:
+async def test_receiver_answering_gone_gets_no_more_posts() -> None:
     """410."""
     async with receiving(answers(410), OK) as receiver:
         pushing = Pushing()
@@ -273,7 +273,7 @@ async def test_task_without_configs_sets_no_timers() -> None:
     assert receiver.posts == []
 
 
-async def test_rotated_secret_signs_beside_the_old_one() -> None:
+async def test_rotated_secret_signs_together_with_old_secret() -> None:
     """During a rotation the receiver may know either secret, but no older one."""
     async with receiving(answers(503), OK) as receiver:
         pushing = Pushing()

@@ -85,7 +85,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("url", [url for urls in BAD.values() for url in urls])
-def test_other_urls_are_refused(url: str) -> None:
+def test_unsafe_webhook_urls_are_refused(url: str) -> None:
     with pytest.raises(WebhookBlocked) as refusal:
         check_url(url, ALLOWED)
     assert len(str(refusal.value)) > 10
@@ -97,7 +97,7 @@ def test_other_urls_are_refused(url: str) -> None:
     | st.from_regex(r"https://[0-9a-fx.:\[\]%@\\]{1,30}(/|:443/)?", fullmatch=True)
 )
 @example("https://a.b:443")
-def test_allowed_url_means_the_same_to_httpx(url: str) -> None:
+def test_httpx_parses_allowed_webhook_url_identically(url: str) -> None:
     """A disagreement of two URL parsers must not send a post elsewhere."""
     try:
         target = check_url(url, ALLOWED)
@@ -129,7 +129,7 @@ def test_only_public_addresses_are_allowed(
             assert (address.ipv4_mapped, address.sixtofour, address.teredo) == (None, None, None)
 
 
-def test_name_with_one_private_address_is_refused() -> None:
+def test_host_name_with_one_private_address_is_refused() -> None:
     """The next lookup may return the other address."""
     target = check_url("https://hooks.example.org/", ALLOWED)
     assert check_addresses(target, ["93.184.215.14", "2606:4700:4700::1111"], ALLOWED) == [
@@ -192,7 +192,7 @@ def test_metadata_services_stay_blocked() -> None:
             check_url(f"https://{address}/", wide)
 
 
-def test_deployment_may_restrict_hosts() -> None:
+def test_deployment_may_restrict_webhook_hosts() -> None:
     named = WebhookPolicy.for_service(
         "https://a.example.com", hosts=["hooks.example.org", ".partner.example"], ports=[443, 9443]
     )

@@ -76,7 +76,7 @@ async def test_token_survives_restart(path: Path, clock: ManualClock) -> None:
     after.close()
 
 
-def test_kill_during_transaction_undoes_it(path: Path) -> None:
+def test_process_kill_during_transaction_rolls_back(path: Path) -> None:
     database = Database(path, "CREATE TABLE t (n INTEGER, filler TEXT)", version=1)
     with database.writing() as connection:
         connection.executemany("INSERT INTO t VALUES (?, ?)", [(1, "x" * 1000)] * 500)
@@ -103,7 +103,7 @@ def test_kill_during_transaction_undoes_it(path: Path) -> None:
     database.close()
 
 
-async def test_kill_keeps_acknowledged_transactions(path: Path, clock: ManualClock) -> None:
+async def test_process_kill_keeps_acknowledged_transactions(path: Path, clock: ManualClock) -> None:
     SQLiteTable(path, clock).close()
     writer = started(
         TABLE + "import asyncio\n"
@@ -150,7 +150,7 @@ async def test_two_processes_write_at_once(table: SQLiteTable, path: Path) -> No
     assert counted["n"] == 200
 
 
-async def test_sixteen_writers_at_once(table: SQLiteTable) -> None:
+async def test_sixteen_concurrent_writers_all_succeed(table: SQLiteTable) -> None:
     async def writer(number: int) -> None:
         for n in range(20):
             change = Update(Key("p", "count"), Change(add={"n": 1}))
@@ -190,7 +190,7 @@ def test_write_that_waits_too_long_is_unavailable(path: Path) -> None:
     database.close()
 
 
-def test_failed_work_is_undone(path: Path) -> None:
+def test_failed_transaction_is_rolled_back(path: Path) -> None:
     database = Database(path, "CREATE TABLE t (a)", version=1)
 
     def work(connection: sqlite3.Connection) -> None:

@@ -89,7 +89,7 @@ def committed(faults: Planned, *plans: TransactionPlan[str]) -> tuple[str, list[
     [(BOTH, "transact"), (BOTH[:1], "write"), ((ConditionCheck(A, Absent()),), "transact"), ((), "")],
     ids=["two", "one", "check", "none"],
 )
-def test_planned_writes_are_made(writes: Sequence[Write], operation: str) -> None:
+def test_planned_writes_use_cheapest_table_operation(writes: Sequence[Write], operation: str) -> None:
     """A single write is not sent as a transaction: that costs twice as much."""
     faults = Planned()
     outcome, attempts, _ = committed(faults, TransactionPlan("done", writes))
@@ -97,7 +97,7 @@ def test_planned_writes_are_made(writes: Sequence[Write], operation: str) -> Non
     assert [call.operation for call in faults.calls] == ([operation] if operation else [])
 
 
-def test_refused_writes_are_planned_anew() -> None:
+def test_refused_writes_are_planned_again() -> None:
     faults = Planned()
     refused = TransactionPlan("never", [Put(A, {}, Exists()), BOTH[1]])
     outcome, attempts, table = committed(faults, refused, refused, TransactionPlan("done", BOTH))
@@ -105,14 +105,14 @@ def test_refused_writes_are_planned_anew() -> None:
     assert run(table.get(B))[0] == {"pk": "p", "sk": "b", "n": 1}
 
 
-def test_preparing_writes_need_another_plan() -> None:
+def test_preparatory_writes_are_followed_by_another_plan() -> None:
     outcome, attempts, _ = committed(
         Planned(), TransactionPlan("never", BOTH[:1], again=True), TransactionPlan("done", BOTH[1:])
     )
     assert (outcome, attempts) == ("done", [0, 1])
 
 
-def test_preparing_writes_do_not_wait() -> None:
+def test_plan_after_preparatory_writes_starts_without_delay() -> None:
     plan, _ = planning(TransactionPlan("never", BOTH[:1], again=True), TransactionPlan("done"))
     assert run(commit(MemoryTable(ManualClock()), plan, busy="busy")) == ("done", 0.0)
 
@@ -122,7 +122,7 @@ def adding(number: int) -> list[Write]:
 
 
 @pytest.mark.parametrize(("second", "counted"), [(adding(1), 1), (adding(2), 3)], ids=["same writes", "other writes"])
-def test_token_is_that_of_its_writes(second: list[Write], counted: int) -> None:
+def test_transaction_token_depends_on_its_writes(second: list[Write], counted: int) -> None:
     """After a lost answer the same writes are not made twice; others have a token of their own."""
     _, attempts, table = committed(
         Planned("lost"), TransactionPlan("first", adding(1)), TransactionPlan("second", second)
@@ -134,19 +134,19 @@ def test_token_is_that_of_its_writes(second: list[Write], counted: int) -> None:
 
 
 @pytest.mark.parametrize("fault", ["throttled", "lost"])
-def test_third_lost_answer_is_raised(fault: str) -> None:
+def test_third_lost_transaction_answer_is_raised(fault: str) -> None:
     faults = Planned(*[fault] * 9)
     with pytest.raises(StoreUnavailable, match=fault):
         committed(faults, TransactionPlan("never", BOTH))
     assert len(faults.calls) == 3
 
 
-def test_two_lost_answers_are_not_raised() -> None:
+def test_two_lost_transaction_answers_are_retried() -> None:
     faults = Planned("throttled", "conflict", "throttled", "conflict")
     assert committed(faults, TransactionPlan("done", BOTH))[1] == [0, 1, 2, 3, 4]
 
 
-def test_eighth_refusal_is_raised() -> None:
+def test_eighth_refused_transaction_is_raised() -> None:
     faults = Planned(*["conflict"] * 9)
     with pytest.raises(StoreUnavailable, match=r"^busy$"):
         committed(faults, TransactionPlan("never", BOTH))
@@ -154,14 +154,14 @@ def test_eighth_refusal_is_raised() -> None:
     assert committed(Planned(*["conflict"] * 7), TransactionPlan("done", BOTH))[1] == [*range(8)]
 
 
-def test_refusal_waits_before_next_attempt() -> None:
+def test_refused_transaction_waits_before_next_attempt() -> None:
     plan, _ = planning(TransactionPlan("done", BOTH))
     _, seconds = run(commit(MemoryTable(ManualClock(), faults=Planned("conflict")), plan, busy="busy"))
     assert 0 < seconds < 0.02
 
 
 @pytest.mark.parametrize(("attempt", "most"), [(0, 0.02), (1, 0.04), (3, 0.16)])
-def test_jitter_is_full_and_grows(attempt: int, most: float) -> None:
+def test_retry_delay_has_full_growing_jitter(attempt: int, most: float) -> None:
     waits = [run(retries.jitter(attempt))[1] for _ in range(100)]
     assert min(waits) < most / 4
     assert most / 2 < max(waits) <= most
@@ -198,19 +198,19 @@ def count(table: MemoryTable) -> int | None:
     ],
     ids=["fence", "no fence", "two", "condition"],
 )
-def test_fenced_writes_are_made(number: int | None, writes: list[Write], operation: str) -> None:
+def test_fenced_writes_use_expected_table_operation(number: int | None, writes: list[Write], operation: str) -> None:
     faults = Planned()
     assert count(fenced(faults, *writes, number=number)) == 1
     assert [call.operation for call in faults.calls] == [operation]
 
 
-def test_check_alone_is_a_transaction() -> None:
+def test_condition_check_alone_is_sent_as_transaction() -> None:
     faults = Planned()
     fenced(faults, ConditionCheck(A, Absent()), number=None)
     assert [call.operation for call in faults.calls] == ["transact"]
 
 
-def test_nothing_is_written_without_writes() -> None:
+def test_empty_fenced_commit_sends_no_request() -> None:
     faults = Planned()
     fenced(faults)
     assert faults.calls == []
@@ -224,7 +224,7 @@ def test_writes_of_another_fence_are_refused() -> None:
 
 
 @pytest.mark.parametrize("number", [3, None])
-def test_condition_of_fenced_write_is_refused(number: int | None) -> None:
+def test_failed_condition_of_fenced_write_is_raised(number: int | None) -> None:
     faults = Planned()
     with pytest.raises(WriteRefused):
         fenced(faults, Put(A, {}, Exists()), number=number)
@@ -275,7 +275,7 @@ def test_conflict_of_single_write_is_retried(faults: tuple[str, ...], calls: int
     assert seconds <= sum(0.02 * 2**attempt for attempt in range(len(faults)))
 
 
-def test_refused_single_write_is_left_out() -> None:
+def test_refused_conditional_write_is_skipped_without_retry() -> None:
     planned = Planned()
     table, seconds = unless_refused(planned, Put(A, {"n": 1}, only_if=Exists()))
     assert (table.items(), len(planned.calls), seconds) == ([], 1, 0)

@@ -47,13 +47,13 @@ def new(**more: Any) -> NewTask:
 # ── A repeat ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_known_message_is_repeated() -> None:
+def test_repeat_of_known_message_is_duplicate() -> None:
     assert KnownMessage("t-1", b"hash").repeated(b"hash") == Duplicate("t-1")
     with pytest.raises(MessageIdReused):
         KnownMessage("t-1", b"hash").repeated(b"other")
 
 
-def test_lost_answer_of_new_task_is_found_out() -> None:
+def test_created_task_is_recognised_after_lost_store_response() -> None:
     mine = head()
     assert admission.created_before(new(), RUNS, mine, "me") == TurnStarted(lease(), mine)
     assert admission.created_before(new(), RUNS, mine, "you") == TurnQueued(mine, UNTIL)
@@ -75,11 +75,11 @@ def test_lost_answer_of_new_task_is_found_out() -> None:
         (replace(ASKS, waiting=(turn(2),)), REJECT, Interrupted("t-1")),
     ],
 )
-def test_context_refuses_new_task(record: ContextRecord, when_busy: WhenBusy, refusal: object) -> None:
+def test_busy_or_full_context_refuses_new_task(record: ContextRecord, when_busy: WhenBusy, refusal: object) -> None:
     assert admission.refused(record, when_busy) == refusal
 
 
-def test_context_with_twenty_waiting_turns_is_full() -> None:
+def test_context_with_twenty_queued_turns_is_full() -> None:
     assert not admission.is_full(replace(FREE, waiting=(turn(),) * 19))
     assert admission.is_full(replace(FREE, waiting=(turn(),) * 20))
 
@@ -117,7 +117,9 @@ def test_new_task_runs_in_free_context(record: ContextRecord) -> None:
         (NEW, None, INTERRUPT, contexts.MAY_WAIT_ALONE),
     ],
 )
-def test_new_task_waits(record: ContextRecord, holder: str | None, when_busy: WhenBusy, only_if: Condition) -> None:
+def test_new_task_is_queued_in_busy_context(
+    record: ContextRecord, holder: str | None, when_busy: WhenBusy, only_if: Condition
+) -> None:
     task = new()
     after = admission.first_head(task)
     created = admission.created(task, record, holder=holder, when_busy=when_busy, times=TIMES)
@@ -130,12 +132,12 @@ def test_new_task_waits(record: ContextRecord, holder: str | None, when_busy: Wh
 
 
 @pytest.mark.parametrize("when_busy", [ENQUEUE, REJECT])
-def test_new_task_waits_alone_in_expired_context(when_busy: WhenBusy) -> None:
+def test_new_task_in_expired_context_is_only_queued_turn(when_busy: WhenBusy) -> None:
     created = admission.created(new(), GONE, holder=None, when_busy=when_busy, times=TIMES)
     assert created.context == contexts.queued_anew(turn(), GONE, TIMES)
 
 
-def test_new_task_with_subscriber_notifies_of_its_events() -> None:
+def test_new_task_with_push_config_notifies_subscriber() -> None:
     task = new(push=PUSH)
     created = admission.created(task, FREE, holder="me", when_busy=ENQUEUE, times=TIMES)
     assert created.events == events(task, notified=(False, True))
@@ -164,18 +166,20 @@ def message(before: Head, **more: Any) -> FollowUp:
         (head(), replace(RUNS, running=turn(2)), INTERRUPT, False),
     ],
 )
-def test_task_takes_message_in_at_once(before: Head, record: ContextRecord, when_busy: WhenBusy, takes: bool) -> None:
+def test_interrupted_or_replaced_turn_takes_message_immediately(
+    before: Head, record: ContextRecord, when_busy: WhenBusy, takes: bool
+) -> None:
     """It required input, or its running turn is interrupted."""
     assert admission.takes_over(message(before), record, when_busy) is takes
 
 
-def test_answer_meets_turn_that_runs_by_now() -> None:
+def test_answer_to_interrupt_detects_running_turn() -> None:
     assert admission.another_runs(message(INPUT), RUNS)
     assert not admission.another_runs(message(INPUT), ASKS)
     assert not admission.another_runs(message(head()), RUNS)
 
 
-def test_lost_answer_of_message_is_found_out() -> None:
+def test_recorded_follow_up_is_recognised_after_lost_store_response() -> None:
     mine, now = turn(id="u-9"), head(generation=3)
     followed = message(head())
     assert admission.followed_before(followed, replace(RUNS, running=mine), now, "me") == TurnStarted(
@@ -203,18 +207,20 @@ def test_lost_answer_of_message_is_found_out() -> None:
         (head(state=TaskState.TASK_STATE_COMPLETED), False, True, True),
     ],
 )
-def test_task_has_gone_on_meanwhile(now: Head | None, takes: bool, subscribes: bool, gone_on: bool) -> None:
+def test_admission_detects_task_changed_since_read(
+    now: Head | None, takes: bool, subscribes: bool, gone_on: bool
+) -> None:
     assert admission.has_changed(head(), now, takes=takes, subscribes=subscribes) is gone_on
 
 
-def test_message_subscribes_nobody_by_default() -> None:
+def test_message_without_push_config_registers_no_subscriber() -> None:
     assert not admission.has_changed(head(), head(push_epoch=1), takes=False)
 
 
 @pytest.mark.parametrize("push", [None, PUSH], ids=["no subscriber", "subscriber"])
 @pytest.mark.parametrize("holder", [None, "me"])
 @pytest.mark.parametrize(("before", "record"), [(INPUT, ASKS), (head(), RUNS)], ids=["answer", "interrupting"])
-def test_message_is_taken_in_at_once(
+def test_follow_up_message_starts_or_queues_turn_immediately(
     before: Head, record: ContextRecord, holder: str | None, push: PushConfig | None
 ) -> None:
     """Its turn runs, or is first in the queue; the head moves under any fence."""
@@ -242,7 +248,7 @@ def test_message_is_taken_in_at_once(
 
 @pytest.mark.parametrize("push", [None, PUSH], ids=["no subscriber", "subscriber"])
 @pytest.mark.parametrize("record", [RUNS, WAITS, replace(WAITS, interrupted="t-9")], ids=["runs", "waits", "asks"])
-def test_message_waits_for_running_task(record: ContextRecord, push: PushConfig | None) -> None:
+def test_message_to_running_task_is_queued(record: ContextRecord, push: PushConfig | None) -> None:
     """Without a timer if another task of the context requires input."""
     followed = message(head(), push=push)
     asks = record.interrupted is not None
@@ -261,13 +267,13 @@ def test_message_waits_for_running_task(record: ContextRecord, push: PushConfig 
     [(3600, 1801, False), (3600, 1800, False), (3600, 1799, True), (3 * 86400, 2 * 86400, False),
      (3 * 86400, 2 * 86400 - 1, True)],
 )  # fmt: skip
-def test_expiry_moves_if_life_grows_noticeably(retention: int, lives_still: int, moves: bool) -> None:
+def test_expiry_moves_only_for_noticeably_longer_retention(retention: int, lives_still: int, moves: bool) -> None:
     """By more than a day, or half of a shorter retention."""
     times = replace(TIMES, retention=retention)
     expected = times.seconds + retention if moves else None
     assert admission.new_expiry(times.seconds + lives_still, times) == expected
 
 
-def test_task_without_expiry_keeps_none() -> None:
+def test_task_without_retention_gets_no_expiry() -> None:
     assert admission.new_expiry(None, TIMES) is None
     assert admission.new_expiry(0, TIMES) == EXPIRES

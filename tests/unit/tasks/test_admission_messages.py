@@ -47,7 +47,7 @@ def new(**more: Any) -> NewTask:
 # ── A new task ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_message_becomes_submitted_and_working_task() -> None:
+def test_new_message_creates_submitted_and_working_events() -> None:
     made = new(context_is_new=True, request={"a": 1}, idempotency_key="key", push=PUSH)
     assert made == NewTask(
         key=TASK,
@@ -77,7 +77,7 @@ def test_push_config_without_id_has_id_of_task() -> None:
     assert message(push=unnamed).push == replace(PUSH, id="t-1")
 
 
-def test_new_task_has_head_after_its_events() -> None:
+def test_new_tasks_head_follows_its_recorded_events() -> None:
     assert admission.first_head(new()) == head(fence=0)
     untouched = admission.first_head(replace(new(), events=()))
     assert untouched == head(
@@ -85,7 +85,7 @@ def test_new_task_has_head_after_its_events() -> None:
     )
 
 
-def test_log_of_new_task_holds_request_once() -> None:
+def test_new_tasks_log_contains_request_message_once() -> None:
     made = new(request={"a": 1})
     assert admission.first_log(made) == (Numbered(1, made.events[0], request={"a": 1}), Numbered(2, made.events[1]))
 
@@ -97,7 +97,7 @@ def message(**more: Any) -> FollowUp:
     return admission.follow_up(MESSAGE, head(), Task(id="t-1"), turn_id="u-9", at=AT, **more)
 
 
-def test_message_becomes_follow_up_of_task() -> None:
+def test_message_to_existing_task_becomes_follow_up() -> None:
     assert message(request={"a": 1}, push=PUSH) == FollowUp(
         head=head(),
         task=Task(id="t-1"),
@@ -113,7 +113,7 @@ def test_message_becomes_follow_up_of_task() -> None:
     assert MESSAGE.task_id == ""
 
 
-def test_cancellation_names_its_reason() -> None:
+def test_cancel_event_contains_reason_message() -> None:
     event = admission.canceled(head(), AT, "No longer wanted.")
     said = event.status.message
     expected = TaskStatusUpdateEvent(task_id="t-1", context_id="c", status=at("CANCELED"))
@@ -144,13 +144,13 @@ def test_cancellation_names_its_reason() -> None:
     ],
     ids=lambda other: next(iter(other)),
 )
-def test_content_hash_differs_with_content(other: dict[str, Any]) -> None:
+def test_message_content_hash_differs_with_content(other: dict[str, Any]) -> None:
     fields = {name: getattr(MESSAGE, name) for name in ("role", "parts", "extensions", "reference_task_ids")}
     assert admission.content_hash(Message(**fields)) == admission.content_hash(MESSAGE)
     assert admission.content_hash(Message(**{**fields, **other})) != admission.content_hash(MESSAGE)
 
 
-def test_content_hash_is_deterministic() -> None:
+def test_message_content_hash_is_deterministic() -> None:
     """Metadata of a part is a map; protobuf serialises maps in any order by default."""
     part = Part(text="hi")
     part.metadata.update(dict.fromkeys("abcdefgh", "x"))
@@ -159,21 +159,21 @@ def test_content_hash_is_deterministic() -> None:
     assert admission.content_hash(content) == expected
 
 
-def test_task_holds_message_already() -> None:
+def test_repeated_message_is_found_in_task_history() -> None:
     history = [named(message_id="m-0"), named()]
     assert admission.holds_message(Task(id="t-1", history=history), MESSAGE)
     assert not admission.holds_message(Task(id="t-1", history=history[:1]), MESSAGE)
     assert not admission.holds_message(Task(id="t-1", history=[named(role=Role.ROLE_AGENT)]), MESSAGE)
 
 
-def test_task_holds_other_content_under_message_id() -> None:
+def test_message_id_with_different_content_in_history_is_refused() -> None:
     other = named()
     other.parts[0].text = "ho"
     with pytest.raises(MessageIdReused):
         admission.holds_message(Task(id="t-1", history=[other]), MESSAGE)
 
 
-def test_repeat_with_other_content_is_refused() -> None:
+def test_repeated_message_id_with_different_content_is_refused() -> None:
     assert admission.repeat_of(b"1", "t-1", b"1") == Duplicate("t-1")
     with pytest.raises(MessageIdReused, match=r"^This messageId or .* Use a new one for the new message\.$"):
         admission.repeat_of(b"1", "t-1", b"2")
@@ -188,7 +188,7 @@ def test_repeat_with_other_content_is_refused() -> None:
         (admission.no_turn_waits, InvalidTransition, "No turn waits for the task:"),
     ],
 )
-def test_refusal_says_why(error: Any, kind: type[Exception], text: str) -> None:
+def test_admission_error_states_its_reason(error: Any, kind: type[Exception], text: str) -> None:
     refusal = error()
     assert type(refusal) is kind
     assert str(refusal).startswith(text)

@@ -146,13 +146,13 @@ CHANGES: dict[str, tuple[Callable[[], Change], set[str]]] = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_change_is_made_in_expected_states(name: str) -> None:
+def test_context_update_applies_only_in_expected_states(name: str) -> None:
     change, states = CHANGES[name]
     assert accepted_in(change(), STATES) == states
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_each_part_of_condition_is_needed(name: str) -> None:
+def test_each_part_of_context_condition_is_needed(name: str) -> None:
     change, _ = CHANGES[name]
     assert needless(change().only_if, STATES) == []
 
@@ -200,7 +200,7 @@ LEFT: dict[str, tuple[str, Item]] = {
 
 
 @pytest.mark.parametrize("name", LEFT)
-def test_change_leaves_expected_item(name: str) -> None:
+def test_context_update_produces_expected_item(name: str) -> None:
     state, item = LEFT[name]
     assert made(CHANGES[name][0](), STATES[state]) == item
 
@@ -233,7 +233,7 @@ TIMER = {"due_at": UNTIL}
         ),
     ],
 )
-def test_removal_leaves_turns_of_other_tasks(before: Item, after: Item) -> None:
+def test_removing_tasks_turns_keeps_other_tasks_turns(before: Item, after: Item) -> None:
     """The timer stays if another turn runs, is set for a waiting turn, and goes without one."""
     change = contexts.removed("t-1", record_of(before, SECONDS), 5, TIMES)
     assert made(change, before) == {**after, "fence": 5, "line": 3}
@@ -242,7 +242,7 @@ def test_removal_leaves_turns_of_other_tasks(before: Item, after: Item) -> None:
 # ── Reads ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_record_holds_all_of_item() -> None:
+def test_context_record_has_all_item_attributes() -> None:
     waiting = {"id": "u-2", "task_id": "t-2", "asked": 0, "tries": 2}
     item = context(**MINE | {"running": {**T1, "tries": 3, "hops": 4}}, waiting=[waiting], interrupted="t-9")
     assert record_of(item, SECONDS) == ContextRecord(
@@ -257,24 +257,24 @@ def test_record_holds_all_of_item() -> None:
     )
 
 
-def test_absent_attributes_have_defaults() -> None:
+def test_absent_attributes_of_context_item_have_defaults() -> None:
     assert record_of(None, SECONDS) == ContextRecord()
     assert record_of({}, SECONDS) == ContextRecord(exists=True)
     assert record_of({"expires": SECONDS}, SECONDS) == ContextRecord(exists=True, expired=True)
 
 
-def test_expired_context_keeps_fence_and_line_only() -> None:
+def test_expired_context_keeps_only_fence_and_queue_version() -> None:
     assert record_of(STATES["expired"], SECONDS) == ContextRecord(3, 2, exists=True, expired=True)
     assert record_of(context(expires=SECONDS + 1), SECONDS) == ContextRecord(3, 2, exists=True)
 
 
 @pytest.mark.parametrize("broken", [{"running": {"id": "u"}}, {"waiting": 5}, {"waiting": [7]}, {"expires": "soon"}])
-def test_unreadable_context_is_corrupt(broken: Item) -> None:
+def test_invalid_context_item_is_store_corrupt(broken: Item) -> None:
     with pytest.raises(StoreCorrupt, match=r"^The record of a context cannot be read\.$"):
         record_of({**context(), **broken}, SECONDS)
 
 
-def test_turn_survives_its_item() -> None:
+def test_turn_round_trips_through_item_value() -> None:
     value = turn_value(turn(4, message_generation=5, tries=6, handoffs=7))
     assert value == {"id": "u-4", "task_id": "t-4", "asked": 5, "tries": 6, "hops": 7}
     assert contexts.turn_of(value) == turn(4, message_generation=5, tries=6, handoffs=7)
@@ -290,7 +290,7 @@ def test_context_with_turns_is_busy(state: str, busy: bool, active_task: str) ->
     assert (read(state).busy, read(state).active_task) == (busy, active_task)
 
 
-def test_record_tells_turns_of_a_task() -> None:
+def test_context_record_finds_running_and_queued_turns() -> None:
     record = read("runs, one waits")
     assert [record.runs(task) for task in ("t-1", "t-2")] == [True, False]
     assert [record.waits_for(task) for task in ("t-1", "t-2")] == [False, True]
@@ -298,7 +298,7 @@ def test_record_tells_turns_of_a_task() -> None:
     assert read("waits, queue changed").without("t-2") == (turn(3), turn())
 
 
-def test_record_tells_its_holder() -> None:
+def test_context_record_identifies_lease_holder() -> None:
     record = read("runs")
     assert record.has(turn(), "me")
     assert not record.has(turn(), "another")
@@ -313,25 +313,25 @@ def test_task_of_turn_has_owner_of_context() -> None:
     assert contexts.task_of(CONTEXT, turn(7)) == TaskKey("owner", "t-7")
 
 
-def test_time_has_whole_milliseconds() -> None:
+def test_context_time_has_whole_milliseconds() -> None:
     assert contexts.milliseconds(AT.replace(microsecond=678_999)) == 1_767_323_045_678
     assert contexts.moment(1_767_323_045_678) == AT
 
 
-def test_turn_begins_after_lease_of_holder() -> None:
+def test_next_turn_begins_only_after_lease_expires() -> None:
     held = LeaseHeld(3, datetime.fromtimestamp(UNTIL / 1000, UTC))
     assert contexts.turn_to_begin(read("runs"), UNTIL - 1) == held
     assert contexts.turn_to_begin(read("runs"), UNTIL) == turn()
     assert contexts.turn_to_begin(read("suspended"), UNTIL) == turn()
 
 
-def test_first_waiting_turn_begins_without_open_question() -> None:
+def test_first_queued_turn_begins_unless_context_is_interrupted() -> None:
     assert contexts.turn_to_begin(read("free"), UNTIL) is None
     assert contexts.turn_to_begin(read("waits, queue changed"), UNTIL) == turn(2)
     assert contexts.turn_to_begin(read("asks, one waits"), UNTIL) is None
 
 
-def test_times_follow_from_one_reading_of_clock() -> None:
+def test_all_store_times_derive_from_one_clock_reading() -> None:
     assert (TIMES.seconds, TIMES.expires, TIMES.lease_until) == (SECONDS, EXPIRES, LEASE_UNTIL)
     assert TIMES.claimed_until == 1_900_000_060_500
     assert TIMES.ttl == TTL
@@ -340,13 +340,13 @@ def test_times_follow_from_one_reading_of_clock() -> None:
 # ── Timers ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_expired_timer_is_set_anew() -> None:
+def test_claimed_context_timer_is_set_again() -> None:
     item = {"due_at": TIMES.now, "due_shard": "s"}
     change = contexts.claimed_timer(item, TIMES, is_alive=True)
     assert change == Change({"due_at": TIMES.claimed_until}, only_if=Equals("due_at", TIMES.now))
 
 
-def test_expired_timer_of_expired_item_is_removed() -> None:
+def test_timer_of_expired_context_item_is_removed() -> None:
     item = {"due_at": TIMES.now, "due_shard": "s", "fence": 3}
     change = contexts.claimed_timer(item, TIMES, is_alive=False)
     assert change is not None
@@ -356,5 +356,5 @@ def test_expired_timer_of_expired_item_is_removed() -> None:
 
 @pytest.mark.parametrize("item", [None, {}, {"due_at": TIMES.now + 1}], ids=["absent", "no timer", "in force"])
 @pytest.mark.parametrize("is_alive", [True, False])
-def test_timer_in_force_is_not_claimed(item: Item | None, is_alive: bool) -> None:
+def test_unexpired_context_timer_is_not_claimed(item: Item | None, is_alive: bool) -> None:
     assert contexts.claimed_timer(item, TIMES, is_alive=is_alive) is None

@@ -92,7 +92,7 @@ async def test_conversation_spans_tasks_of_context(desk: ApiClient) -> None:
     assert {message["role"] for message in found["history"]} == {"ROLE_USER", "ROLE_AGENT"}
 
 
-async def test_the_older_name_answers_in_its_own_dialect(desk: ApiClient) -> None:
+async def test_v03_context_method_returns_v03_format(desk: ApiClient) -> None:
     """The method's name selects the version; both spellings of params are accepted."""
     await desk.say("file")
     found = (await desk.call("context/get", context_id="c", history_length=1))["result"]
@@ -119,7 +119,7 @@ async def test_the_older_name_answers_in_its_own_dialect(desk: ApiClient) -> Non
         ({"historyLength": None, "historyOffset": None, "metadata": {"any": 1}}, None),
     ],
 )
-async def test_the_history_is_counted_from_its_newest_message(
+async def test_history_length_counts_from_newest_message(
     desk: ApiClient, params: dict[str, Any], expected: list[str] | None
 ) -> None:
     for text in ("one", "two", "three"):
@@ -127,7 +127,7 @@ async def test_the_history_is_counted_from_its_newest_message(
     assert await desk.said(**params) == (expected if expected is not None else await desk.said())
 
 
-async def test_history_can_be_paged_backwards(desk: ApiClient) -> None:
+async def test_context_history_can_be_paged_backwards(desk: ApiClient) -> None:
     """Each message once."""
     for number in range(12):
         await desk.say(f"n{number}")
@@ -139,7 +139,7 @@ async def test_history_can_be_paged_backwards(desk: ApiClient) -> None:
     assert len(whole) == 24
 
 
-async def test_artifacts_are_independent_of_history_length(desk: ApiClient) -> None:
+async def test_conversations_artifacts_are_independent_of_history_length(desk: ApiClient) -> None:
     await desk.say("file")
     await desk.say("hi")
     found = await desk.context(historyLength=0)
@@ -147,7 +147,7 @@ async def test_artifacts_are_independent_of_history_length(desk: ApiClient) -> N
 
 
 @pytest.mark.parametrize("answer", AnswerAs)
-async def test_answer_is_in_history_once(answer: AnswerAs, clock: ManualClock) -> None:
+async def test_agents_answer_is_in_conversation_history_once(answer: AnswerAs, clock: ManualClock) -> None:
     async for desk in a_desk(clock, answer=answer, reply=ReplyAs.AUTO):
         await desk.say("hi")
         await desk.say("replied")
@@ -223,7 +223,7 @@ async def test_contexts_are_listed_by_their_newest_task(desk: ApiClient) -> None
     assert (await desk.call("GetContexts", historyLength=0))["result"] == []
 
 
-async def test_contexts_are_looked_for_among_so_many_tasks(desk: ApiClient, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_context_list_reads_limited_number_of_tasks(desk: ApiClient, monkeypatch: pytest.MonkeyPatch) -> None:
     for context_id in ("old", "a", "b", "c"):
         await desk.say("hi", context_id=context_id)
     monkeypatch.setattr(conversations, "LISTED_AT_ONCE", 2)
@@ -286,7 +286,7 @@ async def test_conversation_ignores_stale_index_entries(clock: ManualClock) -> N
         ("contexts/get", {"history_length": -5}, "historyLength"),
     ],
 )
-async def test_params_that_cannot_be_used_are_named(
+async def test_invalid_conversation_params_are_named_in_error(
     desk: ApiClient, method: str, params: dict[str, Any], field: str
 ) -> None:
     error = (await desk.call(method, **params))["error"]
@@ -313,7 +313,7 @@ async def test_offset_beyond_history_finds_no_messages(desk: ApiClient) -> None:
         ("contexts/get", "2.0", VERSION),
     ],
 )
-async def test_a_version_that_contradicts_the_method_is_refused(
+async def test_version_header_contradicting_method_is_refused(
     desk: ApiClient, method: str, version: str, code: int | None
 ) -> None:
     await desk.say("hi")
@@ -323,7 +323,7 @@ async def test_a_version_that_contradicts_the_method_is_refused(
     assert answer.get("error", {}).get("code") == code
 
 
-async def test_what_nobody_expected_says_nothing(clock: ManualClock) -> None:
+async def test_unexpected_error_hides_its_cause_from_client(clock: ManualClock) -> None:
     """One internal error; the log has the cause."""
 
     class Odd(MemoryTaskList):
@@ -343,7 +343,7 @@ async def test_what_nobody_expected_says_nothing(clock: ManualClock) -> None:
 # ── On DynamoDB ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_conversations_are_the_same_from_the_table(stack: Stack, clock: ManualClock) -> None:
+async def test_table_and_memory_stores_return_same_conversations(stack: Stack, clock: ManualClock) -> None:
     """From the indexes over the tasks' heads."""
     owner, store = new_owner(), dynamodb_store(stack, clock)
     task_list = dynamodb_list(stack, clock)
@@ -379,7 +379,7 @@ ALL = ["one", "answer to one", "two", "answer to two", "three", "answer to three
         (20, "no such message", ALL),
     ],
 )
-async def test_history_spans_tasks_of_context(limit: int, before: str | None, expected: list[str]) -> None:
+async def test_message_history_spans_all_tasks_of_context(limit: int, before: str | None, expected: list[str]) -> None:
     """`history(limit, before)` returns the newest messages, oldest first."""
     clock = SystemClock()
     store = MemoryTaskStore(clock)

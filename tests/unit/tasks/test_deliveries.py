@@ -89,32 +89,32 @@ PLAIN_ITEM = {
         ),
     ],
 )  # fmt: skip
-def test_step_of_delivery(step: Callable[[], Delivery], changes: dict[str, object]) -> None:
+def test_delivery_step_changes_expected_fields(step: Callable[[], Delivery], changes: dict[str, object]) -> None:
     assert step() == replace(DELIVERY, **changes)  # type: ignore[arg-type]
 
 
-def test_config_is_registered_after_newest_event() -> None:
+def test_new_push_config_starts_after_newest_event() -> None:
     assert deliveries.registered(TASK, "p", None, after=7, due_at=AT) == Delivery(TASK, "p", 7, 7, due_at=AT)
 
 
-def test_replaced_config_keeps_cursor_and_dead_letters() -> None:
+def test_replaced_push_config_keeps_cursor_and_dead_letters() -> None:
     after = deliveries.registered(TASK, "p", DELIVERY, after=7, due_at=UNTIL)
     assert after == Delivery(TASK, "p", 2, 5, dead=4, dead_from=3, due_at=UNTIL)
 
 
-def test_redrive_begins_with_first_dead_letter() -> None:
+def test_redrive_begins_with_first_undelivered_event() -> None:
     assert deliveries.redriven(DELIVERY, UNTIL) == Delivery(TASK, "p", 2, 2, due_at=UNTIL)
     assert deliveries.redriven(replace(DELIVERY, dead_from=1), UNTIL) == Delivery(TASK, "p", 2, 0, due_at=UNTIL)
     assert deliveries.redriven(replace(DELIVERY, dead_from=0), UNTIL) == Delivery(TASK, "p", 2, 5, due_at=UNTIL)
 
 
-def test_delivery_is_found_by_config() -> None:
+def test_delivery_is_found_by_push_config_id() -> None:
     other = replace(DELIVERY, config_id="q")
     assert deliveries.find([other, DELIVERY], "p") == DELIVERY
     assert deliveries.find([other], "p") is None
 
 
-def test_lost_claim_is_named() -> None:
+def test_lost_delivery_claim_error_states_its_cause() -> None:
     error = deliveries.lost()
     assert (type(error), str(error)) == (
         ClaimLost,
@@ -127,12 +127,12 @@ def test_lost_claim_is_named() -> None:
     [(DELIVERY, ITEM), (PLAIN, PLAIN_ITEM), (replace(PLAIN, disabled=True), PLAIN_ITEM | {"disabled": True})],
     ids=["all", "plain", "disabled"],
 )
-def test_delivery_survives_its_item(delivery: Delivery, item: Item) -> None:
+def test_delivery_round_trips_through_table_item(delivery: Delivery, item: Item) -> None:
     assert deliveries.attributes_of(delivery, "s") == item
     assert deliveries.delivery_of(TASK, "p", item) == delivery
 
 
-def test_change_of_delivery_depends_on_revision() -> None:
+def test_delivery_update_requires_unchanged_revision() -> None:
     after = replace(PLAIN, revision="new")
     change = deliveries.change(DELIVERY, after, "s", expires=7)
     assert accepted_in(change, {"as read": ITEM, "changed": ITEM | {"revision": "x"}, "gone": None}) == {"as read"}
@@ -140,5 +140,5 @@ def test_change_of_delivery_depends_on_revision() -> None:
     assert made(deliveries.change(PLAIN, DELIVERY, "s"), PLAIN_ITEM) == ITEM
 
 
-def test_times_of_delivery_are_utc() -> None:
+def test_delivery_times_are_in_utc() -> None:
     assert deliveries.delivery_of(TASK, "p", PLAIN_ITEM | {"due_at": 0}).due_at == datetime(1970, 1, 1, tzinfo=UTC)

@@ -122,7 +122,7 @@ def words(count: int, first: int = 0) -> list[str]:
     return [f"w{number}" for number in range(first, first + count)]
 
 
-async def test_reader_back_before_its_chunks_are_stored() -> None:
+async def test_reconnected_reader_continues_before_its_chunks_are_stored() -> None:
     """It received w0 to w3 from the turn's own process; only w0 is stored."""
     async with streaming() as stream:
         stream.says("w0")
@@ -136,7 +136,7 @@ async def test_reader_back_before_its_chunks_are_stored() -> None:
         assert reader.words == words(6, 4)
 
 
-async def test_reader_back_within_a_stored_batch() -> None:
+async def test_reconnected_reader_continues_within_stored_batch() -> None:
     async with streaming() as stream:
         stream.says(*words(4))
         await stream.clock.passes(1)
@@ -161,7 +161,7 @@ async def test_stored_chunks_are_read_once() -> None:
         assert since.count(Cursor(2)) <= 2
 
 
-async def test_refused_batch_is_written_before_the_next() -> None:
+async def test_failed_delta_batch_is_written_before_next_batch() -> None:
     async with streaming() as stream:
         reader = stream.reader()
         stream.says("w0")
@@ -174,7 +174,7 @@ async def test_refused_batch_is_written_before_the_next() -> None:
         assert reader.words == words(20)
 
 
-async def test_lost_answer_does_not_change_a_batch() -> None:
+async def test_lost_answer_leaves_delta_batch_unchanged() -> None:
     """A reader may have the batch of the lost response: it would not find the end of a longer one."""
     async with streaming() as stream:
         reader = stream.reader()
@@ -189,7 +189,7 @@ async def test_lost_answer_does_not_change_a_batch() -> None:
         assert late.words == words(20)
 
 
-async def test_outage_until_next_event_leaves_a_prefix() -> None:
+async def test_store_outage_leaves_prefix_of_streamed_text() -> None:
     async with streaming() as stream:
         reader = stream.reader()
         stream.says(*words(2))
@@ -206,7 +206,7 @@ async def test_outage_until_next_event_leaves_a_prefix() -> None:
         assert list(faults_of_text(reader.received, stream.streamed.get)) == []
 
 
-async def test_batch_that_cannot_be_written_is_not_skipped() -> None:
+async def test_unwritable_delta_batch_is_not_skipped() -> None:
     async with streaming() as stream:
         reader = stream.reader()
         stream.says("w0")
@@ -225,7 +225,7 @@ async def test_batch_that_cannot_be_written_is_not_skipped() -> None:
         assert reader.events == [3]
 
 
-async def test_pages_of_a_long_batch_follow_each_other() -> None:
+async def test_reader_receives_long_delta_batch_page_by_page() -> None:
     async with streaming() as stream:
         reader = stream.reader()
         texts = [str(number) * PAGE_CHARACTERS for number in range(7)]
@@ -237,7 +237,7 @@ async def test_pages_of_a_long_batch_follow_each_other() -> None:
         assert late.words == texts[4:]
 
 
-async def test_next_holder_starts_anew() -> None:
+async def test_next_lease_holder_streams_text_from_its_start() -> None:
     async with streaming() as stream:
         reader = stream.reader()
         stream.says(*words(5))
@@ -250,7 +250,7 @@ async def test_next_holder_starts_anew() -> None:
 
 
 @pytest.mark.parametrize("last", ["2", "2.1.1"], ids=["no chunk", "a chunk of the holder before"])
-async def test_missing_first_chunk_is_not_continued(last: str) -> None:
+async def test_text_without_stored_first_chunk_is_not_streamed(last: str) -> None:
     """The first batch of a fence has expired or was lost: the reader waits for the next start of a text."""
     async with streaming() as stream:
         key, more = stream.head.key, tuple(Delta(word, append=True) for word in words(2, 1))
@@ -265,7 +265,7 @@ async def test_missing_first_chunk_is_not_continued(last: str) -> None:
         assert reader.words == ["new", " text"]
 
 
-async def test_reader_survives_failures_with_successes_between() -> None:
+async def test_reader_survives_repeated_store_failures_between_successes() -> None:
     async with streaming() as stream:
         reader = stream.reader()
         for number in range(4):
@@ -280,7 +280,7 @@ async def test_reader_survives_failures_with_successes_between() -> None:
         assert isinstance(await reader.outcome(), StoreUnavailable)
 
 
-async def test_clock_set_back_makes_a_new_read() -> None:
+async def test_clock_set_back_does_not_reuse_shared_read() -> None:
     async with streaming() as stream:
         reads, key = SharedReads(stream.store, stream.clock), stream.head.key
         assert await reads.after(key, 2, Cursor(2))
@@ -309,7 +309,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 @settings(max_examples=60, deadline=None)
-def test_text_shown_is_always_a_prefix(steps: Sequence[tuple[str, int]]) -> None:
+def test_reader_always_shows_prefix_of_text(steps: Sequence[tuple[str, int]]) -> None:
     """A client leaves the turn's own process at any chunk, and resumes elsewhere."""
     asyncio.run(_plays(steps))
 

@@ -67,13 +67,13 @@ CHANGES: dict[str, tuple[Callable[[], Change], set[str]]] = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_change_is_made_in_expected_states(name: str) -> None:
+def test_task_head_update_applies_only_in_expected_states(name: str) -> None:
     change, states = CHANGES[name]
     assert accepted_in(change(), STATES) == states
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_each_part_of_condition_is_needed(name: str) -> None:
+def test_each_part_of_head_condition_is_needed(name: str) -> None:
     change, _ = CHANGES[name]
     assert needless(change().only_if, STATES) == []
 
@@ -95,17 +95,17 @@ def test_each_part_of_condition_is_needed(name: str) -> None:
         (CHANGES["unsubscribe"][0], "works, epoch 1", stored(push_epoch=2)),
     ],
 )
-def test_change_leaves_expected_item(change: Callable[[], Change], before: str, after: Item) -> None:
+def test_task_head_update_produces_expected_item(change: Callable[[], Change], before: str, after: Item) -> None:
     assert made(change(), STATES[before]) == after
 
 
-def test_states_of_condition_are_named_in_order() -> None:
+def test_state_condition_lists_state_names_in_order() -> None:
     names = ("TASK_STATE_CANCELED", "TASK_STATE_FAILED", "TASK_STATE_WORKING")
     states = (TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_CANCELED, TaskState.TASK_STATE_FAILED)
     assert heads.state_in(frozenset(states)) == OneOf("state", names)
 
 
-def test_head_is_read_from_item() -> None:
+def test_task_head_is_parsed_from_item() -> None:
     item = stored("CANCELED", push_epoch=6, push_events="status+artifact")
     assert heads.head_of(TaskKey("owner", "t-1"), item) == Head(
         TASK,
@@ -121,18 +121,18 @@ def test_head_is_read_from_item() -> None:
 
 
 @pytest.mark.parametrize("broken", [{"state": "TASK_STATE_ODD"}, {"timestamp": "now"}, {"push_events": "odd"}])
-def test_unreadable_head_is_corrupt(broken: Item) -> None:
+def test_invalid_task_head_item_is_store_corrupt(broken: Item) -> None:
     with pytest.raises(StoreCorrupt, match=r"^The head of a task cannot be read\.$"):
         heads.head_of(TASK, stored() | broken)
 
 
 @pytest.mark.parametrize("missing", ["agent", "context_id", "state", "timestamp", "generation", "fence"])
-def test_head_without_an_attribute_is_corrupt(missing: str) -> None:
+def test_task_head_without_required_attribute_is_store_corrupt(missing: str) -> None:
     with pytest.raises(StoreCorrupt):
         heads.head_of(TASK, {name: value for name, value in stored().items() if name != missing})
 
 
-def test_head_without_subscribers_has_no_attributes_of_them() -> None:
+def test_task_head_without_subscribers_has_no_push_attributes() -> None:
     assert heads.subscriber_attributes(head(push_epoch=4)) == {}
 
 
@@ -156,7 +156,7 @@ EVENTS: dict[str, Event] = {
         (PushEvents.ALL, {"status", "artifact", "task", "message"}),
     ],
 )
-def test_subscribers_want_some_events(events: PushEvents | None, wanted: set[str]) -> None:
+def test_subscribed_event_kinds_decide_push_notification(events: PushEvents | None, wanted: set[str]) -> None:
     listened = head(push_events=events)
     assert {name for name, event in EVENTS.items() if heads.has_subscriber_for(listened, event)} == wanted
 
@@ -171,13 +171,13 @@ def test_subscribers_want_some_events(events: PushEvents | None, wanted: set[str
         ("status", "status+artifact", "status+artifact"),
     ],
 )
-def test_head_knows_widest_choice_of_events(before: str | None, events: str, after: str) -> None:
+def test_task_head_stores_widest_subscribed_event_kinds(before: str | None, events: str, after: str) -> None:
     known: Head = head(push_epoch=4, push_events=PushEvents(before) if before else None)
     subscribed = heads.head_with_subscriber(known, replace(PUSH, events=PushEvents(events)))
     assert subscribed == head(push_epoch=5, push_events=PushEvents(after))
 
 
-def test_task_has_ten_push_configs() -> None:
+def test_task_accepts_at_most_ten_push_configs() -> None:
     nine = [f"p-{number}" for number in range(9)]
     heads.check_room(nine, PUSH)
     heads.check_room([*nine, "p"], PUSH)

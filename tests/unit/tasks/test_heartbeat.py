@@ -56,18 +56,18 @@ def steps(chat: StoreConversation, beat: LeaseRenewal, seconds: int) -> list[boo
     return held
 
 
-async def test_renewed_lease_outlives_its_term(chat: StoreConversation, queue: Any) -> None:
+async def test_renewed_lease_outlives_original_expiry(chat: StoreConversation, queue: Any) -> None:
     lease = (await chat.starts()).lease
     assert all(steps(chat, renewal(chat, queue, lease), 300))
     assert isinstance(await chat.store.begin(chat.context, holder="other"), LeaseHeld)
 
 
-async def test_one_renewal_for_ten_checks(chat: StoreConversation, queue: Any, store: Failing) -> None:
+async def test_heartbeat_renews_lease_every_tenth_check(chat: StoreConversation, queue: Any, store: Failing) -> None:
     steps(chat, renewal(chat, queue, (await chat.starts()).lease), 30)
     assert (store.calls["renew"], store.calls["holds"]) == (3, 27)
 
 
-async def test_first_renewal_enqueues_one_message(chat: StoreConversation, queue: Any) -> None:
+async def test_first_lease_renewal_enqueues_one_wake_up_message(chat: StoreConversation, queue: Any) -> None:
     lease = (await chat.starts()).lease
     beat = renewal(chat, queue, lease)
     steps(chat, beat, RENEW_SECONDS - 1)
@@ -76,7 +76,7 @@ async def test_first_renewal_enqueues_one_message(chat: StoreConversation, queue
     assert queue.enqueued == [(WakeUp(chat.context, lease.fence), LEASE_SECONDS)]
 
 
-async def test_refused_message_is_enqueued_at_next_renewal(chat: StoreConversation, queue: Any) -> None:
+async def test_failed_wake_up_enqueue_is_retried_at_next_renewal(chat: StoreConversation, queue: Any) -> None:
     queue.refuse(enqueue_from_thread=1)
     beat = renewal(chat, queue, (await chat.starts()).lease)
     assert all(steps(chat, beat, RENEW_SECONDS))
@@ -86,7 +86,7 @@ async def test_refused_message_is_enqueued_at_next_renewal(chat: StoreConversati
 
 
 @pytest.mark.parametrize("operation", ["renew", "holds"])
-async def test_refused_call_does_not_end_renewals(
+async def test_failed_store_call_does_not_end_lease_renewals(
     chat: StoreConversation, queue: Any, store: Failing, operation: str
 ) -> None:
     beat = renewal(chat, queue, (await chat.starts()).lease)
@@ -95,7 +95,7 @@ async def test_refused_call_does_not_end_renewals(
     assert isinstance(await chat.store.begin(chat.context, holder="other"), LeaseHeld)
 
 
-async def test_thread_survives_a_refused_call(chat: StoreConversation, queue: Any, store: Failing) -> None:
+async def test_heartbeat_thread_survives_failed_store_call(chat: StoreConversation, queue: Any, store: Failing) -> None:
     """One throttled call must not end the heartbeat: the turn would run twice."""
     lease = (await chat.starts()).lease
     store.refuse(renew=1)
@@ -108,14 +108,14 @@ async def test_thread_survives_a_refused_call(chat: StoreConversation, queue: An
             await beat.lost.wait()
 
 
-async def test_cancelled_turn_is_lost_at_next_check(chat: StoreConversation, queue: Any) -> None:
+async def test_heartbeat_detects_canceled_turn_at_next_check(chat: StoreConversation, queue: Any) -> None:
     beat = renewal(chat, queue, (await chat.starts()).lease)
     assert steps(chat, beat, 1) == [True]
     await chat.cancels("t-m-1")
     assert steps(chat, beat, 1) == [False]
 
 
-async def test_lost_renewal_enqueues_nothing(chat: StoreConversation, queue: Any) -> None:
+async def test_renewal_of_lost_lease_enqueues_no_message(chat: StoreConversation, queue: Any) -> None:
     beat = renewal(chat, queue, (await chat.starts()).lease)
     chat.clock.move(LEASE_SECONDS + 1)
     await chat.begins("other")
@@ -123,7 +123,7 @@ async def test_lost_renewal_enqueues_nothing(chat: StoreConversation, queue: Any
     assert queue.enqueued == []
 
 
-async def test_many_turns_share_the_checks_of_a_process(chat: StoreConversation, queue: Any) -> None:
+async def test_many_turns_of_process_share_heartbeat_check_rate(chat: StoreConversation, queue: Any) -> None:
     count = 200
     lease = Lease(ContextKey("o", "a", "c"), Turn("turn", "t", 1), "holder", 1)
     assert watch_seconds() == WATCH_SECONDS

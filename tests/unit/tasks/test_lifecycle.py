@@ -26,12 +26,12 @@ FOLLOWS = {
 
 
 @pytest.mark.parametrize("before", STATES)
-def test_states_follow_each_other(before: str) -> None:
+def test_task_state_has_allowed_next_states(before: str) -> None:
     following = {after for after in STATES if lifecycle.may_follow(STATES[before], STATES[after])}
     assert following == FOLLOWS.get(before, set())
 
 
-def test_event_moves_head_on() -> None:
+def test_event_advances_task_head() -> None:
     event = status("INPUT_REQUIRED")
     later = AT + timedelta(seconds=1)
     assert lifecycle.advance(head(), event) == head(generation=3, state=STATES["INPUT_REQUIRED"], timestamp=later)
@@ -39,24 +39,24 @@ def test_event_moves_head_on() -> None:
     assert lifecycle.advance(head(), Task(status=at("COMPLETED"))).state == STATES["COMPLETED"]
 
 
-def test_first_event_may_have_any_state() -> None:
+def test_first_task_event_may_have_any_state() -> None:
     before = head(state=STATES["SUBMITTED"], generation=0)
     assert lifecycle.advance(before, status("INPUT_REQUIRED")).generation == 1
 
 
 @pytest.mark.parametrize("event", [status(), TaskArtifactUpdateEvent()], ids=["status", "artifact"])
-def test_nothing_follows_end(event: Event) -> None:
+def test_no_event_follows_terminal_state(event: Event) -> None:
     with pytest.raises(InvalidTransition, match=r"^The task is canceled: nothing follows\.$"):
         lifecycle.advance(head(state=STATES["CANCELED"]), event)
 
 
-def test_state_that_may_not_follow_is_refused() -> None:
+def test_invalid_state_transition_is_refused() -> None:
     with pytest.raises(InvalidTransition, match=r"^auth-required does not follow input-required\.$"):
         lifecycle.advance(head(state=STATES["INPUT_REQUIRED"], generation=1), status("AUTH_REQUIRED"))
 
 
 @pytest.mark.parametrize(("microsecond", "milliseconds"), [(0, 1), (999, 1), (2999, 2), (678_901, 678)])
-def test_status_has_whole_milliseconds(microsecond: int, milliseconds: int) -> None:
+def test_status_timestamp_has_whole_milliseconds(microsecond: int, milliseconds: int) -> None:
     """A whole second would have another JSON format."""
     zone = timezone(timedelta(hours=2))
     made = lifecycle.status_at(STATES["WORKING"], AT.replace(microsecond=microsecond).astimezone(zone))
@@ -90,5 +90,5 @@ def test_timestamps_sort_as_text() -> None:
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", text) for text in texts)
 
 
-def test_a_timestamp_is_written_in_utc() -> None:
+def test_timestamp_is_written_in_utc() -> None:
     assert written(SECOND.replace(microsecond=5000).astimezone(timezone(timedelta(hours=2)))).endswith("T00:52:11.005Z")

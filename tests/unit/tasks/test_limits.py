@@ -31,14 +31,14 @@ BUCKETS = {
 }
 
 
-def test_full_bucket_gives_token() -> None:
+def test_full_rate_limit_bucket_grants_token() -> None:
     change, _ = limits.takes(AT, 7)
     assert accepted_in(change, BUCKETS) == {"absent", "no bucket", "full"}
     assert needless(change.only_if, BUCKETS) == []
     assert made(change, None) == {"full_at": NOW + STEP, "v": 2, "expires": SECONDS + 120}
 
 
-def test_bucket_with_one_token_gives_it() -> None:
+def test_rate_limit_bucket_grants_its_last_token() -> None:
     _, change = limits.takes(AT, 7)
     assert accepted_in(change, BUCKETS) == {"full", "not full", "one token"}
     assert made(change, {"full_at": NOW + 9}) == {"full_at": NOW + 9 + STEP, "expires": SECONDS + 120}
@@ -48,7 +48,7 @@ def test_bucket_with_one_token_gives_it() -> None:
     ("bucket", "seconds"),
     [(None, 0.0), ({"full_at": NOW + MINUTE - STEP}, 0.0), ({"full_at": NOW + MINUTE - STEP + 500_000}, 0.5)],
 )
-def test_empty_bucket_tells_when_it_has_token(bucket: Item | None, seconds: float) -> None:
+def test_empty_rate_limit_bucket_returns_seconds_until_next_token(bucket: Item | None, seconds: float) -> None:
     assert limits.seconds_until_token(bucket, AT, 7) == seconds
 
 
@@ -86,7 +86,7 @@ OPENED: dict[str, tuple[Callable[[], Change | None], Item | None, Item]] = {
 
 
 @pytest.mark.parametrize("name", OPENED)
-def test_count_of_streams_changes(name: str) -> None:
+def test_open_stream_count_changes_on_open_and_close(name: str) -> None:
     plan, before, after = OPENED[name]
     change = plan()
     assert change is not None
@@ -104,7 +104,7 @@ def test_stream_over_limit_is_not_counted(per_owner: int | None, per_task: int |
     assert (limits.opened(known, stream("c"), allowed, AT) is not None) is opens
 
 
-def test_stream_that_is_not_open_is_not_closed() -> None:
+def test_closing_unopened_stream_changes_no_count() -> None:
     assert limits.closed(None, "a", AT) is None
     assert limits.closed(streams(B), "a", AT) is None
     assert limits.closed(streams(OVER), "over", AT) is None
@@ -116,27 +116,27 @@ MINE, THEIRS = OpenTask(TASK, AT), OpenTask(TaskKey("tenant", "t-2"), AT)
 MEMBERS = frozenset({'[1767323045678,"t-1"]', '[1767323045678,"t-2","tenant"]'})
 
 
-def test_task_is_counted_among_fewer_than_most() -> None:
+def test_new_task_is_counted_only_below_limit() -> None:
     change = limits.counted("owner", MINE, most=2, expires=77)
     items = {"absent": None, "one": {"tasks": frozenset({"x"})}, "two": {"tasks": frozenset({"x", "y"})}}
     assert accepted_in(change, items) == {"absent", "one"}
     assert made(change, None) == {"v": 2, "expires": 77, "tasks": frozenset({'[1767323045678,"t-1"]'})}
 
 
-def test_forgotten_tasks_are_counted_no_more() -> None:
+def test_forgotten_tasks_leave_open_task_count() -> None:
     item = {"tasks": MEMBERS | {"x"}}
     change = limits.forgotten("owner", [MINE, THEIRS])
     assert accepted_in(change, {"absent": None, "there": item}) == {"there"}
     assert made(change, item) == {"tasks": frozenset({"x"})}
 
 
-def test_counted_tasks_are_read_back() -> None:
+def test_counted_open_tasks_are_read_back() -> None:
     found = limits.open_tasks("owner", {"tasks": MEMBERS})
     assert sorted(found, key=lambda task: task.key.task_id) == [MINE, THEIRS]
     assert limits.open_tasks("owner", None) == limits.open_tasks("owner", {}) == []
 
 
-def test_member_names_owner_of_tenant_only() -> None:
+def test_open_task_member_names_owner_only_within_tenant() -> None:
     assert {limits.owner_named_in(member) for member in MEMBERS} == {"", "tenant"}
 
 
@@ -150,7 +150,7 @@ def test_member_names_owner_of_tenant_only() -> None:
         (None, 61, True),
     ],
 )
-def test_open_task_has_ended(state: str | None, seconds: int, ended: bool) -> None:
+def test_ended_or_missing_task_no_longer_counts_as_open(state: str | None, seconds: int, ended: bool) -> None:
     """A missing task may be in creation for a minute."""
     found = head(state=TaskState.Value(f"TASK_STATE_{state}")) if state else None
     assert limits.has_ended(MINE, found, AT + timedelta(seconds=seconds)) is ended

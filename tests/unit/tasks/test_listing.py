@@ -111,7 +111,7 @@ async def desk(clock: ManualClock) -> AsyncIterator[ApiClient]:
 # ── Filters and order ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_whoever_has_no_tasks_gets_an_empty_list(desk: ApiClient) -> None:
+async def test_owner_without_tasks_gets_empty_list(desk: ApiClient) -> None:
     assert await desk.list() == {"tasks": [], "nextPageToken": "", "pageSize": 50, "totalSize": 0}
 
 
@@ -142,7 +142,7 @@ async def test_listed_task_equals_get_task(desk: ApiClient) -> None:
     assert listed["artifacts"][0]["parts"][0]["text"] == read["artifacts"][0]["parts"][0]["text"] == "content"
 
 
-async def test_artifacts_are_listed_on_request_only(desk: ApiClient) -> None:
+async def test_task_list_has_artifacts_on_request_only(desk: ApiClient) -> None:
     """The key is absent, not empty (A2A 3.1.4)."""
     await desk.ask("file")
     await desk.ask()
@@ -153,7 +153,7 @@ async def test_artifacts_are_listed_on_request_only(desk: ApiClient) -> None:
     assert without["artifacts"] == []
 
 
-async def test_history_is_as_long_as_asked_for(desk: ApiClient) -> None:
+async def test_listed_tasks_history_has_requested_length(desk: ApiClient) -> None:
     """A2A 3.2.4."""
     task = await desk.ask("ask")
     await desk.ask("the answer", taskId=task)
@@ -168,7 +168,7 @@ async def test_history_is_as_long_as_asked_for(desk: ApiClient) -> None:
     assert lengths[2] == ["answer", "the answer"]
 
 
-async def test_a_context_is_listed_by_itself(desk: ApiClient) -> None:
+async def test_context_filter_lists_only_its_tasks(desk: ApiClient) -> None:
     mine = [await desk.ask(contextId="c-1") for _ in range(3)]
     await desk.ask(contextId="c-2")
     assert await desk.ids(contextId="c-1") == mine[::-1]
@@ -176,7 +176,7 @@ async def test_a_context_is_listed_by_itself(desk: ApiClient) -> None:
 
 
 @pytest.mark.parametrize("context_id", ["unknown", "other-3", "c-", "x" * 128])
-async def test_an_unknown_context_is_an_empty_list(desk: ApiClient, context_id: str) -> None:
+async def test_unknown_context_filter_lists_no_tasks(desk: ApiClient, context_id: str) -> None:
     """Another agent's is omitted too."""
     await desk.ask(contextId="c-1")
     await desk.keep(3, owner="somebody", context_id="other-3")
@@ -198,7 +198,7 @@ async def test_foreign_tasks_are_never_listed(desk: ApiClient) -> None:
         assert found == mine[::-1]
 
 
-async def test_a_state_is_listed_by_itself(desk: ApiClient) -> None:
+async def test_state_filter_lists_only_tasks_in_state(desk: ApiClient) -> None:
     tasks = {
         "TASK_STATE_COMPLETED": await desk.ask(),
         "TASK_STATE_FAILED": await desk.ask("fail"),
@@ -220,7 +220,7 @@ def wire(at: datetime) -> str:
     return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-async def test_filter_by_time_includes_that_time(desk: ApiClient) -> None:
+async def test_status_time_filter_includes_that_time(desk: ApiClient) -> None:
     for _ in range(3):
         await desk.ask()
     tasks = (await desk.list())["tasks"]
@@ -240,7 +240,7 @@ async def test_filter_by_time_includes_that_time(desk: ApiClient) -> None:
 # ── Pages ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_hundred_tasks_come_in_pages(desk: ApiClient) -> None:
+async def test_hundred_tasks_are_listed_in_pages(desk: ApiClient) -> None:
     expected = [await desk.keep(number) for number in range(101)][::-1]
     found: list[str] = []
     token = ""
@@ -259,7 +259,7 @@ async def test_a_hundred_tasks_come_in_pages(desk: ApiClient) -> None:
     assert await desk.ids(pageSize=7, pageToken=plain["nextPageToken"]) == expected[50:57], "pages may change size"
 
 
-async def test_a_full_last_page_is_the_last(desk: ApiClient) -> None:
+async def test_full_last_page_has_no_next_token(desk: ApiClient) -> None:
     for number in range(4):
         await desk.keep(number)
     token = (await desk.list(pageSize=2))["nextPageToken"]
@@ -268,7 +268,7 @@ async def test_a_full_last_page_is_the_last(desk: ApiClient) -> None:
     assert (await desk.list(pageSize=1))["nextPageToken"] != ""
 
 
-async def test_page_is_limited_in_size(desk: ApiClient, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_task_list_page_is_limited_in_bytes(desk: ApiClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "MAX_PAGE_BYTES", 2000)
     expected = [await desk.ask("x" * 300) for _ in range(9)][::-1]
     expected.insert(0, await desk.ask("x" * 3000))
@@ -287,7 +287,7 @@ async def test_page_is_limited_in_size(desk: ApiClient, monkeypatch: pytest.Monk
     assert await desk.ids(historyLength=0, pageSize=3) == expected[:3], "omitted artifacts do not count"
 
 
-async def test_moving_task_is_not_listed_twice(desk: ApiClient) -> None:
+async def test_task_updated_during_listing_is_not_listed_twice(desk: ApiClient) -> None:
     moved = await desk.ask("ask")
     others = [await desk.ask() for _ in range(3)]
     first = await desk.list(pageSize=2)
@@ -326,7 +326,7 @@ async def test_moving_task_is_not_listed_twice(desk: ApiClient) -> None:
     ],
     ids=str,
 )
-async def test_a_field_that_cannot_be_used_is_named(desk: ApiClient, params: dict[str, Any], field: str) -> None:
+async def test_invalid_list_field_is_named_in_error(desk: ApiClient, params: dict[str, Any], field: str) -> None:
     await desk.keep(1)
     assert field in await desk.refused(field, **params)
 
@@ -352,7 +352,7 @@ async def test_a_field_that_cannot_be_used_is_named(desk: ApiClient, params: dic
     ],
     ids=str,
 )
-async def test_a_field_of_another_type_is_named_too(desk: ApiClient, params: dict[str, Any], field: str) -> None:
+async def test_list_field_of_wrong_type_is_named_in_error(desk: ApiClient, params: dict[str, Any], field: str) -> None:
     assert field in await desk.refused(**params)
 
 
@@ -361,12 +361,12 @@ async def test_unknown_status_error_lists_known_states(desk: ApiClient) -> None:
     assert all(state in sentence for state in STATES)
 
 
-async def test_unknown_fields_are_passed_over(desk: ApiClient) -> None:
+async def test_unknown_list_fields_are_ignored(desk: ApiClient) -> None:
     task = await desk.keep(1)
     assert await desk.ids(color="blue", page_size=None) == [task]
 
 
-async def test_changed_page_token_is_refused(desk: ApiClient) -> None:
+async def test_modified_page_token_is_refused(desk: ApiClient) -> None:
     for number in range(3):
         await desk.keep(number)
     token = (await desk.list(pageSize=1))["nextPageToken"]
@@ -404,7 +404,7 @@ async def test_page_token_is_valid_for_its_list_only(desk: ApiClient) -> None:
 @pytest.mark.parametrize(
     "other", [CallContext("somebody", "test"), CallContext("anonymous", "another")], ids=["owner", "agent"]
 )
-async def test_a_page_token_of_another_caller_is_refused(desk: ApiClient, other: CallContext) -> None:
+async def test_page_token_of_another_caller_is_refused(desk: ApiClient, other: CallContext) -> None:
     for number in range(3):
         await desk.keep(number)
         await desk.keep(number + 10, owner=other.owner, agent=other.agent)
@@ -413,7 +413,7 @@ async def test_a_page_token_of_another_caller_is_refused(desk: ApiClient, other:
         await desk.lister.list_tasks(other, ListTasksRequest(page_token=token))
 
 
-async def test_v03_has_no_list(desk: ApiClient) -> None:
+async def test_v03_task_list_method_is_refused(desk: ApiClient) -> None:
     """By REST only; JSON-RPC cannot send it."""
     for method in ("tasks/list", "tasks/listTasks"):
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {}}
@@ -425,7 +425,7 @@ async def test_v03_has_no_list(desk: ApiClient) -> None:
 # ── SDK client ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_the_official_client_lists_page_by_page(desk: ApiClient) -> None:
+async def test_official_client_lists_tasks_page_by_page(desk: ApiClient) -> None:
     expected = [await desk.ask() for _ in range(5)][::-1]
     failed = await desk.ask("fail", contextId="c-1")
     card = await A2ACardResolver(desk.http, "http://test").get_agent_card()

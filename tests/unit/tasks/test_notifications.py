@@ -54,7 +54,7 @@ async def says(chat: StoreConversation, begun: TurnStarted, times: int = 1) -> T
     return begun
 
 
-async def test_each_commit_enqueues(chat: StoreConversation, queue: RecordingPushQueue) -> None:
+async def test_each_event_commit_enqueues_push_message(chat: StoreConversation, queue: RecordingPushQueue) -> None:
     begun = await says(chat, await starts(chat))
     await asyncio.sleep(0)
     assert queue.enqueued == [2, 3]
@@ -66,7 +66,9 @@ async def test_each_commit_enqueues(chat: StoreConversation, queue: RecordingPus
     assert queue.enqueued[-1] == 6
 
 
-async def test_answer_and_recorded_message_enqueue(chat: StoreConversation, queue: RecordingPushQueue) -> None:
+async def test_answer_and_recorded_message_enqueue_push_messages(
+    chat: StoreConversation, queue: RecordingPushQueue
+) -> None:
     await chat.ends(await starts(chat), INPUT_REQUIRED)
     await chat.store.follow_up(await chat.more(await chat.head("t-m-1"), "m-2"), holder=None)
     assert queue.enqueued == [2, 3, 4]
@@ -78,12 +80,16 @@ async def test_answer_and_recorded_message_enqueue(chat: StoreConversation, queu
     assert queue.enqueued == [6]
 
 
-async def test_task_without_subscribers_enqueues_nothing(chat: StoreConversation, queue: RecordingPushQueue) -> None:
+async def test_task_without_subscribers_enqueues_no_push_message(
+    chat: StoreConversation, queue: RecordingPushQueue
+) -> None:
     await chat.ends(await says(chat, await starts(chat, push=None), 3))
     assert queue.enqueued == []
 
 
-async def test_events_during_an_enqueue_share_the_next(chat: StoreConversation, queue: RecordingPushQueue) -> None:
+async def test_events_committed_during_enqueue_share_next_push_message(
+    chat: StoreConversation, queue: RecordingPushQueue
+) -> None:
     begun = await starts(chat)
     queue.answers.clear()
     begun = await says(chat, begun, 20)
@@ -92,7 +98,7 @@ async def test_events_during_an_enqueue_share_the_next(chat: StoreConversation, 
     assert queue.enqueued == [2, 23], "one message for twenty events and the end"
 
 
-async def test_pause_waits_for_the_queue(chat: StoreConversation, queue: RecordingPushQueue) -> None:
+async def test_suspension_waits_for_push_message_enqueue(chat: StoreConversation, queue: RecordingPushQueue) -> None:
     """Lambda freezes the process between invocations: a message still on its way would wait for the sweep."""
     begun = await starts(chat)
     queue.answers.clear()
@@ -106,13 +112,13 @@ async def test_pause_waits_for_the_queue(chat: StoreConversation, queue: Recordi
     assert queue.enqueued == [2, 3]
 
 
-async def test_refusing_queue_fails_no_commit(chat: StoreConversation, queue: RecordingPushQueue) -> None:
+async def test_failed_push_enqueue_does_not_fail_commit(chat: StoreConversation, queue: RecordingPushQueue) -> None:
     queue.refuses = True
     await chat.ends(await says(chat, await starts(chat)))
     assert await chat.state("t-m-1") == "completed"
 
 
-async def test_hanging_queue_delays_only_the_end(
+async def test_hanging_push_queue_delays_only_end_of_turn(
     chat: StoreConversation, queue: RecordingPushQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun = await starts(chat)

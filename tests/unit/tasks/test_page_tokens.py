@@ -23,14 +23,14 @@ times = st.datetimes(timezones=st.just(UTC))
 
 
 @given(times, ids, st.binary(min_size=16, max_size=64))
-def test_a_token_brings_its_place_back(at: datetime, task_id: str, secret: bytes) -> None:
+def test_page_token_round_trips_list_cursor(at: datetime, task_id: str, secret: bytes) -> None:
     token = page_tokens.make(secret, TASKS, ListCursor(at, task_id))
     assert page_tokens.read(secret, TASKS, token) == ListCursor(at, task_id)
     assert token.isascii()
     assert token.replace("-", "").replace("_", "").isalnum(), "it can stand in a URL as it is"
 
 
-def test_the_longest_token_is_not_too_long() -> None:
+def test_longest_page_token_is_within_size_limit() -> None:
     token = page_tokens.make(SECRET, TASKS, ListCursor(NOW, "x" * 128))
     assert len(token) < page_tokens.MAX_CHARACTERS / 1.5
     assert page_tokens.read(SECRET, TASKS, token) == ListCursor(NOW, "x" * 128)
@@ -44,7 +44,7 @@ def refused(token: str, tasks: TaskFilter = TASKS, secret: bytes = SECRET) -> st
     return str(raised.value)
 
 
-def test_a_token_with_any_bit_flipped_is_refused() -> None:
+def test_page_token_with_any_flipped_bit_is_refused() -> None:
     token = page_tokens.make(SECRET, TASKS, PLACE)
     for position, character in enumerate(token):
         for bit in range(7):
@@ -52,7 +52,7 @@ def test_a_token_with_any_bit_flipped_is_refused() -> None:
             refused(token[:position] + flipped + token[position + 1 :])
 
 
-def test_token_of_another_length_is_refused() -> None:
+def test_page_token_of_wrong_length_is_refused() -> None:
     token = page_tokens.make(SECRET, TASKS, PLACE)
     for end in range(len(token)):
         refused(token[:end])
@@ -63,19 +63,19 @@ def test_token_of_another_length_is_refused() -> None:
 
 
 @given(st.text(max_size=200) | st.binary(max_size=150).map(lambda raw: base64.urlsafe_b64encode(raw).decode()))
-def test_garbage_is_refused(token: str) -> None:
+def test_arbitrary_text_as_page_token_is_refused(token: str) -> None:
     refused(token)
 
 
-def test_a_huge_token_is_refused() -> None:
+def test_huge_page_token_is_refused() -> None:
     refused("A" * 5_000_000)
 
 
-def test_token_of_another_deployment_is_refused() -> None:
+def test_page_token_of_another_deployment_is_refused() -> None:
     refused(page_tokens.make(bytes(32), TASKS, PLACE))
 
 
-def test_a_token_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_token_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_tokens, "VERSION", 2)
     token = page_tokens.make(SECRET, TASKS, PLACE)
     monkeypatch.undo()
@@ -96,12 +96,12 @@ def test_a_token_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) 
     ],
     ids=str,
 )
-def test_a_token_of_another_list_is_refused(other: TaskFilter) -> None:
+def test_page_token_of_another_list_is_refused(other: TaskFilter) -> None:
     assert "another list" in refused(page_tokens.make(SECRET, TASKS, PLACE), other)
     refused(page_tokens.make(SECRET, other, PLACE))
 
 
-def test_time_zone_does_not_change_the_list() -> None:
+def test_page_token_ignores_time_zone_of_filter() -> None:
     token = page_tokens.make(SECRET, replace(TASKS, since=NOW), PLACE)
     elsewhere = NOW.astimezone(timezone(timedelta(hours=5)))
     assert page_tokens.read(SECRET, replace(TASKS, since=elsewhere), token) == PLACE

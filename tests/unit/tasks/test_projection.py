@@ -68,7 +68,7 @@ def texts(task: Task) -> dict[str, list[str]]:
 WORKING, COMPLETED = TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_COMPLETED
 
 
-def test_history_precedes_status_message() -> None:
+def test_task_history_precedes_status_message() -> None:
     """Each message once."""
     task = fold([submitted(), status(WORKING, "one"), status(WORKING, "two"), status(COMPLETED, "answer")])
     assert [entry.message_id for entry in task.history] == ["question", "one", "two"]
@@ -77,18 +77,18 @@ def test_history_precedes_status_message() -> None:
     assert [entry.message_id for entry in apply(task, said("two")).history] == ["question", "one", "two"]
 
 
-def test_a_status_without_a_message_leaves_none() -> None:
+def test_status_without_message_clears_previous_status_message() -> None:
     task = fold([submitted(), status(WORKING, "one"), status(COMPLETED)])
     assert not task.status.HasField("message")
     assert [entry.message_id for entry in task.history] == ["question", "one"]
 
 
-def test_metadata_is_merged_key_by_key() -> None:
+def test_task_metadata_is_merged_key_by_key() -> None:
     task = fold([submitted(), status(WORKING, a=1, deep={"x": 1}), status(WORKING, b=[1], deep={"y": 2})])
     assert MessageToDict(task.metadata) == {"a": 1, "b": [1], "deep": {"y": 2}}
 
 
-def test_an_artifact_is_replaced_or_continued() -> None:
+def test_artifact_event_replaces_or_extends_artifact() -> None:
     """A2A 4.2.2."""
     events: list[Event] = [
         submitted(),
@@ -103,7 +103,7 @@ def test_an_artifact_is_replaced_or_continued() -> None:
     assert texts(apply(task, artifact("none yet", artifact_id="z", append=True)))["z"] == ["none yet"]
 
 
-def test_nothing_that_is_passed_in_changes() -> None:
+def test_projection_does_not_change_its_arguments() -> None:
     events: list[Event] = [submitted(), status(WORKING, "one", a=1), artifact("one"), said("two")]
     packed = [event.SerializeToString(deterministic=True) for event in events]
     task = fold(events)
@@ -114,7 +114,7 @@ def test_nothing_that_is_passed_in_changes() -> None:
     assert [event.SerializeToString(deterministic=True) for event in events] == packed
 
 
-def test_folding_is_applying_one_by_one() -> None:
+def test_folding_log_equals_applying_each_event() -> None:
     events: list[Event] = [submitted(), status(WORKING, "one"), artifact("a"), said("two"), status(COMPLETED, "end")]
     task: Task | None = None
     for event in events:
@@ -123,12 +123,12 @@ def test_folding_is_applying_one_by_one() -> None:
 
 
 @pytest.mark.parametrize("events", [[], [status(WORKING)]])
-def test_a_log_begins_with_its_task(events: list[Event]) -> None:
+def test_log_without_initial_task_event_is_corrupt(events: list[Event]) -> None:
     with pytest.raises(StoreCorrupt):
         fold(events)
 
 
-def test_a_terminal_state_is_followed_by_none() -> None:
+def test_terminal_state_is_followed_by_no_state() -> None:
     assert {lifecycle.state_name(state) for state in lifecycle.TERMINAL} == {
         "completed", "failed", "canceled", "rejected",
     }  # fmt: skip
@@ -136,19 +136,19 @@ def test_a_terminal_state_is_followed_by_none() -> None:
         assert not any(lifecycle.may_follow(before, after) for after in STATES)
 
 
-def test_every_other_state_can_reach_an_end() -> None:
+def test_nonterminal_states_can_become_failed() -> None:
     for before in set(STATES) - lifecycle.TERMINAL:
         assert lifecycle.may_follow(before, TaskState.TASK_STATE_FAILED)
         assert not lifecycle.may_follow(before, TaskState.TASK_STATE_SUBMITTED)
 
 
 @pytest.mark.parametrize("state", sorted(lifecycle.INTERRUPTED))
-def test_an_interrupted_task_works_again(state: TaskState) -> None:
+def test_interrupted_task_may_return_to_working(state: TaskState) -> None:
     assert lifecycle.may_follow(state, WORKING)
     assert lifecycle.may_follow(WORKING, state)
 
 
-def test_client_message_precedes_its_event() -> None:
+def test_clients_message_precedes_its_event_in_history() -> None:
     """In the history an answer follows its interrupt; each message once."""
     asked = fold([submitted(), status(TaskState.TASK_STATE_INPUT_REQUIRED, "which?")])
     answer = said("this one", Role.ROLE_USER)
@@ -159,7 +159,7 @@ def test_client_message_precedes_its_event() -> None:
     assert done.status.message == said("end")
 
 
-def test_early_reply_before_metadata_is_once_in_task() -> None:
+def test_reply_before_metadata_appears_once_in_task() -> None:
     """`status.message` is the latest message, `history` has the earlier ones, each once."""
     working, completed = TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_COMPLETED
     task = fold([submitted(), status(working, "one"), status(working, "two"), status(working, n=1)])

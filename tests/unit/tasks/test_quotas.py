@@ -40,7 +40,7 @@ async def test_task_being_created_counts_as_open(chat: StoreConversation, tasks:
     await tasks.admit("caller", new(chat, 2))
 
 
-async def test_running_task_counts_until_it_ends(chat: StoreConversation, tasks: OpenTasks) -> None:
+async def test_running_task_counts_as_open_until_its_end(chat: StoreConversation, tasks: OpenTasks) -> None:
     await tasks.admit("caller", chat.message("m-1"))
     begun = await chat.starts("m-1")
     chat.clock.move(2 * BEING_CREATED.total_seconds())

@@ -20,7 +20,7 @@ from tests.unit.tasks.reply_modes import both_dialects, caller, client_of, made_
 
 @both_dialects
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
-async def test_quick_answer_is_message_without_task(reply: ReplyAs, dialect: str) -> None:
+async def test_quick_answer_is_returned_as_message_without_task(reply: ReplyAs, dialect: str) -> None:
     """It has role agent, its own id and context, and no task; v1 wraps it, v0.3 has its kind."""
     async with client_of(made_with(reply), dialect) as client:
         kind, message = await client.send("decorated", contextId="c")
@@ -45,7 +45,7 @@ async def test_message_mode_streams_exactly_one_message(text: str, dialect: str)
 
 
 @pytest.mark.parametrize("prefix", ["", "/v1"])
-async def test_rest_has_the_message_in_the_same_words(prefix: str) -> None:
+async def test_rest_response_and_stream_contain_same_message(prefix: str) -> None:
     """Both versions of the HTTP binding wrap it."""
     parts_of = {("content" if prefix else "parts"): [{"text": "hi"}]}
     body = {"message": {"messageId": "m-1", "role": "ROLE_USER", "contextId": "c", **parts_of}}
@@ -82,7 +82,7 @@ async def test_task_of_message_reply_is_listed() -> None:
         assert [artifact["artifactId"] for artifact in task["artifacts"]] == ["file"]
 
 
-async def test_by_message_returning_immediately_has_no_effect() -> None:
+async def test_message_mode_ignores_return_immediately() -> None:
     """A2A 3.2.2."""
     async with client_of(made_with(ReplyAs.MESSAGE)) as client:
         assert (await client.at_once("hi"))[0] == "message"
@@ -99,7 +99,7 @@ async def test_auto_mode_returns_task_immediately() -> None:
     assert first[1]["id"] == again[1]["id"]
 
 
-async def test_conversation_continues_behind_messages() -> None:
+async def test_conversation_continues_after_message_replies() -> None:
     """The context's history is the same in each mode."""
 
     def count(state: MessagesState) -> dict[str, Any]:
@@ -127,7 +127,7 @@ async def test_conversation_continues_behind_messages() -> None:
         ("empty", "completed"),
     ],
 )
-async def test_other_endings_return_the_task(text: str, state: str, reply: ReplyAs, dialect: str) -> None:
+async def test_turns_without_completed_answer_return_task(text: str, state: str, reply: ReplyAs, dialect: str) -> None:
     """A Message cannot hold it; the stream has all events."""
     async with client_of(made_with(reply), dialect) as client:
         kind, task = await client.send(text, message_id="m-1")
@@ -175,7 +175,7 @@ async def test_auto_mode_streams_task_for_chunks() -> None:
 
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
-async def test_answer_to_interrupt_gets_the_task(reply: ReplyAs) -> None:
+async def test_answer_to_interrupt_returns_task(reply: ReplyAs) -> None:
     """The client knows the task and has to see it complete: with or without its id, also for a repeat."""
     for naming in (True, False):
         made = made_with(reply)
@@ -194,7 +194,7 @@ async def test_answer_to_interrupt_gets_the_task(reply: ReplyAs) -> None:
 
 
 @pytest.mark.parametrize("naming", [True, False])
-async def test_message_mode_answer_may_return_immediately(naming: bool) -> None:
+async def test_message_mode_interrupt_answer_may_return_immediately(naming: bool) -> None:
     """Its response is the task."""
     made = made_with(ReplyAs.MESSAGE)
     call = caller()
@@ -211,7 +211,7 @@ async def test_message_mode_answer_may_return_immediately(naming: bool) -> None:
     assert (await made.service.get(call, task.id)).status.state == TaskState.TASK_STATE_COMPLETED
 
 
-async def test_task_mode_is_the_default() -> None:
+async def test_task_is_default_reply_mode() -> None:
     """`reply: task` is the default."""
     async with client_of(parts(Teller())) as client:
         kind, task = await client.send("hi")

@@ -39,7 +39,7 @@ def shape(task: Task) -> dict[str, Any]:
 
 @both_dialects
 @pytest.mark.parametrize("answer", AnswerAs)
-async def test_stream_has_answer_in_configured_place(answer: AnswerAs, dialect: str) -> None:
+async def test_stream_has_answer_as_configured_artifact_or_status(answer: AnswerAs, dialect: str) -> None:
     """The whole artifact precedes the last status."""
     artifact_update = "artifactUpdate" if dialect == "1.0" else "artifact-update"
     async with http(parts(Teller(), answer=answer).app()) as http_client:
@@ -73,7 +73,7 @@ async def test_stream_has_answer_in_configured_place(answer: AnswerAs, dialect: 
 
 @pytest.mark.parametrize("answer", [AnswerAs.ARTIFACT, AnswerAs.BOTH])
 @pytest.mark.parametrize("text", ["fails", "rejects", "asks"])
-async def test_what_is_no_answer_stays_in_the_status(text: str, answer: AnswerAs) -> None:
+async def test_interrupt_or_failure_message_stays_in_status(text: str, answer: AnswerAs) -> None:
     """Clients find an interrupt or a failure in the status, as always."""
     task = await parts(Teller(), answer=answer).service.send(CallContext("owner", "test"), request(text))
     assert isinstance(task, Task)
@@ -82,14 +82,14 @@ async def test_what_is_no_answer_stays_in_the_status(text: str, answer: AnswerAs
 
 
 @pytest.mark.parametrize("text", ["silent", "empty"])
-async def test_an_answer_without_parts_is_no_artifact(text: str) -> None:
+async def test_answer_without_parts_creates_no_artifact(text: str) -> None:
     """An artifact has at least one part (A2A 4.1.7)."""
     task = await parts(Teller(), answer=AnswerAs.ARTIFACT).service.send(CallContext("owner", "test"), request(text))
     assert isinstance(task, Task)
     assert (task.status.state, list(task.artifacts)) == (COMPLETED, [])
 
 
-async def test_a_stream_delta_is_closed_before_the_answer() -> None:
+async def test_stream_delta_is_closed_before_answer_artifact() -> None:
     async with http(parts(Teller(), answer=AnswerAs.ARTIFACT).app()) as client:
         frames = await Client(client, "1.0").stream("chunks")
     updates = [frame for _, kind, frame in frames if kind == "artifactUpdate"]
@@ -114,7 +114,7 @@ async def test_early_reply_is_in_history_once() -> None:
 
 @pytest.mark.parametrize("answer", AnswerAs)
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
-async def test_message_reply_is_same_in_every_place(answer: AnswerAs, reply: ReplyAs) -> None:
+async def test_message_reply_is_equal_for_every_answer_setting(answer: AnswerAs, reply: ReplyAs) -> None:
     expected = await parts(Teller(), reply=reply).service.send(CallContext("owner", "test"), request("decorated"))
     made = parts(Teller(), reply=reply, answer=answer)
     message = await made.service.send(CallContext("owner", "test"), request("decorated"))

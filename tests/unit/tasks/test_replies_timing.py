@@ -71,7 +71,7 @@ async def test_auto_mode_slow_send_returns_task() -> None:
     assert isinstance(await sending, Task)
 
 
-async def test_message_mode_returns_task_after_blocking_wait() -> None:
+async def test_message_mode_returns_task_after_maximum_wait() -> None:
     """After `blocking_wait`; a repeat gets the answer."""
     clock, agent = ManualClock(), Teller()
     made = parts(agent, MemoryTaskStore(clock), clock, reply=ReplyAs.MESSAGE, blocking_wait=10)
@@ -192,7 +192,7 @@ async def test_message_mode_stream_opens_before_answer() -> None:
 
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
-async def test_repeat_gets_same_message_in_another_process(reply: ReplyAs) -> None:
+async def test_repeated_request_gets_same_message_in_another_process(reply: ReplyAs) -> None:
     """From the records; no turn runs."""
     clock = ManualClock()
     store = MemoryTaskStore(clock)
@@ -207,7 +207,7 @@ async def test_repeat_gets_same_message_in_another_process(reply: ReplyAs) -> No
     assert not other.agent.runs
 
 
-async def test_auto_mode_repeat_gets_task_again() -> None:
+async def test_auto_mode_repeated_request_gets_task_again() -> None:
     """The stream has already streamed the task."""
     clock = ManualClock()
     store = MemoryTaskStore(clock)
@@ -219,7 +219,7 @@ async def test_auto_mode_repeat_gets_task_again() -> None:
 
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
-async def test_concurrent_repeat_waits_for_same_message(reply: ReplyAs) -> None:
+async def test_concurrent_repeated_request_waits_for_same_message(reply: ReplyAs) -> None:
     """By `auto` as long as a Message is possible."""
     clock, agent = ManualClock(), Teller()
     store = MemoryTaskStore(clock)
@@ -238,7 +238,7 @@ async def test_concurrent_repeat_waits_for_same_message(reply: ReplyAs) -> None:
 
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
-async def test_next_holder_gives_the_message(reply: ReplyAs) -> None:
+async def test_next_lease_holder_replies_for_dead_process(reply: ReplyAs) -> None:
     """By `message` a Message; by `auto` a task, since it took long."""
     clock = ManualClock()
     store = MemoryTaskStore(clock)
@@ -259,7 +259,7 @@ async def test_next_holder_gives_the_message(reply: ReplyAs) -> None:
     assert agent.runs["slow"] == 1
 
 
-async def test_message_mode_follow_up_makes_it_task() -> None:
+async def test_message_mode_replies_with_task_after_follow_up() -> None:
     """A caller that lists the task may add a message to it: then there are two answers."""
     clock, agent = ManualClock(), Teller()
     store = MemoryTaskStore(clock)
@@ -316,7 +316,7 @@ graph.add_edge(START, "say")
 
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
-async def test_pending_input_takes_message_reply_back(reply: ReplyAs, clock: ManualClock) -> None:
+async def test_queued_message_withdraws_message_reply(reply: ReplyAs, clock: ManualClock) -> None:
     """A message waits for the task, and the task continues: readers must not wait for a Message."""
     chat = StoreConversation(MemoryTaskStore(clock), clock)
     begun = await chat.starts()

@@ -71,7 +71,7 @@ async def _swept(found: int, enqueued: int) -> object:
     return Swept(found, enqueued)
 
 
-async def test_failed_enqueue_is_left_for_next_sweep() -> None:
+async def test_failed_wake_up_enqueue_is_left_to_next_sweep() -> None:
     clock = ManualClock()
     store = MemoryTaskStore(clock)
     made = parts(GatedAgent(), store, clock)
@@ -118,7 +118,7 @@ async def test_wake_up_takes_over_turn_of_dead_holder() -> None:
     assert agent.asked == ["hi"]
 
 
-async def test_wake_up_of_far_lease_has_longest_delay() -> None:
+async def test_wake_up_for_long_lease_has_maximum_delay() -> None:
     """The clock of the holder is ahead: the queue takes 900 seconds at most."""
     clock = ManualClock()
     made = parts(GatedAgent(), MemoryTaskStore(clock), clock)
@@ -134,7 +134,7 @@ async def test_wake_up_of_far_lease_has_longest_delay() -> None:
     assert work_queue.enqueued == [(WakeUp(CONTEXT, begun.lease.fence), 900.0)]
 
 
-async def test_needless_wake_up_does_nothing() -> None:
+async def test_needless_wake_up_message_changes_nothing() -> None:
     made = parts(GatedAgent())
     for wake_up in (WakeUp(CONTEXT), WakeUp(ContextKey("nobody", "test", "c")), WakeUp(CONTEXT, 3)):
         await made.worker.handle(wake_up)
@@ -155,7 +155,7 @@ async def test_wake_up_with_store_error_is_redelivered() -> None:
     raise AssertionError("it was swallowed")
 
 
-async def test_one_wake_up_runs_queue_in_order() -> None:
+async def test_one_wake_up_message_runs_queued_turns_in_order() -> None:
     agent = GatedAgent()
     agent.go.set()
     made = parts(agent)
@@ -228,7 +228,7 @@ async def test_turn_of_forty_minutes_runs_steps_once() -> None:
     assert items == [str(n) for n in range(1, 244)]
 
 
-async def test_turn_without_steps_fails_after_its_tries() -> None:
+async def test_turn_without_progress_fails_after_maximum_tries() -> None:
     clock = ManualClock()
     agent = GatedAgent()
     made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000, max_tries=3)
@@ -278,7 +278,7 @@ async def test_handoffs_of_turn_have_a_limit(monkeypatch: pytest.MonkeyPatch) ->
     assert "suspended too often" in task.status.message.parts[0].text
 
 
-async def test_stream_ends_before_its_process_and_resumes() -> None:
+async def test_stream_ends_before_process_stops_and_resumes() -> None:
     clock = ManualClock()
     agent = Stepping(30, 60.0, clock)
     made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000)

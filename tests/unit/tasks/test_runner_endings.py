@@ -64,7 +64,7 @@ class Enqueued(MemoryWorkQueue):
         await super().enqueue(wake_up, delay=delay)
 
 
-async def test_turn_publishes_its_end_after_late_response() -> None:
+async def test_turn_publishes_its_end_after_late_store_response() -> None:
     """The heartbeat finds the lease released before the turn receives the response of its own release."""
 
     class Late(MemoryTaskStore):
@@ -104,7 +104,7 @@ async def test_queued_turn_gets_wake_up_at_deadline() -> None:
 
 
 @pytest.mark.parametrize("how", ["behind it", "again"])
-async def test_repeat_runs_turn_of_dead_holder(how: str) -> None:
+async def test_repeated_message_runs_turn_of_dead_lease_holder(how: str) -> None:
     """No wake-up message arrives and no sweep runs here."""
     clock = ManualClock()
     store = MemoryTaskStore(clock)
@@ -146,7 +146,7 @@ class Draining:
         yield Reply(says("whole"))
 
 
-async def test_suspended_turn_closes_its_delta() -> None:
+async def test_suspended_turn_closes_its_stream_delta() -> None:
     """Readers in other processes receive the interrupted close."""
     clock = ManualClock()
     store = MemoryTaskStore(clock)
@@ -374,7 +374,7 @@ async def test_repeated_answer_without_task_id_is_known() -> None:
 
 
 @pytest.mark.parametrize(("left", "answered"), [(50, ["one"]), (3600, ["one", "two"])])
-async def test_next_turn_begins_only_with_time_for_it(left: float, answered: list[str]) -> None:
+async def test_next_turn_begins_only_with_enough_remaining_time(left: float, answered: list[str]) -> None:
     """No wake-up message arrives: the first turn's process runs the second turn, or leaves it."""
     clock = ManualClock()
     agent = free(GatedAgent())

@@ -88,19 +88,19 @@ async def outcome(made: Parts, clock: ManualClock) -> str:
     return str((await made.service.get(CALL, task.id)).status)
 
 
-async def test_refusal_before_agent_ran_spends_no_try(clock: ManualClock) -> None:
+async def test_store_error_before_agent_runs_counts_no_try(clock: ManualClock) -> None:
     made = parts(AgentWithRefusedCheckpoints(MANY), MemoryTaskStore(clock), clock)
     assert "COMPLETED" in await outcome(made, clock)
 
 
-async def test_refusal_after_agent_spoke_spends_a_try(clock: ManualClock) -> None:
+async def test_store_error_after_agent_output_counts_try(clock: ManualClock) -> None:
     made = parts(AgentWithRefusedCheckpoints(MANY, speaks=True), MemoryTaskStore(clock), clock)
     status = await outcome(made, clock)
     assert "FAILED" in status
     assert f"begun {MAX_TRIES} times" in status
 
 
-async def test_unreadable_log_spends_no_try(clock: ManualClock) -> None:
+async def test_unreadable_task_log_counts_no_try(clock: ManualClock) -> None:
     store: Any = Failing(MemoryTaskStore(clock))
     made = parts(AgentWithRefusedCheckpoints(0), store, clock)
     made.work_queue.close()
@@ -114,7 +114,7 @@ async def test_unreadable_log_spends_no_try(clock: ManualClock) -> None:
     assert "COMPLETED" in str((await made.service.get(CALL, task.id)).status)
 
 
-async def test_turn_that_cannot_be_read_is_woken_later(clock: ManualClock) -> None:
+async def test_turn_with_unreadable_log_is_suspended(clock: ManualClock) -> None:
     """The turn behind another is suspended too; its lease need not expire."""
     store: Any = Failing(MemoryTaskStore(clock))
     made = parts(AgentWithRefusedCheckpoints(0), store, clock)
@@ -151,7 +151,7 @@ async def test_unreadable_task_is_left_out_of_contexts(clock: ManualClock) -> No
 
 
 @pytest.mark.parametrize("failing", ["contexts", "pushes"])
-async def test_sweep_wakes_what_it_can_read(clock: ManualClock, failing: str) -> None:
+async def test_sweep_continues_with_other_timers_after_store_error(clock: ManualClock, failing: str) -> None:
     inner = MemoryTaskStore(clock)
     store: Any = Failing(inner)
     configs: Any = Failing(MemoryPushConfigs(inner, clock))

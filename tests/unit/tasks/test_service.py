@@ -99,7 +99,7 @@ async def test_task_requires_its_owner_and_agent() -> None:
             _ = [batch async for batch in service.subscribe(stranger, task.id)]
 
 
-async def test_send_returns_end_of_another_holder() -> None:
+async def test_send_returns_task_end_recorded_by_another_holder() -> None:
     """The first holder is slow and loses its lease; its caller receives the recorded end of the task."""
     clock = ManualClock()
     store = MemoryTaskStore(clock, lease_seconds=30)
@@ -151,7 +151,7 @@ async def test_stream_of_idle_task_ends() -> None:
         work.cancel()
 
 
-async def test_what_is_not_offered_is_refused() -> None:
+async def test_streaming_and_webhooks_not_offered_are_refused() -> None:
     """Streaming without the card's capability, and a webhook without push notifications."""
     made = parts(StreamingAgent())
     made.streaming = False
@@ -243,7 +243,7 @@ async def test_message_after_cancel_of_interrupted_task_starts_task() -> None:
     assert again.status.state == TaskState.TASK_STATE_INPUT_REQUIRED
 
 
-async def test_what_waits_behind_a_canceled_task_runs() -> None:
+async def test_queued_turn_runs_after_running_task_is_canceled() -> None:
     agent = GatedAgent()
     made = parts(agent, lease_seconds=3)
     call = CallContext("owner", "test")
@@ -260,7 +260,7 @@ async def test_what_waits_behind_a_canceled_task_runs() -> None:
     assert (await made.service.get(call, second.id)).status.state == COMPLETED
 
 
-async def test_cancel_ten_times_succeeds_once() -> None:
+async def test_ten_concurrent_cancels_succeed_once() -> None:
     agent = GatedAgent()
     made = parts(agent, lease_seconds=3)
     sending = asyncio.create_task(send_task(made.service, CallContext("owner", "test"), request()))
@@ -274,7 +274,7 @@ async def test_cancel_ten_times_succeeds_once() -> None:
     await sending
 
 
-async def test_cancel_requires_own_task_and_agent() -> None:
+async def test_cancel_of_foreign_task_is_refused() -> None:
     agent = GatedAgent()
     agent.go.set()
     made = parts(Asking())
@@ -288,7 +288,7 @@ async def test_cancel_requires_own_task_and_agent() -> None:
 
 
 @pytest.mark.parametrize(("method", "get"), [("CancelTask", "GetTask"), ("tasks/cancel", "tasks/get")])
-async def test_both_dialects_cancel(method: str, get: str) -> None:
+async def test_both_protocol_versions_cancel_task(method: str, get: str) -> None:
     """A2A 3.1.5: TaskNotCancelable (-32002) for an ended task, TaskNotFound (-32001) for an unknown one."""
     clock = SystemClock()
     made = parts(Asking(), MemoryTaskStore(clock), clock)
@@ -307,7 +307,7 @@ async def test_both_dialects_cancel(method: str, get: str) -> None:
         assert (await client.post("/", json=body)).json()["error"]["code"] == -32001
 
 
-async def test_stream_ends_with_cancellation() -> None:
+async def test_task_stream_ends_with_cancellation() -> None:
     """The last event of the stream is the terminal status."""
     agent = GatedAgent()
     made = parts(agent, lease_seconds=3)
@@ -327,7 +327,7 @@ async def test_stream_ends_with_cancellation() -> None:
 # ── Repeats ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_idempotency_key_identifies_repeat_without_context() -> None:
+async def test_idempotency_key_identifies_repeated_message_without_context_id() -> None:
     agent = GatedAgent()
     agent.go.set()
     made = parts(agent)
@@ -344,7 +344,7 @@ async def test_idempotency_key_identifies_repeat_without_context() -> None:
     assert other.id != tasks[0].id
 
 
-async def test_idempotency_key_header_must_be_an_id() -> None:
+async def test_idempotency_key_header_must_be_valid_id() -> None:
     """draft-ietf-httpapi-idempotency-key-header puts the text in quotes."""
     agent = GatedAgent()
     agent.go.set()
@@ -360,7 +360,7 @@ async def test_idempotency_key_header_must_be_an_id() -> None:
             assert bad.json()["error"]["code"] == -32602
 
 
-async def test_repeat_without_context_and_key_creates_task() -> None:
+async def test_repeated_message_without_context_or_key_creates_task() -> None:
     agent = GatedAgent()
     agent.go.set()
     made = parts(agent)
@@ -368,7 +368,7 @@ async def test_repeat_without_context_and_key_creates_task() -> None:
     assert one.id != two.id
 
 
-async def test_repeat_gets_its_own_task_despite_interrupt() -> None:
+async def test_repeated_message_gets_its_own_task_despite_interrupt() -> None:
     """Another message has answered the interrupt, and the first copy has created a task."""
 
     class Overtaken(MemoryTaskStore):
@@ -411,7 +411,7 @@ class Insists(Asking):
         yield InputRequired(says("really?"))
 
 
-async def test_follow_up_repeated_after_key_expiry_runs_once() -> None:
+async def test_repeated_follow_up_with_expired_message_key_runs_once() -> None:
     """The task outlives the key of the message: each event extends its TTL."""
     clock, agent = SystemClock(), Insists()
     store = MemoryTaskStore(clock)
@@ -440,7 +440,7 @@ async def test_follow_up_repeated_after_key_expiry_runs_once() -> None:
     ],
     ids=lambda other: next(iter(other)),
 )
-def test_content_hash_differs_by(other: dict[str, Any]) -> None:
+def test_message_content_hash_differs_by_field(other: dict[str, Any]) -> None:
     """A message with the same id and other content is no repeat."""
     content: dict[str, Any] = {"message_id": "m-1", "role": Role.ROLE_USER, "task_id": "t-1", "parts": [Part(text="a")]}
     message = Message(**content)

@@ -41,7 +41,7 @@ async def test_queued_message_gets_its_own_task() -> None:
     assert two.status.message.parts[0].text == "answer to two"
 
 
-async def test_message_to_running_task_is_answered_there() -> None:
+async def test_message_to_running_task_is_answered_in_that_task() -> None:
     """The task does not end before the answer to the second message."""
     made, agent, call, first, task_id = await running(WhenBusy.ENQUEUE)
     second = asyncio.create_task(send_task(made.service, call, request("two", message_id="m-2", task_id=task_id)))
@@ -61,7 +61,7 @@ async def test_message_to_running_task_is_answered_there() -> None:
     assert agent.asked == ["one", "two", "three"]
 
 
-async def test_repeat_of_queued_message_is_one_message() -> None:
+async def test_repeated_queued_message_runs_once() -> None:
     made, agent, call, first, task_id = await running(WhenBusy.ENQUEUE)
     again = request("two", message_id="m-2", task_id=task_id)
     repeats = [asyncio.create_task(send_task(made.service, call, again)) for _ in range(3)]

@@ -35,13 +35,13 @@ def ids(items: list[StreamItem]) -> list[str]:
     return [item.id for item in items]
 
 
-def test_chunks_follow_their_event() -> None:
+def test_subscriber_receives_chunks_after_their_event() -> None:
     items, after = merge([event(1), event(2), event(3)], [batch(2, 1, 0, "a", "b"), batch(3, 1, 0, "c")], Cursor())
     assert ids(items) == ["1", "2", "2.1.0", "2.1.1", "3", "3.1.0"]
     assert after == Cursor(3, 1, 1)
 
 
-def test_chunks_wait_for_their_unread_event() -> None:
+def test_chunks_are_withheld_until_their_event_is_read() -> None:
     items, after = merge([event(1)], [batch(1, 1, 0, "a"), batch(2, 1, 0, "b")], Cursor())
     assert ids(items) == ["1", "1.1.0"]
     items, after = merge([event(2)], [batch(2, 1, 0, "b")], after)
@@ -54,7 +54,7 @@ def test_reader_receives_rest_of_started_batch() -> None:
     assert after == Cursor(2, 1, 3)
 
 
-def test_new_fence_replaces_chunks_of_old_fence() -> None:
+def test_chunks_of_new_fence_replace_older_chunks() -> None:
     batches = [batch(2, 1, 0, "old"), batch(2, 1, 1, "older still"), batch(2, 2, 0, "new"), batch(2, 2, 1, "er")]
     items, after = merge([], batches, Cursor(2, 1, 1))
     assert ids(items) == ["2.2.0", "2.2.1"]
@@ -95,7 +95,7 @@ def test_reader_receives_each_item_once_in_order(log: list[list[str]], cuts: lis
 
 
 @pytest.mark.parametrize("cursor", [Cursor(9), Cursor(9, 9, 9)])
-def test_cursor_beyond_log_has_no_items(cursor: Cursor) -> None:
+def test_subscription_cursor_beyond_log_returns_no_items(cursor: Cursor) -> None:
     assert merge([], [batch(2, 1, 0, "a")], cursor) == ([], cursor)
 
 
@@ -144,18 +144,18 @@ async def reads_of(readers: int, steps: int = 20) -> int:
     return store.reads
 
 
-async def test_a_hundred_readers_cost_about_as_one() -> None:
+async def test_hundred_readers_cost_about_one_readers_requests() -> None:
     one, hundred = await reads_of(1), await reads_of(100)
     assert hundred <= 2 * one, f"{hundred} reads for a hundred, {one} for one"
 
 
-async def test_a_thousand_readers_are_served_by_one_process() -> None:
+async def test_one_process_serves_thousand_readers() -> None:
     """Each of 100 readers receives all events."""
     one, thousand = await reads_of(1, steps=3), await reads_of(1000, steps=3)
     assert thousand <= 2 * one, f"{thousand} reads for a thousand, {one} for one"
 
 
-async def test_leaving_reader_does_not_cancel_shared_read() -> None:
+async def test_leaving_reader_does_not_cancel_others_shared_read() -> None:
     clock = ManualClock()
     gate = asyncio.Event()
 
@@ -224,7 +224,7 @@ async def streamed_from(made: Any, task_id: str, last: str) -> list[str]:
         "huge",
     ],
 )
-async def test_what_follows_the_last_id(last: str, expected: list[str]) -> None:
+async def test_subscriber_receives_everything_after_last_event_id(last: str, expected: list[str]) -> None:
     """For any Last-Event-ID the reader receives a part of the log without gap or repeat."""
     made, agent, task_id, sending = await held()
     hearing = asyncio.create_task(streamed_from(made, task_id, last))
@@ -234,7 +234,7 @@ async def test_what_follows_the_last_id(last: str, expected: list[str]) -> None:
     await sending
 
 
-async def test_last_event_id_works_after_the_end() -> None:
+async def test_subscriber_with_last_event_id_receives_ended_tasks_rest() -> None:
     """A reader without the last event receives it; a reader of the whole task gets an error."""
     agent = GatedAgent()
     agent.go.set()

@@ -45,21 +45,21 @@ def ending(state: str = "COMPLETED", *, run_next: bool = False, before: Head | N
     ("state", "over"),
     [("SUBMITTED", False), ("WORKING", False), ("INPUT_REQUIRED", False), ("COMPLETED", True), ("CANCELED", True)],
 )
-def test_ended_task_is_over(state: str, over: bool) -> None:
+def test_terminal_task_state_counts_as_ended(state: str, over: bool) -> None:
     assert transitions.is_over(head(state=TaskState.Value(f"TASK_STATE_{state}"))) is over
 
 
-def test_absent_task_is_over() -> None:
+def test_missing_task_counts_as_ended() -> None:
     assert transitions.is_over(None)
 
 
-def test_dropped_task_clears_the_way() -> None:
+def test_ended_tasks_queued_turns_are_removed_from_context() -> None:
     change = contexts.removed("t-2", WAITS, 4, TIMES)
     assert transitions.dropped(WAITS, "t-2", TIMES) == Transition(None, change)
 
 
 @pytest.mark.parametrize("record", [WAITS, replace(HELD, until=TIMES.now)], ids=["waiting", "abandoned"])
-def test_turn_begins_under_next_fence(record: ContextRecord) -> None:
+def test_turn_begins_with_next_fencing_number(record: ContextRecord) -> None:
     mine = lease(fence=4, tries=1)
     acquire = contexts.acquired_abandoned if record.running else contexts.acquired_next
     after = head(fence=4)
@@ -69,7 +69,7 @@ def test_turn_begins_under_next_fence(record: ContextRecord) -> None:
 
 
 @pytest.mark.parametrize("queued", [QueuedMessage(Message(message_id="m"), {"a": 1}), None], ids=["stored", "gone"])
-def test_waiting_message_is_taken_in_as_turn_begins(queued: QueuedMessage | None) -> None:
+def test_queued_message_is_recorded_when_its_turn_begins(queued: QueuedMessage | None) -> None:
     """Its event has the next number and the time of the attempt; it notifies subscribers."""
     event = status()
     event.status.CopyFrom(lifecycle.status_at(TaskState.TASK_STATE_WORKING, contexts.moment(TIMES.now)))
@@ -91,7 +91,7 @@ def test_waiting_message_is_taken_in_as_turn_begins(queued: QueuedMessage | None
 # ── A turn runs ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_event_is_appended_with_token_of_its_call() -> None:
+def test_event_is_appended_with_its_calls_token() -> None:
     event = status()
     after = lifecycle.advance(SUBSCRIBED, event)
     assert transitions.appended(lease(), SUBSCRIBED, event, key="k") == Transition(
@@ -103,7 +103,7 @@ def test_event_is_appended_with_token_of_its_call() -> None:
     assert not transitions.appended(lease(), head(), event, key="k").events[0].notifies
 
 
-def test_token_differs_by_holder_fence_number_and_event() -> None:
+def test_append_token_differs_by_holder_fence_number_and_event() -> None:
     event, other = status(), status(seconds=2)
     assert transitions.token_of(lease(), 3, event) == token(event)
     tokens = {
@@ -116,13 +116,13 @@ def test_token_differs_by_holder_fence_number_and_event() -> None:
     assert len(tokens) == 5
 
 
-def test_retry_knows_new_subscribers() -> None:
+def test_retried_append_uses_new_push_subscribers() -> None:
     now = replace(SUBSCRIBED, state=TaskState.TASK_STATE_COMPLETED)
     assert transitions.still_mine(head(), now) == SUBSCRIBED
 
 
 @pytest.mark.parametrize("now", [None, head(generation=3), head(fence=4)], ids=["gone", "event", "fence"])
-def test_retry_of_lost_lease_is_refused(now: Head | None) -> None:
+def test_retried_append_after_lost_lease_is_refused(now: Head | None) -> None:
     with pytest.raises(LeaseLost, match=r"^Another holder runs this context now\.$"):
         transitions.still_mine(head(), now)
 
@@ -131,18 +131,20 @@ def test_retry_of_lost_lease_is_refused(now: Head | None) -> None:
     ("made_progress", "spent", "tries", "handoffs"),
     [(True, True, 0, 5), (True, False, 0, 5), (False, True, 2, 4), (False, False, 1, 4)],
 )
-def test_suspended_turn_counts_progress_and_tries(made_progress: bool, spent: bool, tries: int, handoffs: int) -> None:
+def test_suspension_updates_turns_tries_and_handoffs(
+    made_progress: bool, spent: bool, tries: int, handoffs: int
+) -> None:
     mine = lease(tries=2, handoffs=4)
     left = turn(tries=tries, handoffs=handoffs)
     expected = left, contexts.suspended(mine, left, TIMES)
     assert transitions.suspended(mine, TIMES, made_progress=made_progress, spent=spent) == expected
 
 
-def test_suspended_try_is_spent_by_default() -> None:
+def test_suspension_counts_try_by_default() -> None:
     assert transitions.suspended(lease(tries=2), TIMES, made_progress=False)[0].tries == 2
 
 
-def test_tries_are_never_negative() -> None:
+def test_suspended_turns_tries_are_never_negative() -> None:
     assert transitions.suspended(lease(), TIMES, made_progress=False, spent=False)[0].tries == 0
 
 
@@ -153,7 +155,7 @@ def test_tries_are_never_negative() -> None:
     ("state", "requires_input", "stops_task"),
     [("WORKING", False, False), ("INPUT_REQUIRED", True, True), ("COMPLETED", False, True)],
 )
-def test_ending_knows_its_state(state: str, requires_input: bool, stops_task: bool) -> None:
+def test_turn_end_derives_effects_from_task_state(state: str, requires_input: bool, stops_task: bool) -> None:
     end = ending(state)
     assert (end.requires_input, end.stops_task) == (requires_input, stops_task)
     assert end.after == lifecycle.advance(head(), end.event)
@@ -161,7 +163,7 @@ def test_ending_knows_its_state(state: str, requires_input: bool, stops_task: bo
 
 
 @pytest.mark.parametrize("state", ["INPUT_REQUIRED", "COMPLETED"])
-def test_turn_that_ends_alone_frees_its_context(state: str) -> None:
+def test_finish_of_only_turn_frees_its_context(state: str) -> None:
     end = ending(state, before=SUBSCRIBED)
     release = contexts.released_for_input if state == "INPUT_REQUIRED" else contexts.released
     assert transitions.finished_alone(end) == Transition(
@@ -172,7 +174,7 @@ def test_turn_that_ends_alone_frees_its_context(state: str) -> None:
     )
 
 
-def test_first_waiting_turn_is_next() -> None:
+def test_first_queued_turn_runs_next() -> None:
     record = replace(HELD, waiting=(turn(2), turn(3)))
     assert transitions.next_turn(ending(), record) == turn(2)
     assert transitions.next_turn(ending("INPUT_REQUIRED"), replace(record, waiting=(turn(2), turn()))) == turn(2)
@@ -181,17 +183,17 @@ def test_first_waiting_turn_is_next() -> None:
     assert transitions.next_turn(ending("INPUT_REQUIRED"), HELD) is None
 
 
-def test_turn_of_lost_lease_does_not_end() -> None:
+def test_turn_with_lost_lease_cannot_finish() -> None:
     with pytest.raises(LeaseLost):
         transitions.next_turn(ending(), replace(HELD, fence=4))
 
 
-def test_task_with_waiting_message_does_not_end() -> None:
+def test_task_with_queued_message_cannot_end() -> None:
     with pytest.raises(PendingInput, match=r"^A message waits for this task\.$"):
         transitions.next_turn(ending(), replace(HELD, waiting=(turn(2), turn())))
 
 
-def test_task_without_waiting_message_goes_not_on_working() -> None:
+def test_task_without_queued_message_cannot_end_turn_working() -> None:
     with pytest.raises(InvalidTransition):
         transitions.next_turn(ending("WORKING"), replace(HELD, waiting=(turn(2),)))
 
@@ -202,7 +204,7 @@ BEFORE_SECOND = replace(HELD, waiting=(turn(2),))
 @pytest.mark.parametrize(
     ("run_next", "next_head"), [(False, SECOND_HEAD), (True, None)], ids=["asked to", "task is gone"]
 )
-def test_next_turn_is_left_to_others(run_next: bool, next_head: Head | None) -> None:
+def test_finish_leaves_queued_turn_to_other_processes(run_next: bool, next_head: Head | None) -> None:
     end = ending(run_next=run_next, before=SUBSCRIBED)
     finished = transitions.finished(end, BEFORE_SECOND, turn(2), next_head, None, times=TIMES)
     assert finished == Transition(
@@ -213,7 +215,7 @@ def test_next_turn_is_left_to_others(run_next: bool, next_head: Head | None) -> 
     )
 
 
-def test_same_holder_begins_turn_of_another_task() -> None:
+def test_lease_holder_begins_next_turn_of_another_task() -> None:
     end = ending(run_next=True)
     mine, after = lease(2, fence=4, tries=1), replace(SECOND_HEAD, fence=4)
     assert transitions.finished(end, BEFORE_SECOND, turn(2), SECOND_HEAD, None, times=TIMES) == Transition(
@@ -224,7 +226,7 @@ def test_same_holder_begins_turn_of_another_task() -> None:
     )
 
 
-def test_same_holder_takes_in_message_of_same_task() -> None:
+def test_lease_holder_continues_task_with_its_queued_message() -> None:
     """One move of the head covers both events."""
     end = ending("WORKING", run_next=True)
     record = replace(HELD, waiting=(turn(id="u-9", message_generation=0),))
@@ -242,7 +244,7 @@ def test_same_holder_takes_in_message_of_same_task() -> None:
     )
 
 
-def test_same_holder_takes_in_message_of_another_task() -> None:
+def test_lease_holder_continues_with_queued_message_of_another_task() -> None:
     end = ending(run_next=True)
     waiting = turn(2, message_generation=0)
     record = replace(HELD, waiting=(waiting,))
@@ -272,7 +274,7 @@ NEXT_RUNS = ContextRecord(fence=4, holder="me", running=turn(2), exists=True)
         (replace(WAITS, running=turn()), False),
     ],
 )
-def test_lost_answer_of_ending_is_found_out(record: ContextRecord, waiting: bool | None) -> None:
+def test_finished_turn_is_recognised_after_lost_store_response(record: ContextRecord, waiting: bool | None) -> None:
     """Without a parameter: the same holder runs the next turn."""
     end = ending()
     found = transitions.finished_before(end, record, SECOND_HEAD)
@@ -282,7 +284,7 @@ def test_lost_answer_of_ending_is_found_out(record: ContextRecord, waiting: bool
         assert found == TurnFinished(end.after, waiting=waiting)
 
 
-def test_next_turn_without_task_is_nobodys() -> None:
+def test_retried_finish_skips_next_turn_of_missing_task() -> None:
     assert transitions.finished_before(ending(), NEXT_RUNS, None) == TurnFinished(ending().after)
 
 
@@ -301,7 +303,7 @@ def test_next_turn_without_task_is_nobodys() -> None:
         (replace(WAITS, interrupted="t-9"), 4, False),
     ],
 )
-def test_cancellation_removes_turns_of_its_task(record: ContextRecord, fence: int, waiting: bool) -> None:
+def test_cancel_removes_all_turns_of_its_task(record: ContextRecord, fence: int, waiting: bool) -> None:
     """The fence grows unless another task's turn runs."""
     event = status("CANCELED")
     canceled = transitions.canceled(SUBSCRIBED, event, record, token="t", times=TIMES)
@@ -314,7 +316,7 @@ def test_cancellation_removes_turns_of_its_task(record: ContextRecord, fence: in
     )
 
 
-def test_cancellation_never_lowers_fence_of_task() -> None:
+def test_cancel_never_lowers_tasks_fencing_number() -> None:
     canceled = transitions.canceled(head(fence=9), status("CANCELED"), HELD, token="t", times=TIMES)
     assert canceled.outcome.head.fence == 9
 
@@ -322,7 +324,7 @@ def test_cancellation_never_lowers_fence_of_task() -> None:
 @pytest.mark.parametrize(
     ("record", "waiting"), [(WAITS, True), (HELD, False), (replace(WAITS, interrupted="t-9"), False)]
 )
-def test_lost_answer_of_cancellation_is_found_out(record: ContextRecord, waiting: bool) -> None:
+def test_canceled_task_is_recognised_after_lost_store_response(record: ContextRecord, waiting: bool) -> None:
     event, now = status("CANCELED"), head(generation=3)
     assert transitions.canceled_before(head(), now, event, record) == TurnFinished(now, waiting=waiting)
     expected: Any = TurnFinished(lifecycle.advance(head(), event), waiting=waiting)

@@ -61,7 +61,7 @@ ECHO = Operation(
     ],
     ids=["json-rpc", "http+json", "tenant", "json-rpc v0.3", "json-rpc v0.3 alias", "http+json v0.3"],
 )
-async def test_entry_is_served_by_each_binding(method: str, path: str, body: Any, answer: Any) -> None:
+async def test_operation_entry_is_served_by_each_binding(method: str, path: str, body: Any, answer: Any) -> None:
     made = parts(talking(1))
     served = {"test": ServedAgent(made.agent, made.card)}
     app = build_app(made.service, made.lister, made.conversations, served, operations=(*OPERATIONS, ECHO))
@@ -73,7 +73,7 @@ async def test_entry_is_served_by_each_binding(method: str, path: str, body: Any
     assert (got["result"] if body else got) == answer
 
 
-def test_entry_is_described_in_openapi() -> None:
+def test_operation_entry_is_described_in_openapi() -> None:
     document = build_document((*OPERATIONS, ECHO))
     described = document["paths"]["/echo/{id}"]["get"]
     assert described["operationId"] == "Echo"

@@ -70,7 +70,7 @@ async def test_cancel_body_is_optional() -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["whole", "cut"])
-async def test_frames_equal_frames_of_sdk(fails: bool) -> None:
+async def test_rest_stream_frames_equal_sdk_frames(fails: bool) -> None:
     """Each frame is a StreamResponse; an interrupted stream ends with the same error."""
     store = Breaking(ManualClock())
     made = parts(GatedAgent() if fails else talking(3), store)
@@ -335,7 +335,7 @@ async def test_query_parameters_equal_request_fields(client: httpx.AsyncClient) 
     ],
 )
 @pytest.mark.parametrize("method", ["GET", "POST", "BREW"])
-async def test_unknown_path_is_not_found(app: FastAPI, method: str, target: str) -> None:
+async def test_unknown_rest_path_is_not_found(app: FastAPI, method: str, target: str) -> None:
     refused(await ask(app, method, target), 404, "METHOD_NOT_FOUND", "/.well-known/agent-card.json")
 
 
@@ -366,7 +366,7 @@ async def test_invalid_id_is_task_not_found(app: FastAPI, target: str) -> None:
         ("POST", "/.well-known/agent-card.json", "GET, HEAD"),
     ],
 )
-async def test_other_method_of_path_is_refused(app: FastAPI, method: str, target: str, allowed: str) -> None:
+async def test_unsupported_http_method_of_path_is_refused(app: FastAPI, method: str, target: str, allowed: str) -> None:
     answer = await ask(app, method, target)
     refused(answer, 405, "METHOD_NOT_FOUND", allowed.partition(",")[0])
     assert sorted(answer.headers["allow"].split(", ")) == sorted(allowed.split(", "))

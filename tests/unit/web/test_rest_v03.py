@@ -53,7 +53,7 @@ def refused(answer: httpx.Response, http: int, code: int, *words: str) -> dict[s
 
 
 @pytest.mark.parametrize("where", ["", "/agents/test"])
-async def test_message_returns_task(client: httpx.AsyncClient, where: str) -> None:
+async def test_v03_rest_message_returns_task(client: httpx.AsyncClient, where: str) -> None:
     """The parser is strict like v0.3's client: it refuses unknown fields."""
     sent = await client.post(f"{where}/v1/message:send", json=old_body(contextId="c-1"))
     assert sent.headers["content-type"] == "application/json"
@@ -67,7 +67,7 @@ async def test_message_returns_task(client: httpx.AsyncClient, where: str) -> No
 
 
 @pytest.mark.parametrize("how", ["proto", "types"])
-async def test_frames_equal_frames_of_sdk(how: str) -> None:
+async def test_v03_rest_stream_frames_equal_sdk_frames(how: str) -> None:
     """The last status update is final."""
     made = parts(talking(3))
     handler = SdkHandler(made)
@@ -300,7 +300,7 @@ async def test_sdk_client_completes_calls(client: httpx.AsyncClient) -> None:
         ({}, "TASK_STATE_WORKING"),
     ],
 )
-async def test_missing_blocking_follows_proto_file(
+async def test_missing_v03_blocking_field_follows_proto_default(
     client: httpx.AsyncClient, configuration: dict[str, Any] | None, state: str
 ) -> None:
     """v0.3's client omits `blocking` for false."""

@@ -109,7 +109,7 @@ async def test_extended_card_method_has_alias(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["SendMessage", "message/send", "Nope", "GetTask"])
-async def test_refusal_has_reason(method: str) -> None:
+async def test_json_rpc_error_has_reason(method: str) -> None:
     async with http(parts(talking(1)).app()) as client:
         answer = await client.post("/", json={**send(), "method": method, "params": {"id": "nope"}})
     [info, *_] = answer.json()["error"]["data"]
@@ -170,7 +170,7 @@ async def test_stream_begins_with_requested_history(path: str, length: int | Non
         ("tasks/resubscribe", {"id": "t"}, "Ask for the task until it has ended."),
     ],
 )
-async def test_refused_stream_names_alternative(method: str, params: Any, mend: str) -> None:
+async def test_refused_stream_error_names_alternative_method(method: str, params: Any, mend: str) -> None:
     """The code is -32004 for each streaming operation."""
     made = parts(talking(1))
     made.described = {"streaming": False}

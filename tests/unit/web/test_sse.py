@@ -71,7 +71,7 @@ def frames(answer: httpx.Response) -> list[dict[str, str]]:
 @pytest.mark.parametrize("fails", [False, True], ids=["completed", "failed"])
 @pytest.mark.parametrize(("method", "version"), [("SendStreamingMessage", "1.0"), ("message/stream", "0.3")])
 @pytest.mark.parametrize("request_id", [7, "a-string", '"}\u2028'])
-async def test_frames_equal_frames_of_sdk(method: str, version: str, fails: bool, request_id: int | str) -> None:
+async def test_sse_frames_equal_sdk_frames(method: str, version: str, fails: bool, request_id: int | str) -> None:
     made = parts(Scripted(fails=fails))
     body = {**send(method=method, contextId="c-1"), "id": request_id}
     async with http(made.app()) as ours:
@@ -145,7 +145,7 @@ async def test_idle_stream_sends_comments(monkeypatch: pytest.MonkeyPatch) -> No
         assert len(frames(answer)) == 5, "and no frame more"
 
 
-async def test_frame_id_is_log_position() -> None:
+async def test_sse_frame_id_is_log_position() -> None:
     made = parts(Scripted())
     async with http(made.app()) as client:
         answer = await client.post("/", json=send(method="SendStreamingMessage"))

@@ -36,7 +36,9 @@ def stated(version: str, place: str) -> dict[str, Any]:
 @pytest.mark.parametrize("place", ["header", "query"])
 @pytest.mark.parametrize("version", ["", "{}", "{}.7", " {} "])
 @pytest.mark.parametrize("name", REQUESTS)
-async def test_matching_version_is_accepted(client: httpx.AsyncClient, name: str, version: str, place: str) -> None:
+async def test_matching_protocol_version_is_accepted(
+    client: httpx.AsyncClient, name: str, version: str, place: str
+) -> None:
     """A missing version is that of the method; a patch version is ignored."""
     path, given, spoken = REQUESTS[name]
     answer = await client.post(path, json=given, **stated(version.format(spoken), place))
@@ -53,7 +55,9 @@ async def test_matching_version_is_accepted(client: httpx.AsyncClient, name: str
     ],
 )
 @pytest.mark.parametrize("name", REQUESTS)
-async def test_other_version_is_refused(client: httpx.AsyncClient, name: str, version: str, place: str) -> None:
+async def test_unsupported_protocol_version_is_refused(
+    client: httpx.AsyncClient, name: str, version: str, place: str
+) -> None:
     """The error is VersionNotSupported, and no task is created."""
     path, given, spoken = REQUESTS[name]
     if version == "other":
@@ -74,7 +78,7 @@ async def test_other_version_is_refused(client: httpx.AsyncClient, name: str, ve
     assert (await client.get("/tasks")).json()["totalSize"] == 0
 
 
-async def test_version_header_precedes_query(client: httpx.AsyncClient) -> None:
+async def test_protocol_version_header_precedes_query(client: httpx.AsyncClient) -> None:
     answer = await client.post(
         "/message:send", json=body(), headers={"A2A-Version": "1.0"}, params={"A2A-Version": "9.9"}
     )

@@ -95,7 +95,7 @@ def loaded(file: Path, name: str = "") -> LazyAgent:
 
 @pytest.mark.usefixtures("own_sessions")
 @pytest.mark.parametrize("export", FILES)
-async def test_exported_agent_is_found(export: str, tmp_path: Path) -> None:
+async def test_exported_adk_agent_is_found(export: str, tmp_path: Path) -> None:
     """A part of another agent is not served by itself."""
     code, answer = FILES[export]
     file = tmp_path / f"adk_{export.replace(' ', '_')}.py"
@@ -139,7 +139,7 @@ def test_invalid_agent_name_is_reported_with_its_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dialect", ["SendMessage", "message/send"])
-async def test_example_answers_in_a_deployment(dialect: str, tmp_path: Path) -> None:
+async def test_adk_example_answers_in_deployment(dialect: str, tmp_path: Path) -> None:
     """Sessions and artifacts are in memory; the second message continues the session."""
     config = tmp_path / "aion.yaml"
     config.write_text(f"aion: {{agents: {{count: {{path: {ROOT / 'examples/adk/agent.py'}}}}}}}")
@@ -202,7 +202,7 @@ print(before, {loads!r} in sys.modules, [name for name in sys.modules if name.pa
 # ── Apps, state and memory ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_next_turn_sees_events_of_all_agents(dialect: str) -> None:
+async def test_next_turn_sees_session_events_of_all_agents(dialect: str) -> None:
     """This also works in a restarted process with the stored session."""
     sessions = InMemorySessionService()
     model = scripted_model(["first"], ["second"])
@@ -248,7 +248,7 @@ class GreetingPlugin(BasePlugin):
         return event.model_copy(update={"content": content(genai.Part(text=f"{event.content.parts[0].text} Bye."))})
 
 
-async def test_app_keeps_its_plugins_unchanged(dialect: str) -> None:
+async def test_adk_app_keeps_its_plugins_unchanged(dialect: str) -> None:
     """ADK's real Runner calls them."""
     model = scripted_model(["Hello."])
     app = App(name="mine", root_agent=LlmAgent(name="root", model=model), plugins=[GreetingPlugin()])
@@ -259,7 +259,7 @@ async def test_app_keeps_its_plugins_unchanged(dialect: str) -> None:
     assert app.resumability_config is None
 
 
-async def test_loop_ends_when_its_agent_escalates(dialect: str) -> None:
+async def test_loop_agent_ends_when_its_sub_agent_escalates(dialect: str) -> None:
     once = llm_agent(["again"], [call("exit_loop")], name="once", tools=[exit_loop])
     async with http(parts(served(LoopAgent(name="loop", sub_agents=[once], max_iterations=5))).app()) as client:
         task = await ask(client, dialect)
@@ -275,7 +275,7 @@ async def test_transferred_agent_answers_the_next_turn(dialect: str) -> None:
     assert (answer_text(first), answer_text(second)) == ("I help.", "Still me.")
 
 
-async def test_configuration_is_in_unstored_state(dialect: str) -> None:
+async def test_agent_configuration_is_in_unstored_session_state(dialect: str) -> None:
     """An instruction's placeholder uses it; a state value of the agent takes precedence."""
     sessions = InMemorySessionService()
     model = scripted_model(["Fine."], ["Fine."])
@@ -288,7 +288,7 @@ async def test_configuration_is_in_unstored_state(dialect: str) -> None:
     assert stored.state == {}
 
 
-async def test_memory_is_shared_between_contexts(dialect: str) -> None:
+async def test_adk_memory_is_shared_between_contexts(dialect: str) -> None:
     """The memory service of the agent's module is used."""
 
     async def remember(callback_context: CallbackContext) -> None:
@@ -320,7 +320,7 @@ class FixedSummarizer(BaseEventsSummarizer):
         return Event(author="user", invocation_id=Event.new_id(), actions=EventActions(compaction=summed))
 
 
-async def test_compaction_of_an_app_works(dialect: str) -> None:
+async def test_adk_app_compacts_its_session_events(dialect: str) -> None:
     """The next turn's model receives the summary."""
     model = scripted_model(["One."], ["Two."])
     compaction = EventsCompactionConfig(summarizer=FixedSummarizer(), compaction_interval=1, overlap_size=0)

@@ -71,7 +71,7 @@ async def test_data_result_resumes_a_long_running_tool(dialect: str) -> None:
     assert texts(model.seen[-1])[-1] == "user: approve -> {'approved': True}"
 
 
-async def test_message_without_task_answers_the_context(dialect: str) -> None:
+async def test_message_without_task_id_answers_contexts_interrupt(dialect: str) -> None:
     root, _ = expenses(50, ["Paid."])
     async with http(parts(served(root)).app()) as client:
         question = await ask(client, dialect)
@@ -79,7 +79,7 @@ async def test_message_without_task_answers_the_context(dialect: str) -> None:
     assert (done["id"], state(done)) == (question["id"], "COMPLETED")
 
 
-async def test_duplicate_answer_runs_once(dialect: str) -> None:
+async def test_duplicate_answer_resumes_turn_once(dialect: str) -> None:
     root, model = expenses(50, ["Paid."])
     async with http(parts(served(root)).app()) as client:
         question = await ask(client, dialect)
@@ -89,7 +89,7 @@ async def test_duplicate_answer_runs_once(dialect: str) -> None:
     assert len(model.seen) == 2
 
 
-async def test_restarted_process_accepts_the_answer(dialect: str) -> None:
+async def test_restarted_process_accepts_answer_to_interrupt(dialect: str) -> None:
     """The session stores the pending call."""
     root, model = expenses(50, ["Paid."])
     from google.adk.sessions import InMemorySessionService
@@ -104,7 +104,7 @@ async def test_restarted_process_accepts_the_answer(dialect: str) -> None:
 
 
 @pytest.mark.parametrize("resumable", [True, False])
-async def test_answer_names_one_of_several_questions(dialect: str, resumable: bool) -> None:
+async def test_answer_selects_one_of_several_interrupts_by_id(dialect: str, resumable: bool) -> None:
     """An ambiguous answer and an answer to an unknown question are refused before anything runs."""
     calls = [call("approve", "call-1", amount=1), call("approve", "call-2", amount=2)]
     model = scripted_model(calls, ["One to go."], ["Both paid."])
@@ -123,7 +123,7 @@ async def test_answer_names_one_of_several_questions(dialect: str, resumable: bo
     assert state(done) == "COMPLETED"
 
 
-async def test_answer_resumes_the_asking_sub_agent(dialect: str) -> None:
+async def test_answer_resumes_interrupted_sub_agent(dialect: str) -> None:
     """The sub-agent before it does not run again; the one after it runs."""
     asks = LlmAgent(
         name="asks",
@@ -145,7 +145,7 @@ async def test_answer_resumes_the_asking_sub_agent(dialect: str) -> None:
     assert (state(done), answer_text(done), history(done)[-1]) == ("COMPLETED", "Last.", "Approved.")
 
 
-async def test_canceled_question_leaves_no_open_call(dialect: str) -> None:
+async def test_canceled_interrupt_leaves_no_open_tool_call(dialect: str) -> None:
     """The next turn's model receives the result "canceled"."""
     root, model = expenses(50, ["What else?"])
     async with http(parts(served(root)).app()) as client:
@@ -212,14 +212,14 @@ async def test_tool_runs_once_after_confirmation(dialect: str, tool: str) -> Non
 
 
 @pytest.mark.parametrize("no", ["No.", {"confirmed": False}])
-async def test_rejected_tool_does_not_run(dialect: str, no: Any) -> None:
+async def test_rejected_tool_call_does_not_run(dialect: str, no: Any) -> None:
     root = LlmAgent(name="root", model=scripted_model([call("pay", amount=5)], ["Then not."]), tools=[TOOLS["pay"]])
     async with http(parts(served(root)).app()) as client:
         done = await answer(client, dialect, await ask(client, dialect), no)
     assert (state(done), answer_text(done), paid) == ("COMPLETED", "Then not.", [])
 
 
-async def test_undecided_answer_repeats_the_question(dialect: str) -> None:
+async def test_undecided_answer_repeats_the_confirmation_request(dialect: str) -> None:
     model = scripted_model([call("pay", amount=5)], ["Done."])
     root = LlmAgent(name="root", model=model, tools=[TOOLS["pay"]])
     async with http(parts(served(root)).app()) as client:
@@ -233,7 +233,7 @@ async def test_undecided_answer_repeats_the_question(dialect: str) -> None:
     assert (state(done), paid) == ("COMPLETED", [5])
 
 
-async def test_parallel_questions_are_answered_one_by_one(dialect: str) -> None:
+async def test_parallel_interrupts_are_answered_one_by_one(dialect: str) -> None:
     branches: list[BaseAgent] = [
         LlmAgent(name=name, model=scripted_model([call("pay", amount=n)], [f"{name} done."]), tools=[TOOLS["pay"]])
         for n, name in enumerate(("one", "two"), start=1)
@@ -317,7 +317,7 @@ async def test_requested_credential_reaches_the_tool(
     assert "the-client-secret" not in caplog.text
 
 
-async def test_invalid_credential_repeats_the_request(dialect: str) -> None:
+async def test_invalid_credential_repeats_credential_request(dialect: str) -> None:
     used: list[str | None] = []
     async with http(parts(served(calendar("oauth2", used))).app()) as client:
         question = await ask(client, dialect)

@@ -40,7 +40,7 @@ def message(text: str) -> Message:
 # ── Messages, streams and artifacts ───────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_last_message_is_the_answer(dialect: str) -> None:
+async def test_agents_last_message_is_the_answer(dialect: str) -> None:
     """Earlier messages are intermediate messages."""
     async with http(
         parts(served(yielding_agent(text_event("One."), text_event("Two."), text_event("Three.")))).app()
@@ -50,7 +50,7 @@ async def test_last_message_is_the_answer(dialect: str) -> None:
     assert task["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
-async def test_streamed_message_is_recorded_once(dialect: str) -> None:
+async def test_streamed_adk_message_is_recorded_once(dialect: str) -> None:
     """The aggregated event closes the stream and is the message."""
     root = llm_agent(["Let me ", "see.", call("look")], ["All ", "fine."], tools=[look])
     async with http(parts(served(root)).app()) as client:
@@ -77,14 +77,14 @@ def look() -> str:
     return "a file"
 
 
-async def test_unclosed_stream_is_the_answer(dialect: str) -> None:
+async def test_unfinished_partial_text_is_the_answer(dialect: str) -> None:
     streamed = [text_event("One."), text_event("Tw", partial=True), text_event("o", partial=True)]
     async with http(parts(served(yielding_agent(*streamed))).app()) as client:
         task = await ask(client, dialect)
     assert (answer_text(task), history(task)) == ("Two", ["hi", "One."])
 
 
-async def test_closed_stream_is_replaced_by_its_event(dialect: str) -> None:
+async def test_final_event_replaces_streamed_partial_text(dialect: str) -> None:
     """A stream is the answer only if the last event was partial."""
     async with http(
         parts(served(yielding_agent(text_event("Teh", partial=True), text_event("The answer.")))).app()
@@ -239,7 +239,7 @@ async def test_outbox_message_is_the_answer(dialect: str, form: str) -> None:
     assert (answer["taskId"], answer["contextId"], bool(answer["messageId"])) == (task["id"], task["contextId"], True)
 
 
-async def test_outbox_task_is_a_patch(dialect: str) -> None:
+async def test_outbox_task_is_merged_into_stored_task(dialect: str) -> None:
     """History and artifacts are appended and metadata is merged; ids and reserved keys stay."""
     patch = Task(
         id="not-mine",
@@ -271,7 +271,7 @@ async def test_invalid_outbox_fails_the_turn(dialect: str) -> None:
     assert "a2a_outbox" in str(answer_text(task))
 
 
-async def test_outbox_is_not_stored_in_the_state(dialect: str) -> None:
+async def test_outbox_is_not_stored_in_session_state(dialect: str) -> None:
     """The next turn does not send it again; other state changes are stored."""
     sessions = InMemorySessionService()
     once = text_event(state_delta={"a2a_outbox": A2AOutbox(message=message("Once.")), "kept": 1})
@@ -289,7 +289,7 @@ async def test_outbox_is_not_stored_in_the_state(dialect: str) -> None:
     assert not any("a2a_outbox" in event.actions.state_delta for event in stored.events)
 
 
-async def test_later_agents_do_not_see_the_outbox(dialect: str) -> None:
+async def test_later_agents_do_not_see_earlier_outbox(dialect: str) -> None:
     """This includes an outbox set by a tool."""
 
     def card(tool_context: ToolContext) -> str:
@@ -314,7 +314,7 @@ async def test_later_agents_do_not_see_the_outbox(dialect: str) -> None:
 # ── Replies ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_reply_takes_precedence_over_the_model(dialect: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_helper_reply_takes_precedence_over_model_text(dialect: str, caplog: pytest.LogCaptureFixture) -> None:
     async def reply() -> str:
         """Reply."""
         await get_aion_context().thread.reply("From the tool.")
@@ -326,7 +326,7 @@ async def test_reply_takes_precedence_over_the_model(dialect: str, caplog: pytes
     assert answer_text(task) == "From the tool."
 
 
-async def test_chunked_reply_is_one_streamed_message() -> None:
+async def test_reply_in_chunks_is_one_streamed_message() -> None:
     class ChunkedReplyAgent(BaseAgent):
         async def _run_async_impl(self, ctx: Any) -> AsyncGenerator[Event, None]:
             async def chunks() -> AsyncGenerator[str, None]:

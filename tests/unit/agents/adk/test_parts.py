@@ -27,7 +27,7 @@ async def parts_seen(dialect: str, *given: dict[str, Any]) -> list[genai.Part]:
     return list(model.seen[0][-1].parts or [])
 
 
-async def test_every_part_kind_reaches_the_model(dialect: str) -> None:
+async def test_every_a2a_part_kind_reaches_model(dialect: str) -> None:
     """A whole number stays an integer."""
     text, raw, url, data = await parts_seen(
         dialect,
@@ -55,7 +55,7 @@ async def test_every_part_kind_reaches_the_model(dialect: str) -> None:
     ],
 )
 @pytest.mark.parametrize("kind", ["raw", "url"])
-async def test_file_mime_type_defaults_to_a_guess(
+async def test_file_mime_type_is_guessed_by_default(
     dialect: str, kind: str, named: dict[str, str], mime_type: str
 ) -> None:
     """The declared type comes first, then a guess by the name, then octets."""

@@ -31,7 +31,7 @@ def test_invocation_context_method_keeps_its_signature() -> None:
     ]
 
 
-async def test_events_of_a_turn_carry_its_id() -> None:
+async def test_adk_events_of_turn_carry_invocation_id() -> None:
     """An answer continues the invocation of an earlier turn, so the invocation id does not identify the turn."""
     sessions = CrashingSessions()
     async with http(parts(served(LlmAgent(name="root", model=scripted_model(["Hi."])), sessions)).app()) as client:
@@ -44,7 +44,7 @@ async def test_events_of_a_turn_carry_its_id() -> None:
     )
 
 
-def test_names_of_request_calls() -> None:
+def test_adk_request_calls_have_expected_names() -> None:
     """ADK lists the ids of pending calls in `long_running_tool_ids`."""
     assert names.REQUEST_EUC_FUNCTION_CALL_NAME == interrupts.CREDENTIAL
     assert names.REQUEST_CONFIRMATION_FUNCTION_CALL_NAME == "adk_request_confirmation"
@@ -55,7 +55,7 @@ def test_names_of_request_calls() -> None:
     assert _confirmation._parse_tool_confirmation({"confirmed": True, "payload": 1}).confirmed
 
 
-def test_canceled_response_is_an_abort_event() -> None:
+def test_canceled_model_response_produces_abort_event() -> None:
     """ADK does not route the next message to the agent of such a response."""
     assert abort_events._INVOCATION_ABORTED == interrupts.ABORTED
     call = genai.Part(function_call=genai.FunctionCall(id="c", name="wait"))
@@ -65,11 +65,11 @@ def test_canceled_response_is_an_abort_event() -> None:
     assert abort_events._is_abort_event(response)
 
 
-def test_completed_node_status_is_3() -> None:
+def test_adk_status_of_completed_node_is_3() -> None:
     assert NodeStatus.COMPLETED.value == thread._COMPLETED
 
 
-def test_resumability_config_defaults_to_none() -> None:
+def test_adk_resumability_config_defaults_to_none() -> None:
     """The adapter sets a missing config and leaves a config with False unchanged."""
     root = LlmAgent(name="root", model=scripted_model())
     assert App(name="app", root_agent=root).resumability_config is None

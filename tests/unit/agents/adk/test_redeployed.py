@@ -57,7 +57,7 @@ CHANGES: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
 
 @pytest.mark.parametrize("place", [3, 6])
 @pytest.mark.parametrize("change", CHANGES)
-async def test_missing_agent_fails_the_turn(change: str, place: int) -> None:
+async def test_removed_agent_fails_resumed_turn(change: str, place: int) -> None:
     """No tool runs twice, and no step is skipped silently."""
     ran.clear()
     first, then = CHANGES[change]
@@ -69,7 +69,7 @@ async def test_missing_agent_fails_the_turn(change: str, place: int) -> None:
 
 
 @pytest.mark.parametrize("place", [3, 5, 6, 8])
-async def test_added_agents_do_not_prevent_a_resume(place: int) -> None:
+async def test_added_agents_do_not_prevent_resume(place: int) -> None:
     """A graph with additional nodes behaves the same."""
     ran.clear()
     sessions = CrashingSessions(place)
@@ -87,7 +87,7 @@ async def test_added_agents_do_not_prevent_a_resume(place: int) -> None:
     assert ran == {"pay": 1, "notify": 1}
 
 
-async def test_answer_to_a_missing_agent_fails() -> None:
+async def test_answer_to_removed_agent_fails() -> None:
     """No other agent receives the answer; the next message begins a new turn."""
 
     def approve() -> None:

@@ -209,7 +209,7 @@ async def test_interrupted_turn_ends_like_an_undisturbed_one(tree: str) -> None:
 
 
 @pytest.mark.parametrize("tree", [tree for tree in TREES if tree != "in parallel"])
-async def test_unstored_event_is_produced_again(tree: str) -> None:
+async def test_unstored_session_event_is_produced_again_on_resume(tree: str) -> None:
     """The model or tool runs at least once, and its messages are recorded once."""
     sessions = CrashingSessions()
     undisturbed = outcome(await run_to_end(served(TREES[tree](), sessions)))
@@ -231,7 +231,7 @@ class CrashingTaskStore(MemoryTaskStore):
 
 
 @pytest.mark.parametrize("tree", [tree for tree in TREES if tree != "in parallel"])
-async def test_stored_events_are_recorded_on_resume(tree: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stored_session_events_are_recorded_on_resume(tree: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The session can be ahead of the log by the last events before a crash."""
     undisturbed = outcome(await run_to_end(served(TREES[tree]()), store=CrashingTaskStore))
     for place in range(1, 6):
@@ -239,7 +239,7 @@ async def test_stored_events_are_recorded_on_resume(tree: str, monkeypatch: pyte
         assert outcome(await run_to_end(served(TREES[tree]()), store=CrashingTaskStore)) == undisturbed, place
 
 
-async def test_outbox_survives_a_crash() -> None:
+async def test_adk_outbox_survives_crash() -> None:
     """The stored event carries the outbox in its metadata."""
     done = Message(role=Role.ROLE_AGENT, parts=[Part(text="Done!")])
 
@@ -272,7 +272,7 @@ async def test_custom_agent_is_not_resumable(place: int) -> None:
 
 @pytest.mark.parametrize("place", [1, 2, 3, 4])
 @pytest.mark.parametrize("within", [False, True], ids=["the root", "in a sequence"])
-async def test_custom_agent_restarts_if_configured(place: int, within: bool) -> None:
+async def test_custom_agent_restarts_after_crash_if_configured(place: int, within: bool) -> None:
     """With `resume: restart`, repeated messages are recorded once."""
 
     def tree() -> BaseAgent:
@@ -325,7 +325,7 @@ async def test_app_without_resumability_resumes_llm_agents_only() -> None:
         assert ran["pay"] == 1
 
 
-async def test_final_event_finishes_the_turn() -> None:
+async def test_stored_final_event_finishes_resumed_turn() -> None:
     """After a crash before ADK's end marker, the model is not called again."""
     model = scripted_model(["The answer."])
     task = await run_to_end(served(LlmAgent(name="root", model=model), CrashingSessions(2)))
@@ -333,7 +333,7 @@ async def test_final_event_finishes_the_turn() -> None:
     assert len(model.seen) == 1
 
 
-async def test_stored_answer_is_not_requested_again() -> None:
+async def test_resumed_turn_does_not_repeat_answered_interrupt() -> None:
     """A turn with an answer resumes like any other turn."""
     from google.adk.tools.long_running_tool import LongRunningFunctionTool
 
@@ -393,7 +393,7 @@ async def run_drained(served_agent: Any, monkeypatch: pytest.MonkeyPatch) -> tup
 
 
 @pytest.mark.parametrize("tree", [tree for tree in TREES if tree != "in parallel"])
-async def test_drained_turn_resumes_after_its_last_event(tree: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_drained_turn_resumes_after_its_last_stored_event(tree: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each process stores one event, and the client notices nothing."""
     undisturbed = outcome(await run_to_end(served(TREES[tree]())))
     once = Counter(ran)

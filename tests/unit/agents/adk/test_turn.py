@@ -142,7 +142,7 @@ async def test_failed_turn_leaves_no_open_calls() -> None:
 
 
 @pytest.mark.parametrize("ending", [SystemExit, KeyboardInterrupt])
-async def test_process_exit_in_a_tool_fails_its_turn(ending: type[BaseException]) -> None:
+async def test_tool_exiting_process_fails_only_its_turn(ending: type[BaseException]) -> None:
     async def leave() -> str:
         """Leave."""
         raise ending
@@ -169,7 +169,7 @@ async def test_concurrent_messages_of_a_context_run_in_order() -> None:
     assert texts(model.seen[1])[1] == "model: One."
 
 
-async def test_owners_do_not_share_state() -> None:
+async def test_owners_do_not_share_adk_state() -> None:
     """`user_id` is the authenticated owner, and each context has its own session."""
     from aion_core.ports import ContextKey, Turn, TurnRequest
     from aion_core.protocol.types import Message, Part, Role, Task
@@ -211,7 +211,7 @@ class InboxAgent(BaseAgent):
         yield text_event(f"{self.name} {inbox.task.id == get_aion_context().inbox.task.id} {files} {inbox.metadata}")
 
 
-async def test_agents_callbacks_and_tools_find_the_inbox(dialect: str) -> None:
+async def test_agents_callbacks_and_tools_can_read_inbox(dialect: str) -> None:
     seen: dict[str, str] = {}
 
     def before(callback_context: Any) -> None:
@@ -236,7 +236,7 @@ async def test_agents_callbacks_and_tools_find_the_inbox(dialect: str) -> None:
     assert seen == {"callback": "m-1", "tool": "m-1"}
 
 
-async def test_agent_tool_finds_the_turn(dialect: str) -> None:
+async def test_agent_tool_finds_current_turns_context(dialect: str) -> None:
     """An AgentTool runs under an ADK Runner of its own, so the context variable provides the turn."""
 
     def message_id(tool_context: ToolContext) -> str:
@@ -255,7 +255,7 @@ async def test_agent_tool_finds_the_turn(dialect: str) -> None:
         assert "'m-1'" in str(answer_text(await ask(client, dialect)))
 
 
-async def test_internal_events_are_logged_only(caplog: pytest.LogCaptureFixture) -> None:
+async def test_internal_adk_events_are_only_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "aion_core.internal")
     root = llm_agent([call("look", "call-1")], ["Fine."], tools=[look])
     async with http(parts(served(root)).app()) as client:

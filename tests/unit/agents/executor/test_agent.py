@@ -55,7 +55,7 @@ async def answer(app: Any) -> str:
         ("async def make():\n    return Greeter()", "agent.py:make"),
     ],
 )
-async def test_executor_is_instance_class_or_function_result(tmp_path: Path, more: str, path: str) -> None:
+async def test_executor_may_be_instance_class_or_function_result(tmp_path: Path, more: str, path: str) -> None:
     assert await answer(app_of(tmp_path, f"{EXECUTOR}\n{more}\n", path)) == "Hello, you"
 
 

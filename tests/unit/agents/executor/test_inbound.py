@@ -39,7 +39,7 @@ class BookingExecutor(AgentExecutor):
 
 
 @pytest.mark.parametrize("method", ["SendMessage", "message/send"])
-async def test_answer_sees_the_task_with_its_question(method: str) -> None:
+async def test_executor_resumed_by_answer_sees_task_with_question(method: str) -> None:
     """The task has its history, artifacts and question, in both protocol versions."""
     booking = BookingExecutor()
     made = served(booking)
@@ -67,7 +67,7 @@ async def test_answer_sees_the_task_with_its_question(method: str) -> None:
     assert (second.message.message_id, second.message.task_id) == ("m-2", asked["id"])
 
 
-async def test_context_contains_the_whole_request() -> None:
+async def test_request_context_contains_whole_request() -> None:
     """This covers metadata, output modes, extensions, and the referenced tasks of this owner and agent."""
     executor = ScriptedExecutor(_completes)
     made = served(executor, configuration={"model": "small"})
@@ -105,7 +105,7 @@ async def test_context_contains_the_whole_request() -> None:
     assert context.call_context.state[CONFIGURATION] == {"model": "small"}
 
 
-async def test_owner_is_the_user() -> None:
+async def test_executors_user_is_task_owner() -> None:
     executor = ScriptedExecutor(_completes)
     await served(executor).send()
     user = executor.contexts[0].call_context.user
@@ -133,7 +133,7 @@ async def test_executor_waits_for_out_of_band_authorization() -> None:
     ]
 
 
-async def test_later_status_clears_the_authorization() -> None:
+async def test_later_status_clears_pending_authorization() -> None:
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         await updater.requires_auth()
         await updater.start_work(updater.new_agent_message(text("Thank you")))
@@ -142,7 +142,7 @@ async def test_later_status_clears_the_authorization() -> None:
     assert (task.status.state, text_of(task.status.message)) == (COMPLETED, "Thank you")
 
 
-async def test_queued_message_sees_a_working_task() -> None:
+async def test_executor_of_queued_message_sees_working_task() -> None:
     """With double texting, the second turn runs after the first in the same task."""
     import asyncio
 

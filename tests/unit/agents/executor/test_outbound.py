@@ -115,14 +115,14 @@ async def test_sample_executor_streams_v03_events() -> None:
     assert events[3]["artifact"]["parts"] == [{"kind": "text", "text": "Hello, you!"}]
 
 
-async def test_message_is_the_answer() -> None:
+async def test_executors_message_event_is_the_answer() -> None:
     task = await served(QuickReply()).send()
     assert task.status.state == COMPLETED
     assert text_of(task.status.message) == "Hello World"
     assert task.status.message.task_id == task.id
 
 
-async def test_artifact_chunks_are_appended() -> None:
+async def test_executor_artifact_chunks_are_appended() -> None:
     """Name, metadata and extensions are preserved; reserved metadata keys are removed."""
 
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
@@ -159,7 +159,7 @@ async def test_artifact_chunks_are_appended() -> None:
         ("requires_auth", TaskState.TASK_STATE_AUTH_REQUIRED),
     ],
 )
-async def test_updater_ending_becomes_the_task_state(end: str, state: TaskState) -> None:
+async def test_task_updaters_final_state_becomes_task_state(end: str, state: TaskState) -> None:
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         await getattr(updater, end)(updater.new_agent_message(text("because"), {"why": "so", "aion:x": 1}))
 
@@ -170,7 +170,7 @@ async def test_updater_ending_becomes_the_task_state(end: str, state: TaskState)
     assert [message.role for message in task.history] == [Role.ROLE_USER], "no message twice"
 
 
-async def test_last_message_is_the_default_question() -> None:
+async def test_last_message_is_default_input_required_prompt() -> None:
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         await updater.start_work(updater.new_agent_message(text("Which day?")))
         await updater.requires_input()
@@ -197,7 +197,7 @@ async def test_status_metadata_is_merged_into_the_task() -> None:
     )
 
 
-async def test_ids_of_events_are_overwritten() -> None:
+async def test_task_and_context_ids_of_executor_events_are_overwritten() -> None:
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         other = TaskUpdater(queue, "another-task", "another-context")
         await queue.enqueue_event(Task(id="another-task", context_id="another-context"))
@@ -215,7 +215,7 @@ async def test_ids_of_events_are_overwritten() -> None:
     assert all(message.context_id == "c" for message in task.history)
 
 
-async def test_first_task_event_is_merged() -> None:
+async def test_executors_first_task_is_merged_into_stored_task() -> None:
     """A fast executor may enqueue its completed task."""
 
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
@@ -234,7 +234,7 @@ async def test_first_task_event_is_merged() -> None:
     assert (text_of(task.status.message), dict(task.metadata)) == ("done", {"cost": 1})
 
 
-async def test_later_task_event_is_ignored() -> None:
+async def test_executors_later_task_event_is_ignored() -> None:
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         await updater.add_artifact(text("kept"), "a")
         await queue.enqueue_event(Task(id=updater.task_id, status=TaskStatus(state=FAILED)))
@@ -245,7 +245,7 @@ async def test_later_task_event_is_ignored() -> None:
     assert len(task.artifacts) == 1
 
 
-async def test_events_after_the_end_are_ignored() -> None:
+async def test_executor_events_after_final_state_are_ignored() -> None:
     """The executor itself may finish its work."""
     did: list[str] = []
     tidied = asyncio.Event()
@@ -267,7 +267,7 @@ async def test_events_after_the_end_are_ignored() -> None:
     assert (again.status.state, text_of(again.status.message), len(again.artifacts)) == (COMPLETED, "done", 0)
 
 
-async def test_client_does_not_wait_for_later_work() -> None:
+async def test_client_does_not_wait_for_executors_later_work() -> None:
     go = asyncio.Event()
 
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
@@ -280,7 +280,7 @@ async def test_client_does_not_wait_for_later_work() -> None:
 
 
 @pytest.mark.parametrize("what", ["artifact", "message"])
-async def test_return_without_an_end_completes(what: str) -> None:
+async def test_executor_returning_without_final_state_completes_task(what: str) -> None:
     """Under the SDK's server such a task stays in WORKING forever."""
 
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
@@ -297,7 +297,7 @@ async def test_return_without_an_end_completes(what: str) -> None:
 
 
 @pytest.mark.parametrize("task_first", [False, True])
-async def test_return_without_output_fails(task_first: bool) -> None:
+async def test_executor_returning_without_output_fails_task(task_first: bool) -> None:
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         if task_first:
             await updater.submit()
@@ -307,7 +307,7 @@ async def test_return_without_output_fails(task_first: bool) -> None:
     assert "without an answer" in text_of(task.status.message)
 
 
-async def test_error_fails_the_task() -> None:
+async def test_executor_error_fails_task() -> None:
     """Earlier events stay; the error text is not shown to the client."""
 
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
@@ -321,7 +321,7 @@ async def test_error_fails_the_task() -> None:
     assert len(task.artifacts) == 1
 
 
-async def test_client_error_text_is_shown() -> None:
+async def test_executors_client_error_text_is_shown_to_client() -> None:
     from a2a.utils.errors import InternalError, InvalidParamsError
 
     async def refuse(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
@@ -334,7 +334,7 @@ async def test_client_error_text_is_shown() -> None:
     assert "hunter2" not in str(await served(fail).send())
 
 
-async def test_process_exit_fails_the_task() -> None:
+async def test_executor_exiting_process_fails_task() -> None:
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         raise SystemExit(3)
 
@@ -343,14 +343,14 @@ async def test_process_exit_fails_the_task() -> None:
     assert "end its process" in text_of(task.status.message)
 
 
-async def test_self_cancellation_fails_the_task() -> None:
+async def test_executor_cancelling_itself_fails_task() -> None:
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         raise asyncio.CancelledError
 
     assert (await served(execute).send()).status.state == FAILED
 
 
-async def test_other_objects_are_refused_by_the_queue() -> None:
+async def test_event_queue_refuses_objects_of_other_types() -> None:
     from a2a.compat.v0_3 import types as v03
 
     errors: list[str] = []
@@ -367,7 +367,7 @@ async def test_other_objects_are_refused_by_the_queue() -> None:
     assert "a2a.compat.v0_3.types.Message" in errors[0]
 
 
-async def test_context_reply_is_the_default_answer() -> None:
+async def test_aion_context_reply_is_default_answer() -> None:
     """An ending with a message of its own keeps it."""
     seen: list[Any] = []
 
@@ -406,7 +406,7 @@ def _call(owner: str = "owner") -> Any:
     return CallContext(owner, "test")
 
 
-async def test_unspecified_state_is_working() -> None:
+async def test_unspecified_executor_state_means_working() -> None:
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         status = TaskStatus(message=Message(parts=[Part(text="hm")]))
         await queue.enqueue_event(TaskStatusUpdateEvent(task_id=updater.task_id, status=status))
@@ -419,7 +419,7 @@ async def test_unspecified_state_is_working() -> None:
 
 
 @pytest.mark.parametrize("path", ["/message:send", "/v1/message:send"])
-async def test_rest_negotiates_media_types(path: str) -> None:
+async def test_rest_binding_refuses_unsupported_output_modes(path: str) -> None:
     """The error is -32005 in both versions."""
     made = served(QuickReply())
     old = path.startswith("/v1")
@@ -432,7 +432,7 @@ async def test_rest_negotiates_media_types(path: str) -> None:
     assert not made.store.task_keys()
 
 
-async def test_reply_as_message_needs_no_task() -> None:
+async def test_message_reply_mode_returns_executor_answer_without_task() -> None:
     """The agent has `reply: message`."""
     made = served(QuickReply(), reply=ReplyAs.MESSAGE)
     async with http(made.parts.app()) as client:

@@ -49,7 +49,7 @@ async def answer_of(executor: ScriptedExecutor, store: MemoryTaskStore) -> Task:
     return task
 
 
-async def test_enqueue_returns_after_recording() -> None:
+async def test_executors_enqueue_returns_after_event_is_recorded() -> None:
     """This includes the last event."""
     store = SlowTaskStore()
     seen: list[int] = []
@@ -93,7 +93,7 @@ async def test_unrecorded_event_stops_its_executor() -> None:
     assert continued == []
 
 
-async def test_events_of_each_thread_stay_in_order() -> None:
+async def test_executor_events_of_each_thread_stay_in_order() -> None:
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         loop = asyncio.get_running_loop()
 
@@ -126,7 +126,7 @@ async def test_events_of_each_thread_stay_in_order() -> None:
         assert [id_ for id_ in ids if id_[0] == producer] == [f"{producer}{n}" for n in range(20)]
 
 
-async def test_events_after_the_turn_are_dropped() -> None:
+async def test_executor_events_after_turn_are_dropped() -> None:
     """A task that outlives its turn does not wait, and adds nothing to the next turn."""
     go = asyncio.Event()
     left: list[asyncio.Task[None]] = []
@@ -180,7 +180,7 @@ async def cancel_while(executor: ScriptedExecutor, begun: asyncio.Event) -> tupl
 
 
 @pytest.mark.parametrize("sending", [False, True], ids=["idle", "sending"])
-async def test_cancel_is_called_before_the_stop(sending: bool) -> None:
+async def test_executors_cancel_is_called_before_execute_stops(sending: bool) -> None:
     """The order is that of the SDK: `cancel()` runs while `execute()` still holds its resources."""
     begun, order = asyncio.Event(), list[str]()
 
@@ -208,7 +208,7 @@ async def test_cancel_is_called_before_the_stop(sending: bool) -> None:
     assert await made.parts.service.get(CallContext("owner", "test"), task.id) == task, "nothing follows"
 
 
-async def test_failing_cancel_does_not_delay_the_stop() -> None:
+async def test_executors_failing_cancel_does_not_delay_stop() -> None:
     begun, stopped = asyncio.Event(), asyncio.Event()
 
     class Executor(ScriptedExecutor):
@@ -233,7 +233,7 @@ async def test_failing_cancel_does_not_delay_the_stop() -> None:
         await asyncio.wait_for(stopped.wait(), 3)
 
 
-async def test_lost_turn_does_not_call_cancel() -> None:
+async def test_turn_with_lost_lease_does_not_call_executors_cancel() -> None:
     """The task continues in another process, and `cancel()` could stop the work there."""
     begun, stopped = asyncio.Event(), asyncio.Event()
 

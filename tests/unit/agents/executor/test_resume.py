@@ -59,7 +59,7 @@ async def finish_report(context: RequestContext, queue: EventQueue, updater: Tas
     await updater.complete(updater.new_agent_message(text("There it is.")))
 
 
-async def test_interrupted_turn_fails_by_default() -> None:
+async def test_interrupted_executor_turn_fails_by_default() -> None:
     """With `resume: fail`, the executor does not run twice."""
     clock = ManualClock()
     crashing = CrashAfter(start_report)
@@ -73,7 +73,7 @@ async def test_interrupted_turn_fails_by_default() -> None:
     assert executor.canceled == []
 
 
-async def test_restarted_turn_records_each_event_once() -> None:
+async def test_restarted_executor_turn_records_each_event_once() -> None:
     clock = ManualClock()
     crashing = CrashAfter(start_report)
     executor = ScriptedExecutor(crashing, finish_report)
@@ -86,7 +86,7 @@ async def test_restarted_turn_records_each_event_once() -> None:
     assert "".join(part.text for part in report.parts) == "half of the report", "the repeat replaces the lost chunks"
 
 
-async def test_restarted_turn_records_different_messages() -> None:
+async def test_restarted_executor_turn_records_different_messages() -> None:
     clock = ManualClock()
 
     async def other_words(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
@@ -103,7 +103,7 @@ async def test_restarted_turn_records_different_messages() -> None:
     assert [part.text for part in task.artifacts[0].parts] == ["another"]
 
 
-async def test_restarted_turn_replaces_lost_artifacts() -> None:
+async def test_restarted_executor_turn_replaces_lost_artifacts() -> None:
     """This includes an artifact with an equal first chunk, and one without an opening chunk."""
     clock = ManualClock()
 
@@ -122,7 +122,7 @@ async def test_restarted_turn_replaces_lost_artifacts() -> None:
         assert "".join(part.text for part in artifact.parts) == "same found", artifact.artifact_id
 
 
-async def test_restarted_answer_keeps_its_message_id() -> None:
+async def test_restarted_executor_answer_keeps_its_message_id() -> None:
     clock = ManualClock()
 
     async def only_says(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
@@ -135,7 +135,7 @@ async def test_restarted_answer_keeps_its_message_id() -> None:
     assert [message.role for message in task.history] == [Role.ROLE_USER]
 
 
-async def test_number_of_restarts_is_limited() -> None:
+async def test_number_of_executor_restarts_is_limited() -> None:
     clock = ManualClock()
     crashing = [CrashAfter(start_report) for _ in range(3)]
     executor = ScriptedExecutor(*crashing, finish_report)
@@ -146,7 +146,7 @@ async def test_number_of_restarts_is_limited() -> None:
     assert len(executor.contexts) == 3
 
 
-async def test_chunk_of_earlier_artifact_is_appended_once() -> None:
+async def test_chunk_of_earlier_turns_artifact_is_appended_once() -> None:
     clock = ManualClock()
 
     async def asks(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
@@ -173,7 +173,7 @@ async def test_chunk_of_earlier_artifact_is_appended_once() -> None:
     assert current.status.state == TaskState.TASK_STATE_INPUT_REQUIRED, "the second try gets the same request"
 
 
-async def test_deadline_counts_as_an_interruption() -> None:
+async def test_deadline_counts_as_interruption_of_executor_turn() -> None:
     """A turn that only waited in the queue starts its first try."""
     clock = ManualClock()
     crashing = CrashAfter(start_report)

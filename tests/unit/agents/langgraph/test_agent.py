@@ -72,7 +72,7 @@ GRAPHS: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-async def test_graphs_as_people_export_them(name: str) -> None:
+async def test_each_exported_graph_form_is_served_unchanged(name: str) -> None:
     """The author's objects stay unchanged."""
     graph = GRAPHS[name]()
     before = getattr(graph, "checkpointer", None)
@@ -127,7 +127,7 @@ async def test_prebuilt_agent_answers_without_tool_results(
     assert not any("SECRET" in str(event) or "Paris" in str(event) for event in events)
 
 
-async def test_thread_is_shared_but_answers_are_not() -> None:
+async def test_turns_share_thread_but_not_answers() -> None:
     """An AIMessage of an earlier turn is never the answer."""
     seen: list[list[str]] = []
 
@@ -143,7 +143,7 @@ async def test_thread_is_shared_but_answers_are_not() -> None:
     assert seen == [["one"], ["one", "once", "two"], ["three"]]
 
 
-async def test_outbox_belongs_to_its_turn() -> None:
+async def test_earlier_turns_outbox_is_not_sent_again() -> None:
     """It is never read again from a checkpoint."""
     outbox = A2AOutbox(message=Message(role=Role.ROLE_AGENT, parts=[Part(text="from the outbox")]))
 
@@ -165,7 +165,7 @@ OUTBOXES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("given", OUTBOXES)
-async def test_an_outbox_may_be_given_in_many_forms(given: str) -> None:
+async def test_outbox_accepts_many_forms(given: str) -> None:
     class AnyOutbox(TypedDict):
         messages: Annotated[list[AnyMessage], add_messages]
         a2a_outbox: Any
@@ -200,7 +200,7 @@ async def test_outbox_task_is_merged_and_may_fail() -> None:
     assert task["metadata"] == {"mine": 1, "deep": {"kept": 2}}
 
 
-async def test_state_contains_sent_messages() -> None:
+async def test_graph_state_contains_sent_messages() -> None:
     """An AIMessage with the A2A message's id, for a reply and for an outbox."""
     seen: list[list[BaseMessage]] = []
 
@@ -220,7 +220,7 @@ async def test_state_contains_sent_messages() -> None:
     assert [entry["messageId"] for entry in first["history"]] == ["m-1"]
 
 
-async def test_several_questions_are_answered_by_their_ids() -> None:
+async def test_several_interrupts_are_answered_by_their_ids() -> None:
     """All interrupts are shown; an ambiguous, wrong or repeated answer is refused before the graph runs."""
     runs: list[str] = []
 
@@ -258,7 +258,7 @@ async def test_several_questions_are_answered_by_their_ids() -> None:
         assert task["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
-async def test_an_answer_sent_twice_resumes_once() -> None:
+async def test_answer_sent_twice_resumes_graph_once() -> None:
     runs: list[str] = []
 
     def asks(state: State) -> State:
@@ -277,7 +277,7 @@ async def test_an_answer_sent_twice_resumes_once() -> None:
     assert runs == ["run", "run"]
 
 
-async def test_an_answer_may_be_data() -> None:
+async def test_answer_to_interrupt_may_be_data() -> None:
     def asks(state: State) -> State:
         return {"messages": [AIMessage(f"got {interrupt('?')['n']:g}")]}
 
@@ -301,7 +301,7 @@ async def test_sub_agent_is_announced_and_stays_internal(
     assert "internal:checkpoint" in kinds
 
 
-async def test_failed_turn_leaves_valid_conversation() -> None:
+async def test_failed_turn_leaves_valid_graph_conversation() -> None:
     """Open tool calls are answered, so that the next turn's model call is valid."""
     asked: list[list[BaseMessage]] = []
 

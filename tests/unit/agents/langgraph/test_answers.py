@@ -70,7 +70,7 @@ def asking(state: State) -> State:
 # ── Before an interrupt ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_answer_beside_interrupt_is_sent_once(method: str) -> None:
+async def test_answer_alongside_interrupt_is_sent_once(method: str) -> None:
     def sent(state: State) -> State:
         return {"messages": [AIMessage("Sent.")]}
 
@@ -106,7 +106,7 @@ async def test_earlier_turns_answer_is_not_sent_before_interrupt(method: str) ->
     assert texts(second) == ["May I?"]
 
 
-async def test_text_beside_reviewed_tool_call_is_no_answer(method: str) -> None:
+async def test_text_accompanying_reviewed_tool_call_is_no_answer(method: str) -> None:
     @tool
     def pay() -> str:
         """Pay."""
@@ -131,7 +131,7 @@ async def test_answer_before_breakpoint_is_sent(method: str) -> None:
     assert texts(task)[-1] == "Two."
 
 
-async def test_interrupt_without_prompt_is_shown_as_json(method: str) -> None:
+async def test_interrupt_value_without_prompt_is_shown_as_json(method: str) -> None:
     def asks(state: State) -> State:
         return {"messages": [AIMessage(str(interrupt({"frage": "Größe?", "ok": True})))]}
 
@@ -154,7 +154,7 @@ def look() -> str:
     return "seen"
 
 
-async def test_text_with_tool_call_is_no_fallback(method: str) -> None:
+async def test_text_with_tool_call_is_not_fallback_answer(method: str) -> None:
     """Neither from the state nor from the streamed text."""
     scripts: list[list[Any]] = [["Let me look.", asks_for("look", "{}")], [asks_for("City", '{"name": "Riga"}')]]
     graph = create_agent(Model(scripts=scripts), [look], response_format=ToolStrategy(City))
@@ -172,7 +172,7 @@ async def test_last_message_with_client_tool_call_is_answer(method: str) -> None
     assert texts(task) == ["Opening it."]
 
 
-async def test_answer_before_empty_message_counts(method: str) -> None:
+async def test_answer_before_empty_message_is_used(method: str) -> None:
     def node(state: State) -> State:
         return {"messages": [AIMessage("The answer."), AIMessage("")]}
 

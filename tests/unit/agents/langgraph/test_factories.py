@@ -104,7 +104,7 @@ def log_of(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", FACTORIES)
-async def test_factory_gets_the_config_of_each_turn(kind: str, tmp_path: Path) -> None:
+async def test_graph_factory_receives_config_of_each_turn(kind: str, tmp_path: Path) -> None:
     async with http(app_of(tmp_path, FACTORIES[kind])) as client:
         first = await ask(client, "hi")
         second = await ask(client, "again", 2, contextId=first["contextId"])
@@ -115,7 +115,7 @@ async def test_factory_gets_the_config_of_each_turn(kind: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("prefix", ["", "async "])
-async def test_factory_without_arguments_is_called_once(prefix: str, tmp_path: Path) -> None:
+async def test_graph_factory_without_arguments_is_called_once(prefix: str, tmp_path: Path) -> None:
     async with http(app_of(tmp_path, f"{prefix}def graph():\n    log('made')\n    return built('x')")) as client:
         first = await ask(client, "hi")
         await ask(client, "again", 2, contextId=first["contextId"])
@@ -123,7 +123,7 @@ async def test_factory_without_arguments_is_called_once(prefix: str, tmp_path: P
 
 
 @pytest.mark.parametrize("prefix", ["", "async "])
-async def test_function_returning_context_manager_is_one(prefix: str, tmp_path: Path) -> None:
+async def test_function_returning_context_manager_is_graph_factory(prefix: str, tmp_path: Path) -> None:
     code = (
         "@asynccontextmanager\nasync def opened():\n    yield built('x')\n    log('left')\n"
         f"{prefix}def graph():\n    return opened()\n"
@@ -134,7 +134,7 @@ async def test_function_returning_context_manager_is_one(prefix: str, tmp_path: 
 
 
 @pytest.mark.parametrize("kind", ["async context manager", "context manager"])
-async def test_interrupt_leaves_the_context_manager_and_resumes(kind: str, tmp_path: Path) -> None:
+async def test_interrupted_turn_exits_factorys_context_manager_and_resumes(kind: str, tmp_path: Path) -> None:
     code = FACTORIES[kind].replace("built(said_of(config))", "built(said_of(config), asks=True)")
     async with http(app_of(tmp_path, code)) as client:
         asked = await ask(client, "book")
@@ -146,7 +146,7 @@ async def test_interrupt_leaves_the_context_manager_and_resumes(kind: str, tmp_p
 
 
 @pytest.mark.parametrize("kind", ["async context manager", "context manager"])
-async def test_failure_leaves_the_context_manager(kind: str, tmp_path: Path) -> None:
+async def test_failed_turn_exits_graph_factorys_context_manager(kind: str, tmp_path: Path) -> None:
     code = FACTORIES[kind].replace("built(said_of(config))", "built(said_of(config), fails=True)")
     async with http(app_of(tmp_path, code)) as client:
         task = await ask(client, "hi")
@@ -155,7 +155,7 @@ async def test_failure_leaves_the_context_manager(kind: str, tmp_path: Path) -> 
     assert log_of(tmp_path) == ["made", "node", "left"]
 
 
-async def test_suppressing_context_manager_still_fails(tmp_path: Path) -> None:
+async def test_context_manager_suppressing_error_still_fails_turn(tmp_path: Path) -> None:
     code = (
         "from contextlib import suppress\n@asynccontextmanager\nasync def graph(config):\n"
         "    with suppress(ValueError):\n        yield built('x', fails=True)\n"
@@ -174,7 +174,7 @@ async def test_suppressing_context_manager_still_fails(tmp_path: Path) -> None:
         ("def graph(config):\n    raise SystemExit(3)", "The agent tried to end its process."),
     ],
 )
-async def test_failing_factory_fails_its_turn(code: str, said_of_it: str, tmp_path: Path) -> None:
+async def test_failing_graph_factory_fails_its_turn(code: str, said_of_it: str, tmp_path: Path) -> None:
     async with http(app_of(tmp_path, code)) as client:
         task = await ask(client, "hi")
     assert task["status"]["state"] == "TASK_STATE_FAILED"
@@ -184,7 +184,7 @@ async def test_failing_factory_fails_its_turn(code: str, said_of_it: str, tmp_pa
 # ── `configuration` in the config ─────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_configuration_is_in_each_nodes_config(tmp_path: Path) -> None:
+async def test_agent_configuration_is_in_each_nodes_config(tmp_path: Path) -> None:
     async with http(app_of(tmp_path, "graph = built('x')", "{language: de}")) as client:
         assert said(await ask(client, "hi")) == f"x de {THREAD_ID_LENGTH} 1"
 
@@ -192,7 +192,7 @@ async def test_configuration_is_in_each_nodes_config(tmp_path: Path) -> None:
 SERVER_KEYS = {"thread_id": "mine", "checkpoint_id": "c", "checkpoint_ns": "n", "__pregel_x": 1, "language": "de"}
 
 
-async def test_server_keys_win_over_configuration(tmp_path: Path) -> None:
+async def test_server_config_keys_override_authors_configuration(tmp_path: Path) -> None:
     async with http(app_of(tmp_path, "graph = built('x')", json.dumps(SERVER_KEYS))) as client:
         first = await ask(client, "hi")
         again = await ask(client, "again", 2, contextId=first["contextId"])
@@ -200,7 +200,7 @@ async def test_server_keys_win_over_configuration(tmp_path: Path) -> None:
     assert said(again) == f"x de {THREAD_ID_LENGTH} 3"
 
 
-async def test_configuration_reaches_context_and_config(tmp_path: Path) -> None:
+async def test_agent_configuration_reaches_runtime_context_and_config(tmp_path: Path) -> None:
     code = (
         "from dataclasses import dataclass\nfrom langgraph.runtime import Runtime\n"
         "@dataclass\nclass Ctx:\n    language: str\n"
@@ -212,7 +212,7 @@ async def test_configuration_reaches_context_and_config(tmp_path: Path) -> None:
         assert said(await ask(client, "hi")) == "frfr"
 
 
-async def test_configuration_is_not_shared_between_turns(tmp_path: Path) -> None:
+async def test_agent_configuration_is_not_shared_between_turns(tmp_path: Path) -> None:
     code = (
         "def node(state, config: RunnableConfig):\n    tags = config['configurable']['tags']\n    tags.append('x')\n"
         "    return {'messages': [AIMessage(str(tags))]}\n"
@@ -271,7 +271,7 @@ async def last(agent: LangGraphAgent, asked: TurnRequest) -> Any:
     return [emission async for emission in agent.run(asked)][-1]
 
 
-async def test_turn_per_factory_is_handed_over() -> None:
+async def test_turn_with_graph_factory_is_handed_off() -> None:
     saver, log, drain = InMemorySaver(), list[str](), asyncio.Event()
     first = LangGraphAgent(per_turn(row(saver, "a", "b", then=drain.set), log))
     assert isinstance(await last(first, asked_of(drain)), Paused)
@@ -286,7 +286,7 @@ async def test_turn_per_factory_is_handed_over() -> None:
     assert log == ["entered", "left"] * 2
 
 
-async def test_turn_per_factory_notices_missing_nodes() -> None:
+async def test_turn_with_graph_factory_fails_for_missing_nodes() -> None:
     saver, log, drain = InMemorySaver(), list[str](), asyncio.Event()
     first = LangGraphAgent(per_turn(row(saver, "a", "b", then=drain.set), log))
     assert isinstance(await last(first, asked_of(drain)), Paused)
@@ -296,7 +296,7 @@ async def test_turn_per_factory_notices_missing_nodes() -> None:
     assert log == ["entered", "left"] * 2
 
 
-async def test_cancel_leaves_the_context_manager() -> None:
+async def test_cancel_exits_graph_factorys_context_manager() -> None:
     log, at_work = list[str](), asyncio.Event()
 
     async def node(state: Any) -> Any:
@@ -323,7 +323,7 @@ async def until(holds: Callable[[], bool], rest: Callable[[], Awaitable[None]] =
         await rest()
 
 
-async def test_factory_of_another_kind_is_named() -> None:
+async def test_graph_factory_returning_wrong_type_is_named() -> None:
     agent = LangGraphAgent(PerTurnFactory(lambda: 7, None))
     with pytest.raises(ConfigurationError, match="The graph factory returned a int"):
         await last(agent, asked_of())

@@ -57,7 +57,7 @@ def ids(found: list[tuple[str, str]]) -> str:
 
 
 @pytest.mark.parametrize("with_this", [True, False])
-async def test_the_history_reaches_over_the_contexts_earlier_tasks(with_this: bool) -> None:
+async def test_thread_history_includes_contexts_earlier_tasks(with_this: bool) -> None:
     """Oldest first, the turn's own message last, at most the requested number."""
     history = of_context(with_this=with_this)
     assert ids(await seen(history)) == "0123456"
@@ -67,17 +67,17 @@ async def test_the_history_reaches_over_the_contexts_earlier_tasks(with_this: bo
 
 
 @pytest.mark.parametrize("with_this", [True, False])
-async def test_history_before_a_message_excludes_it(with_this: bool) -> None:
+async def test_thread_history_before_message_excludes_that_message(with_this: bool) -> None:
     history = of_context(with_this=with_this)
     assert ids(await seen(history, 3, "m-6")) == "345"
     assert ids(await seen(history, 2, before="m-3")) == "12"
     assert ids(await seen(history, before="m-0")) == ""
 
 
-async def test_without_a_reader_the_history_is_the_tasks() -> None:
+async def test_thread_history_without_reader_has_only_tasks_messages() -> None:
     assert ids(await seen(None)) == "456"
     assert ids(await seen(None, 1, before="m-6")) == "5"
 
 
-async def test_a_message_of_the_history_is_its_authors() -> None:
+async def test_history_message_names_its_author() -> None:
     assert await seen(of_context(with_this=False), 2) == [("m-5", "agent"), ("m-6", "owner")]

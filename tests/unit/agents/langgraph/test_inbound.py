@@ -61,7 +61,7 @@ TEXTS = (
 
 
 @BOTH
-async def test_texts_form_one_human_message(method: str) -> None:
+async def test_text_parts_form_one_human_message(method: str) -> None:
     seen: list[AnyMessage] = []
 
     def node(state: dict[str, Any]) -> dict[str, Any]:
@@ -73,7 +73,7 @@ async def test_texts_form_one_human_message(method: str) -> None:
 
 
 @BOTH
-async def test_a_message_without_text_makes_no_human_message(method: str) -> None:
+async def test_message_without_text_creates_no_human_message(method: str) -> None:
     seen: list[Any] = []
 
     def node(state: dict[str, Any]) -> dict[str, Any]:
@@ -153,7 +153,7 @@ async def test_aborted_reply_fails_the_turn() -> None:
     assert "half an" not in str(task)
 
 
-async def test_caught_aborted_reply_is_no_fallback() -> None:
+async def test_aborted_reply_caught_by_node_is_no_fallback() -> None:
     async def broken() -> AsyncIterator[str]:
         yield "half an "
         raise ConnectionError("the model is gone")
@@ -169,7 +169,7 @@ async def test_caught_aborted_reply_is_no_fallback() -> None:
     assert task["status"]["message"]["parts"] == [{"text": "Something went wrong; ask again."}]
 
 
-async def test_an_event_router_answers_by_kind() -> None:
+async def test_event_router_answers_by_event_kind() -> None:
     """Handlers get their declared parameters."""
 
     async def on_message(thread: Any, message: Any) -> None:
@@ -180,7 +180,7 @@ async def test_an_event_router_answers_by_kind() -> None:
     assert task["status"]["message"]["parts"] == [{"text": "got hi"}]
 
 
-async def test_history_and_reactions_and_typing() -> None:
+async def test_thread_provides_history_reactions_and_typing() -> None:
     seen: list[Any] = []
 
     async def node(state: MessagesState, runtime: Runtime[AionContext]) -> dict[str, Any]:

@@ -86,7 +86,7 @@ async def test_tool_call_review_has_text_and_data(mode: str) -> None:
 
 @MODES
 @pytest.mark.parametrize("word", ["approve", "Yes.", " OK ", '{"type": "approve"}'])
-async def test_a_word_approves(word: str, mode: str) -> None:
+async def test_approving_word_approves_tool_call(word: str, mode: str) -> None:
     async with http(parts(an_agent("hello", mode=mode)).app()) as client:
         asked = await post(client, message_id="m-1")
         task = await post(client, word, message_id="m-2", taskId=asked["id"])
@@ -95,7 +95,7 @@ async def test_a_word_approves(word: str, mode: str) -> None:
 
 @MODES
 @pytest.mark.parametrize("word", ["reject", "no", "Reject: not on a Sunday"])
-async def test_a_word_rejects(word: str, mode: str) -> None:
+async def test_rejecting_word_rejects_tool_call(word: str, mode: str) -> None:
     async with http(parts(an_agent("hello", mode=mode)).app()) as client:
         asked = await post(client, message_id="m-1")
         task = await post(client, word, message_id="m-2", taskId=asked["id"])
@@ -107,7 +107,7 @@ EDIT = {"type": "edit", "edited_action": {"name": "mail", "args": {"to": "bob", 
 
 @MODES
 @pytest.mark.parametrize("data", [EDIT, {"decisions": [EDIT]}], ids=["a decision", "decisions"])
-async def test_data_may_edit_the_call(data: Any, mode: str) -> None:
+async def test_data_answer_may_edit_tool_call(data: Any, mode: str) -> None:
     async with http(parts(an_agent("hello", mode=mode)).app()) as client:
         asked = await post(client, message_id="m-1")
         task = await post(client, data=data, message_id="m-2", taskId=asked["id"])
@@ -128,7 +128,7 @@ UNFIT: dict[str, Any] = {
 
 @MODES
 @pytest.mark.parametrize("given", UNFIT)
-async def test_invalid_decision_repeats_the_review(given: str, mode: str) -> None:
+async def test_invalid_decision_repeats_tool_call_review(given: str, mode: str) -> None:
     """The turn does not fail, and the same interrupt still takes its answer."""
     text, data = UNFIT[given]
     async with http(parts(an_agent("hello", mode=mode)).app()) as client:
@@ -144,7 +144,7 @@ async def test_invalid_decision_repeats_the_review(given: str, mode: str) -> Non
     assert (task["status"]["state"], sent) == ("TASK_STATE_COMPLETED", [("ada", "hello")])
 
 
-async def test_disallowed_decision_repeats_the_review() -> None:
+async def test_disallowed_decision_repeats_tool_call_review() -> None:
     only: Any = {"allowed_decisions": ["approve", "reject"]}
     async with http(parts(an_agent("hello", allowed=only)).app()) as client:
         asked = await post(client, message_id="m-1")
@@ -154,7 +154,7 @@ async def test_disallowed_decision_repeats_the_review() -> None:
     assert "approve or reject" in texts(again)[0]
 
 
-async def test_several_calls_accept_one_or_all_decisions() -> None:
+async def test_several_tool_calls_accept_one_or_all_decisions() -> None:
     for text, data, expected in (
         ("approve", None, [("ada", "one"), ("ada", "two")]),
         ("", {"decisions": [{"type": "reject"}, {"type": "approve"}]}, [("ada", "two")]),
@@ -168,7 +168,7 @@ async def test_several_calls_accept_one_or_all_decisions() -> None:
         assert (task["status"]["state"], sorted(sent)) == ("TASK_STATE_COMPLETED", expected)
 
 
-async def test_single_reviews_are_answered_by_id() -> None:
+async def test_separate_tool_call_reviews_are_answered_by_id() -> None:
     async with http(parts(an_agent("one", "two", mode="per_call")).app()) as client:
         task = await post(client, message_id="m-1")
         ids = [entry["id"] for entry in task["status"]["message"]["metadata"]["interrupts"]]

@@ -41,7 +41,7 @@ def test_reply_is_buffered_while_model_streams() -> None:
     assert streamed == [("model", "m1 ", False), ("model", "m2", False)]
 
 
-def test_abort_releases_stream_and_drops_buffer() -> None:
+def test_aborted_reply_releases_stream_and_drops_buffer() -> None:
     streams = ModelStreams()
     streamed = texts(
         list(streams.add_reply("r1 ", "reply")),

@@ -134,7 +134,7 @@ async def test_answer_may_have_any_langchain_form(schema: Any, answer: Any) -> N
 
 
 @pytest.mark.parametrize("schema", [Replaced, Appended])
-async def test_earlier_turns_dict_is_no_answer(schema: Any) -> None:
+async def test_earlier_turns_dict_message_is_no_answer(schema: Any) -> None:
     def node(state: State) -> State:
         if any(isinstance(message, dict) for message in state["messages"]):
             return {"messages": [*state["messages"]] if schema is Replaced else []}
@@ -148,7 +148,7 @@ async def test_earlier_turns_dict_is_no_answer(schema: Any) -> None:
     assert said(second) == (None if schema is Appended else "once")  # the input replaces the earlier list
 
 
-async def test_custom_list_is_neither_answer_nor_error() -> None:
+async def test_messages_list_of_other_objects_is_ignored() -> None:
     task = await asked_once(one_node(lambda state: {"messages": [{"rows": 1}, ("a", "b", "c"), 7]}, Replaced))
     assert (task["status"]["state"], said(task)) == ("TASK_STATE_COMPLETED", None)
 
@@ -169,7 +169,7 @@ async def test_removed_message_is_still_the_answer() -> None:
         assert said(await ask(client, "two", message_id="m-2", contextId="c")) == "answer two"
 
 
-async def test_message_put_back_is_no_answer() -> None:
+async def test_earlier_message_put_back_by_node_is_no_answer() -> None:
     """An AIMessage of an earlier turn never counts."""
 
     def node(state: State) -> State:
@@ -247,7 +247,7 @@ async def test_middleware_summary_is_not_streamed() -> None:
     assert "SECRET" not in answer.text
 
 
-async def test_finished_branch_does_not_interleave_others() -> None:
+async def test_finished_branchs_text_does_not_interleave_with_others() -> None:
     """Two models stream at once, and a third node ends meanwhile."""
     a_spoke, b_spoke, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
@@ -280,7 +280,7 @@ async def test_finished_branch_does_not_interleave_others() -> None:
 # ── Unusual emissions ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_repeated_id_with_new_text_is_new_message() -> None:
+async def test_repeated_message_id_with_new_text_is_new_message() -> None:
     """No message is lost, and a task's messages have unique ids."""
 
     def node(state: State, writer: StreamWriter) -> State:
@@ -295,7 +295,7 @@ async def test_repeated_id_with_new_text_is_new_message() -> None:
     assert len({entry["messageId"] for entry in agents}) == 3
 
 
-async def test_empty_message_sends_nothing() -> None:
+async def test_empty_message_from_graph_sends_nothing() -> None:
     def node(state: State, writer: StreamWriter) -> State:
         emit_message(writer, AIMessage(""))
         emit_message(writer, AIMessage("", tool_calls=[{"name": "x", "args": {}, "id": "1"}]))
@@ -321,7 +321,7 @@ async def test_emission_to_other_stream_delays_nothing(caplog: pytest.LogCapture
     assert caplog.text.count("did not reach the turn's own stream") == 1
 
 
-async def test_passed_on_emission_is_sent_once() -> None:
+async def test_emission_forwarded_from_nested_graph_is_sent_once() -> None:
     """A node streams another graph itself and passes the emissions on to the turn's own stream."""
 
     def inner(state: State, writer: StreamWriter) -> State:
@@ -377,7 +377,7 @@ async def test_unserializable_value_fails_the_task(node: Any) -> None:
     assert "Hold plain data there" in str(said(task))
 
 
-async def test_text_before_interrupt_is_no_later_answer() -> None:
+async def test_text_before_interrupt_is_not_repeated_as_answer() -> None:
     """The node runs again from its start, and may use other words."""
     runs: list[int] = []
 

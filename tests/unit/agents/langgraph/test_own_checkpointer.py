@@ -56,14 +56,14 @@ async def conversation(agent: Agent, method: str, *texts: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("method", ["SendMessage", "message/send"])
-async def test_lost_interrupt_fails_the_turn(method: str) -> None:
+async def test_interrupt_lost_by_checkpointer_fails_turn(method: str) -> None:
     """The interrupt is not repeated: that would never end."""
     _, status = await conversation(ServedBy(lambda: asks(InMemorySaver())), method, "book", "Monday")
     assert status["state"] in ("TASK_STATE_FAILED", "failed")
     assert status["message"]["parts"][0]["text"] == STATE_LOST
 
 
-async def test_an_answer_is_taken_where_the_checkpointer_lasts() -> None:
+async def test_persistent_authors_checkpointer_accepts_answer_to_interrupt() -> None:
     saver = InMemorySaver()
     _, status = await conversation(ServedBy(lambda: asks(saver)), "SendMessage", "book", "Monday")
     assert status["message"]["parts"][0]["text"] == "Booked for Monday."
@@ -115,7 +115,7 @@ def charges(saver: Any, ran: list[str], *, emits: bool, dies: list[bool]) -> Any
 
 
 @pytest.mark.parametrize("emits", [True, False])
-async def test_lost_state_does_not_rerun_nodes(emits: bool) -> None:
+async def test_state_lost_by_checkpointer_does_not_rerun_nodes(emits: bool) -> None:
     clock, ran = ManualClock(), list[str]()
     savers = memory_savers(clock)
     turn = DrivenConversation.of(await begin(savers.tasks, clock))

@@ -8,11 +8,11 @@ from aion_core.agents.langgraph.turn import PendingEmissions
 from aion_core.errors import LeaseLost
 
 
-async def test_nothing_is_waited_for_where_nothing_was_emitted() -> None:
+async def test_wait_without_pending_emissions_returns_immediately() -> None:
     await PendingEmissions().wait_recorded()
 
 
-async def test_wait_covers_current_emissions_only() -> None:
+async def test_wait_for_pending_emissions_ignores_later_emissions() -> None:
     pending, first, later = PendingEmissions(), object(), object()
     pending.add(first)
     waiting = asyncio.create_task(pending.wait_recorded())
@@ -23,7 +23,7 @@ async def test_wait_covers_current_emissions_only() -> None:
     await waiting
 
 
-async def test_an_equal_emission_is_another_one() -> None:
+async def test_equal_emissions_are_tracked_separately() -> None:
     pending, one, other = PendingEmissions(), [1], [1]
     pending.add(one)
     pending.add(other)
@@ -45,7 +45,7 @@ async def test_emission_missing_from_stream_is_dropped(caplog: pytest.LogCapture
     pending.mark_recorded(lost)  # late, without effect
 
 
-async def test_no_emission_is_dropped_during_recording() -> None:
+async def test_pending_emission_is_not_dropped_during_recording() -> None:
     pending, emission = PendingEmissions(), object()
     pending.add(emission)
     pending.wait_for_event()
@@ -57,7 +57,7 @@ async def test_no_emission_is_dropped_during_recording() -> None:
     await waiting
 
 
-async def test_aborted_turn_raises_lease_lost() -> None:
+async def test_aborted_wait_for_emissions_raises_lease_lost() -> None:
     pending = PendingEmissions()
     pending.add(object())
     waiting = asyncio.create_task(pending.wait_recorded())

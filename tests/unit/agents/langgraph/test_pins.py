@@ -63,7 +63,7 @@ async def cut_after(graph: Any, node: str, given: Any, config: Any) -> None:
 # ── Run id of a turn ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_same_call_starts_resumes_and_repeats() -> None:
+async def test_same_graph_call_starts_resumes_and_repeats_run() -> None:
     ran: list[str] = []
 
     def node(name: str) -> Any:
@@ -116,7 +116,7 @@ async def test_thread_without_checkpoint_is_unfinished() -> None:
     assert (finished(state, "turn-1"), finished(state, "turn-2")) == (True, False)
 
 
-async def test_one_readable_write_finishes_a_node() -> None:
+async def test_one_readable_write_counts_node_as_finished() -> None:
     """So a task's writes are one request, and its emissions are recorded before them."""
     ran: list[str] = []
     saver = InMemorySaver()
@@ -183,7 +183,7 @@ async def test_early_drain_runs_nothing() -> None:
     assert (ran, (await graph.aget_state(turn("turn-1"))).next) == ([], ("__start__",))
 
 
-async def test_control_is_polled_before_each_step() -> None:
+async def test_run_control_is_polled_before_each_step() -> None:
     """So a control that reads the runner's event drains even after a blocked event loop."""
     ran: list[str] = []
     looked: list[int] = []

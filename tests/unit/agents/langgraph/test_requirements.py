@@ -49,7 +49,7 @@ def state(task: dict[str, Any]) -> str:
     return named.removeprefix("TASK_STATE_").lower().replace("_", "-")
 
 
-async def test_returning_immediately_gives_working_task(version: str) -> None:
+async def test_return_immediately_returns_working_task(version: str) -> None:
     """Both states are recorded before the response, and the turn continues."""
     began, go = asyncio.Event(), asyncio.Event()
 
@@ -98,7 +98,7 @@ async def test_answer_is_an_agent_message(version: str) -> None:
     )
 
 
-async def test_no_author_makes_a_task_unknown(version: str) -> None:
+async def test_outbox_cannot_set_unknown_task_state(version: str) -> None:
     """v0.3 alone has this state, for an unknown one."""
     outbox = {
         "kind": "task",
@@ -145,7 +145,7 @@ GIVEN: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("given", GIVEN)
-async def test_parts_of_either_version_are_accepted(given: str, version: str) -> None:
+async def test_parts_of_either_protocol_version_are_accepted(given: str, version: str) -> None:
     graph = one_node(lambda state: {"a2a_outbox": GIVEN[given]}, Envelope)
     async with http(parts(graph).app()) as client:
         task = await post(client, send(method=METHODS[version][0]))

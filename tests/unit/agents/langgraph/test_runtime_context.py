@@ -50,7 +50,9 @@ async def answer_of(agent: Any, **request: Any) -> tuple[str, str]:
 
 @pytest.mark.parametrize("schema", [AsDataclass, AsModel, AsTypedDict])
 @pytest.mark.parametrize(("configuration", "provider"), [({}, "openai"), ({"provider": "mine"}, "mine")])
-async def test_own_context_schema_gets_configuration(schema: Any, configuration: dict[str, Any], provider: str) -> None:
+async def test_authors_context_schema_receives_configuration(
+    schema: Any, configuration: dict[str, Any], provider: str
+) -> None:
     def node(state: State, runtime: Runtime[Any]) -> State:
         own = runtime.context
         own = own if isinstance(own, dict) else vars(own)
@@ -70,7 +72,7 @@ class Model(ScriptedModel):
         return self
 
 
-async def test_a_tool_may_take_the_turns_context() -> None:
+async def test_tool_may_receive_turns_aion_context() -> None:
     """`ToolRuntime[AionContext]`."""
 
     @tool
@@ -114,7 +116,7 @@ def test_plain_tool_runtime_logs_no_turn_content() -> None:
     assert "Pydantic serializer" not in ran.stderr
 
 
-async def test_thread_has_network_and_integers() -> None:
+async def test_thread_has_network_and_metadata_keeps_integers() -> None:
     class WithInbox(MessagesState):
         a2a_inbox: Any
 
@@ -129,7 +131,7 @@ async def test_thread_has_network_and_integers() -> None:
 
 
 @pytest.mark.parametrize("method", ["SendMessage", "message/send"])
-async def test_integers_of_an_answer_in_data_are_integers(method: str) -> None:
+async def test_integers_in_data_answer_stay_integers(method: str) -> None:
     """An integer is an index into a list."""
     from langgraph.types import interrupt
 

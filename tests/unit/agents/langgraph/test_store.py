@@ -112,7 +112,7 @@ NODES = [
 
 @pytest.mark.parametrize("graph", [one_node, in_subgraph, called_subgraph])
 @pytest.mark.parametrize("node", NODES)
-async def test_memory_is_there_in_the_next_context(graph: Callable[[Any], Any], node: Any) -> None:
+async def test_memory_persists_into_next_context(graph: Callable[[Any], Any], node: Any) -> None:
     assert await talk(graph(node), "red", "blue") == [
         ("TASK_STATE_COMPLETED", "[]"),
         ("TASK_STATE_COMPLETED", "['red']"),
@@ -178,7 +178,7 @@ async def test_tools_of_a_prebuilt_agent_get_the_store() -> None:
     assert seen == ["first", "second"]
 
 
-async def test_prebuilt_agents_own_tools_remember() -> None:
+async def test_prebuilt_agents_tools_use_memory_store() -> None:
     @tool
     async def look(store: Annotated[Any, InjectedStore()]) -> str:
         """Look, and keep."""
@@ -193,7 +193,7 @@ async def test_prebuilt_agents_own_tools_remember() -> None:
     assert seen == [[], ["n0"]]
 
 
-async def test_graph_store_of_author_is_used() -> None:
+async def test_authors_own_graph_store_is_used() -> None:
     own = InMemoryStore()
     graph = one_node(by_parameter).compile(store=own)
     assert [answer for _, answer in await talk(graph, "red", "blue")] == ["[]", "['red']"]
@@ -209,13 +209,13 @@ async def test_subgraph_gets_the_served_graphs_store() -> None:
     assert own.search(()) == []
 
 
-async def test_the_authors_graph_is_left_as_it_is() -> None:
+async def test_authors_graph_stays_unchanged() -> None:
     graph = one_node(by_parameter).compile()
     await talk(graph, "red")
     assert graph.store is None
 
 
-async def test_two_services_of_one_graph_share_nothing() -> None:
+async def test_two_services_of_one_graph_share_no_memory() -> None:
     graph = one_node(by_parameter).compile()
     for _ in range(2):
         assert await talk(graph, "red") == [("TASK_STATE_COMPLETED", "[]")]
@@ -234,7 +234,7 @@ async def test_blocking_store_call_names_async_method() -> None:
     assert "`await store.aput(...)`" in raised[0]
 
 
-async def test_parallel_nodes_write_at_once() -> None:
+async def test_parallel_nodes_write_memory_concurrently() -> None:
     graph = StateGraph(MessagesState)
     for n in range(8):
 
@@ -255,7 +255,7 @@ async def test_parallel_nodes_write_at_once() -> None:
     assert await talk(graph, "hi") == [("TASK_STATE_COMPLETED", "16")]
 
 
-async def test_cancelled_node_writes_nothing_later() -> None:
+async def test_cancelled_node_writes_no_memory_later() -> None:
     """A synchronous node cannot be stopped: its thread continues."""
     loop, began, go = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
     outcome: queue.Queue[str] = queue.Queue()
@@ -293,7 +293,7 @@ class Thing:
     x: int
 
 
-async def test_value_outside_json_fails_the_task() -> None:
+async def test_memory_value_outside_json_fails_task() -> None:
     async def node(state: MessagesState, *, store: BaseStore) -> State:
         await store.aput(NS, "k", {"x": object()})
         return {}
@@ -303,7 +303,7 @@ async def test_value_outside_json_fails_the_task() -> None:
     assert "Type is not JSON serializable: object" in text
 
 
-async def test_store_is_ours_and_knows_ttl() -> None:
+async def test_graph_receives_owner_store_with_ttl_support() -> None:
     async def node(state: MessagesState, *, store: BaseStore) -> State:
         assert isinstance(store, OwnerStore)
         await store.aput(NS, "k", {"at": Thing(1)}, ttl=5)

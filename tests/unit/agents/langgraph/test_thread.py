@@ -14,7 +14,7 @@ def streamed(saver: InMemorySaver, turn: str) -> StreamedText:
     return StreamedText(saver, config, returns=True)
 
 
-async def test_streamed_text_is_of_its_turn_only() -> None:
+async def test_streamed_text_belongs_only_to_its_turn() -> None:
     saver, first = InMemorySaver(), uuid4()
     one = streamed(saver, "turn-1")
     one.start(first)

@@ -66,7 +66,7 @@ async def test_raising_graph_fails_with_safe_text() -> None:
 
 @pytest.mark.parametrize("asynchronous", [True, False])
 @pytest.mark.parametrize("ending", [SystemExit(3), KeyboardInterrupt()], ids=["SystemExit", "KeyboardInterrupt"])
-async def test_exiting_node_ends_its_task_only(ending: BaseException, asynchronous: bool) -> None:
+async def test_node_exiting_process_fails_only_its_task(ending: BaseException, asynchronous: bool) -> None:
     def ends(state: State) -> State:
         raise ending
 
@@ -123,7 +123,7 @@ async def test_blocking_graph_does_not_lose_its_lease() -> None:
     assert said(task) == "still here"
 
 
-async def test_emission_after_end_is_ignored_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_emission_after_turn_end_is_ignored_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     stray: list[asyncio.Task[None]] = []
     ended = asyncio.Event()
 
@@ -166,7 +166,7 @@ async def test_data_artifact_is_identified_by_name() -> None:
     assert task["artifacts"][2]["artifactId"] == "mine"
 
 
-async def test_state_classes_survive_checkpoints() -> None:
+async def test_custom_state_classes_survive_checkpoints() -> None:
     """Between turns the state is in a checkpoint: models, dataclasses and enums of its annotations survive it."""
     seen: list[Any] = []
 
@@ -180,7 +180,7 @@ async def test_state_classes_survive_checkpoints() -> None:
     assert seen == [None, Profile(name="Ada", mood=Mood.GOOD, visits=[Visit(1)])]
 
 
-async def test_last_values_of_four_modes_count() -> None:
+async def test_last_values_of_four_stream_modes_are_used() -> None:
     """The answer is the last AIMessage of the final state; its chunks come before."""
     from aion_core.agents.langgraph.turn import STREAM_MODES
 
@@ -217,7 +217,7 @@ def branches(*nodes: Callable[..., Any]) -> StateGraph[Any, Any, Any, Any]:
 @pytest.mark.parametrize(
     "other", [lambda state: {}, lambda state: {"messages": [AIMessage("from b")]}], ids=["nothing", "a message"]
 )
-async def test_a_last_step_of_parallel_branches_may_reply(other: Callable[..., Any]) -> None:
+async def test_parallel_branches_in_last_step_may_reply(other: Callable[..., Any]) -> None:
     async with http(parts(branches(replies, other)).app()) as client:
         task = await ask(client)
     assert (task["status"]["state"], said(task)) == ("TASK_STATE_COMPLETED", "from a")
@@ -327,7 +327,7 @@ async def test_parallel_models_stream_one_after_another() -> None:
     assert events[-1]["status"]["message"]["parts"][0]["text"] in {"alpha one two three ", "beta four five six "}
 
 
-async def test_model_within_reply_is_streamed_once() -> None:
+async def test_model_called_within_reply_is_streamed_once() -> None:
     """A model within a reply is not streamed a second time."""
 
     class Model(ToolCaller):
@@ -418,7 +418,7 @@ async def test_functional_graph_resumes_with_stored_results() -> None:
         assert said(await ask(client, "yes", message_id="m-2", taskId=asked["id"])) == "yes: 7"
 
 
-async def test_an_answer_of_files_only_is_refused() -> None:
+async def test_answer_to_interrupt_with_only_files_is_refused() -> None:
     def asks(state: State) -> State:
         return {"messages": [AIMessage(interrupt("?"))]}
 

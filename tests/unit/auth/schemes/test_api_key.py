@@ -21,7 +21,7 @@ async def key(app: AuthApp, clock: ManualClock, principal: str = "alice", **more
     return made.text
 
 
-async def test_keys_of_principal_share_owner(app: AuthApp, clock: ManualClock) -> None:
+async def test_api_keys_of_one_principal_share_owner(app: AuthApp, clock: ManualClock) -> None:
     """After the replacement of a key, its principal still owns the tasks."""
     first, second = await key(app, clock), await key(app, clock)
     assert first != second
@@ -34,7 +34,9 @@ async def test_keys_of_principal_share_owner(app: AuthApp, clock: ManualClock) -
     assert (await app.get(("X-API-Key", second))).json() == answers[0]
 
 
-async def test_only_whole_key_is_accepted(app: AuthApp, clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+async def test_only_complete_api_key_is_accepted(
+    app: AuthApp, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("DEBUG", "aion_core")
     text = await key(app, clock)
     record = (await app.keys.all())[0]
@@ -66,13 +68,13 @@ async def test_only_whole_key_is_accepted(app: AuthApp, clock: ManualClock, capl
     assert text.split("_", 2)[2] not in caplog.text
 
 
-async def test_key_record_has_no_secret(clock: ManualClock) -> None:
+async def test_stored_api_key_record_has_no_secret(clock: ManualClock) -> None:
     made = make_key("alice", now=clock.now())
     assert made.text.split("_", 2)[2] not in repr(made.record)
     assert made.record.last4 == made.text[-4:]
 
 
-async def test_key_for_another_agent_is_forbidden(app: AuthApp, clock: ManualClock) -> None:
+async def test_api_key_for_another_agent_is_forbidden(app: AuthApp, clock: ManualClock) -> None:
     header = ("X-API-Key", await key(app, clock, agents=frozenset({"two"})))
     assert (await app.get(header, path="/agents/two/")).status_code == 200
     for path in ("/", "/agents/one/", "/agents/nobody/", "/tasks"):
@@ -81,7 +83,7 @@ async def test_key_for_another_agent_is_forbidden(app: AuthApp, clock: ManualClo
     assert (await app.get(closed, path="/agents/two/")).status_code == 403
 
 
-async def test_key_gives_its_scopes(clock: ManualClock) -> None:
+async def test_api_key_grants_its_scopes(clock: ManualClock) -> None:
     app = AuthApp(clock, {"key": frozenset({"read", "write"})}, key=ApiKeyScheme(header="X-Our-Key"))
     for scopes, status in (({"read", "write", "x"}, 200), ({"read"}, 403), (set(), 403)):
         text = await key(app, clock, scopes=frozenset(scopes))

@@ -59,7 +59,7 @@ async def status(app: AuthApp, name: str, password: str) -> int:
     return (await app.get(basic_header(name, password))).status_code
 
 
-async def test_basic_accepts_only_right_passwords(app: AuthApp) -> None:
+async def test_basic_accepts_only_correct_passwords(app: AuthApp) -> None:
     assert (await app.get(basic_header("alice", "wonder:land"))).json()["subject"] == "alice"
     assert (await app.get(basic_header("bob", "Ünïcode"))).json()["subject"] == "bob"
     missing = await app.get()
@@ -125,7 +125,7 @@ async def test_basic_hashes_concurrent_credential_once(app: AuthApp, hashed: Has
         assert hashed == [password]
 
 
-async def test_cancelled_request_keeps_shared_comparison(
+async def test_cancelled_request_keeps_shared_password_comparison(
     clock: ManualClock, hashed: Hashed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, may_end = threading.Event(), threading.Event()
@@ -152,14 +152,14 @@ async def test_cancelled_request_keeps_shared_comparison(
     assert hashed == ["wonder:land"]
 
 
-async def test_right_passwords_cost_no_attempts(clock: ManualClock, hashed: Hashed) -> None:
+async def test_correct_passwords_use_no_attempts(clock: ManualClock, hashed: Hashed) -> None:
     users = {f"u-{n}": CHEAP.hash("right") for n in range(2 * WRONG_PER_MINUTE)}
     app = AuthApp(clock, users=users, basic=BasicScheme())
     assert {await status(app, name, "right") for name in users} == {200}
     assert len(hashed) == len(users)
 
 
-async def test_changed_users_take_effect_in_five_minutes(clock: ManualClock) -> None:
+async def test_changed_basic_users_take_effect_within_five_minutes(clock: ManualClock) -> None:
     """No new deployment is needed."""
     users = {"alice": CHEAP.hash("old"), "bob": CHEAP.hash("b")}
     app = AuthApp(clock, users=lambda: dict(users), basic=BasicScheme())
@@ -185,7 +185,9 @@ async def test_removed_user_with_shared_hash_is_refused(clock: ManualClock) -> N
     assert await status(app, "second", "same") == 401
 
 
-async def test_unreadable_users_stay_for_a_day(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+async def test_unreadable_users_secret_keeps_previous_users_one_day(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
     """A broken secret locks out nobody at first, and preserves no users forever."""
     reads = 0
     is_broken = False
@@ -215,7 +217,7 @@ async def test_unreadable_users_stay_for_a_day(clock: ManualClock, caplog: pytes
     assert await status(app, "alice", "wonder:land") == 200
 
 
-def test_users_must_be_argon2_hashes() -> None:
+def test_basic_users_passwords_must_be_argon2_hashes() -> None:
     assert parse_users(f'{{"a": "{hash_password("x")}"}}', "it").keys() == {"a"}
     for text in ("{", "[]", '{"a": "password"}', '{"a": 1}', '{"a:b": "$argon2id$x"}', '{"": "$argon2id$x"}'):
         with pytest.raises(ConfigurationError, match="the file") as raised:

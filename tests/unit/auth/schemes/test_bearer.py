@@ -119,7 +119,7 @@ BAD: dict[str, Callable[[Issuer], str]] = {
 
 
 @pytest.mark.parametrize("kind", BAD)
-async def test_invalid_token_is_refused(
+async def test_invalid_bearer_token_is_refused(
     app: AuthApp, issuer: Issuer, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The responses are equal, and the log has nothing of the token."""
@@ -134,7 +134,7 @@ async def test_invalid_token_is_refused(
         assert part not in caplog.text
 
 
-async def test_key_urls_in_token_are_ignored(app: AuthApp, issuer: Issuer) -> None:
+async def test_key_urls_in_bearer_token_are_ignored(app: AuthApp, issuer: Issuer) -> None:
     with issuing() as attacker:
         attacker.add("evil", "ES256")
         _, key = attacker.keys["evil"]
@@ -148,7 +148,7 @@ async def test_key_urls_in_token_are_ignored(app: AuthApp, issuer: Issuer) -> No
         assert attacker.requested_paths == []
 
 
-async def test_token_times_have_leeway(app: AuthApp, issuer: Issuer) -> None:
+async def test_bearer_token_times_have_leeway(app: AuthApp, issuer: Issuer) -> None:
     now = int(time.time())
     assert (await app.get_with_token(issuer.token(exp=now - 50))).status_code == 200
     assert (await app.get_with_token(issuer.token(iat=now + 50, nbf=now + 50))).status_code == 200
@@ -196,7 +196,7 @@ async def test_gateway_lookalike_headers_are_ignored(app: AuthApp, issuer: Issue
         ({"scope": "chat"}, {"scope_claim": "roles"}, 403),
     ],
 )
-async def test_token_needs_required_scopes(
+async def test_bearer_token_needs_required_scopes(
     issuer: Issuer, clock: ManualClock, claims: dict[str, Any], more: dict[str, Any], status: int
 ) -> None:
     app = AuthApp(clock, {"jwt": frozenset({"chat"})}, jwt=issuer_scheme(issuer, **more))
@@ -209,7 +209,7 @@ async def test_token_needs_required_scopes(
         assert (await app.get_with_token(issuer.token(exp=1, **claims))).status_code == 401
 
 
-async def test_undeclared_algorithm_is_refused(issuer: Issuer, clock: ManualClock) -> None:
+async def test_bearer_token_with_undeclared_algorithm_is_refused(issuer: Issuer, clock: ManualClock) -> None:
     issuer.add("rsa", "RS256")
     app = AuthApp(clock, jwt=issuer_scheme(issuer, algorithms=("RS256",)))
     assert (await app.get_with_token(issuer.token("rsa"))).status_code == 200

@@ -17,7 +17,7 @@ def app(issuer: Issuer, clock: ManualClock) -> AuthApp:
     return AuthApp(clock, jwt=issuer_scheme(issuer))
 
 
-async def test_unknown_keys_cause_two_fetches(app: AuthApp, issuer: Issuer) -> None:
+async def test_unknown_signing_keys_cause_at_most_two_fetches(app: AuthApp, issuer: Issuer) -> None:
     tokens = [issuer.token(headers={"kid": f"unknown-{n}"}) for n in range(1000)]
     for n in range(0, 1000, 100):
         answers = await asyncio.gather(*(app.get_with_token(token) for token in tokens[n : n + 100]))
@@ -27,13 +27,13 @@ async def test_unknown_keys_cause_two_fetches(app: AuthApp, issuer: Issuer) -> N
     assert issuer.fetches() <= 2
 
 
-async def test_concurrent_first_callers_cause_one_fetch(app: AuthApp, issuer: Issuer) -> None:
+async def test_concurrent_first_callers_cause_one_jwks_fetch(app: AuthApp, issuer: Issuer) -> None:
     answers = await asyncio.gather(*(app.get_with_token(issuer.token()) for _ in range(50)))
     assert {answer.status_code for answer in answers} == {200}
     assert issuer.fetches() == 1
 
 
-async def test_new_key_is_found_within_thirty_seconds(app: AuthApp, issuer: Issuer, clock: ManualClock) -> None:
+async def test_new_signing_key_is_found_within_thirty_seconds(app: AuthApp, issuer: Issuer, clock: ManualClock) -> None:
     assert (await app.get_with_token(issuer.token())).status_code == 200
     issuer.add("k-2")
     assert (await app.get_with_token(issuer.token("k-2"))).status_code == 401
@@ -42,7 +42,9 @@ async def test_new_key_is_found_within_thirty_seconds(app: AuthApp, issuer: Issu
     assert issuer.fetches() == 2
 
 
-async def test_withdrawn_key_is_valid_for_ten_minutes(app: AuthApp, issuer: Issuer, clock: ManualClock) -> None:
+async def test_withdrawn_signing_key_stays_valid_for_ten_minutes(
+    app: AuthApp, issuer: Issuer, clock: ManualClock
+) -> None:
     token = issuer.token()
     assert (await app.get_with_token(token)).status_code == 200
     issuer.published_keys.clear()
@@ -54,7 +56,7 @@ async def test_withdrawn_key_is_valid_for_ten_minutes(app: AuthApp, issuer: Issu
 
 
 @pytest.mark.parametrize("down", ["500", "302", "no JSON", "no set", "large"])
-async def test_known_keys_outlive_issuer_failure_one_day(
+async def test_known_signing_keys_outlive_issuer_failure_one_day(
     app: AuthApp, issuer: Issuer, clock: ManualClock, down: str
 ) -> None:
     assert (await app.get_with_token(issuer.token())).status_code == 200
@@ -81,7 +83,9 @@ async def test_known_keys_outlive_issuer_failure_one_day(
     assert (await app.get_with_token(issuer.token())).status_code == 200
 
 
-async def test_missing_keys_give_service_unavailable(app: AuthApp, issuer: Issuer, clock: ManualClock) -> None:
+async def test_unavailable_signing_keys_return_service_unavailable(
+    app: AuthApp, issuer: Issuer, clock: ManualClock
+) -> None:
     """Requests without a token of the issuer get 401."""
     issuer.status = 500
     for _ in range(20):
@@ -95,7 +99,7 @@ async def test_missing_keys_give_service_unavailable(app: AuthApp, issuer: Issue
     assert (await app.get_with_token(issuer.token())).status_code == 200
 
 
-async def test_oidc_discovery_names_the_keys(issuer: Issuer, clock: ManualClock) -> None:
+async def test_oidc_discovery_document_locates_signing_keys(issuer: Issuer, clock: ManualClock) -> None:
     oidc = OidcScheme(issuer=issuer.url, audience=(AUDIENCE,))
     assert (await AuthApp(clock, oidc=oidc).get_with_token(issuer.token())).status_code == 200
     assert issuer.requested_paths == ["/.well-known/openid-configuration", "/jwks.json"]
@@ -107,7 +111,7 @@ async def test_oidc_discovery_names_the_keys(issuer: Issuer, clock: ManualClock)
         assert (await AuthApp(clock, oidc=oidc).get_with_token(issuer.token())).status_code == 503
 
 
-async def test_unusable_keys_are_skipped(issuer: Issuer, clock: ManualClock) -> None:
+async def test_unusable_signing_keys_are_skipped(issuer: Issuer, clock: ManualClock) -> None:
     shared = {"kty": "oct", "k": "c2VjcmV0", "kid": "k-1"}
     issuer.published_keys[:0] = [shared, {"kty": "??", "kid": "k-2"}, "x", {"kid": 1}]  # type: ignore[list-item]
     app = AuthApp(clock, jwt=issuer_scheme(issuer))

@@ -60,7 +60,7 @@ def test_healthy_server_passes_at_both_card_paths(run: RunCommand, tmp_path: Pat
     assert "Anybody on this machine may call" in results["callers"]["message"]
 
 
-def test_card_with_other_url_fails(run: RunCommand, tmp_path: Path) -> None:
+def test_doctor_fails_card_with_other_url(run: RunCommand, tmp_path: Path) -> None:
     with _Uvicorn(tmp_path, OPEN, AION_BASE_URL="http://127.0.0.1:8000") as url:
         code, results = run_doctor(run, "--url", url, "--config", "/nowhere.yaml")
     assert code == 1
@@ -128,7 +128,7 @@ def test_requests_behind_iam_are_signed(gateway: tuple[str, list[str], dict[str,
     assert (code, results["clock"]["status"]) == (1, "FAILED")
 
 
-def test_unreachable_url_fails(run: RunCommand) -> None:
+def test_doctor_fails_unreachable_url(run: RunCommand) -> None:
     with operating.taken_port() as port:
         pass
     code, results = run_doctor(run, "--url", f"http://127.0.0.1:{port}", "--config", "/nowhere.yaml")

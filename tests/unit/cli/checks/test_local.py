@@ -18,7 +18,7 @@ def run() -> RunCommand:
     return lambda *arguments, **options: run("doctor", *arguments, **options)
 
 
-def test_each_agent_is_loaded(run: RunCommand, tmp_path: Path) -> None:
+def test_doctor_loads_each_agent(run: RunCommand, tmp_path: Path) -> None:
     config = written(tmp_path, OPEN.replace("agent.py", "fine_agent.py"), fine_agent=f"print('noise')\n{AGENT}")
     with operating.taken_port() as taken:
         code, results = run_doctor(run, "--config", config, "--no-template", "--port", taken)
@@ -31,7 +31,7 @@ def test_each_agent_is_loaded(run: RunCommand, tmp_path: Path) -> None:
     assert "noise" not in ran.stdout
 
 
-def test_broken_agent_does_not_stop_other_checks(run: RunCommand, tmp_path: Path) -> None:
+def test_broken_agent_does_not_stop_other_doctor_checks(run: RunCommand, tmp_path: Path) -> None:
     text = "aion: {agents: {bad: {path: bad_agent.py}, good: {path: good_agent.py}}}"
     config = written(tmp_path, text, bad_agent="import no_such_module\n", good_agent=AGENT)
     code, results = run_doctor(run, "--config", config, "--no-template")
@@ -91,7 +91,7 @@ def test_agents_variables_and_secrets_are_checked(
     assert not {"DOCTORS_MODEL", "DOCTORS_KEY"} & os.environ.keys()
 
 
-def test_doctor_names_variables_that_only_dotenv_has(run: RunCommand, tmp_path: Path) -> None:
+def test_doctor_names_variables_set_only_in_dotenv(run: RunCommand, tmp_path: Path) -> None:
     text = "aion: {environment: {MODEL: m}, secrets: {KNOWN_KEY: k}, agents: {helper: {path: fine_agent.py}}}"
     config = written(tmp_path, text, fine_agent=AGENT)
     (tmp_path / ".env").write_text("MODEL=n\nKNOWN_KEY=k\nMY_KEY=hunter2\nAWS_PROFILE=me\nOTHER=x\n")
@@ -158,7 +158,7 @@ UNBUILDABLE = {
 
 
 @pytest.mark.parametrize("case", UNBUILDABLE)
-def test_doctor_fails_where_a_build_would(case: str, run: RunCommand, tmp_path: Path) -> None:
+def test_doctor_fails_for_project_that_cannot_be_built(case: str, run: RunCommand, tmp_path: Path) -> None:
     files, words = UNBUILDABLE[case]
     config = written(tmp_path, OPEN.replace("agent.py", "fine_agent.py"), fine_agent=AGENT)
     for name, content in files.items():
@@ -177,7 +177,7 @@ def test_doctor_does_not_call_factory_per_turn(run: RunCommand, tmp_path: Path) 
     assert "is a factory, called for each turn and not called by this check" in results["agent helper"]["message"]
 
 
-def test_secret_in_plain_environment_is_warned(run: RunCommand, tmp_path: Path) -> None:
+def test_doctor_warns_of_secret_in_plain_environment(run: RunCommand, tmp_path: Path) -> None:
     text = "aion: {environment: {OPENAI_API_KEY: of-all, MODEL: m}, agents: {helper: {path: fine_agent.py}}}"
     config = written(tmp_path, text, fine_agent=AGENT)
     results = run_doctor(run, "--config", config, "--no-template")[1]["environment"]
@@ -185,7 +185,7 @@ def test_secret_in_plain_environment_is_warned(run: RunCommand, tmp_path: Path) 
     assert "of-all" not in json.dumps(results)
 
 
-def test_unreadable_dotenv_fails(run: RunCommand, tmp_path: Path) -> None:
+def test_doctor_fails_unreadable_dotenv(run: RunCommand, tmp_path: Path) -> None:
     config = written(tmp_path, OPEN.replace("agent.py", "fine_agent.py"), fine_agent=AGENT)
     (tmp_path / ".env").write_bytes(b"KEY=\xff\n")
     code, results = run_doctor(run, "--config", config, "--no-template")

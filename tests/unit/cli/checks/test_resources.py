@@ -21,7 +21,7 @@ def own() -> Iterator[LocalStack]:
         yield stack
 
 
-def test_each_broken_resource_is_reported(own: LocalStack) -> None:
+def test_doctor_reports_each_broken_resource(own: LocalStack) -> None:
     name = operating.registered(
         own, BasicUsersSecret="arn:aws:secretsmanager:us-east-1:123456789012:secret:none-AbCdEf"
     )
@@ -76,7 +76,7 @@ def test_each_broken_resource_is_reported(own: LocalStack) -> None:
     assert "aion dlq list" in results["task queue"]["next"]
 
 
-def test_checked_indexes_are_the_templates() -> None:
+def test_doctor_checks_exactly_templates_indexes() -> None:
     template = Template(Path("template.yaml").resolve(), Place("123456789012", "us-east-1", "https://sqs", "gate"))
     table = template.resolved("Table")
     assert table["TimeToLiveSpecification"] == {"AttributeName": TTL_ATTRIBUTE, "Enabled": True}
@@ -87,13 +87,13 @@ def test_checked_indexes_are_the_templates() -> None:
     assert made == {index.name: (index.partition, index.sort) for index in INDEXES}
 
 
-def test_template_has_the_read_outputs() -> None:
+def test_template_has_outputs_read_by_doctor() -> None:
     template = Template(Path("template.yaml").resolve(), Place("123456789012", "us-east-1", "https://sqs", "gate"))
     assert {*OUTPUTS, *URLS} <= template.document["Outputs"].keys()
     assert {*PARAMETERS, DOMAIN} <= template.document["Parameters"].keys()
 
 
-def test_stack_with_domain_is_checked_there(own: LocalStack) -> None:
+def test_stack_with_custom_domain_is_checked_at_domain(own: LocalStack) -> None:
     """The card names the domain, so clients never use the API's own address."""
     run = operating.runs(operating.environ_of(own))
     name = operating.registered(own, "aion-domain", BaseUrl="", DomainName="agents.example.invalid")
@@ -101,12 +101,12 @@ def test_stack_with_domain_is_checked_there(own: LocalStack) -> None:
     assert results["reachability"]["message"].startswith("https://agents.example.invalid does not respond")
 
 
-def test_unknown_stack_is_refused(own: LocalStack) -> None:
+def test_doctor_refuses_unknown_stack(own: LocalStack) -> None:
     failed = operating.runs(operating.environ_of(own))("doctor", "--stack", "nobodys")
     assert "no stack 'nobodys'" in operating.refusal(failed)
 
 
-def test_agents_secrets_of_stack_are_checked(tmp_path: Path) -> None:
+def test_doctor_checks_agents_secrets_of_stack(tmp_path: Path) -> None:
     with LocalStack.start("template.yaml") as stack:
         secrets, ssm = stack.client("secretsmanager"), stack.client("ssm")
         arn = secrets.create_secret(Name="given-by-pattern", SecretString="hunter2")["ARN"]
