@@ -11,7 +11,7 @@ from aion_core.ports.table import Table
 
 @dataclass(frozen=True, slots=True)
 class AgentDependencies:
-    """Stores and services that a deployment passes to the adapters of its agents."""
+    """Stores and services of a deployment for the adapters of its agents."""
 
     tasks: TaskStore
     table: Table
@@ -40,7 +40,7 @@ class Framework:
     remedy: str
     """Advice in the error message about an agent that the adapter refuses."""
     imports: tuple[str, ...]
-    """Modules that agents of the framework import. Their submodules count too."""
+    """Modules imported by agents of the framework. Their submodules count too."""
     scanned: tuple[str, ...]
     """Module name prefixes. A file is searched for agents if it imports a module with such a prefix."""
     constructors: frozenset[str] = frozenset()

@@ -236,7 +236,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AionContext:
-    """Context of the running turn. An agent's code gets it as a graph's `runtime.context` or with `get_aion_context()`."""
+    """Context of the running turn. Agent code gets it as a graph's `runtime.context` or with `get_aion_context()`."""
 
     inbox: A2AInbox
     """Task, message and request metadata in A2A's form."""

@@ -65,19 +65,19 @@ def build_app(settings: Settings, telemetry: Telemetry) -> FastAPI:
         metrics=telemetry.metrics,
         traces=telemetry.traces,
     )
-    # For a server that hands off its turns before it ends.
+    # A server uses this to hand off its running turns before it stops.
     app.state.background = engine.background
     return app
 
 
 def _open_tasks(engine: Engine, limits: CallerLimits | None) -> OpenTasks | None:
-    """Return the counter of each caller's open tasks; None without a limit."""
+    """Return the service that counts each caller's open tasks, or None if aion.yaml sets no limit for them."""
     most = limits.limits.open_tasks_per_owner if limits else None
     return OpenTasks(limits.counters, engine.stores.tasks, engine.clock, most=most) if limits and most else None
 
 
 def _push_registry(settings: Settings, engine: Engine) -> PushRegistry | None:
-    """Return the registry of push configs; None without push notifications."""
+    """Return the registry of clients' push configs, or None if the deployment delivers no push notifications."""
     stores = engine.stores
     if stores.push is None or not stores.push.opens:
         return None

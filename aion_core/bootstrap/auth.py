@@ -31,7 +31,7 @@ def build_auth_policies(configs: Mapping[str, AgentConfig], settings: Settings) 
 def build_authenticators(
     policies: Mapping[str, AuthPolicy], settings: Settings, api_keys: Callable[[], ApiKeys], clock: Clock
 ) -> dict[str, Authenticator] | None:
-    """Return the authenticators by agent id, or None without policies. Raises ConfigurationError for a missing setting."""
+    """Return authenticators by agent id, or None without policies. Raises ConfigurationError for a missing setting."""
     if not policies:
         return None
     resources = VerifierResources(clock, api_keys, basic_users=lambda: basic_users(settings))

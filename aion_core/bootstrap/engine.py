@@ -90,7 +90,7 @@ class Background:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """Services for running turns."""
+    """Services of a process that runs turns."""
 
     clock: Clock
     configs: Mapping[str, AgentConfig]
@@ -151,7 +151,7 @@ def _background(settings: Settings, stores: Stores, worker: Worker, clock: Clock
     background = Background(sweep.once, clock)
 
     async def run_turn(wake_up: WakeUp) -> None:
-        # Set before the block, so that the line about a failure, logged outside of the block, has the labels too.
+        # Set the labels before the block, because the line about a failure is logged outside of the block.
         log.note(context_id=wake_up.context.context_id, agent=wake_up.context.agent)
         with log.request(str(uuid4())):
             await telemetry.flushed(worker.handle(wake_up, deadline=background.deadline))

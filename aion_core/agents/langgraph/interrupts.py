@@ -47,7 +47,7 @@ class Review:
         return "\n".join(["May the agent make these calls? One word answers for all of them.", *numbered])
 
     def decisions_of(self, answer: Any) -> Any:
-        """Convert the client's answer to the middleware's decisions. Raises InvalidResumeInput for an invalid answer."""
+        """Convert a client's answer to the middleware's decisions. Raises InvalidResumeInput for an invalid answer."""
         decision_data = _parse_answer(answer, self.allowed) if isinstance(answer, str) else answer
         if isinstance(decision_data, Mapping) and "decisions" in decision_data:
             decision_data = decision_data["decisions"]

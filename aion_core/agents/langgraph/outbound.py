@@ -262,7 +262,8 @@ NODE_EMISSIONS = (ArtifactEmitted, MessageEmitted, MetadataEmitted, Reaction, Du
 """Emissions that nodes make through `authoring.emit.write_emission`. They are recorded before the next checkpoint."""
 
 GRAPH_RUNS = ("values", "updates", "checkpoints")
-"""Stream modes with a subgraph's namespace. In other modes, the namespace may be that of a functional graph's task."""
+"""Stream modes in which a namespace always means a subgraph. A functional graph's task writes custom events from a
+namespace too."""
 
 
 class LangGraphOutbound:

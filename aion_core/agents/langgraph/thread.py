@@ -96,7 +96,7 @@ class StreamedText:
                 self._unreturned[message.id or str(call)] = str(message.text)
 
     def add_emitted(self, call: str, text: str) -> None:
-        """Add a text chunk that a node has emitted itself, under the id of its message."""
+        """Add a text chunk emitted by a node itself, under the id of its message."""
         self._unreturned[call] = self._unreturned.get(call, "") + text
 
     def remove_returned(self, output: Any) -> None:
@@ -106,7 +106,7 @@ class StreamedText:
                 self._unreturned.pop(message.id or "", None)
 
     async def store(self) -> None:
-        """Store the last text that no node has returned, unless it is stored already."""
+        """Store the last text not returned by any node, unless it is stored already."""
         text = next(reversed(self._unreturned.values()), "")
         if self._saver is not None and text != self._stored:
             metadata: Any = {"source": "update", "step": 0, "parents": {}, "text": text}
@@ -114,7 +114,7 @@ class StreamedText:
             self._stored = text
 
     async def load_earlier(self) -> str:
-        """Return the text that an earlier process has stored for this turn, or ""."""
+        """Return the text stored by an earlier process of this turn, or ""."""
         found = await self._saver.aget_tuple(self._config) if self._saver is not None else None
         metadata: Mapping[str, Any] | CheckpointMetadata = found.metadata if found is not None else {}
         return str(metadata.get("text", "")) if metadata.get("run_id") == self._turn else ""

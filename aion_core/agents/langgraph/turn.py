@@ -60,7 +60,7 @@ delays both the emission and this timer.
 
 
 class PendingEmissions:
-    """Durable emissions that a turn's nodes have made in any thread and that the runner has not yet recorded.
+    """Durable emissions of a turn's nodes, from any thread, not yet recorded by the runner.
 
     LangGraph treats a node as finished once its writes are stored, and does not run it again. So its emissions must be
     recorded before its writes are stored; otherwise a crash in between would lose them.
@@ -93,7 +93,7 @@ class PendingEmissions:
         self._events += 1
 
     def mark_recorded(self, emission: object) -> None:
-        """Remove an emission that the runner has recorded in the task's event log."""
+        """Remove an emission after the runner has recorded it in the task's event log."""
         with self._lock:
             self._pending.pop(id(emission), None)
         self._changed.set()
@@ -202,7 +202,7 @@ class LangChainCallbacks(BaseCallbackHandler):
             self._nodes.add(run_id)
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """Tell `StreamedText` which messages a node has returned."""
+        """Remove a node's returned messages from the `StreamedText`."""
         if run_id in self._nodes:
             self._nodes.discard(run_id)
             self._streamed.remove_returned(outputs)
