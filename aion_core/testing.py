@@ -62,17 +62,17 @@ class AgentReply:
     task: Task | None = field(repr=False)
     """Task as in the response of GetTask, or None if the agent answers with plain messages (`reply: message`)."""
     events: tuple[StreamResponse, ...] = field(repr=False)
-    """All events of the stream."""
+    """All events of the response stream, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentClient:
-    """Client of a served agent."""
+    """Test client of an agent that `serve` runs."""
 
     a2a: Client
     """Client of the A2A SDK for other operations than `ask`, such as cancel or webhooks."""
     card: AgentCard
-    """Card of the agent."""
+    """Public card of the agent."""
     http: httpx.AsyncClient
     """Plain HTTP client of the server: `await client.http.get("/.well-known/agent-card.json")`."""
 
