@@ -8,9 +8,9 @@ class SystemClock:
     """`ports.Clock` with the machine's time."""
 
     def now(self) -> datetime:
-        """See `ports.Clock.now`."""
+        """Return the current time in UTC."""
         return datetime.now(UTC)
 
     async def sleep(self, seconds: float) -> None:
-        """See `ports.Clock.sleep`."""
+        """Wait for this number of seconds."""
         await asyncio.sleep(seconds)

@@ -95,7 +95,7 @@ def always_keep_out(*secrets: str) -> None:
         shown |= {json.dumps(text, ensure_ascii=False)[1:-1], _one_line(text)}
         if len(lines := text.splitlines()) > 1:
             shown |= {line.strip() for line in lines if len(line.strip()) >= _SHORTEST_LINE}
-    # Replace the set instead of changing it: other threads read it while they log.
+    # Replace the set instead of changing it, since other threads read it while they log.
     _always = _always | {each for each in shown if len(each) >= SHORTEST_SECRET}
 
 

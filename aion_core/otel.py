@@ -49,7 +49,7 @@ class OTelTraces:
     def span(
         self, name: str, kind: SpanKind, *, traceparent: str = "", attributes: Mapping[str, str | int] | None = None
     ) -> "Iterator[OTelSpan]":
-        """See `ports.Traces.span`."""
+        """Start a span for the `with` block and yield it: see `ports.Traces.span`."""
         within, links = _parent(traceparent)
         with self._tracer.start_as_current_span(
             name,
@@ -80,11 +80,11 @@ class OTelSpan:
         self._span = span
 
     def note(self, name: str, value: str | int) -> None:
-        """See `ports.Span.note`."""
+        """Set an attribute of the span."""
         self._span.set_attribute(name, value)
 
     def failed(self, why: str) -> None:
-        """See `ports.Span.failed`."""
+        """Mark the span as failed with this reason."""
         self._span.set_status(Status(StatusCode.ERROR, why))
 
 
@@ -95,15 +95,15 @@ class RedactingExporter(SpanExporter):
         self._exporter = exporter
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """See `SpanExporter.export`."""
+        """Export redacted copies of the spans."""
         return self._exporter.export([_redacted(span) for span in spans])
 
     def shutdown(self) -> None:
-        """See `SpanExporter.shutdown`."""
+        """Shut down the inner exporter."""
         self._exporter.shutdown()
 
     def force_flush(self, timeout_millis: int = 30000) -> bool:
-        """See `SpanExporter.force_flush`."""
+        """Export the buffered spans of the inner exporter."""
         return self._exporter.force_flush(timeout_millis)
 
 

@@ -62,17 +62,17 @@ class AgentReply:
     task: Task | None = field(repr=False)
     """Task as returned by GetTask; None if the agent answers with plain messages (`reply: message`)."""
     events: tuple[StreamResponse, ...] = field(repr=False)
-    """All events of the stream."""
+    """All events of the response stream, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentClient:
-    """Client of a served agent."""
+    """Test client of an agent that `serve` runs."""
 
     a2a: Client
     """Client of the a2a-sdk, for requests other than `ask`, such as cancelling a task."""
     card: AgentCard
-    """Card of the agent."""
+    """Public card of the agent."""
     http: httpx.AsyncClient
     """Plain HTTP client of the server: `await client.http.get("/.well-known/agent-card.json")`."""
 

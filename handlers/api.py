@@ -1,4 +1,4 @@
-"""ApiFunction: A2A over HTTP. The streaming runtime loop serves `app`; `handler` is a buffered handler for SAM local."""
+"""ApiFunction: A2A over HTTP. The streaming runtime loop serves `app`. SAM local calls the buffered `handler`."""
 
 from mangum import Mangum
 
@@ -6,5 +6,5 @@ from aion_core.bootstrap import build_app
 
 app = build_app()
 
-# The runtime emulator cannot stream: it sends each response as a whole, including SSE text.
+# The runtime emulator cannot stream. It sends each response as a whole, including SSE text.
 handler = Mangum(app, lifespan="off")

@@ -34,7 +34,7 @@ async def answer(record: SQSRecord, lambda_context: LambdaContext) -> None:
 
 def handler(event: dict[str, Any], context: LambdaContext, answer: Answer = answer) -> PartialItemFailureResponse:
     """Handle an SQS batch of wake-up messages and return the failed ones."""
-    # A new processor for each batch: it stores failures, and `aion dev` handles several batches at once.
+    # Use a new processor for each batch: a processor stores failures, and `aion dev` handles several batches at once.
     # Lambda reduces concurrency after a failed invocation, so a batch with only failed messages must not raise.
     processor = AsyncBatchProcessor(EventType.SQS, raise_on_entire_batch_failure=False, logger=logger)
     with telemetry.invocation(context):

@@ -15,7 +15,7 @@ from mutmut.utils.format_utils import orig_function_and_class_names_from_key
 
 ROOT = Path(__file__).parents[1]
 MUTANTS = Path("mutants")
-"""Working folder of mutmut."""
+"""Working folder of mutmut, with generated mutants and results."""
 SURVIVORS = ROOT / "infra/survivors.toml"
 """File with the mutants that no test can kill, and the reasons."""
 LOWEST_SCORE = 90

@@ -65,7 +65,7 @@ def run(port: int, addresses: tuple[str, str] | None, more: list[str]) -> int:
     host, reached_at = addresses or _addresses()
     base_url = f"http://127.0.0.1:{port}"
     with LocalStack.start(ROOT / "template.yaml", host=host) as stack, _env_vars(stack, reached_at, base_url):
-        # SAM has no pollers: this process handles messages and schedules.
+        # SAM does not poll queues, so this process handles messages and schedules.
         os.environ.pop("AWS_PROFILE", None)
         for name in stack.template.resources(FUNCTION):
             os.environ.update(stack.environment(name), AION_BASE_URL=base_url, AION_AUTH="off")

@@ -41,7 +41,7 @@ def build_authenticators(policies: Mapping[str, AuthPolicy], resources: Verifier
     verifiers: dict[Scheme, Verifier] = {}
 
     def verifier_of(scheme: Scheme) -> Verifier:
-        # Schemes with different descriptions share a verifier: the description does not affect the verification.
+        # Schemes with different descriptions share a verifier, since the description does not affect the verification.
         key = scheme.model_copy(update={"description": ""})
         if key not in verifiers:
             verifiers[key] = scheme.verifier(resources)
@@ -62,5 +62,5 @@ def www_authenticate(policy: AuthPolicy, denied: AccessDenied) -> str:
         scheme.challenge(is_invalid=name in denied.invalid, missing_scopes=missing_scopes)
         for name, scheme in policy.required_schemes.items()
     )
-    # Join the challenges in one header field: on Lambda a header has one value.
+    # Join the challenges in one header field, since on Lambda a header has one value.
     return ", ".join(challenges)

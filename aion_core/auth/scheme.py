@@ -24,7 +24,7 @@ _LOOPBACK = r"http://(127\.0\.0\.1|localhost|\[::1\])(:[0-9]+)?(/\S*)?"
 
 
 class AuthFailure(Enum):
-    """Reason of a failed verification."""
+    """Reason of a failed verification of credentials."""
 
     MISSING = "missing"
     """The request has no credentials of the scheme."""
@@ -58,7 +58,7 @@ class VerifierResources:
 class Scheme(BaseModel):
     """Authentication scheme with its configuration in aion.yaml."""
 
-    # An unknown key is an error: a typing mistake must not turn a setting off.
+    # An unknown key is an error, since a typing mistake must not turn a setting off.
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     has_scopes: ClassVar[bool] = False

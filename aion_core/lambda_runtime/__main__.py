@@ -19,10 +19,10 @@ logger = logging.getLogger(__name__)
 
 
 def main() -> int:
-    """Serve the configured app until SIGTERM and return 0; return 1 after a failure."""
+    """Serve the configured app until SIGTERM and return 0, or return 1 after a failure."""
     # Exit on SIGTERM until the event loop has its own handler: by default the signal would kill the process.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    # Python buffers the output to a pipe, and Lambda freezes the process: log lines and EMF metrics would be late.
+    # Write each line at once. Python buffers output to a pipe, and Lambda freezes the process, so lines would be late.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)
     try:
@@ -31,7 +31,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 1
     log.configure(settings.log_level)
-    # Use one event loop for the whole environment: the app binds objects to the loop at startup.
+    # Use one event loop for the whole environment, since the app binds objects to the loop at startup.
     events = asyncio.new_event_loop()
     asyncio.set_event_loop(events)
     try:

@@ -74,7 +74,7 @@ def prelude(status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     single: dict[str, str] = {}
     cookies: list[str] = []
     for raw_name, raw_value in headers:
-        # ASGI servers and frameworks decode headers as latin-1; json.dumps escapes non-ASCII characters.
+        # ASGI servers and frameworks decode headers as latin-1. json.dumps escapes non-ASCII characters.
         name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
         if name == "set-cookie":
             cookies.append(value)
@@ -121,7 +121,7 @@ class StreamedResponse:
                     raise UnexpectedMessage(f"{kind} while the response is {stage.name}")
 
     async def finish(self, failure: Failure) -> None:
-        """End an open response with the failure: an error response, or an error trailer after the start of the body."""
+        """End an open response with an error response, or with an error trailer after the start of the body."""
         async with self._lock:
             match self.stage:
                 case Stage.NOT_STARTED | Stage.HEADERS_BUFFERED:
@@ -170,7 +170,7 @@ class StreamedResponse:
                 self.stage = Stage.STREAMING
             self._call.write(body)
             if last:
-                # End the body before the app call returns: the client must not wait for work after the response.
+                # End the body before the app call returns, since the client must not wait for work after the response.
                 self._call.end(trailers)
                 self.stage = Stage.ENDED
             await self._call.drain()

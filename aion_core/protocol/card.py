@@ -139,7 +139,7 @@ def canonical_json(document: Any) -> bytes:
 
 
 def _settled(document: dict[str, Any]) -> dict[str, Any]:
-    """Normalise numbers in a document by a round trip through canonical JSON: protobuf's Struct changes 1 to 1.0."""
+    """Normalise numbers in a document by a round trip through canonical JSON. Protobuf's Struct changes 1 to 1.0."""
     settled: dict[str, Any] = json.loads(canonical_json(document))
     return settled
 
@@ -148,9 +148,9 @@ def _compat(card: AgentCard) -> v03.AgentCard:
     compat = conversions.to_compat_agent_card(card)
     main = v03.AgentInterface(transport=compat.preferred_transport or BINDINGS[0], url=compat.url)
     compat.protocol_version = _V03
-    # The SDK omits the main interface; A2A v0.3 5.5: "SHOULD include an entry matching".
+    # Add the main interface, which the SDK omits. A2A v0.3 5.5: "SHOULD include an entry matching".
     compat.additional_interfaces = [main, *(compat.additional_interfaces or [])]
-    # Omit the default.
+    # Omit the default value False.
     compat.supports_authenticated_extended_card = compat.supports_authenticated_extended_card or None
     return compat
 
@@ -173,7 +173,7 @@ def _merged(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _url(url: str, binding: str) -> str:
-    """Return the agent's URL for a protocol binding. The HTTP+JSON URL has no slash at its end: clients append paths."""
+    """Return the agent's URL for a protocol binding. The HTTP+JSON URL has no slash at its end, since clients append paths."""
     return url.rstrip("/") if binding == "HTTP+JSON" else url
 
 

@@ -64,7 +64,7 @@ class WireError(NamedTuple):
     code: int
     """`error.code` in JSON-RPC."""
     http: int
-    """HTTP status in HTTP+JSON."""
+    """HTTP status of the error in HTTP+JSON."""
     status: str
     """`error.status` in HTTP+JSON, the name of a google.rpc.Code."""
     reason: str

@@ -153,7 +153,7 @@ def check_history_length(length: int, field: str) -> None:
 
 
 def is_id(value: str) -> bool:
-    """Tell whether the text is a valid id: 1 to 128 characters of a fixed alphabet."""
+    """Tell whether the text is a valid id of 1 to 128 characters of a fixed alphabet."""
     return _ID.fullmatch(value) is not None
 
 

@@ -95,18 +95,18 @@ def build_app(
         openapi_url=None,
         lifespan=_lifespan(background_task),
         redirect_slashes=False,
-        # FastAPI's spans contain the query, and its records the text of exceptions: both may be confidential.
+        # FastAPI's spans contain the query, and its log records contain texts of exceptions. Both may be confidential.
         telemetry={"tracing": False, "logs": False},
     )
     app.state.agents = {agent_id: served.agent for agent_id, served in agents.items()}
     app.add_exception_handler(HTTPException, refuse_path)
-    # A2A 8.2: clients read these before they can authenticate. All other routes require credentials.
+    # Clients read the public routes before they can authenticate (A2A 8.2). All other routes require credentials.
     public_routes = _public_routes(agents, at_root, publisher, keys)
     app.router.routes.extend(public_routes)
     counted = limits and limits.limits.of_streams
     streams = StreamLimits(limits.counters, limits.limits, limits.clock) if limits and counted else None
     rpc_paths = set[str]()
-    # The root is last: a tenant's path at the root matches any path with one more segment.
+    # Add the root last, since a tenant's path at the root matches any path with one more segment.
     for agent_id, prefix in [*((agent_id, f"/agents/{agent_id}") for agent_id in agents), (at_root, "")]:
         served = agents[agent_id]
         extended = ExtendedCardPublisher(served.extended_card, publisher) if served.extended_card else None
@@ -131,7 +131,7 @@ def build_app(
 
 
 def _agent_routes(services: AgentServices, agent_id: str, prefix: str, operations: Iterable[Operation]) -> list[Route]:
-    """Return an agent's routes. v0.3's routes are first: v1.0's tenant routes would match their `/v1` segment."""
+    """Return an agent's routes. v0.3's routes come first, since v1.0's tenant routes would also match `/v1`."""
     build_context = CallContextBuilder(agent_id, services.card).build
     return [
         extended_card_route(prefix, services, build_context),

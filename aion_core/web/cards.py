@@ -157,16 +157,16 @@ class CacheableDocument:
         self._since = since.astimezone(UTC).replace(microsecond=0)
         self._headers = {
             "cache-control": f"public, max-age={MAX_AGE}",
-            # A strong ETag: every process returns the same bytes.
+            # The ETag is strong, since every process returns the same bytes.
             "etag": f'"{hashlib.sha256(self._body).hexdigest()[:32]}"',
             # Start of this process. A document changes only with a deployment, which starts new processes. The date of a
-            # file in the package would be wrong: a client could have an older document with a later date.
+            # file in the package would be wrong, since a client could have an older document with a later date.
             "last-modified": format_datetime(self._since, usegmt=True),
             **({"vary": vary} if vary else {}),
         }
 
     async def read(self, request: Request) -> Response:
-        """Return the response to a request: Starlette's endpoint for the document's route."""
+        """Return the response to a request, as Starlette's endpoint for the document's route."""
         return self.answer(request)
 
     def answer(self, request: Request) -> Response:

@@ -87,11 +87,11 @@ def _logged(error: Exception) -> tuple[WireError, str, list[dict[str, Any]]]:
     form, message, details = wire_form(error)
     if form.http >= 500:
         cause = error.__cause__ if isinstance(error, A2AError) and error.__cause__ else error
-        # A store's text names the operation and AWS's error code; other texts may quote the request.
+        # Log only a StoreError's text. It has the operation and AWS's error code, and other texts may quote the request.
         text = f": {cause}" if isinstance(cause, StoreError) else ""
         level = logging.WARNING if isinstance(error, ServiceUnavailableError) else logging.ERROR
         logger.log(level, "A request failed with %s (%s)%s", form.code, form.reason, text, exc_info=cause)
     else:
-        # Without the message, which may quote the request.
+        # Log no message, since it may quote the request.
         logger.info("Refused with %s (%s).", form.code, form.reason)
     return form, message, details

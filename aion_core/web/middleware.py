@@ -141,7 +141,7 @@ _REFUSALS = {
     500: ("INTERNAL", "INTERNAL", "Something went wrong on the server. The operator finds it in the log."),
     503: ("UNAVAILABLE", "UNAVAILABLE", "Credentials cannot be checked just now. Try again in a moment."),
 }
-"""google.rpc code, reason and message by HTTP status: the only messages to an unauthenticated caller."""
+"""google.rpc code, reason and message by HTTP status. An unauthenticated caller gets only these messages."""
 
 
 class AuthenticationMiddleware:
@@ -256,7 +256,7 @@ class AwaitBackgroundTurnsMiddleware:
 
         async def send_after_turns(message: Message) -> None:
             if not message.get("more_body") and message["type"] == "http.response.body":
-                # Lambda sends a buffered response after the call returns: hand running turns off to the queue.
+                # Hand running turns off to the queue, since Lambda sends a buffered response only after the call returns.
                 deadline.now.set()
                 await _wait_for(work)
             await send(message)

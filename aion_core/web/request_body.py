@@ -84,7 +84,7 @@ class StrictRequest(Request):
                         raise BodyRefused(413, InvalidRequestError(message))
                     chunks.append(chunk)
             except ClientDisconnect as error:
-                # The client does not receive this response, and the operator cannot prevent it: log no error.
+                # Log no error: the client has gone, and the operator cannot prevent this.
                 raise BodyRefused(400, InvalidRequestError("The connection was closed within the body.")) from error
             self._body = b"".join(chunks)
         return self._body

@@ -75,7 +75,7 @@ class Negotiated:
 
 
 def negotiate(request: Request, card: AgentCard) -> Negotiated:
-    """Return the extensions declared in the request's headers, and the active ones: those in the agent's card."""
+    """Return the extensions declared in the request's headers, and the active ones in the agent's card."""
     values = [value for name in HEADER.values() for value in request.headers.getlist(name)]
     listed = [uri.strip() for value in values for uri in value.split(",")]
     declared = tuple(dict.fromkeys(uri for uri in listed if uri))[:MAX_DECLARED]

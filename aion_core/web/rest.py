@@ -102,7 +102,7 @@ class _Endpoint:
         self._binding, self._by_method = binding, by_method
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request to the path."""
+        """Serve a request to this path of the HTTP+JSON binding."""
         response = await self._binding.answer(StrictRequest(scope, receive, A2A_JSON, JSON), self._by_method)
         await response(scope, receive, send)
 

@@ -151,7 +151,7 @@ def linted(path: Path) -> Iterator[str]:
         # W3002: `sam package` uploads the local nested template.
         for match in cfnlint.api.lint_file(file, ManualArgs(regions=[PLACE.region], ignore_checks=["W3002"])):
             yield f"{file.name}:{match.linenumber}: {match.rule.id} {match.message}"
-    # W2001: the transform has used up some parameters; rules.py finds unused ones.
+    # W2001: the transform has replaced some parameters. rules.py finds unused ones.
     config = ManualArgs(regions=[PLACE.region], ignore_checks=["W2001", "W3002"])
     for match in cfnlint.api.lint(json.dumps(transformed(path), default=str), config=config):
         yield f"{path.name}, transformed: {match.rule.id} {match.message}"

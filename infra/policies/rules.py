@@ -19,7 +19,7 @@ from infra.policies.deployment import ROOT, ResolvedDeployment
 LONGEST_FILE = 600
 # Matches the ARN of a resource without wildcards, of a secret with its random end, or of a resource in this stack.
 NARROW = re.compile(r"[^*?]+|arn:[^*?]+:secret:[^*?]+-[?]{6}|[^*?]*\bstack-[^*?]*[*]")
-# Statements with a wide resource: `values.yaml` has each of them in full.
+# Ids of statements with a wide resource. `values.yaml` has each of these statements in full.
 WIDE = {"BedrockProfiles", "Network", "NetworkLists", "NetworkIsLambdas", "Alarms"}
 # Statements and managed policies by the parameter that adds them.
 ADDED = {
@@ -36,7 +36,7 @@ AWS_METRICS = {
 }
 # Variables of settings.py that the template does not set.
 NOT_DEPLOYED = {
-    # The defaults are for AWS; development sets them.
+    # The defaults are for AWS, and only development sets these variables.
     "AION_STORE", "AION_PUSH_HTTP", "AION_CARD_KEY_FILE", "AION_BASIC_USERS_FILE", "AION_SECRETS", "AION_REVEAL_ERRORS",
     "AION_SQLITE_FOLDER", "AION_TURNS_AT_ONCE", "AION_STORE_CALLS", "AION_STORE_TIMEOUT",
     # Lambda and `sam local` set them, or LoggingConfig.

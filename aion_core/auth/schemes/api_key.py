@@ -92,7 +92,7 @@ def make_key(
 
 
 class ApiKeyVerifier:
-    """Verifier of API keys."""
+    """Verifier of the API key in a request's header."""
 
     def __init__(self, scheme: ApiKeyScheme, keys: ApiKeys) -> None:
         self._header, self._keys = scheme.header, keys

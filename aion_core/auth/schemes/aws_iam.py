@@ -63,7 +63,7 @@ class IamVerifier:
         role = _ASSUMED_ROLE.fullmatch(arn)
         # The client chooses the name of its session. Another name must not lose tasks or give access to tasks of others.
         subject = role[1] if role and not self._per_session else arn
-        # The users of a Cognito identity pool share a role; each user has an identity id.
+        # The users of a Cognito identity pool share a role, but each user has an identity id.
         return Principal(IAM_ISSUER, f"{subject}#{cognito}" if cognito else subject)
 
 

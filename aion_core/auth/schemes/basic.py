@@ -146,7 +146,7 @@ class BasicVerifier:
             hashes = await self._users.hashes()
         except UsersUnavailable:
             return AuthFailure.UNAVAILABLE
-        # For an unknown name, compare with another user's hash: both cases take the same time. The result is ignored.
+        # For an unknown name, compare with another user's hash, so that both cases take the same time. The result is ignored.
         hashed = hashes.get(name) or next(iter(hashes.values()), "")
         credential = hmac.digest(self._process_key, json.dumps(pair).encode(), hashlib.sha256)
         if name in hashes and self._right.contains(credential, hashed):

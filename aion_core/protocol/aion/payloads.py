@@ -53,7 +53,7 @@ class Distribution(ExtensionPayload):
     sender_id: str | None = None
     """Id of the author in the source network."""
     caller_id: str | None = None
-    """Id of the caller in Aion."""
+    """Id of the request's caller in Aion."""
     distribution: Channel = Channel()
 
     def identity(self) -> Identity | None:

@@ -87,7 +87,7 @@ class HttpRoute:
 
 
 def to_json(result: ProtoMessage | None, request: Any = None) -> Json:
-    """Return a protobuf result as JSON, or `None` for no result: the default writer of v1.0."""
+    """Return a protobuf result as JSON, or `None` for no result. This is the default writer of v1.0."""
     return None if result is None else MessageToDict(result)
 
 
