@@ -117,7 +117,7 @@ async def test_interrupt_is_answered_by_task_id(config: Path) -> None:
     assert (answer.state, answer.text) == ("completed", "Booked for Tuesday.")
 
 
-async def test_message_response_is_test_reply(config: Path) -> None:
+async def test_message_only_response_is_returned_as_reply(config: Path) -> None:
     async with serve(config, agent="brief") as client:
         reply = await client.ask("hello")
     assert (reply.state, reply.text, reply.task) == ("completed", "1: hello", None)

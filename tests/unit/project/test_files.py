@@ -154,7 +154,7 @@ def test_authors_makefile_build_rule_is_recognised() -> None:
     assert not has_own_rule("build-docs:\n\tmkdocs build\n")
 
 
-def test_build_rule_is_missing_from_other_makefile() -> None:
+def test_build_rule_is_not_found_in_other_makefile() -> None:
     assert block_of(OWN) is None
 
 
