@@ -284,7 +284,7 @@ class _ScanResult:
         return item[PARTITION].startswith("SESSION#") or self._has_expired(item)
 
     def prefixes(self, folder: Folder) -> list[str]:
-        """Return the prefixes of object names to list in the folder."""
+        """Return the S3 prefixes to list in this folder: one per owner or user, or 16 if other hashes name its objects."""
         if folder.named_by is NamedBy.OWNER:
             return [f"{folder.prefix}{owner}/" for owner in sorted(self.owners)]
         if folder.named_by is NamedBy.USER:

@@ -28,7 +28,7 @@ class QueuedMessage:
 
 
 def token_of(lease: Lease, generation: int, event: Event) -> str:
-    """Return a token that identifies a write of this event. A repeat after a lost response has the same token."""
+    """Return the idempotency token for writing this event; a retry after a lost response has the same token."""
     digest = hashlib.sha256(stream_response(event).SerializeToString()).hexdigest()
     return f"{lease.holder}#{lease.fence}#{generation}#{digest}"
 

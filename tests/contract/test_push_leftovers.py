@@ -95,7 +95,7 @@ async def deliver(push: Pushes, webhook: SlowWebhook) -> None:
     )
 
 
-async def test_delivery_claim_outlasts_post_after_slow_read(clock: ManualClock) -> None:
+async def test_slow_log_read_causes_no_duplicate_post(clock: ManualClock) -> None:
     """No other process posts the same notification meanwhile."""
     push = pushes.on_table(None, clock)
     assert isinstance(push.table, MemoryTable)

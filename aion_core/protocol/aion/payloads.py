@@ -39,7 +39,7 @@ class Identity(ExtensionPayload):
 
 
 class Channel(ExtensionPayload):
-    """Channel of a distribution, with the source network and the agent's identities there."""
+    """Connection of an agent to a network such as Slack, with the agent's identities there."""
 
     id: str | None = None
     endpoint_type: str | None = None

@@ -411,7 +411,7 @@ class Insists(Asking):
         yield InputRequired(says("really?"))
 
 
-async def test_repeated_follow_up_with_expired_message_key_runs_once() -> None:
+async def test_repeated_message_runs_once_after_key_expiry() -> None:
     """The task outlives the key of the message: each event extends its TTL."""
     clock, agent = SystemClock(), Insists()
     store = MemoryTaskStore(clock)

@@ -47,7 +47,7 @@ async def cancel_task(client: httpx.AsyncClient, task: dict[str, Any]) -> str:
     return str((await client.post("/", json=request)).json()["result"]["status"]["state"])
 
 
-async def test_cancel_stops_tools_and_closes_open_calls() -> None:
+async def test_cancel_stops_tools_and_answers_pending_calls() -> None:
     """The next turn's model receives the result "canceled" for the open call."""
     running, stopped = asyncio.Event(), asyncio.Event()
 

@@ -85,7 +85,7 @@ async def test_message_without_text_creates_no_human_message(method: str) -> Non
 
 
 @BOTH
-async def test_inbox_has_task_message_and_metadata(method: str) -> None:
+async def test_a2a_inbox_contains_message_task_and_metadata(method: str) -> None:
     seen: list[A2AInbox] = []
 
     def node(state: Hybrid) -> dict[str, Any]:

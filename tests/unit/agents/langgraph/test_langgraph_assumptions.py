@@ -301,7 +301,7 @@ async def test_strict_resume_refuses_unknown_interrupt() -> None:
     assert refused.value.reason == "not_pending"
 
 
-async def test_repeated_answer_resumes_next_interrupt() -> None:
+async def test_langgraph_applies_repeated_answer_to_next_interrupt() -> None:
     """So an id is searched for among the pending ones before the graph runs."""
     config = turn("turn-1")
     graph = asking("x")
