@@ -288,7 +288,7 @@ def config_of(request: TurnRequest, configuration: Mapping[str, Any]) -> Runnabl
     return {
         "configurable": {**copy.deepcopy(own), "thread_id": thread_id(request.context)},
         # If the newest checkpoint has this run_id, LangGraph resumes that run. So the same call starts a turn, resumes
-        # it, and does nothing after its end. See tests/unit/agents/langgraph/test_pins.py.
+        # it, and does nothing after its end. See tests/unit/agents/langgraph/test_langgraph_assumptions.py.
         "metadata": {"run_id": request.turn.id},
     }
 
