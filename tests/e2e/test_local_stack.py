@@ -142,7 +142,7 @@ def test_two_concurrent_local_stacks_share_no_state() -> None:
         (("!GetAtt DeadLetters.Arn", "!ImportValue Letters"), "Fn::ImportValue is not supported"),
         (("Default: test", "Description: none"), "the parameter Stage has no default"),
         (("VisibilityTimeout", "VisibilityTimeOut"), "does not know the property VisibilityTimeOut"),
-        (("rate(1 minute)", "cron(0 8 * * ? *)"), "rate\\(...\\) schedules only"),
+        (("rate(1 minute)", "cron(0 8 * * ? *)"), "rate(...) schedules only"),
         (("Resources:", "Resourcen:"), "has no Resources"),
         (("Type: AWS::DynamoDB::Table", "Art: AWS::DynamoDB::Table"), "Table has no Type"),
         (("Globals:", "Globals: ["), "is not YAML"),

@@ -140,7 +140,7 @@ def test_samconfig_default_is_dev() -> None:
 
 def test_deployment_all_at_once_ignores_alarms() -> None:
     """A fix can be deployed while an alarm is active."""
-    resources = transformed(TEMPLATE, {"ResolvedDeployment": "AllAtOnce"})["Resources"].values()
+    resources = transformed(TEMPLATE, {"Deployment": "AllAtOnce"})["Resources"].values()
     groups = [each["Properties"] for each in resources if each["Type"] == "AWS::CodeDeploy::DeploymentGroup"]
     assert len(groups) == 4
     for group in groups:
@@ -148,7 +148,7 @@ def test_deployment_all_at_once_ignores_alarms() -> None:
         assert (condition, otherwise) == ("UsesAlarms", {})
     assert Template(TEMPLATE, BUILD_PLACE).resolve({"Fn::If": ["UsesAlarms", 1, 0]}, "") == 1
     assert (
-        Template(TEMPLATE, BUILD_PLACE, {"ResolvedDeployment": "AllAtOnce"}).resolve(
+        Template(TEMPLATE, BUILD_PLACE, {"Deployment": "AllAtOnce"}).resolve(
             {"Fn::If": ["UsesAlarms", 1, 0]}, ""
         )
         == 0
