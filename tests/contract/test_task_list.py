@@ -394,6 +394,7 @@ async def listed(lister: TaskLister, kept: ListedTasks, **request: Any) -> list[
     return [task.id for task in answer.tasks]
 
 
+@pytest.mark.exact_times
 async def test_lagging_index_entry_returns_current_task(
     lagging: tuple[ListedTasks, Lag, TaskLister],
 ) -> None:
@@ -405,6 +406,7 @@ async def test_lagging_index_entry_returns_current_task(
     assert await listed(lister, kept) == ["t-1", "t-3", "t-2", "t-0"]
 
 
+@pytest.mark.exact_times
 async def test_lagging_index_entry_with_old_state_is_skipped(
     lagging: tuple[ListedTasks, Lag, TaskLister],
 ) -> None:
@@ -416,6 +418,7 @@ async def test_lagging_index_entry_with_old_state_is_skipped(
     assert await listed(lister, kept, status=WORKING) == ["t-2", "t-0"]
 
 
+@pytest.mark.exact_times
 async def test_deleted_task_is_not_listed(lagging: tuple[ListedTasks, Lag, TaskLister]) -> None:
     kept, lag, lister = lagging
     tasks = [await kept.add(f"t-{number}", number) for number in range(3)]
@@ -426,6 +429,7 @@ async def test_deleted_task_is_not_listed(lagging: tuple[ListedTasks, Lag, TaskL
     assert await listed(lister, kept) == ["t-0"], "nor is one listed whose log has a gap"
 
 
+@pytest.mark.exact_times
 async def test_lagging_index_entry_of_moved_task_is_skipped(
     lagging: tuple[ListedTasks, Lag, TaskLister],
 ) -> None:

@@ -23,7 +23,7 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def urls(stack: LocalStack, counted: Path) -> Iterator[list[str]]:
-    environ = {"COUNTED_IN": str(counted), "AION_LEASE_SECONDS": "5"}
+    environ = {"COUNTED_IN": str(counted), "AION_LEASE_SECONDS": "60"}
     with api_process(stack, CONFIG, **environ) as one, api_process(stack, CONFIG, **environ) as two:
         yield [one.url, two.url]
 

@@ -148,10 +148,7 @@ def test_deployment_all_at_once_ignores_alarms() -> None:
         assert (condition, otherwise) == ("UsesAlarms", {})
     assert Template(TEMPLATE, BUILD_PLACE).resolve({"Fn::If": ["UsesAlarms", 1, 0]}, "") == 1
     assert (
-        Template(TEMPLATE, BUILD_PLACE, {"Deployment": "AllAtOnce"}).resolve(
-            {"Fn::If": ["UsesAlarms", 1, 0]}, ""
-        )
-        == 0
+        Template(TEMPLATE, BUILD_PLACE, {"Deployment": "AllAtOnce"}).resolve({"Fn::If": ["UsesAlarms", 1, 0]}, "") == 0
     )
 
 
