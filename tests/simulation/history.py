@@ -20,6 +20,8 @@ class Entry:
     state: TaskState
     """The head's state with it."""
     bytes: bytes
+    visible: float
+    """Time from which every query returns it; until then a half-made transaction may hide it."""
 
 
 @dataclass
@@ -144,6 +146,8 @@ class History:
         self.askings: list[Asking] = []
         self.hearings: list[Hearing] = []
         self.agent: list[Did] = []
+        self.short_invocations = 0
+        """Number of invocations of one minute, too few for a long step."""
         self.faults: list[tuple[float, str, str, str]] = []
         """(time, fault, kind of side effect, process)"""
         self.resting: dict[TaskKey, float] = {}

@@ -206,7 +206,7 @@ def i13_nobody_sees_anothers(world: "SimWorld") -> Iterator[str]:
 def i14_nothing_is_left(world: "SimWorld") -> Iterator[str]:
     yield from (f"{owed}." for owed in world.promised())
     if world.queue.open():
-        yield f"Bells are left: {[letter.wake_up for letter in world.queue.open()]}."
+        yield f"Wake-up messages are left: {[letter.wake_up for letter in world.queue.open()]}."
     for process in world.processes:
         if process.busy:
             yield f"{process.name} is still at work."
@@ -216,7 +216,7 @@ def i14_nothing_is_left(world: "SimWorld") -> Iterator[str]:
     ):
         yield f"{len(world.left)} tasks still run in processes that rest: {world.left[:2]}."
     if world.queue.dead and not happened(world, Fault.HANDLER_FAILS, Fault.BURST, Fault.POISONED, Fault.DOUBLED):
-        yield f"Bells have died: {[letter.wake_up for letter in world.queue.dead]}."
+        yield f"Wake-up messages are in the dead-letter queue: {[letter.wake_up for letter in world.queue.dead]}."
 
 
 def status_of(entry: Entry) -> TaskStatus:
@@ -236,8 +236,10 @@ def i15_a_failure_has_a_reason(world: "SimWorld") -> Iterator[str]:
             yield f"{key.task_id} failed without a reason."
         if "Traceback" in reason or "secret" in reason:
             yield f"{key.task_id} says too much: {reason}"
-        # A turn of a dead holder is begun again, three times; one fault takes at most two of them.
-        begun = world.history.faults[1:]
+        # A turn of a dead holder is begun again, three times; one fault takes at most two of them. An invocation of
+        # one minute takes one of a turn with longer steps.
+        long_steps = texts_of(world, key) & {"hangs", "deaf", "lumps"}
+        begun = len(world.history.faults) + bool(long_steps) * world.history.short_invocations > 1
         if key.task_id in world.history.unreadable:
             continue
         fails = any(PROGRAMS[text].fails for text in texts_of(world, key) if text in PROGRAMS)

@@ -19,4 +19,8 @@ KEPT: tuple[tuple[str, int, tuple[Aim, ...]], ...] = (
     ("many tasks", 70098, (Aim(Fault.LOST, "queue.send", 3), Aim(Fault.OVERTAKEN, "blob.put", 3, 0.02))),
     # A lease check was throttled under a hanging agent, and the turn was begun again for another reason.
     ("an agent that hangs", 20254, (Aim(Fault.THROTTLED, "renew.write_blocking", 51),)),
+    # A client read a task between two writes of the transaction that completed it.
+    ("told of a task", 485622101373, (Aim(Fault.HALF_MADE, "finish.transact", 1, 0.05),)),
+    # Two invocations of one minute were too short for a step, and a fault ended the third.
+    ("past fifteen minutes", 485622101957, (Aim(Fault.FROZEN_AFTER, "thread.transact", 8, 45.0),)),
 )

@@ -119,7 +119,7 @@ def i17_an_answer_is_the_log_at_some_moment(world: "SimWorld") -> Iterator[str]:
         key = TaskKey(asking.owner, asking.answer.id)
         entries = world.history.log.get(key, [])
         # The log at some moment between the request and the answer.
-        first = max(1, sum(entry.at < asking.at for entry in entries))
+        first = max(1, sum(entry.visible < asking.at for entry in entries))
         last = sum(entry.at <= asking.answered for entry in entries)
         said = plain(asking.answer)
         if not any(

@@ -136,7 +136,9 @@ class Watch:
             status = getattr(numbered.event, "status", None)
             state = status.state if status is not None else state
             assert state is not None
-            entries.append(Entry(at, process.name, operation.method, numbered, state, plain(numbered.event)))
+            entries.append(
+                Entry(at, process.name, operation.method, numbered, state, plain(numbered.event), self._world.loop.time())
+            )
         self._history.resting[task] = at
 
     # ── The table as it is ────────────────────────────────────────────────────────────────────────────────────────────

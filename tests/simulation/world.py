@@ -248,6 +248,7 @@ class SimWorld:
                 seconds = aim.amount
             elif aim.fault is Fault.KILLED_SOON:
                 really = aim.amount
+        self.history.short_invocations += seconds < INVOCATION_SECONDS
         process.invoked(seconds, really=really)
         call = assembly.call(process, owner)
         return process.start(self._invocation(process, work(call), call))
