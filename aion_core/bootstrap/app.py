@@ -61,7 +61,7 @@ def build_app(settings: Settings, telemetry: Telemetry) -> FastAPI:
         registry=_push_registry(settings, engine),
         authenticators=build_authenticators(policies, settings, engine.stores.api_keys, engine.clock),
         loopback_only=not settings.auth,
-        cors=build_cors_policies(engine.configs, with_loopback=settings.loopback_origins),
+        cors=build_cors_policies(engine.configs, settings),
         limits=limits_config,
         background_task=engine.background.run if engine.background else None,
         metrics=telemetry.metrics,

@@ -19,12 +19,13 @@ AION_YAML = """
 aion:
   security:
     schemes:
-      key: {type: api-key, header: X-Team-Key}
+      own: %s
 %s
   agents:
     one: {path: guarded_agents.py:one}
     two: {path: guarded_agents.py:two%s}
 """
+KEY = "{type: api-key, header: X-Team-Key}"
 CORS = f"  cors: {{origins: [{APP}], headers: [X-Trace], max_age: 60}}"
 OWN = f", cors: {{origins: [{ADMIN}]}}"
 
@@ -39,10 +40,10 @@ PUBLIC = [
 ALLOW, CREDENTIALS = "access-control-allow-origin", "access-control-allow-credentials"
 
 
-def served(folder: Path, cors: str = CORS, two: str = "", **environ: str) -> FastAPI:
+def served(folder: Path, cors: str = CORS, two: str = "", scheme: str = KEY, **environ: str) -> FastAPI:
     (folder / "guarded_agents.py").write_text(GRAPHS)
     config = folder / "aion.yaml"
-    config.write_text(AION_YAML % (cors, two))
+    config.write_text(AION_YAML % (scheme, cors, two))
     environment = {"AION_STORE": "memory", "AION_CONFIG": str(config), "AION_BASE_URL": "https://x.test", **environ}
     return build_app(Settings.from_environ(environment))
 
@@ -95,14 +96,20 @@ class TestPreflight:
         assert (response.status_code, response.headers[ALLOW]) == (200, APP)
 
     async def test_signature_headers_are_allowed(self, tmp_path: Path) -> None:
-        app = served(tmp_path)
-        text = (tmp_path / "aion.yaml").read_text().replace("{type: api-key, header: X-Team-Key}", "{type: aws-iam}")
-        (tmp_path / "aion.yaml").write_text(text)
         signed = "authorization,x-amz-date,x-amz-security-token,x-amz-content-sha256"
-        assert (await preflight(app, "/", APP, signed)).status_code == 400
-        environ = {"AION_STORE": "memory", "AION_CONFIG": str(tmp_path / "aion.yaml")}
-        app = build_app(Settings.from_environ(environ))
+        assert (await preflight(served(tmp_path), "/", APP, signed)).status_code == 400
+        app = served(tmp_path, scheme="{type: aws-iam}")
         assert (await preflight(app, "/", APP, signed)).status_code == 200
+
+    @pytest.mark.parametrize(("entrypoints", "warns"), [("AWS_IAM,OFF", True), ("AWS_IAM,NONE", False), ("", False)])
+    async def test_unreachable_preflight_is_logged(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture, entrypoints: str, warns: bool
+    ) -> None:
+        """AWS refuses a preflight request if each entry point requires signatures."""
+        both = "{type: aws-iam}\n      key: {type: api-key}"
+        scheme = both if entrypoints == "AWS_IAM,NONE" else "{type: aws-iam}"
+        served(tmp_path, scheme=scheme, AION_HTTP_ENTRYPOINTS=entrypoints)
+        assert ("requires AWS signatures" in caplog.text) == warns
 
 
 class TestResponses:
