@@ -12,12 +12,17 @@ import {
 } from "@a2a-js/sdk/client";
 
 const legacyCompat = { enabled: true };
-const factory = new ClientFactory(
-  ClientFactoryOptions.createFrom(ClientFactoryOptions.default, {
-    transports: [new JsonRpcTransportFactory({ legacyCompat }), new RestTransportFactory({ legacyCompat })],
-    cardResolver: new DefaultAgentCardResolver({ legacyCompat }),
-  }),
-);
+const factoryWith = (fetchImpl) =>
+  new ClientFactory(
+    ClientFactoryOptions.createFrom(ClientFactoryOptions.default, {
+      transports: [
+        new JsonRpcTransportFactory({ legacyCompat, fetchImpl }),
+        new RestTransportFactory({ legacyCompat, fetchImpl }),
+      ],
+      cardResolver: new DefaultAgentCardResolver({ legacyCompat, fetchImpl }),
+    }),
+  );
+const factory = factoryWith();
 const ENDED = [TaskState.TASK_STATE_COMPLETED, TaskState.TASK_STATE_FAILED, TaskState.TASK_STATE_CANCELED];
 
 function text(value) {
@@ -209,4 +214,14 @@ export async function drive(url, long, report) {
       await run(client, `${only.protocolBinding} ${only.protocolVersion}`, steps(long), report);
     }),
   );
+}
+
+// Send and stream a text with credentials, which `fetchImpl` adds, then send it without. Return what each step heard.
+export async function talk(url, value, fetchImpl) {
+  const client = await factoryWith(fetchImpl).createFromUrl(url);
+  const sent = Task.toJSON(await client.sendMessage(message([text(value)])));
+  const streamed = await all(client.sendMessageStream(message([text(value)])));
+  const stranger = await factory.createFromUrl(url);
+  const refused = await stranger.sendMessage(message([text(value)])).catch(named);
+  return { sent, streamed, refused };
 }
