@@ -4,6 +4,7 @@ The server allows the pages' origins under `cors` in aion.yaml.
 """
 
 import asyncio
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,6 +59,18 @@ class Setup:
     key: str
     example: str
     sdk: str
+
+    def log_of(self, script: str) -> list[str]:
+        """Run a script of the guide as a module in the page, and return its log."""
+        for name, value in {"https://agents.example.com": self.url, "aion_…": self.key, "./a2a.js": "/a2a.js"}.items():
+            script = script.replace(name, value)
+        logged: list[str] = []
+        self.page.on("console", lambda message: logged.append(message.text))
+        origin = 'from "/'
+        script = script.replace(origin, f'from "{self.page.evaluate("location.origin")}/')
+        run = "async (script) => import(URL.createObjectURL(new Blob([script], { type: 'text/javascript' }))).then(() => {})"
+        self.page.evaluate(run, script)
+        return logged
 
     def run(self, script: str, path: str = "/a2a.js") -> Any:
         """Run an async function body in the page. It gets the module at the path, the server's URL and the key."""
@@ -269,3 +282,29 @@ def test_sdk_sends_api_key_from_browser(setup: Setup) -> None:
     assert heard["sent"]["status"]["message"]["parts"][0]["text"] == TEXT
     assert heard["streamed"][-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
     assert "not authenticated" in heard["refused"]["message"]
+
+
+# ── The guide ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+GUIDE = (ROOT / "docs" / "browser.md").read_text(encoding="utf-8")
+SENDS, RESUMES, USES_SDK = re.findall(r"^```js\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
+QUESTION = "Where are my keys?"
+
+
+def test_guides_client_logs_answer(example: Setup) -> None:
+    logged = example.log_of(SENDS)
+    assert re.fullmatch("task [0-9a-f-]{36}", logged[0])
+    assert "".join(logged[2:-2]) == QUESTION
+    assert [logged[1], logged[-1]] == ["TASK_STATE_WORKING", "TASK_STATE_COMPLETED"]
+
+
+def test_guides_client_resumes_stream(example: Setup) -> None:
+    logged = example.log_of(RESUMES)
+    assert logged[0] == "2 id,statusUpdate"
+    assert logged[-1].endswith("id,statusUpdate")
+
+
+def test_guides_sdk_client_logs_events(setup: Setup) -> None:
+    setup.page.goto(f"{setup.sdk}/page.html")
+    logged = setup.log_of(USES_SDK)
+    assert (logged[0], logged[-1]) == ("task", "statusUpdate")

@@ -69,4 +69,6 @@ async def test_refusals_of_keys_and_passwords_are_identical(clock: ManualClock) 
     assert (missing.status_code, (await app.get(("X-API-Key", live))).status_code) == (401, 200)
     for header in sent:
         refused = await app.get(header)
-        assert (refused.status_code, refused.content, refused.headers) == (401, missing.content, missing.headers), header
+        assert (refused.status_code, refused.content, refused.headers) == (401, missing.content, missing.headers), (
+            header
+        )
