@@ -12,7 +12,7 @@ from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.quotas import OpenTasks
 from aion_core.tasks.runner import TaskRunner
 from aion_core.tasks.service import MessageAdmission
-from aion_core.tasks.subscription import SharedReads
+from aion_core.tasks.subscription import SharedRead
 from aion_core.tasks.turn import TurnExecution
 from tests.simulation.bugs import FORGOTTEN, LISTENS_LATE, LOST_WAKE_UPS, aims, bug
 from tests.simulation.faults import Aim, Fault
@@ -172,7 +172,7 @@ STORE_BUGS = [
     bug(
         "takes an old read for a fresh one when the clock is set back (T11)",
         "I31",
-        Edit(SharedReads, "after", "not 0 <= now - at <= FRESH_SECONDS", "not now - at <= FRESH_SECONDS"),
+        Edit(SharedRead, "serves", "0 <= now - self.at <= FRESH_SECONDS", "now - self.at <= FRESH_SECONDS"),
         scenarios=("readers elsewhere",),
         aims=aims(Fault.SKEWED, "log.query", range(3, 9), -600.0),
     ),
