@@ -376,7 +376,7 @@ def _serializable(value: Any) -> Any:
         return {"bytes": value.hex()}
     if isinstance(value, frozenset):
         return {"set": sorted(value)}
-    return {"type": type(value).__name__, **{name: getattr(value, name) for name in _field_names(type(value))}}
+    return {"type": type(value).__name__, **{name: getattr(value, name) for name in _field_names(value.__class__)}}
 
 
 @cache
