@@ -52,30 +52,49 @@ class Read:
     deltas: Sequence[DeltaBatch] = ()
 
 
+@dataclass(slots=True)
+class SharedRead:
+    """A read, the time of its start in seconds, and the number of its waiting readers."""
+
+    at: float
+    read: asyncio.Task[Read]
+    readers: int = 0
+
+    def serves(self, now: float) -> bool:
+        """Return True if a reader may have its result now."""
+        failed = self.read.done() and (self.read.cancelled() or self.read.exception() is not None)
+        return 0 <= now - self.at <= FRESH_SECONDS and not failed
+
+
 class SharedReads:
     """Shared reads of one process. Readers at the same position share a read: a hundred cost about as much as one."""
 
     def __init__(self, store: TaskStore, clock: Clock) -> None:
         self._store, self._clock = store, clock
-        self._reads: dict[_Position, tuple[float, asyncio.Task[Read]]] = {}
+        self._reads: dict[_Position, SharedRead] = {}
 
     async def after(self, key: TaskKey, generation: int, since: Cursor) -> Read:
         """Return the task's events after `generation` and its chunk batches from `since`, at most FRESH_SECONDS old.
 
-        The events are read first: a reader must have an event before the chunks after it.
+        The events are read first: a reader must have an event before the chunks after it. A read without waiting
+        readers is cancelled.
         """
         position, now = (key, generation, since), self._clock.now().timestamp()
-        at, read = self._reads.get(position, (0.0, None))
-        if (
-            read is None
-            or not 0 <= now - at <= FRESH_SECONDS
-            or (read.done() and (read.cancelled() or read.exception()))
-        ):
+        shared = self._reads.get(position)
+        if shared is None or not shared.serves(now):
             self._forget(now)
-            read = asyncio.ensure_future(self._read(key, generation, since))
-            self._reads[position] = (now, read)
-        # The read is shielded: cancelling one reader must not cancel it for the others.
-        return await asyncio.shield(read)
+            shared = SharedRead(now, asyncio.ensure_future(self._read(key, generation, since)))
+            self._reads[position] = shared
+        shared.readers += 1
+        try:
+            # The read is shielded: cancelling one reader must not cancel it for the others.
+            return await asyncio.shield(shared.read)
+        finally:
+            shared.readers -= 1
+            if not shared.readers and not shared.read.done():
+                shared.read.cancel()
+                if self._reads.get(position) is shared:
+                    del self._reads[position]
 
     async def _read(self, key: TaskKey, generation: int, since: Cursor) -> Read:
         log = await self._store.log(key, after=generation)
@@ -83,9 +102,7 @@ class SharedReads:
 
     def _forget(self, now: float) -> None:
         self._reads = {
-            position: (at, read)
-            for position, (at, read) in self._reads.items()
-            if not read.done() or 0 <= now - at <= FRESH_SECONDS
+            position: shared for position, shared in self._reads.items() if not shared.read.done() or shared.serves(now)
         }
 
 
