@@ -26,7 +26,15 @@ OLDER = (OLD_RPC, OLD_REST)
 
 SEND, STREAM = "SendMessage", "SendStreamingMessage"
 LONG = "x" * 513
-FREE_IDS = ("_V1StGXR8", "-V1StGXR8", "slack|C1|17", "<a@b.example>", "{1}, #2 / three", "Grüße \N{WAVING HAND SIGN}", "é" * 256)
+FREE_IDS = (
+    "_V1StGXR8",
+    "-V1StGXR8",
+    "slack|C1|17",
+    "<a@b.example>",
+    "{1}, #2 / three",
+    "Grüße \N{WAVING HAND SIGN}",
+    "é" * 256,
+)
 """Ids of other systems: nanoid, Slack, e-mail, and the longest one."""
 DEEP: dict[str, Any] = {}
 for _ in range(40):
@@ -201,6 +209,7 @@ STREAMS = [
 ]
 
 # In v0.3 only a positive number is a limit (TaskQueryParams.historyLength).
+QUESTION_ENDS = dict.fromkeys(OLDER, "task:input-required")
 NO_LIMIT = dict.fromkeys(OLDER, "task:completed, said: 1")
 OFFERED = {"extended": True}
 EXTENDED = build_card(
@@ -357,7 +366,9 @@ ROWS: list[ProtocolRow] = [
     ProtocolRow("CancelTask", "id: a number", {"id": 7}, PARAMS),
     ProtocolRow("CancelTask", "metadata: a list", {"id": "<done>", "metadata": []}, PARAMS, not_in=(OLD_REST,)),
     ProtocolRow("SubscribeToTask", "one that works", {"id": "<working>"}, "task:working artifact status:completed"),
-    ProtocolRow("SubscribeToTask", "one that asks", {"id": "<asking>"}, "task:input-required"),
+    ProtocolRow(
+        "SubscribeToTask", "one that asks", {"id": "<asking>"}, "task:input-required status:canceled", QUESTION_ENDS
+    ),
     ProtocolRow("SubscribeToTask", "one that ended", {"id": "<done>"}, UNSUPPORTED),
     ProtocolRow("SubscribeToTask", "one that is canceled", {"id": "<canceled>"}, UNSUPPORTED),
     ProtocolRow("SubscribeToTask", "unknown", {"id": "nope"}, NOT_FOUND),
