@@ -13,6 +13,7 @@ from aion_core.ports.table import Index
 from aion_core.ports.webhooks import POST_SECONDS
 from aion_core.push.delivery import EXIT_SECONDS, SHARE_SECONDS
 from aion_core.settings import Settings
+from aion_core.stores.owned import PARTITIONS, NamedBy
 from aion_core.template.reader import ALARM, BUCKET, QUEUE, ROLE, TABLE, Template
 from infra.policies.deployment import ROOT, ResolvedDeployment
 
@@ -28,6 +29,9 @@ ADDED = {
     "BedrockModels": {"BedrockModels", "BedrockProfiles"},
     "SubnetIds": {"Network", "NetworkLists", "NetworkIsLambdas"},
 }
+# Patterns of partition keys. No function writes API keys.
+KINDS_OF_ITEMS = {f"{each.prefix}*" for each in PARTITIONS}
+KEYS_OF_CALLERS = {f"{each.prefix}*" for each in PARTITIONS if each.named_by is NamedBy.API_KEY}
 AWS_METRICS = {
     "AWS/Lambda": "Invocations Errors Throttles ConcurrentExecutions",
     "AWS/SQS": "ApproximateNumberOfMessagesVisible ApproximateAgeOfOldestMessage",
@@ -166,8 +170,19 @@ def _rights(deployment: ResolvedDeployment) -> Iterator[Compared]:
         for sid, statement in statements.items():
             if sid in before[role]:
                 yield f"{sid} of {role}, with options", statement, before[role][sid]
+            for kind in _kinds_of_items(statement):
+                yield f"{sid} of {role}, kind of items {kind}", kind in KINDS_OF_ITEMS - KEYS_OF_CALLERS, True
             wide = [each for each in _listed(statement.get("Resource", [])) if not NARROW.fullmatch(each)]
             yield f"wide resources of {sid} of {role}", [] if sid in WIDE else wide, []
+
+
+def _kinds_of_items(statement: dict[str, Any]) -> list[str]:
+    """Return the prefixes of partition keys that a statement allows in the table; `*` without a condition."""
+    actions, resources = (_listed(statement[part]) for part in ("Action", "Resource"))
+    in_table = actions[0].startswith("dynamodb:") and any("/index/" not in each for each in resources)
+    if not in_table or (statement["Sid"], actions) == ("ApiKeys", ["dynamodb:GetItem"]):
+        return []
+    return _listed(statement.get("Condition", {}).get("ForAllValues:StringLike", {}).get("dynamodb:LeadingKeys", "*"))
 
 
 def _table(deployment: ResolvedDeployment) -> Iterator[Compared]:
