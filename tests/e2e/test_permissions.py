@@ -289,7 +289,7 @@ async def exercise_task_function(client: Client, receiver: WebhookReceiver) -> N
 
 async def exercise_unsubscribed(client: Client, receiver: WebhookReceiver) -> Any:
     """End a task without push configs that had one before."""
-    config = {"taskPushNotificationConfig": {"id": "p", "url": receiver.url(), "token": "t"}}
+    config: dict[str, Any] = {"taskPushNotificationConfig": {"id": "p", "url": receiver.url(), "token": "t"}}
     asked = await client.send("graph", "ask", **config)
     await client.rpc("graph", "DeleteTaskPushNotificationConfig", taskId=asked["id"], id="p")
     answer = {"messageId": str(uuid7()), "role": "ROLE_USER", "parts": [{"text": "this"}], "taskId": asked["id"]}
