@@ -65,6 +65,8 @@ def cors_middleware(app: ASGIApp, policy: CorsPolicy, methods: Collection[str] =
         allow_methods=methods,
         allow_headers=[*REQUEST_HEADERS, *policy.headers],
         expose_headers=EXPOSED_HEADERS,
+        # A page of a public origin may call an agent of a private network only if the agent lists its origin.
+        allow_private_network="*" not in policy.origins,
         max_age=policy.max_age,
     )
 
