@@ -25,12 +25,13 @@ from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.service import TaskService
 from aion_core.web.cards import CardPublisher, ExtendedCardPublisher, card_routes, server_routes
 from aion_core.web.console import ConsoleMiddleware, kill_process
-from aion_core.web.cors import CorsByPathMiddleware, CorsPolicy
+from aion_core.web.cors import CorsPolicy
 from aion_core.web.errors import rest_error, rpc_error, v03_rest_error
 from aion_core.web.limits import RateLimitMiddleware, StreamLimits
 from aion_core.web.middleware import (
     AuthenticationMiddleware,
     AwaitBackgroundTurnsMiddleware,
+    CorsByPathMiddleware,
     LoopbackOnlyMiddleware,
     ObservabilityMiddleware,
 )
