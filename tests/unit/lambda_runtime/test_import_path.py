@@ -42,7 +42,7 @@ def test_code_precedes_layers_and_runtime(folders: dict[str, Path], gone: list[s
         (folders[name] / "everywhere.py").unlink()
     extend(folders["code"], folders["layer"], folders["runtime"])
     first = next(name for name in ("code", "site_packages", "layer", "runtime") if name not in gone)
-    assert importlib.import_module("everywhere").FOUND == first
+    assert first == importlib.import_module("everywhere").FOUND
 
 
 @pytest.mark.parametrize("place", ["code", "layer", "site_packages"])
