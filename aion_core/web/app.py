@@ -84,6 +84,7 @@ def build_app(
     console: str = "off",
     limits: CallerLimits | None = None,
     background_task: BackgroundTask | None = None,
+    startup: Callable[[], None] | None = None,
     metrics: Metrics | None = None,
     traces: Traces | None = None,
     operations: Sequence[Operation] = OPERATIONS,
@@ -94,12 +95,13 @@ def build_app(
     `registry` no agent sends push notifications, even if its card declares them. `authenticators` authenticate the
     callers of each agent. Without authenticators the app admits every caller, or with `loopback_only` every caller on
     this machine. `cors` has the policies of the agents that pages of other origins may call. The `console` is `off`, `on`,
-    or `dev` with a button to kill the process. The app flushes `metrics` and `traces` after each request.
+    or `dev` with a button to kill the process. `startup` loads the agents before the first request; without it they load
+    in the background. The app flushes `metrics` and `traces` after each request.
     """
     at_root, publisher = default or next(iter(agents)), publisher or CardPublisher()
     app = FastAPI(
         openapi_url=None,
-        lifespan=_lifespan(background_task),
+        lifespan=_lifespan(background_task, startup),
         redirect_slashes=False,
         # FastAPI's spans contain the query, and its log records contain texts of exceptions. Both may be confidential.
         telemetry={"tracing": False, "logs": False},
@@ -150,13 +152,19 @@ def _agent_routes(services: AgentServices, agent_id: str, prefix: str, operation
     ]
 
 
-def _lifespan(background_task: BackgroundTask | None) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+def _lifespan(
+    background_task: BackgroundTask | None, startup: Callable[[], None] | None
+) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     """Return the app's lifespan function, which loads the agents and runs the background task."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        # The list is empty if the server loaded the agents itself before its start.
-        running = [asyncio.create_task(_load(list(app.state.agents.values())))]
+        running = []
+        if startup is not None:
+            await asyncio.to_thread(startup)
+        else:
+            # The list is empty if the server loaded the agents itself before its start.
+            running.append(asyncio.create_task(_load(list(app.state.agents.values()))))
         if background_task is not None:
             running.append(asyncio.create_task(background_task()))
         yield
