@@ -26,8 +26,11 @@ logger = logging.getLogger(__name__)
 
 # ── Observability ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-_CONFIDENTIAL = re.compile(r"auth|token|secret|api-?key|cookie|credential|password|signature|session", re.IGNORECASE)
-"""Matches the names of headers with confidential values."""
+_CONFIDENTIAL = re.compile(
+    r"auth|token|secret|api-?key|^key$|(?<!idempotency)[_-]key$|cookie|credential|password|signature|session",
+    re.IGNORECASE,
+)
+"""Matches the names of headers with confidential values. The verifiers know the configured headers of API keys."""
 
 
 class ObservabilityMiddleware:
