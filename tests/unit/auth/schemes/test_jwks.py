@@ -18,6 +18,10 @@ from aion_core.auth.schemes.jwks import (
     KeysUnavailable,
     fetch,
 )
+from aion_core.memory.services import MemoryMetrics
+from aion_core.ports import Metric, NoopTraces
+from aion_core.web.middleware import ObservabilityMiddleware
+from tests.support.asgi import ask
 from tests.support.clock import ManualClock
 from tests.support.issuer import AUDIENCE, Issuer
 from tests.unit.auth.auth_app import AuthApp, issuer_scheme
@@ -113,6 +117,18 @@ async def test_unavailable_signing_keys_return_service_unavailable(
     issuer.status = 200
     clock.move(3)
     assert (await app.get_with_token(issuer.token())).status_code == 200
+
+
+async def test_unavailable_signing_keys_count_as_internal_error(
+    app: AuthApp, issuer: Issuer, clock: ManualClock
+) -> None:
+    issuer.status = 500
+    metrics = MemoryMetrics()
+    observed = ObservabilityMiddleware(app.app, metrics, NoopTraces())
+    for token, status in ((issuer.token(), 503), ("x", 401)):
+        answer = await ask(observed, "GET", "/", {"Authorization": f"Bearer {token}"})
+        assert answer.status_code == status
+    assert metrics.total(Metric.INTERNAL_ERRORS) == 1
 
 
 async def test_oidc_discovery_document_locates_signing_keys(issuer: Issuer, clock: ManualClock) -> None:
