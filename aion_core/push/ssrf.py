@@ -30,6 +30,8 @@ _PRIVATE_DOMAINS = frozenset(
 )
 """Last labels of host names for private networks."""
 
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
 
 @dataclass(frozen=True, slots=True)
 class WebhookPolicy:
@@ -61,12 +63,12 @@ class WebhookPolicy:
             ports=frozenset(ports) or cls().ports,
             hosts=frozenset(host.lower() for host in hosts),
             networks=tuple(ipaddress.ip_network(network) for network in networks),
-            own=frozenset({_host_and_port(base_url)}),
+            own=_own(base_url),
         )
 
     def excluding(self, base_url: str) -> Self:
         """Return this policy with one more URL of the service itself, forbidden for webhooks; "" changes nothing."""
-        return replace(self, own=self.own | {_host_and_port(base_url)}) if base_url else self
+        return replace(self, own=self.own | _own(base_url)) if base_url else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,7 @@ def check_url(url: str, policy: WebhookPolicy) -> WebhookTarget:
         ports = " or ".join(map(str, sorted(policy.ports)))
         raise WebhookBlocked(f"its port is {port}; allowed is {ports}.")
     target = WebhookTarget(scheme, host, port, path if path.startswith("/") else f"/{path}", address)
-    if (host, port) in policy.own:
+    if ("localhost" if host.endswith(".localhost") else host, port) in policy.own:
         raise WebhookBlocked("it is this service itself.")
     _check_name(target, policy)
     if address is not None:
@@ -160,6 +162,12 @@ def is_allowed_address(address: Address, networks: Sequence[Network] = ()) -> bo
     if any(address in network for network in networks):
         return not leads_to_metadata(address)
     return is_public(address)
+
+
+def _own(base_url: str) -> frozenset[tuple[str, int]]:
+    """Return the host and port of the service, and on the loopback interface its other names."""
+    host, port = _host_and_port(base_url)
+    return frozenset((name, port) for name in (_LOOPBACK if host in _LOOPBACK else [host]))
 
 
 def _host_and_port(base_url: str) -> tuple[str, int]:

@@ -38,6 +38,7 @@ AWS_METRICS = {
 NOT_DEPLOYED = {
     # The defaults are for AWS, and only development sets these variables.
     "AION_STORE", "AION_PUSH_HTTP", "AION_CARD_KEY_FILE", "AION_BASIC_USERS_FILE", "AION_SECRETS", "AION_REVEAL_ERRORS",
+    "AION_LOOPBACK_ORIGINS",
     "AION_SQLITE_FOLDER", "AION_TURNS_AT_ONCE", "AION_STORE_CALLS", "AION_STORE_TIMEOUT",
     # Lambda and `sam local` set them, or LoggingConfig.
     "AWS_LAMBDA_FUNCTION_NAME", "AWS_SAM_LOCAL", "AWS_LAMBDA_LOG_LEVEL", "POWERTOOLS_LOG_LEVEL",

@@ -64,6 +64,8 @@ BREAKAGES = [
     ("AllowedValues: [7, 14,", "AllowedValues: [3, 7, 14,", "Blobs.LifecycleConfiguration.Rules[1].ExpirationInDays"),
     ('"${ApiAuthorizer},${FunctionUrlAuth}"', '"AWS_IAM,${FunctionUrlAuth}"', "AION_HTTP_ENTRYPOINTS"),
     ("        DefaultAuthorizer: !Ref ApiAuthorizer\n", "", "Api.DefaultAuthorizer"),
+    ("        DEFAULT_5XX:\n", "        UNAUTHORIZED:\n", "Api/GatewayResponses"),
+    ("      InvokeMode: RESPONSE_STREAM\n", "      InvokeMode: RESPONSE_STREAM\n      Cors: { AllowOrigins: ['*'] }\n", "FunctionUrl/Cors"),
     ("AttributeName: expires\n", "AttributeName: expires_at\n", "TTL of Table"),
     ("AION_TABLE: !GetAtt State.Outputs.Table\n", 'AION_TABLE: ""\n', "start of ApiFunction"),
     (R(r"  SweepFoundWorkAlarm:\n(    .*\n)+"), r"", "alarms in docs/runbook.md"),
