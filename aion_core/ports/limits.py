@@ -3,9 +3,14 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, Self
 
 from aion_core.ports.tasks import TaskKey
+
+REQUESTS_PER_MINUTE = 1200
+"""Default limit of a caller's requests, below the rate of a deployment's API."""
+STREAMS_PER_OWNER = 50
+"""Default limit of a caller's open streams, a part of an account's concurrency."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +21,11 @@ class Limits:
     streams_per_owner: int | None = None
     streams_per_task: int | None = None
     open_tasks_per_owner: int | None = None
+
+    @classmethod
+    def default(cls) -> Self:
+        """Return the limits of a deployment that authenticates its callers and declares no limits."""
+        return cls(requests_per_minute=REQUESTS_PER_MINUTE, streams_per_owner=STREAMS_PER_OWNER)
 
     @property
     def of_streams(self) -> bool:
