@@ -32,14 +32,6 @@ class Limits:
         """True if the number of open streams is limited."""
         return self.streams_per_owner is not None or self.streams_per_task is not None
 
-    def allow(self, stream: "OpenStream", others: Collection["OpenStream"]) -> bool:
-        """Return True if the limits allow the owner to open this stream besides the other open ones."""
-        if self.streams_per_owner is not None and len(others) >= self.streams_per_owner:
-            return False
-        if self.streams_per_task is None or not stream.task_id:
-            return True
-        return sum(other.task_id == stream.task_id for other in others) < self.streams_per_task
-
 
 @dataclass(frozen=True, slots=True)
 class OpenStream:
@@ -78,7 +70,7 @@ class RateLimits(Protocol):
         """Count an open stream and return True; if a limit is reached, return False. A repeated call counts once."""
         ...
 
-    async def close_stream(self, owner: str, stream_id: str) -> None:
+    async def close_stream(self, owner: str, stream: OpenStream) -> None:
         """Uncount a closed stream, if it is counted."""
         ...
 
