@@ -1,9 +1,12 @@
 """Composition of ApiFunction: the web app, agent cards and authentication."""
 
+from functools import partial
+
 from fastapi import FastAPI
 
 from aion_core.agents.cards import extended_card, public_card
 from aion_core.agents.config import default_agent
+from aion_core.agents.loading import load_in_init
 from aion_core.bootstrap.auth import build_auth_policies, build_authenticators
 from aion_core.bootstrap.cors import build_cors_policies
 from aion_core.bootstrap.engine import Engine, build_engine
@@ -64,8 +67,10 @@ def build_app(settings: Settings, telemetry: Telemetry) -> FastAPI:
         authenticators=build_authenticators(policies, settings, engine.stores.api_keys, engine.clock),
         loopback_only=not settings.auth,
         cors=build_cors_policies(engine.configs, settings),
+        console=settings.console,
         limits=limits_config,
         background_task=engine.background.run if engine.background else None,
+        startup=partial(load_in_init, [*engine.agents.values()]) if settings.on_lambda else None,
         metrics=telemetry.metrics,
         traces=telemetry.traces,
     )

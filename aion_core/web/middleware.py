@@ -1,4 +1,4 @@
-"""ASGI middleware, from the outside in: observability, loopback check, authentication, background turns."""
+"""ASGI middleware, from the outside in: observability, loopback check, CORS, authentication, background turns."""
 
 import asyncio
 import logging
@@ -20,6 +20,7 @@ from aion_core.errors import StoreUnavailable
 from aion_core.ports import Metric, Metrics, NoopTraces, SpanKind, Traces
 from aion_core.protocol.errors import RETRY_AFTER
 from aion_core.tasks.call import Deadline
+from aion_core.web.cors import CorsPolicy, cors_middleware
 from aion_core.web.errors import RETRY_AFTER_SECONDS, count_internal_error, counting_internal_errors
 from aion_core.web.request_context import BACKGROUND, CALLER, DEADLINE, Caller
 
@@ -136,6 +137,44 @@ def _is_local(headers: Headers) -> bool:
         and _HOST.fullmatch(hosts[0]) is not None
         and all(_ORIGIN.fullmatch(origin) for origin in origins)
     )
+
+
+# ── CORS ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class CorsByPathMiddleware:
+    """ASGI middleware. Applies the CORS policy of the agent in the request's path, and opens public documents to all origins.
+
+    A browser sends a preflight request without credentials before a script's request. The answer therefore precedes
+    authentication.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        policies: Mapping[str, CorsPolicy],
+        *,
+        agent_ids: Iterable[str],
+        at_root: str,
+        public: Iterable[str],
+    ) -> None:
+        """Take the policies by agent id. For an agent without a policy, responses have no CORS headers."""
+        self._app, self._agent_ids, self._at_root, self._public = app, frozenset(agent_ids), at_root, frozenset(public)
+        self._of_agents = {agent_id: cors_middleware(app, policy) for agent_id, policy in policies.items()}
+        # A client may send the headers of its later requests, such as its credentials, when it reads the card.
+        headers = {header for policy in policies.values() for header in policy.headers}
+        self._of_public = cors_middleware(app, CorsPolicy(["*"], headers), ("GET", "HEAD"))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a preflight request, or serve the request with CORS headers in its response."""
+        app = self._app
+        if scope["type"] == "http":
+            path = route_path(scope)
+            if path in self._public:
+                app = self._of_public
+            else:
+                app = self._of_agents.get(agent_at(path, self._agent_ids, self._at_root), app)
+        await app(scope, receive, send)
 
 
 # ── Authentication ────────────────────────────────────────────────────────────────────────────────────────────────────
