@@ -65,6 +65,7 @@ def build_app(settings: Settings, telemetry: Telemetry) -> FastAPI:
         authenticators=build_authenticators(policies, settings, engine.stores.api_keys, engine.clock),
         loopback_only=not settings.auth,
         cors=build_cors_policies(engine.configs, settings),
+        console=settings.console,
         limits=limits_config,
         background_task=engine.background.run if engine.background else None,
         startup=partial(load_in_init, [*engine.agents.values()]) if settings.on_lambda else None,

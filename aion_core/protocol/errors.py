@@ -71,6 +71,9 @@ class WireError(NamedTuple):
     """Reason in the google.rpc.ErrorInfo of the error."""
 
 
+TOO_MANY_REQUESTS, SERVICE_UNAVAILABLE = -32029, -32053
+"""JSON-RPC codes of the errors that the SDK lacks. JSON-RPC reserves -32000 to -32099 for servers, and A2A the first ten."""
+
 WIRE_ERRORS: dict[type[Exception], WireError] = {
     **{
         kind: WireError(a2a.JSON_RPC_ERROR_CODE_MAP[kind], mapped.http_code, mapped.grpc_status, mapped.reason)
@@ -79,8 +82,8 @@ WIRE_ERRORS: dict[type[Exception], WireError] = {
     # The SDK's table does not have these errors.
     a2a.JSONParseError: WireError(-32700, 400, "INVALID_ARGUMENT", "PARSE_ERROR"),
     MethodNotAllowedError: WireError(-32601, 405, "UNIMPLEMENTED", "METHOD_NOT_FOUND"),
-    TooManyRequestsError: WireError(-32603, 429, "RESOURCE_EXHAUSTED", "TOO_MANY_REQUESTS"),
-    ServiceUnavailableError: WireError(-32603, 503, "UNAVAILABLE", "SERVICE_UNAVAILABLE"),
+    TooManyRequestsError: WireError(TOO_MANY_REQUESTS, 429, "RESOURCE_EXHAUSTED", "TOO_MANY_REQUESTS"),
+    ServiceUnavailableError: WireError(SERVICE_UNAVAILABLE, 503, "UNAVAILABLE", "SERVICE_UNAVAILABLE"),
 }
 """Codes of the protocol's errors in both bindings (A2A 5.4)."""
 

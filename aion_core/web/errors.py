@@ -50,10 +50,14 @@ def v03_rest_error_body(error: Exception) -> dict[str, Any]:
 
 
 def rpc_error(request_id: str | int | None, error: Exception) -> JSONResponse:
-    """Return the JSON-RPC error response. Its HTTP status is 200, or 429 above the rate limit."""
+    """Return the JSON-RPC error response. Its HTTP status is 200, or 429 above the caller's limit."""
     error = protocol_error(error)
-    limited = isinstance(error, TooManyRequestsError)
-    return JSONResponse(error_body(request_id, error), 429 if limited else 200, _headers(error) if limited else None)
+    return JSONResponse(error_body(request_id, error), rpc_status(error), retry_headers(error))
+
+
+def rpc_status(error: Exception) -> int:
+    """Return the HTTP status of a protocol error in JSON-RPC."""
+    return 429 if isinstance(error, TooManyRequestsError) else 200
 
 
 def rest_error(error: Exception, http: int | None = None) -> JSONResponse:
@@ -69,10 +73,11 @@ def v03_rest_error(error: Exception, http: int | None = None) -> JSONResponse:
 
 
 def _response(body: dict[str, Any], error: Exception, http: int | None, media_type: str) -> JSONResponse:
-    return JSONResponse(body, http or wire_form(error)[0].http, _headers(error), media_type)
+    return JSONResponse(body, http or wire_form(error)[0].http, retry_headers(error), media_type)
 
 
-def _headers(error: Exception) -> dict[str, str] | None:
+def retry_headers(error: Exception) -> dict[str, str] | None:
+    """Return the header Retry-After of a protocol error that may be temporary."""
     match error:
         case TooManyRequestsError():
             return {"Retry-After": (error.data or {})[RETRY_AFTER]}

@@ -1,6 +1,6 @@
 """JSON-RPC binding of v1.0 and v0.3 on one URL. The name of the method selects the version (A2A 9)."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from a2a.utils.errors import InvalidParamsError, InvalidRequestError, MethodNotFoundError
@@ -20,7 +20,7 @@ from aion_core.web.request_context import (
     negotiate,
     tenant_of,
 )
-from aion_core.web.sse import EventStream, RequestId, jsonrpc_v03, jsonrpc_v1
+from aion_core.web.sse import EventStream, RequestId, jsonrpc_v03, jsonrpc_v1, refused_stream
 from aion_core.web.v03 import dump, read_v03
 
 ROUTE_NAME = "jsonrpc"
@@ -53,12 +53,14 @@ class JsonRpcBinding:
         """Return the response to a JSON-RPC request."""
         strict = StrictRequest(request.scope, request.receive)
         headers: dict[str, str] = {}
+        refuse: Callable[[RequestId, Exception], Response] = rpc_error
         try:
             body = await strict.json()
             request_id = _request_id(body)
             _check_envelope(body)
             body["method"] = method = self._aliases.get(body["method"], body["method"])
             operation, version = self._operation(method)
+            refuse = refused_stream if operation.stream and version == V03 else rpc_error
             check_version(strict, version)
             negotiated = negotiate(strict, self._card)
             headers = negotiated.headers(version)
@@ -69,7 +71,7 @@ class JsonRpcBinding:
         except BodyRefused as refused:
             response = JSONResponse(error_body(None, refused.error), refused.http)
         except Exception as error:  # outermost edge: an unexpected error is logged and returned as an internal one
-            response = rpc_error(_request_id(strict.read), error)
+            response = refuse(_request_id(strict.read), error)
         response.headers.update(headers)
         return response
 
@@ -105,6 +107,10 @@ class JsonRpcBinding:
             # v0.3 has no tenants, but Aion's own methods have them.
             context = self._builder_v03.build_in(request, tenant_of(params))
         else:
+            if request_id is None:
+                raise InvalidRequestError(
+                    'The JSON-RPC request has no "id" of its own beside "method": give it a string or a whole number.'
+                )
             params = read_v03(body, form.model)
             context = self._builder_v03.build(request)
         read = form.read(params)
