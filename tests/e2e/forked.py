@@ -1,6 +1,6 @@
 """Processes of Python modules, forked from a server with the packages imported: a cold start takes a second of CPU.
 
-`python -m tests.support.forked <socket>` is the server. It has one thread, without clients and event loops.
+`python -m tests.e2e.forked <socket>` is the server. It has one thread, without clients and event loops.
 """
 
 import atexit
