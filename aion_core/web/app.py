@@ -29,8 +29,10 @@ from aion_core.web.limits import RateLimitMiddleware, StreamLimits
 from aion_core.web.middleware import (
     AuthenticationMiddleware,
     AwaitBackgroundTurnsMiddleware,
+    LargeResponseMiddleware,
     LoopbackOnlyMiddleware,
     ObservabilityMiddleware,
+    TrailingSlashMiddleware,
 )
 from aion_core.web.operations import OPERATIONS
 from aion_core.web.operations.operation import AgentServices, Operation
@@ -116,6 +118,7 @@ def build_app(
         app.router.routes.extend(routes)
     # The middleware added last runs first.
     public = [route.path for route in public_routes]
+    app.add_middleware(LargeResponseMiddleware)
     app.add_middleware(AwaitBackgroundTurnsMiddleware)
     if limits and (per_minute := limits.limits.requests_per_minute) is not None:
         refuse = partial(_refusal, rpc_paths)
@@ -124,6 +127,7 @@ def build_app(
         )
     if authenticators is not None:
         app.add_middleware(AuthenticationMiddleware, authenticators=authenticators, at_root=at_root, public=public)
+    app.add_middleware(TrailingSlashMiddleware)
     if loopback_only:
         app.add_middleware(LoopbackOnlyMiddleware)
     app.add_middleware(ObservabilityMiddleware, metrics=metrics or NullMetrics(), traces=traces or NoopTraces())
