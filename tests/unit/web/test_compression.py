@@ -21,9 +21,9 @@ async def ask(app: Any, request: dict[str, Any], accepts: str = "gzip") -> Answe
 
 async def test_large_unary_response_is_compressed() -> None:
     app = parts(talking(1)).app()
-    plain = await ask(app, send(LONG), accepts="")
+    plain = await ask(app, send(LONG, contextId="c-1"), accepts="")
     assert "content-encoding" not in plain.headers
-    small = await ask(app, send(LONG))
+    small = await ask(app, send(LONG, contextId="c-1"))
     assert (small.headers["content-encoding"], small.headers["vary"]) == ("gzip", "Accept-Encoding")
     assert int(small.headers["content-length"]) == len(small.body) < len(plain.body) / 10
     assert json.loads(gzip.decompress(small.body)) == json.loads(plain.body), "the same message returns its task"
