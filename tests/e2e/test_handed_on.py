@@ -14,7 +14,7 @@ from tests.support.fake_runtime_api import FakeRuntimeApi
 from tests.support.recorded import function_url_event
 from tests.support.runtime_process import running
 from tests.support.service import send
-from tests.support.task_process import task_process
+from tests.support.function_process import task_process
 
 CONFIG = Path(__file__).parents[1] / "support" / "agents" / "steps.yaml"
 

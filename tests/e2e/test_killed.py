@@ -20,7 +20,7 @@ from tests.support.agents.speaking import WORDS
 from tests.support.agents.steps import STEPS
 from tests.support.api_process import api_process
 from tests.support.service import send
-from tests.support.task_process import task_process
+from tests.support.function_process import task_process
 
 AGENTS = Path(__file__).parents[1] / "support" / "agents"
 SHORT_LEASE = {"AION_LEASE_SECONDS": "2"}
