@@ -4,11 +4,12 @@ import asyncio
 import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -66,30 +67,33 @@ class Fleet:
         self.running.enter_context(function_process(self.stack, "PushFunction", "PushQueue", **environ))
         self.running.enter_context(function_process(self.stack, "SweepFunction", seconds=SWEEP_SECONDS, **environ))
 
-    def remove(self, pid: int) -> "subprocess.Popen[bytes]":
-        """Take the process out of the lists, so that no client calls it any more."""
-        for number, process in enumerate([api.process for api in self.apis] + self.workers):
-            if process.pid == pid:
-                (self.apis if number < len(self.apis) else self.workers).pop(number % max(1, len(self.apis)))
-                return process
-        raise AssertionError(f"{pid} is no process of the fleet")
+    def api_pids(self) -> list[int]:
+        """Return the ids of the API processes."""
+        return [api.process.pid for api in self.apis]
 
-    def busy(self, turns: "Sequence[Turn]") -> Note | None:
-        """Return the begin of a step of these turns which a live process of the fleet now executes."""
-        names, pids = {turn.name for turn in turns}, {process.pid for process in self.processes}
-        open_: dict[tuple[str, str, int], Note] = {}
+    def worker_pids(self) -> list[int]:
+        """Return the ids of the processes of TaskFunction."""
+        return [worker.pid for worker in self.workers]
+
+    def send_signal(self, pid: int, number: signal.Signals) -> float:
+        """Send one process the signal, and take it out of the fleet; return the time."""
+        at = time.monotonic()
+        os.kill(pid, number)
+        self.apis = [api for api in self.apis if api.process.pid != pid]
+        self.workers = [worker for worker in self.workers if worker.pid != pid]
+        return at
+
+    def running_steps(self, turns: "Sequence[Turn]", pids: Container[int]) -> list[Note]:
+        """Return the begins of the steps of these turns that these processes now execute."""
+        names, begun = {turn.name for turn in turns}, dict[tuple[str, str, int], Note]()
         for note in read_notes(self.notes):
             if note.word == "begin":
-                open_[note.turn, note.step, note.pid] = note
+                # A process that begins the next step has ended or lost the one before.
+                begun = {key: each for key, each in begun.items() if key[::2] != (note.turn, note.pid)}
+                begun[note.turn, note.step, note.pid] = note
             else:
-                open_.pop((note.turn, note.step, note.pid), None)
-        found = [note for note in open_.values() if note.turn in names and note.pid in pids]
-        return found[-1] if found else None
-
-    @property
-    def processes(self) -> "list[subprocess.Popen[bytes]]":
-        """Return the processes that run turns."""
-        return [api.process for api in self.apis] + self.workers
+                begun.pop((note.turn, note.step, note.pid), None)
+        return [note for note in begun.values() if note.turn in names and note.pid in pids]
 
 
 @contextmanager
@@ -132,6 +136,8 @@ class Turn:
     kind: str
     """`blocking`, `background` or `streaming`."""
     name: str
+    seconds: float = 1.0
+    """Length of a step."""
     padding: int = 0
     """Additional length of the message, for the bucket."""
     hook: str = ""
@@ -141,11 +147,14 @@ class Turn:
     """SSE id and result of each frame."""
     errors: list[str] = field(default_factory=list)
     """Errors after which the client tried again."""
+    arrivals: dict[str, float] = field(default_factory=dict)
+    """Monotonic time of each frame with an id."""
+    _frame_id: str = ""
 
     @property
     def text(self) -> str:
         """Return the text of the message."""
-        return f"{self.name} {'x' * self.padding}".strip()
+        return f"{self.name} {self.seconds} {'x' * self.padding}".strip()
 
     def message(self, method: str = "SendMessage") -> dict[str, Any]:
         """Return the request; a repeat has the same messageId."""
@@ -159,8 +168,9 @@ class Turn:
     async def play(self, client: httpx.AsyncClient) -> None:
         """Send the message, and follow the task to its end; after an error continue at the next process."""
         async with asyncio.timeout(PATIENCE):
-            while not await self._once(client):
-                await asyncio.sleep(0.2)
+            while not self.has_ended():
+                await self._once(client)
+                await asyncio.sleep(0.1)
 
     async def rpc(self, client: httpx.AsyncClient, url: str, method: str, **params: Any) -> dict[str, Any]:
         """Return the answer of one process."""
@@ -168,8 +178,8 @@ class Turn:
         answer: dict[str, Any] = (await client.post(f"{url}/agents/{self.agent}/", json=body)).json()
         return answer
 
-    async def _once(self, client: httpx.AsyncClient) -> bool:
-        """Send or subscribe at one process; return True after the end of the task."""
+    async def _once(self, client: httpx.AsyncClient) -> None:
+        """Send or subscribe at one process."""
         api = self.fleet.apis[next(_places) % len(self.fleet.apis)]
         try:
             if self.task_id:
@@ -183,7 +193,6 @@ class Turn:
                 self._take("", answer.json())
         except (httpx.TransportError, json.JSONDecodeError) as error:
             self.errors.append(repr(error))
-        return self.has_ended()
 
     async def _read(self, client: httpx.AsyncClient, url: str, body: dict[str, Any]) -> None:
         ids = [frame_id for frame_id, _ in self.received if frame_id]
@@ -192,13 +201,17 @@ class Turn:
             if answer.headers["content-type"].startswith("application/json"):
                 self._take("", json.loads(await answer.aread()))
                 return
-            frame_id = ""
             async for line in answer.aiter_lines():
-                if line.startswith("id: "):
-                    frame_id = line.removeprefix("id: ")
-                elif line.startswith("data: "):
-                    self._take(frame_id, json.loads(line.removeprefix("data: ")))
-                    frame_id = ""
+                self.take_lines([line])
+
+    def take_lines(self, lines: Iterable[str]) -> None:
+        """Take the next lines of a stream."""
+        for line in lines:
+            if line.startswith("id: "):
+                self._frame_id = line.removeprefix("id: ")
+            elif line.startswith("data: "):
+                self._take(self._frame_id, json.loads(line.removeprefix("data: ")))
+                self._frame_id = ""
 
     def _take(self, frame_id: str, answer: dict[str, Any]) -> None:
         if "error" in answer:
@@ -210,6 +223,7 @@ class Turn:
         if "task" in result and not self.task_id:
             self.task_id = result["task"]["id"]
         self.received.append((frame_id, result))
+        self.arrivals[frame_id] = time.monotonic()
 
     def has_ended(self) -> bool:
         """Return True if the client has received the final state."""
@@ -246,9 +260,9 @@ def a_turn_of_each(fleet: Fleet, prefix: str, rounds: int = 1, **options: Any) -
     return [Turn(fleet, agent, kind, f"{prefix}-{n}-{agent}-{kind}", **options) for n, agent, kind in kinds]
 
 
-async def until(condition: Callable[[], Any], what: str) -> Any:
+async def until(condition: Callable[[], Any], what: str, *, seconds: float = PATIENCE) -> Any:
     """Wait for the condition; return its true value."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + seconds
     while time.monotonic() < end:
         if value := condition():
             return value
@@ -258,7 +272,7 @@ async def until(condition: Callable[[], Any], what: str) -> Any:
 
 @dataclass
 class Figures:
-    """Figures of a test's turns; every field but `turns` and `notes` lists faults."""
+    """Figures of a test's turns; the lists are faults."""
 
     turns: int
     lost: list[str] = field(default_factory=list)
@@ -284,7 +298,7 @@ class Figures:
 
     def check(self) -> None:
         """Assert that nothing was lost, doubled or run again, and that no recovery took beyond reason."""
-        assert not (self.lost or self.doubled or self.run_again), self
+        assert (self.lost, self.doubled, self.run_again) == ([], [], [])
         assert quantile(self.recoveries, 0.95) <= 10 * (LEASE_SECONDS + 20), self
 
 

@@ -17,8 +17,8 @@ from aion_core.local.stack import LocalStack
 from tests.e2e.test_killed import AGENTS, SHORT_LEASE, Subscriber, at_rest
 from tests.support.agents.paying import AGAIN, WORDS
 from tests.support.api_process import api_process
-from tests.support.service import send
 from tests.support.function_process import task_process
+from tests.support.service import send
 
 CONFIG = AGENTS / "paying.yaml"
 PAID, TOLD = ("".join(words) for words in WORDS.values())

@@ -4,19 +4,18 @@ Every test prints its figures in the summary of the run.
 """
 
 import asyncio
-import itertools
 import os
 import signal
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from typing import Any
+from functools import partial
 
 import pytest
 
 from tests.e2e.fault_proxy import Rule, cancelled, delayed, lost, refused, repeated, reset, slow
 from tests.e2e.fleet import Figures, Fleet, Turn, a_turn_of_each, fleet, played, recovery, until
-from tests.support.agents.noting import read_notes
+from tests.support.agents.noting import Note, read_notes
 from tests.support.receiver import WebhookReceiver, receiving
 
 pytestmark = [pytest.mark.deep, pytest.mark.timeout(1800)]
@@ -57,7 +56,7 @@ async def test_turns_survive_fault(processes: Fleet, record_property: Record, fa
     """Play turns of each kind while the fault lasts."""
     rules = FAULTS[fault]()
     large = 500_000 if "bucket" in fault else 0
-    turns = a_turn_of_each(processes, fault.replace(" ", "_"), padding=large)
+    turns = a_turn_of_each(processes, fault.replace(" ", "-"), padding=large)
     before = time.monotonic()
     with processes.proxy.injecting(*rules):
         figures = await played(turns)
@@ -65,3 +64,92 @@ async def test_turns_survive_fault(processes: Fleet, record_property: Record, fa
     figures.extra = f"{injected} faults injected, {time.monotonic() - before:.0f} s"
     report(record_property, fault, figures)
     assert injected or not rules, "the fault came"
+
+
+def cut_steps(processes: Fleet, turns: list[Turn], pids: list[int]) -> list[Note]:
+    """Return the running steps of one of these processes."""
+    running = processes.running_steps(turns, pids)
+    return [note for note in running if note.pid == running[-1].pid]
+
+
+def recoveries(processes: Fleet, cut: list[tuple[Note, float]]) -> list[float]:
+    """Return the seconds from the end of a process to the next step of each turn elsewhere."""
+    notes = read_notes(processes.notes)
+    return [seconds for note, at in cut if (seconds := recovery(notes, note, at)) is not None]
+
+
+def check_webhooks(receiver: WebhookReceiver, turns: list[Turn], figures: Figures) -> None:
+    """Add the faults of the posts to the figures: each task's states in order, and every repeat with the same body."""
+    bodies: dict[str, bytes] = {}
+    first: dict[str, list[int]] = defaultdict(list)
+    for post in receiver.posts:
+        task_id, generation, _ = post.id.split("_")
+        if post.id not in bodies:
+            first[task_id].append(int(generation))
+        if bodies.setdefault(post.id, post.body) != post.body:
+            figures.doubled.append(f"{post.id}: two bodies")
+    for turn in turns:
+        if first[turn.task_id] != sorted(set(first[turn.task_id])):
+            figures.doubled.append(f"{turn.name}: posts {first[turn.task_id]}")
+    figures.extra = f"{len(bodies)} notifications, {len(receiver.posts) - len(bodies)} posted again"
+
+
+def all_notified(receiver: WebhookReceiver, turns: list[Turn]) -> bool:
+    """Return True if the receiver has the last event of each turn."""
+    ended = {post.id.split("_")[0] for post in receiver.posts if b"TASK_STATE_COMPLETED" in post.body}
+    return ended >= {turn.task_id for turn in turns}
+
+
+async def test_killed_processes_lose_nothing(processes: Fleet, record_property: Record) -> None:
+    """Kill two API processes and two workers in the middle of their turns, one after another."""
+    for start in (processes.add_api, processes.add_worker) * 2:
+        await asyncio.to_thread(start)
+    cut: list[tuple[Note, float]] = []
+    killed: list[int] = []
+    async with receiving() as receiver:
+        turns = a_turn_of_each(processes, "killed", rounds=2, hook=receiver.url(), seconds=3.0)
+
+        async def kill() -> None:
+            for pids in (processes.worker_pids, processes.api_pids) * 2:
+                steps = await until(partial(cut_steps, processes, turns, pids), "a step ran")
+                at = processes.send_signal(steps[0].pid, signal.SIGKILL)
+                cut.extend((note, at) for note in steps)
+                killed.append(steps[0].pid)
+
+        figures = await played(turns, kill())
+        figures.recoveries = recoveries(processes, cut)
+        await until(lambda: all_notified(receiver, turns), "the last notification of each turn")
+        check_webhooks(receiver, turns, figures)
+    figures.extra += f", {len(killed)} processes killed, {len(cut)} steps cut"
+    report(record_property, "processes killed", figures)
+
+
+@pytest.mark.parametrize("kind", ["worker", "api"])
+async def test_frozen_process_adds_nothing_late(processes: Fleet, record_property: Record, kind: str) -> None:
+    """Stop a process until another one has taken over one of its turns, then let it continue."""
+    pids = processes.worker_pids if kind == "worker" else processes.api_pids
+    await asyncio.to_thread(processes.add_worker if kind == "worker" else processes.add_api)
+    turns = a_turn_of_each(processes, f"frozen-{kind}", seconds=3.0)
+    cut: list[tuple[Note, float]] = []
+
+    async def freeze() -> None:
+        steps = await until(partial(cut_steps, processes, turns, pids), "a step ran")
+        at = processes.send_signal(steps[0].pid, signal.SIGSTOP)
+        cut.extend((note, at) for note in steps)
+        try:
+            await until(lambda: recoveries(processes, cut), "another process took over")
+        finally:
+            os.kill(steps[0].pid, signal.SIGCONT)
+
+    figures = await played(turns, freeze())
+    figures.recoveries = recoveries(processes, cut)
+    taken = {note.turn: at + seconds for note, at in cut for seconds in recoveries(processes, [(note, at)])}
+    late = [
+        f"{note.turn}: {note.step} begun late"
+        for note in read_notes(processes.notes)
+        if note.pid == cut[0][0].pid and note.word == "begin" and note.at > taken.get(note.turn, note.at)
+    ]
+    figures.run_again += late
+    figures.extra = f"{len(cut)} steps cut, {len(late)} steps begun late by the frozen process"
+    os.kill(cut[0][0].pid, signal.SIGKILL)
+    report(record_property, f"{kind} process frozen", figures)

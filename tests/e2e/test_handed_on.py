@@ -11,10 +11,10 @@ from tests.e2e.test_killed import at_rest
 from tests.support.agents.steps import STEPS
 from tests.support.api_process import api_process
 from tests.support.fake_runtime_api import FakeRuntimeApi
+from tests.support.function_process import task_process
 from tests.support.recorded import function_url_event
 from tests.support.runtime_process import running
 from tests.support.service import send
-from tests.support.function_process import task_process
 
 CONFIG = Path(__file__).parents[1] / "support" / "agents" / "steps.yaml"
 

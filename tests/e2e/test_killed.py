@@ -19,8 +19,8 @@ from aion_core.local.stack import LocalStack
 from tests.support.agents.speaking import WORDS
 from tests.support.agents.steps import STEPS
 from tests.support.api_process import api_process
-from tests.support.service import send
 from tests.support.function_process import task_process
+from tests.support.service import send
 
 AGENTS = Path(__file__).parents[1] / "support" / "agents"
 SHORT_LEASE = {"AION_LEASE_SECONDS": "2"}

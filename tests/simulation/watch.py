@@ -137,7 +137,9 @@ class Watch:
             state = status.state if status is not None else state
             assert state is not None
             entries.append(
-                Entry(at, process.name, operation.method, numbered, state, plain(numbered.event), self._world.loop.time())
+                Entry(
+                    at, process.name, operation.method, numbered, state, plain(numbered.event), self._world.loop.time()
+                )
             )
         self._history.resting[task] = at
 

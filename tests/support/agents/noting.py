@@ -1,9 +1,10 @@
 """A LangGraph graph and an ADK sequence that note the begin and the end of each step of a turn in a file.
 
-A turn is named by the first word of its message. `read_notes` reads the file.
+The first word of a message names its turn, the second is the length of a step in seconds.
 """
 
 import asyncio
+import math
 import os
 import time
 from collections.abc import AsyncGenerator, Iterator
@@ -25,7 +26,8 @@ from aion.langgraph.stream import emit_message
 from tests.support.adk import content, genai, scripted_model, texts
 
 STEPS = ["plan", "speak", "check", "close"]
-SENTENCE = "The quick brown fox jumps over the lazy dog, and the dog sleeps on."
+STREAMED = ("speak", "check")
+SENTENCE = "The quick brown fox jumps over the lazy dog, and the dog sleeps on. "
 
 
 @dataclass(frozen=True)
@@ -46,26 +48,27 @@ def read_notes(file: Path) -> list[Note]:
 
 
 @contextmanager
-def noted(turn: str, step: str) -> Iterator[float]:
-    """Note the begin of the step and, without an exception, its end; yield the seconds that the step takes."""
+def noted(text: str, step: str) -> Iterator[tuple[str, float]]:
+    """Note the begin of the step and, without an exception, its end; yield the turn's name and the step's seconds."""
+    turn, seconds, *_ = text.split()
 
     def note(word: str) -> None:
         with Path(os.environ["NOTED_IN"]).open("a") as notes:
             notes.write(f"{turn} {step} {word} {os.getpid()} {time.monotonic()}\n")
 
     note("begin")
-    yield float(os.environ.get("STEP_SECONDS", "1"))
+    yield turn, float(seconds)
     note("end")
 
 
 def step(name: str) -> Any:
-    """Return the node of this step; `speak` streams the sentence, the others emit a message."""
+    """Return the node of this step; it streams a sentence for each second, or it emits a message."""
 
     async def node(state: MessagesState, writer: StreamWriter) -> dict[str, Any]:
-        turn = str(state["messages"][0].content).split()[0]
-        with noted(turn, name) as seconds:
-            if name == "speak":
-                model = FakeListChatModel(responses=[SENTENCE], sleep=seconds / len(SENTENCE))
+        with noted(str(state["messages"][0].content), name) as (turn, seconds):
+            if name in STREAMED:
+                spoken = SENTENCE * math.ceil(seconds)
+                model = FakeListChatModel(responses=[spoken], sleep=seconds / max(1, len(spoken)))
                 return {"messages": [await model.ainvoke(state["messages"])]}
             emit_message(writer, AIMessage(f"{turn} did {name}"))
             await asyncio.sleep(seconds)
@@ -91,8 +94,8 @@ class Speaker(BaseLlm):
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
-        turn = texts(llm_request.contents)[0].removeprefix("user: ").split()[0]
-        with noted(turn, self.speaks_for) as seconds:
+        text = texts(llm_request.contents)[0].removeprefix("user: ")
+        with noted(text, self.speaks_for) as (turn, seconds):
             words = [f"{turn}: ", f"{self.speaks_for} ", "is ", "done"]
             for word in words:
                 if stream:
@@ -110,5 +113,5 @@ sequence = SequentialAgent(
 def expected_texts(agent: str, turn: str) -> list[str]:
     """Return the texts of the agent in the history of an undisturbed turn, and its reply last."""
     done = [f"{turn}: {name} is done" for name in STEPS]
-    emitted = [f"{turn} did {name}" for name in STEPS if name != "speak"]
+    emitted = [f"{turn} did {name}" for name in STEPS if name not in STREAMED]
     return done if agent == "sequence" else [*emitted, done[-1]]
