@@ -65,7 +65,7 @@ class Fleet:
         """Start PushFunction and SweepFunction."""
         environ = {**self.environ, "AION_CONFIG": str(CONFIG)}
         self.running.enter_context(function_process(self.stack, "PushFunction", "PushQueue", **environ))
-        self.running.enter_context(function_process(self.stack, "SweepFunction", seconds=SWEEP_SECONDS, **environ))
+        self.running.enter_context(function_process(self.stack, "SweepFunction", "", SWEEP_SECONDS, **environ))
 
     def api_pids(self) -> list[int]:
         """Return the ids of the API processes."""

@@ -29,7 +29,7 @@ def signed_by(function: str) -> dict[str, str]:
 
 @contextmanager
 def function_process(
-    stack: LocalStack, function: str, queue: str = "", *, seconds: float = 1.0, **environ: str
+    stack: LocalStack, function: str, queue: str = "", seconds: float = 1.0, /, **environ: str
 ) -> Iterator["subprocess.Popen[bytes]"]:
     """Run the function for each message of the queue or, without a queue, at this interval; yield its process."""
     handler = stack.template.resolved(function, "Handler")["Handler"]
@@ -59,7 +59,7 @@ def task_process(
     environ |= {"AION_CONFIG": str(config)}
     with ExitStack() as running:
         if sweeps:
-            running.enter_context(function_process(stack, "SweepFunction", seconds=sweeps, **environ))
+            running.enter_context(function_process(stack, "SweepFunction", "", sweeps, **environ))
         yield running.enter_context(function_process(stack, "TaskFunction", "TaskQueue", **environ))
 
 

@@ -17,13 +17,14 @@ from google.adk.agents import LlmAgent, SequentialAgent
 from google.adk.models.base_llm import BaseLlm
 from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
+from google.genai import types as genai
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import StreamWriter
 
 from aion.langgraph.stream import emit_message
-from tests.support.adk import content, genai, scripted_model, texts
+from tests.support.adk import content, scripted_model, texts
 
 STEPS = ["plan", "speak", "check", "close"]
 STREAMED = ("speak", "check")
