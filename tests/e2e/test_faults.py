@@ -66,9 +66,9 @@ async def test_turns_survive_fault(processes: Fleet, record_property: Record, fa
     assert injected or not rules, "the fault came"
 
 
-def cut_steps(processes: Fleet, turns: list[Turn], pids: list[int]) -> list[Note]:
+def cut_steps(processes: Fleet, turns: list[Turn], pids: Callable[[], list[int]]) -> list[Note]:
     """Return the running steps of one of these processes."""
-    running = processes.running_steps(turns, pids)
+    running = processes.running_steps(turns, pids())
     return [note for note in running if note.pid == running[-1].pid]
 
 
