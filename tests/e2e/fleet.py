@@ -11,10 +11,10 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 import httpx
@@ -97,18 +97,26 @@ class Fleet:
 
 
 @contextmanager
+def emulator_process() -> Iterator[Place]:
+    """Run the emulator with the template's resources in a process of its own; yield its place."""
+    command = [sys.executable, "-m", "aion_core.local.stack"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as emulator:
+        try:
+            assert emulator.stdout is not None
+            served = json.loads(emulator.stdout.readline())
+            account = urlsplit(served["environment"]["TaskFunction"]["AION_TASK_QUEUE_URL"]).path.split("/")[1]
+            yield Place(account, REGION, served["endpoint"], "local")
+        finally:
+            emulator.kill()
+
+
+@contextmanager
 def fleet(notes: Path, **environ: str) -> Iterator[Fleet]:
     """Start an emulator process, a proxy, two API processes, two workers, PushFunction and SweepFunction."""
     with ExitStack() as running:
-        command = [sys.executable, "-m", "aion_core.local.stack"]
-        emulator = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        running.callback(emulator.wait)
-        running.callback(emulator.kill)
-        assert emulator.stdout is not None
-        served = json.loads(emulator.stdout.readline())
-        account = urlsplit(served["environment"]["TaskFunction"]["AION_TASK_QUEUE_URL"]).path.split("/")[1]
-        proxy = running.enter_context(fault_proxy(served["endpoint"]))
-        stack = LocalStack.at(ROOT / "template.yaml", Place(account, REGION, proxy.url, "local"))
+        place = running.enter_context(emulator_process())
+        proxy = running.enter_context(fault_proxy(place.endpoint))
+        stack = LocalStack.at(ROOT / "template.yaml", replace(place, endpoint=proxy.url))
         here = {
             "NOTED_IN": str(notes),
             "AION_LEASE_SECONDS": str(LEASE_SECONDS),
@@ -116,7 +124,7 @@ def fleet(notes: Path, **environ: str) -> Iterator[Fleet]:
             "AION_STORE_TIMEOUT": "10",
             "AION_PUSH_HTTP": "true",
             "AION_PUSH_NETWORKS": "127.0.0.0/8",
-            POLLED_AT: served["endpoint"],
+            POLLED_AT: place.endpoint,
             **environ,
         }
         started = Fleet(stack, proxy, notes, running, here)
@@ -167,7 +175,7 @@ class Turn:
 
     async def play(self, client: httpx.AsyncClient) -> None:
         """Send the message, and follow the task to its end; after an error continue at the next process."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(PATIENCE + 10 * self.seconds):
             while not self.has_ended():
                 await self._once(client)
                 await asyncio.sleep(0.1)
@@ -359,10 +367,27 @@ def recovery(notes: Sequence[Note], cut: Note, at: float) -> float | None:
     return later[0] - at if later else None
 
 
-def resources(pid: int) -> tuple[float, int, int]:
-    """Return a process's resident memory in MB, its open descriptors and its threads."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    values = dict(line.split(":", 1) for line in status.splitlines())
-    with suppress(PermissionError):
-        return int(values["VmRSS"].split()[0]) / 1024, len(os.listdir(f"/proc/{pid}/fd")), int(values["Threads"])
-    raise AssertionError(f"/proc/{pid}/fd cannot be read")
+@dataclass(frozen=True)
+class Resources:
+    """Resident memory, open descriptors and threads of some processes in all."""
+
+    megabytes: float
+    descriptors: int
+    threads: int
+
+    @classmethod
+    def of(cls, pids: Iterable[int]) -> Self:
+        """Measure the processes."""
+        folders = [Path(f"/proc/{pid}") for pid in pids]
+        status = [
+            dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines()) for folder in folders
+        ]
+        return cls(
+            round(sum(int(each["VmRSS"].split()[0]) for each in status) / 1024, 1),
+            sum(len(list((folder / "fd").iterdir())) for folder in folders),
+            sum(int(each["Threads"]) for each in status),
+        )
+
+    def __str__(self) -> str:
+        """Return the figures as text."""
+        return f"{self.megabytes:.0f} MB, {self.descriptors} descriptors, {self.threads} threads"

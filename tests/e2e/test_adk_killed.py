@@ -6,7 +6,6 @@ import os
 import signal
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +21,6 @@ from tests.support.service import send
 
 CONFIG = AGENTS / "paying.yaml"
 PAID, TOLD = ("".join(words) for words in WORDS.values())
-
-
-@pytest.fixture
-def own_stack() -> Iterator[LocalStack]:
-    """Start a stack with a queue for this test alone."""
-    with LocalStack.start("template.yaml") as stack:
-        yield stack
 
 
 class Streaming:

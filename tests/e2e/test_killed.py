@@ -8,7 +8,6 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +23,6 @@ from tests.support.service import send
 
 AGENTS = Path(__file__).parents[1] / "support" / "agents"
 SHORT_LEASE = {"AION_LEASE_SECONDS": "2"}
-
-
-@pytest.fixture
-def own_stack() -> Iterator[LocalStack]:
-    """Start a stack with a queue for this test alone."""
-    with LocalStack.start("template.yaml") as stack:
-        yield stack
 
 
 def wait_for_line(notes: Path, line: str, process: "subprocess.Popen[bytes]") -> None:
