@@ -289,7 +289,7 @@ class Figures:
     recoveries: list[float] = field(default_factory=list)
     repeats: int = 0
     """Number of requests that clients repeated."""
-    extra: str = ""
+    extra: list[str] = field(default_factory=list)
 
     def line(self) -> str:
         """Return the figures as one line."""
@@ -302,7 +302,7 @@ class Figures:
             told += (
                 f", max {max(self.recoveries):.1f} s ({len(self.recoveries)} handovers, lease {LEASE_SECONDS:.0f} s)"
             )
-        return ", ".join(part for part in (told, self.extra) if part)
+        return ", ".join([told, *self.extra])
 
     def check(self) -> None:
         """Assert that nothing was lost, doubled or run again, and that no recovery took beyond reason."""

@@ -83,7 +83,7 @@ async def test_hundred_subscribers_receive_each_chunk(processes: Fleet, record_p
             figures.lost.append(f"subscriber {number}: {len(own)} of {len(whole)} frames")
     await until(lambda: Resources.of(processes.api_pids()).descriptors <= before.descriptors + 4, "connections closed")
     after = Resources.of(processes.api_pids())
-    figures.extra = (
+    figures.extra.append(
         f"{SUBSCRIBERS} subscribers, {sum(len(each.received) for each in subscribers)} frames, "
         f"p95 {quantile(lags, 0.95):.2f} s behind the first, {(reads[-1] - reads[0]) / seconds:.0f} store calls a second; "
         f"before {before}; during {during[0]}; after {after}"
@@ -139,7 +139,7 @@ async def test_sends_leave_process_size_stable(store: str, tmp_path: Path, recor
                 measured.append(Resources.of(pids()))
     figures.doubled = [f"{SENDS - len(ids)} tasks"] if len(ids) < SENDS else []
     rate = SENDS / (time.monotonic() - began)
-    figures.extra = f"{rate:.1f} a second; " + "; ".join(f"{each}" for each in measured)
+    figures.extra.append(f"{rate:.1f} a second; " + "; ".join(f"{each}" for each in measured))
     record_property("figures", f"{SENDS} sends, {store}: {figures.line()}")
     figures.check()
     first, last = measured[0], measured[-1]
@@ -171,7 +171,7 @@ async def test_stream_outlasts_its_invocation(
     first = len(turn.received)
     assert not turn.has_ended()
     figures = await played([turn])
-    figures.extra = (
+    figures.extra.append(
         f"{time.monotonic() - began:.0f} s, {first} frames from the first invocation, "
         f"{len(turn.received) - first} after it, {len(turn.errors)} errors"
     )
