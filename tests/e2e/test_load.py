@@ -98,7 +98,7 @@ def sending_to(store: str, folder: Path) -> Iterator[tuple[str, Callable[[], Ite
     """Yield the URL of one server on this store, and a function that returns its processes."""
     if store == "sqlite":
         with serving(aion_dev("--config", str(BRIEF)), AION_DATA_DIR=str(folder)) as server:
-            yield server.url, lambda: group_of(server.process.pid)
+            yield server.url, lambda: tree_of(server.process.pid)
     else:
         with emulator_process() as place:
             stack = LocalStack.at(ROOT / "template.yaml", place)
@@ -106,12 +106,12 @@ def sending_to(store: str, folder: Path) -> Iterator[tuple[str, Callable[[], Ite
                 yield api.url, lambda: [api.process.pid]
 
 
-def group_of(leader: int) -> list[int]:
-    """Return the processes of a process group."""
-    found = [folder for folder in Path("/proc").iterdir() if folder.name.isdecimal() and (folder / "fd").exists()]
-    return [
-        int(each.name) for each in found if (each / "stat").read_text().rpartition(")")[2].split()[2] == str(leader)
+def tree_of(pid: int) -> list[int]:
+    """Return the process and its descendants."""
+    children = [
+        int(child) for file in Path(f"/proc/{pid}/task").glob("*/children") for child in file.read_text().split()
     ]
+    return [pid, *(each for child in children for each in tree_of(child))]
 
 
 @pytest.mark.parametrize("store", ["sqlite", "dynamodb"])
