@@ -29,6 +29,12 @@ _SHORTEST_LINE = 16
 QUIET = ("a2a", "boto3", "botocore", "httpcore", "httpx", "mangum", "s3transfer", "urllib3")
 """Names of libraries that log bodies, headers or URLs below WARNING."""
 
+_WORDS = re.compile(
+    r"[\W_]*(?:(?:[A-Z]?[a-z]{1,15}(?:[A-Z][a-z]{2,15}){0,3}|[A-Z]{1,15}|[0-9]{1,5})(?:[\W_]+|\Z))*", re.ASCII
+)
+"""Matches ordinary words, such as `Refused with -32602 (INVALID_PARAMS)`, but no random text."""
+_LONGEST_WORDS = 200
+
 _BREAKS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\x85\u2028\u2029]")
 
 _LABELS = "aion_labels"
@@ -74,11 +80,20 @@ def note(**labels: Any) -> None:
     _labels.set({**_labels.get(), **labels})
 
 
-def keep_out(*secrets: str) -> None:
-    """Redact these texts in later log lines of this request."""
+def keep_out(*secrets: str, even_words: bool = False) -> None:
+    """Redact these texts in later log lines of this request.
+
+    Ordinary words are not redacted, since a client could hide the text of log lines by them. `even_words` redacts them
+    too, for verified credentials.
+    """
     current = _request.get()
     if current is not None:
-        current.secrets.update(secret for secret in secrets if len(secret) >= SHORTEST_SECRET)
+        found = (secret for secret in secrets if len(secret) >= SHORTEST_SECRET)
+        current.secrets.update(secret for secret in found if even_words or not _are_words(secret))
+
+
+def _are_words(text: str) -> bool:
+    return len(text) <= _LONGEST_WORDS and _WORDS.fullmatch(text) is not None
 
 
 def always_keep_out(*secrets: str) -> None:
@@ -92,7 +107,7 @@ def always_keep_out(*secrets: str) -> None:
         text = secret.strip()
         # Redact the text as it is, in JSON, in a repr, with escaped line breaks and in a URL. Redact single lines of a key.
         shown |= {text, json.dumps(text)[1:-1], repr(text)[1:-1], quote(text, safe="")}
-        shown |= {json.dumps(text, ensure_ascii=False)[1:-1], _one_line(text)}
+        shown |= {json.dumps(text, ensure_ascii=False)[1:-1], one_line(text)}
         if len(lines := text.splitlines()) > 1:
             shown |= {line.strip() for line in lines if len(line.strip()) >= _SHORTEST_LINE}
     # Replace the set instead of changing it, since other threads read it while they log.
@@ -140,7 +155,7 @@ def _cleaned(record: logging.LogRecord) -> logging.LogRecord:
         # The handler reports a wrong format string itself.
         return record
     # Escape line breaks in arguments, since they could forge a log line.
-    clean = _one_line(message) if record.args else message
+    clean = one_line(message) if record.args else message
     clean = without_secrets(clean)
     if record.exc_info and record.exc_info[0] is not None and _secrets():
         story = "".join(traceback.format_exception(*record.exc_info))
@@ -151,7 +166,8 @@ def _cleaned(record: logging.LogRecord) -> logging.LogRecord:
     return record
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """Return the text with its line breaks and control characters escaped. Tabs stay as they are."""
     return _BREAKS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from aion_core.errors import ConfigurationError
-from aion_core.ports.queues import LONGEST_DELAY, DeadLetter, PushWakeUp, WakeUp, body_of, push_body_of
+from aion_core.ports.queues import DeadLetter, PushWakeUp, WakeUp, body_of, limited, push_body_of
 
 if TYPE_CHECKING:
     from aion_core.aws.client import AwsClient
@@ -53,7 +53,7 @@ def _message(queue_url: str, body: str, owner: str, delay: float) -> dict[str, A
         "QueueUrl": queue_url,
         "MessageBody": body,
         # SQS takes whole seconds only. Round up, since an early message is worse than a late one.
-        "DelaySeconds": min(max(math.ceil(delay), 0), LONGEST_DELAY),
+        "DelaySeconds": math.ceil(limited(delay)),
         # Use SQS's fair queues: an owner's many messages do not delay another owner's few.
         # https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-fair-queues.html
         "MessageGroupId": _group(owner),

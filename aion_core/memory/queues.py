@@ -8,13 +8,11 @@ from typing import Any, Generic, TypeVar
 
 from aion_core.errors import StoreUnavailable
 from aion_core.ports import Clock, PushWakeUp, WakeUp
+from aion_core.ports.queues import limited
 
 logger = logging.getLogger(__name__)
 
 B = TypeVar("B", WakeUp, PushWakeUp)
-
-LONGEST_DELAY = 900.0
-"""Longest delay of a message in seconds, SQS's limit."""
 
 MAX_RECEIVES = 5
 """Number of receives before a message becomes a dead letter, as in the queues of template.yaml."""
@@ -91,7 +89,7 @@ class _Queue(Generic[B]):
         task.add_done_callback(self._handling.discard)
 
     async def _handle(self, wake_up: B, delay: float) -> None:
-        await self._clock.sleep(min(max(delay, 0.0), LONGEST_DELAY))
+        await self._clock.sleep(limited(delay))
         for receives in range(self._max_receives):
             if receives:
                 await self._clock.sleep(FIRST_BACKOFF * 2 ** (receives - 1))

@@ -11,8 +11,13 @@ from aion_core.ports.tasks import ContextKey, TaskKey
 
 VERSION = 1
 
-LONGEST_DELAY = 900
+LONGEST_DELAY = 900.0
 """Longest delay of an SQS message, in seconds."""
+
+
+def limited(delay: float) -> float:
+    """Return the delay in seconds, limited to the range from 0 to LONGEST_DELAY."""
+    return min(max(delay, 0.0), LONGEST_DELAY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +33,7 @@ class WorkQueue(Protocol):
     """Queue of wake-up messages to the function that runs turns. The table holds the work; a message only starts it."""
 
     async def enqueue(self, wake_up: WakeUp, *, delay: float = 0.0) -> None:
-        """Enqueue the message with a delay of at most 900 seconds. Raises StoreUnavailable."""
+        """Enqueue the message with a `limited` delay in seconds. Raises StoreUnavailable."""
         ...
 
     def enqueue_from_thread(self, wake_up: WakeUp, *, delay: float = 0.0) -> None:
@@ -49,7 +54,7 @@ class PushQueue(Protocol):
     """Queue of wake-up messages to the function that posts notifications. The table holds the work."""
 
     async def enqueue(self, wake_up: PushWakeUp, *, delay: float = 0.0) -> None:
-        """Enqueue the message with a delay of at most 900 seconds. Raises StoreUnavailable."""
+        """Enqueue the message with a `limited` delay in seconds. Raises StoreUnavailable."""
         ...
 
 

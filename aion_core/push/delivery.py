@@ -39,6 +39,7 @@ from aion_core.ports import (
     WebhookClient,
     WebhookGone,
 )
+from aion_core.ports.queues import LONGEST_DELAY
 from aion_core.push import schedule
 from aion_core.push.attempts import DeliveryAttempts
 from aion_core.tasks import heads
@@ -52,9 +53,6 @@ CLAIM_SECONDS = 60.0
 
 WAKE_UP_SECONDS = 30.0
 """Time from the arrival of a retry's wake-up message until the retry's timer expires."""
-
-LONGEST_WAKE_UP_SECONDS = 900.0
-"""Longest delay of a wake-up message. The sweep of timers wakes later attempts."""
 
 SOON_SECONDS = 10.0
 """A wake-up message may arrive this long before its attempt is due, since clocks differ."""
@@ -252,7 +250,8 @@ class PushDelivery:
         self._metrics.count(Metric.PUSH_RETRIES)
         logger.warning("A notification failed: %s", reason, extra=labels)
         next_at = self._clock.now() + wait
-        by_wake_up = wait.total_seconds() <= LONGEST_WAKE_UP_SECONDS
+        # The sweep of timers wakes later attempts.
+        by_wake_up = wait.total_seconds() <= LONGEST_DELAY
         due_at = next_at + timedelta(seconds=WAKE_UP_SECONDS) if by_wake_up else next_at
         await self._configs.fail(claim, failure=reason, next_at=next_at, due_at=due_at)
         if by_wake_up:

@@ -11,7 +11,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from aion_core.errors import StoreError
 from aion_core.ports import Clock, PushWakeUp, WakeUp
-from aion_core.ports.queues import LONGEST_DELAY, DeadLetter, body_of, push_body_of, push_wake_up_of, wake_up_of
+from aion_core.ports.queues import DeadLetter, body_of, limited, push_body_of, push_wake_up_of, wake_up_of
 from aion_core.sqlite.database import Database
 
 logger = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ CREATE INDEX messages_by_time ON messages (queue, parked, visible_at)
 _MESSAGE = "SELECT id, body, sent_at, receives FROM messages"
 
 MAX_RECEIVES = 5
-"""Number of receives before a message is parked as a dead letter, as in the queues of template.yaml."""
+"""Number of receives before a message is parked as a dead letter, fewer than on AWS, which counts throttled receives."""
 
 VISIBILITY_SECONDS = 60.0
 """Visibility timeout of a received message. The consumer prolongs it while the message's handler runs."""
@@ -103,7 +103,7 @@ class SQLiteQueue:
 
     def _insert(self, body: str, delay: float) -> Callable[[sqlite3.Connection], object]:
         now = self._now()
-        visible_at = now + round(min(max(delay, 0.0), LONGEST_DELAY) * 1000)
+        visible_at = now + round(limited(delay) * 1000)
         columns = "INSERT INTO messages (queue, body, sent_at, visible_at, receives, receiver, parked)"
         values = (self.name, body, now, visible_at)
         return lambda connection: connection.execute(f"{columns} VALUES (?, ?, ?, ?, 0, '', 0)", values)

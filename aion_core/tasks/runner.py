@@ -34,7 +34,6 @@ from aion_core.ports import (
     WakeUp,
     WorkQueue,
 )
-from aion_core.ports.queues import LONGEST_DELAY
 from aion_core.protocol.types import TaskState
 from aion_core.tasks.broadcast import EventBroadcast
 from aion_core.tasks.call import DRAIN_SECONDS, Deadline, margins
@@ -317,8 +316,7 @@ class Worker:
             # Each lease has a wake-up message with its fence. The messages of earlier leases are dropped.
             if begun.fence == wake_up.fence or left < self._runner.lease_seconds / 2:
                 # A live holder would have renewed the lease earlier: this holder is dead, or its clock is slow.
-                delay = min(max(0.0, left) + AFTER_SECONDS, LONGEST_DELAY)
-                await self._work_queue.enqueue(wake_up, delay=delay)
+                await self._work_queue.enqueue(wake_up, delay=max(0.0, left) + AFTER_SECONDS)
         elif begun is not None and (broadcast := await self._broadcast_of(begun)) is not None:
             await self.run(begun, broadcast, deadline or Deadline(until))
 

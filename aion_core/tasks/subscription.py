@@ -17,12 +17,13 @@ text:
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from aion_core.errors import StoreUnavailable, TaskNotFound
 from aion_core.ports import Clock, Cursor, DeltaBatch, Head, Log, Numbered, TaskKey, TaskStore
+from aion_core.protocol.types import TaskState
 from aion_core.tasks import lifecycle
 from aion_core.tasks.broadcast import StreamItem, cursor_of
 
@@ -51,30 +52,49 @@ class Read:
     deltas: Sequence[DeltaBatch] = ()
 
 
+@dataclass(slots=True)
+class SharedRead:
+    """A read, the time of its start in seconds, and the number of its waiting readers."""
+
+    at: float
+    read: asyncio.Task[Read]
+    readers: int = 0
+
+    def serves(self, now: float) -> bool:
+        """Return True if a reader may have its result now."""
+        failed = self.read.done() and (self.read.cancelled() or self.read.exception() is not None)
+        return 0 <= now - self.at <= FRESH_SECONDS and not failed
+
+
 class SharedReads:
     """Shared reads of one process. Readers at the same position share a read: a hundred cost about as much as one."""
 
     def __init__(self, store: TaskStore, clock: Clock) -> None:
         self._store, self._clock = store, clock
-        self._reads: dict[_Position, tuple[float, asyncio.Task[Read]]] = {}
+        self._reads: dict[_Position, SharedRead] = {}
 
     async def after(self, key: TaskKey, generation: int, since: Cursor) -> Read:
         """Return the task's events after `generation` and its chunk batches from `since`, at most FRESH_SECONDS old.
 
-        The events are read first: a reader must have an event before the chunks after it.
+        The events are read first: a reader must have an event before the chunks after it. A read without waiting
+        readers is cancelled.
         """
         position, now = (key, generation, since), self._clock.now().timestamp()
-        at, read = self._reads.get(position, (0.0, None))
-        if (
-            read is None
-            or not 0 <= now - at <= FRESH_SECONDS
-            or (read.done() and (read.cancelled() or read.exception()))
-        ):
+        shared = self._reads.get(position)
+        if shared is None or not shared.serves(now):
             self._forget(now)
-            read = asyncio.ensure_future(self._read(key, generation, since))
-            self._reads[position] = (now, read)
-        # The read is shielded: cancelling one reader must not cancel it for the others.
-        return await asyncio.shield(read)
+            shared = SharedRead(now, asyncio.ensure_future(self._read(key, generation, since)))
+            self._reads[position] = shared
+        shared.readers += 1
+        try:
+            # The read is shielded: cancelling one reader must not cancel it for the others.
+            return await asyncio.shield(shared.read)
+        finally:
+            shared.readers -= 1
+            if not shared.readers and not shared.read.done():
+                shared.read.cancel()
+                if self._reads.get(position) is shared:
+                    del self._reads[position]
 
     async def _read(self, key: TaskKey, generation: int, since: Cursor) -> Read:
         log = await self._store.log(key, after=generation)
@@ -82,9 +102,7 @@ class SharedReads:
 
     def _forget(self, now: float) -> None:
         self._reads = {
-            position: (at, read)
-            for position, (at, read) in self._reads.items()
-            if not read.done() or 0 <= now - at <= FRESH_SECONDS
+            position: shared for position, shared in self._reads.items() if not shared.read.done() or shared.serves(now)
         }
 
 
@@ -96,8 +114,9 @@ async def tail(
     after: Cursor = Cursor(),  # noqa: B008  # frozen
     until: datetime | None = None,
     leave: asyncio.Event | None = None,
+    ends: Collection[TaskState] = lifecycle.TERMINAL_OR_INTERRUPTED,
 ) -> AsyncGenerator[list[StreamItem], None]:
-    """Yield a task's events and chunks after the cursor, until it is terminal, interrupted or idle for IDLE_SECONDS.
+    """Yield a task's events and chunks after the cursor, until it is in one of the `ends` or idle for IDLE_SECONDS.
 
     `until` is the end of the process. The stream ends shortly before it, or when `leave` is set, and the client may
     resume it. Raises TaskNotFound.
@@ -120,7 +139,7 @@ async def tail(
         since = next_read(read.deltas, after, since)
         if items:
             yield items
-        if log.head.state in lifecycle.TERMINAL_OR_INTERRUPTED:
+        if log.head.state in ends:
             return
         idle = 0.0 if items else idle + pause
         if idle >= IDLE_SECONDS:

@@ -19,9 +19,9 @@ from aion_core.stores.task_list import TableTaskList
 from aion_core.tasks import admission, lifecycle
 from aion_core.tasks.call import CallContext
 from aion_core.tasks.listing import TaskLister
+from tests.contract.faults import events_of
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
-from tests.support.faults import events_of
 from tests.support.stores import new_owner, store_of, table_of
 
 START = datetime(2026, 1, 1, microsecond=500_000, tzinfo=UTC)
@@ -91,6 +91,14 @@ def on_table(stack: Stack | None, clock: ManualClock) -> ListedTasks:
 
 
 # ── Order and pages ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("context_id", ["_nano", "a#b", "slack|C1|17", "a b", "é" * 256])
+async def test_list_filters_by_free_context_id(kept: ListedTasks, context_id: str) -> None:
+    context = ContextKey(kept.mine.owner, kept.mine.agent, context_id)
+    await kept.add("t-1", 1, of=context)
+    await kept.add("t-2", 2)
+    assert await kept.ids(replace(kept.mine, context_id=context_id)) == ["t-1"]
 
 
 async def test_tasks_are_sorted_by_status_time_and_id(kept: ListedTasks) -> None:

@@ -23,16 +23,17 @@ from aion_core.local import REGION
 from aion_core.local.stack import LocalStack
 from aion_core.ports import Delta
 from aion_core.template.reader import Place
+from tests.e2e.agents.noting import STEPS, Note, expected_texts, read_notes
+from tests.e2e.api_process import ApiProcess, api_process
 from tests.e2e.fault_proxy import FaultProxy, fault_proxy
-from tests.support.agents.noting import STEPS, Note, expected_texts, read_notes
-from tests.support.api_process import ApiProcess, api_process
-from tests.support.function_process import POLLED_AT, function_process
+from tests.e2e.forked import ForkedProcess
+from tests.e2e.function_process import POLLED_AT, function_process
 from tests.support.server import ROOT
 from tests.support.service import send
 from tests.support.streams import faults_of_text
 
-CONFIG = ROOT / "tests" / "support" / "agents" / "noting.yaml"
-LEASE_SECONDS = 8.0
+CONFIG = ROOT / "tests" / "e2e" / "agents" / "noting.yaml"
+LEASE_SECONDS = 10.0
 SWEEP_SECONDS = 4.0
 PATIENCE = 600.0
 """Longest time in seconds for the turns of a test on a busy machine; it expires only on a failure."""
@@ -48,7 +49,7 @@ class Fleet:
     running: ExitStack
     environ: dict[str, str]
     apis: list[ApiProcess] = field(default_factory=list)
-    workers: "list[subprocess.Popen[bytes]]" = field(default_factory=list)
+    workers: list[ForkedProcess] = field(default_factory=list)
 
     def add_api(self) -> None:
         """Start another API process."""

@@ -13,10 +13,10 @@ import httpx
 import pytest
 
 from aion_core.local.stack import LocalStack
+from tests.e2e.agents.paying import AGAIN, WORDS
+from tests.e2e.api_process import api_process
+from tests.e2e.function_process import task_process
 from tests.e2e.test_killed import AGENTS, SHORT_LEASE, Subscriber, at_rest
-from tests.support.agents.paying import AGAIN, WORDS
-from tests.support.api_process import api_process
-from tests.support.function_process import task_process
 from tests.support.service import send
 
 CONFIG = AGENTS / "paying.yaml"

@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 
 from aion_core.local.stack import LocalStack
+from tests.e2e.api_process import api_process
+from tests.e2e.function_process import task_process
 from tests.e2e.test_killed import AGENTS, SHORT_LEASE, at_rest, wait_for_line
-from tests.support.api_process import api_process
-from tests.support.function_process import task_process
 from tests.support.service import send
 
 

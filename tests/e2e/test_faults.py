@@ -13,9 +13,9 @@ from functools import partial
 
 import pytest
 
+from tests.e2e.agents.noting import Note, read_notes
 from tests.e2e.fault_proxy import Rule, cancelled, delayed, lost, refused, repeated, reset, slow
 from tests.e2e.fleet import Figures, Fleet, Turn, a_turn_of_each, fleet, played, recovery, until
-from tests.support.agents.noting import Note, read_notes
 from tests.support.receiver import WebhookReceiver, receiving
 
 pytestmark = [pytest.mark.deep, pytest.mark.timeout(1800)]

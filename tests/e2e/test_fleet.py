@@ -4,9 +4,9 @@ from typing import Any, cast
 
 import pytest
 
+from tests.e2e.agents.noting import Note
 from tests.e2e.fault_proxy import Call, Rule, lost
 from tests.e2e.fleet import Figures, Fleet, Turn, recovery, run_again
-from tests.support.agents.noting import Note
 
 
 def turn_with(*frames: tuple[str, dict[str, Any]]) -> Turn:

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
 import threading
 import time
 from collections import Counter
@@ -15,17 +14,18 @@ import httpx
 import pytest
 
 from aion_core.local.stack import LocalStack
-from tests.support.agents.speaking import WORDS
-from tests.support.agents.steps import STEPS
-from tests.support.api_process import api_process
-from tests.support.function_process import task_process
+from tests.e2e.agents.speaking import WORDS
+from tests.e2e.agents.steps import STEPS
+from tests.e2e.api_process import api_process
+from tests.e2e.forked import ForkedProcess
+from tests.e2e.function_process import task_process
 from tests.support.service import send
 
-AGENTS = Path(__file__).parents[1] / "support" / "agents"
+AGENTS = Path(__file__).parent / "agents"
 SHORT_LEASE = {"AION_LEASE_SECONDS": "2"}
 
 
-def wait_for_line(notes: Path, line: str, process: "subprocess.Popen[bytes]") -> None:
+def wait_for_line(notes: Path, line: str, process: ForkedProcess) -> None:
     for _ in range(1500):
         if notes.exists() and line in notes.read_text().split():
             return

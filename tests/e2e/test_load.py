@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from aion_core.local.stack import LocalStack
+from tests.e2e.api_process import api_process
 from tests.e2e.fleet import (
     CONFIG,
     PATIENCE,
@@ -27,10 +28,9 @@ from tests.e2e.fleet import (
     quantile,
     until,
 )
-from tests.support.api_process import api_process
+from tests.e2e.runtime_process import running
 from tests.support.fake_runtime_api import FakeRuntimeApi
 from tests.support.recorded import function_url_event
-from tests.support.runtime_process import running
 from tests.support.server import ROOT, aion_dev, serving
 from tests.support.service import send
 

@@ -6,10 +6,10 @@ from random import Random
 from typing import Any
 
 from aion_core.ports import PushWakeUp, WakeUp
+from aion_core.ports.queues import limited
 
 VISIBILITY_SECONDS = 960.0
 MAX_RECEIVES = 5
-MAX_DELAY = 900.0
 
 
 @dataclass
@@ -33,10 +33,9 @@ class WakeUpQueue:
 
     def put(self, wake_up: WakeUp | PushWakeUp, delay: float = 0.0) -> None:
         """Enqueue a wake-up message for delivery after the delay, or a little later."""
-        assert 0 <= delay <= MAX_DELAY, f"SQS takes no delay of {delay} s"
         letter = Letter(len(self.letters), wake_up)
         self.letters.append(letter)
-        self.show(letter, delay + self._random.choice((0.01, 0.05, 0.3)))
+        self.show(letter, limited(delay) + self._random.choice((0.01, 0.05, 0.3)))
 
     def show(self, letter: Letter, after: float) -> None:
         """Make the message visible after the seconds, unless it is deleted before."""

@@ -12,7 +12,7 @@ from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.quotas import OpenTasks
 from aion_core.tasks.runner import TaskRunner
 from aion_core.tasks.service import MessageAdmission
-from aion_core.tasks.subscription import SharedReads
+from aion_core.tasks.subscription import SharedRead
 from aion_core.tasks.turn import TurnExecution
 from tests.simulation.bugs import FORGOTTEN, LISTENS_LATE, LOST_WAKE_UPS, aims, bug
 from tests.simulation.faults import Aim, Fault
@@ -103,7 +103,7 @@ STORE_BUGS = [
         scenarios=FORGOTTEN,
     ),
     bug(
-        "answers a follow-up twice whose own record has expired (T3)",
+        "answers a follow-up twice whose own record has expired",
         "I2",
         Edit(MessageAdmission, "_follow_up", "if admission.holds_message(task, message):", "if False:"),
         scenarios=FORGOTTEN,
@@ -138,41 +138,41 @@ STORE_BUGS = [
     ),
     # ── Bugs missed before the review of November ─────────────────────────────────────────────────────────────────────
     bug(
-        "ends the heartbeat at the first error of the store (T1)",
+        "ends the heartbeat at the first error of the store",
         "I27",
         Edit(LeaseRenewal, "once", "return True", "return False"),
         scenarios=("send and go",),
         aims=aims(Fault.THROTTLED, "holds.get_blocking", range(1, 5)),
     ),
     bug(
-        "numbers the second page of a batch like the first (T2)",
+        "numbers the second page of a batch like the first",
         "I6 I6C I6D I6E",
         Edit(DeltaWriter, "_write_pending", "first += len(page)", "pass"),
         scenarios=("readers elsewhere", "stream"),
     ),
     bug(
-        "counts the failures of a reader for ever (T4)",
+        "counts the failures of a reader for ever",
         "I28",
         Edit(subscription, "tail", "failures, log = 0, read.log", "log = read.log"),
         scenarios=("past fifteen minutes",),
         together=tuple(Aim(Fault.THROTTLED, "log.query", 60 * number) for number in range(1, 14)),
     ),
     bug(
-        "takes a task that is being made for one that has ended (T5)",
+        "takes a task that is being made for one that has ended",
         "I22",
         Edit(limits, "has_ended", "now - task.since > BEING_CREATED", "True"),
         scenarios=("no more than two tasks",),
     ),
     bug(
-        "begins the next turn seconds before the process ends (T6)",
+        "begins the next turn seconds before the process ends",
         "I16",
         Edit(TaskRunner, "_has_time", "> 2 * DRAIN_SECONDS", "> 0"),
         scenarios=("double texting: enqueue", "cancel what waits"),
     ),
     bug(
-        "takes an old read for a fresh one when the clock is set back (T11)",
+        "takes an old read for a fresh one when the clock is set back",
         "I31",
-        Edit(SharedReads, "after", "not 0 <= now - at <= FRESH_SECONDS", "not now - at <= FRESH_SECONDS"),
+        Edit(SharedRead, "serves", "0 <= now - self.at <= FRESH_SECONDS", "now - self.at <= FRESH_SECONDS"),
         scenarios=("readers elsewhere",),
         aims=aims(Fault.SKEWED, "log.query", range(3, 9), -600.0),
     ),

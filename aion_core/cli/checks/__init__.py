@@ -20,7 +20,7 @@ class CheckResult:
     status: Status
     message: str
     next_step: str = ""
-    """What to do about the result; "" if there is nothing to do."""
+    """Next action for the operator; "" if no action is needed."""
 
 
 def ok(name: str, message: str) -> CheckResult:

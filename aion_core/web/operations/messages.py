@@ -11,13 +11,20 @@ from a2a.compat.v0_3.proto_utils import ToProto
 from a2a.server.context import ServerCallContext
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.task import apply_history_length
-from google.protobuf.json_format import MessageToDict
 
 from aion_core.errors import NotSupported
-from aion_core.protocol.aion.extensions import TRACEABILITY, from_headers, older
+from aion_core.protocol.aion.extensions import TRACEABILITY, from_headers, older, reads_aion_extensions
 from aion_core.protocol.aion.extensions import read as read_extensions
-from aion_core.protocol.message_rules import ALLOWED_SKILLS, check_request, negotiate, without_reserved_metadata
+from aion_core.protocol.json_format import to_json, without_marker
+from aion_core.protocol.message_rules import (
+    ALLOWED_SKILLS,
+    NO_AION_EXTENSIONS,
+    check_request,
+    negotiate,
+    without_reserved_metadata,
+)
 from aion_core.protocol.types import Message, SendMessageRequest, StreamResponse, Task
+from aion_core.tasks import lifecycle
 from aion_core.tasks.broadcast import StreamItem
 from aion_core.tasks.call import CallContext
 from aion_core.web.operations.operation import (
@@ -30,7 +37,7 @@ from aion_core.web.operations.operation import (
     require_task_id,
 )
 from aion_core.web.request_body import StrictRequest
-from aion_core.web.request_context import call_of, push_version_of
+from aion_core.web.request_context import REQUEST_VERSION, V03, call_of, push_version_of
 from aion_core.web.v03 import core_request, read_message
 
 
@@ -62,7 +69,11 @@ async def _subscribe(
     _require_streaming(services, "Ask for the task until it has ended")
     require_task_id(request.id)
     call = call_of(context)
-    async with _limited(services, call, request.id), aclosing(services.tasks.subscribe(call, request.id)) as batches:
+    # In v0.3 an interrupted state has `final: true`, and no event may follow it (A2A v0.3 7.2.2).
+    is_v03 = context.state[REQUEST_VERSION] == V03
+    ends = lifecycle.TERMINAL_OR_INTERRUPTED if is_v03 else lifecycle.TERMINAL
+    subscribed = services.tasks.subscribe(call, request.id, ends=ends)
+    async with _limited(services, call, request.id), aclosing(subscribed) as batches:
         async for batch in batches:
             yield batch
 
@@ -93,12 +104,15 @@ def _prepared(services: AgentServices, request: SendMessageRequest, context: Ser
     """
     check_request(request, call_of(context).idempotency_key)
     prepared = without_reserved_metadata(request)
-    trace = from_headers(context.state.get("headers", {}))
-    if trace and not {TRACEABILITY, older(TRACEABILITY)} & prepared.metadata.fields.keys():
-        prepared.metadata.update({TRACEABILITY: trace})
+    if reads_aion_extensions(services.card):
+        trace = from_headers(context.state.get("headers", {}))
+        if trace and not {TRACEABILITY, older(TRACEABILITY)} & prepared.metadata.fields.keys():
+            prepared.metadata.update({TRACEABILITY: trace})
+        read_extensions(prepared.message, to_json(prepared.metadata))
+    else:
+        prepared.metadata.update({NO_AION_EXTENSIONS: True})
     if (allowed := context.state.get(ALLOWED_SKILLS)) is not None:
         prepared.metadata.update({ALLOWED_SKILLS: allowed})
-    read_extensions(prepared.message, MessageToDict(prepared.metadata))
     negotiate(prepared, services.modes, context.requested_extensions)
     return prepared
 
@@ -114,7 +128,7 @@ async def _with_push_config(
 
 def _write(answer: Task | Message, request: SendMessageRequest) -> Any:
     is_task = isinstance(answer, Task)
-    return MessageToDict(
+    return to_json(
         pb.SendMessageResponse(task=answer) if is_task else pb.SendMessageResponse(message=answer)  # type: ignore[arg-type]
     )
 
@@ -140,7 +154,7 @@ SEND_MESSAGE = Operation(
         _write_v03,
         routes=(HttpRoute("POST", "/v1/message:send"),),
         read_http=read_message,
-        write_http=lambda answer: MessageToDict(ToProto.task_or_message(_write_v03(answer))),
+        write_http=lambda answer: to_json(ToProto.task_or_message(without_marker(_write_v03(answer)))),
     ),
     doc=Doc(
         "Send a message and return its task or the agent's answer.",
@@ -191,7 +205,9 @@ SUBSCRIBE_TO_TASK = Operation(
     doc=Doc(
         "Stream a task: its current state, then its updates.",
         "tasks",
-        "The specification has this operation as a POST, its proto file as a GET.",
+        "The stream ends when the task is terminal, and stays open while the task requires input or authentication. It also "
+        "ends after five minutes without an event, and before the end of the server's process: subscribe again. The "
+        "specification has this operation as a POST, its proto file as a GET.",
         parameters=("LastEventId",),
     ),
 )

@@ -34,7 +34,7 @@ async def test_sweep_retries_turn_without_wake_up_message(
 ) -> None:
     """Also for attempts beyond the queue's longest delay; sweep interval and schedule are shortened."""
     monkeypatch.setattr(engine, "SWEEP_SECONDS", 0.05)
-    monkeypatch.setattr(delivery, "LONGEST_WAKE_UP_SECONDS", 0.0)
+    monkeypatch.setattr(delivery, "LONGEST_DELAY", 0.0)
     defaults = PushDelivery.__init__.__kwdefaults__
     assert defaults is not None
     monkeypatch.setitem(defaults, "retry_seconds", (0.1, 0.1, 0.1))

@@ -113,6 +113,16 @@ async def test_closed_queue_handles_no_message(clock: ManualClock) -> None:
     assert listener.heard == 0
 
 
+async def test_longest_delay_is_900_seconds(clock: ManualClock) -> None:
+    work_queue, listener = MemoryWorkQueue(clock), Listener()
+    work_queue.handled_by(listener)
+    await work_queue.enqueue(WAKE_UP, delay=10_000)
+    await asyncio.sleep(0)
+    clock.move(900)
+    await work_queue.quiet()
+    assert listener.heard == 1
+
+
 def test_message_of_thread_waits_for_event_loop(clock: ManualClock) -> None:
     work_queue, listener = MemoryWorkQueue(clock), Listener()
     work_queue.handled_by(listener)

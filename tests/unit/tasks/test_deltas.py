@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aion_core.errors import StoreError, StoreUnavailable
-from aion_core.ports import Cursor, Delta, DeltaBatch, Head, Lease, TurnStarted
+from aion_core.ports import Cursor, Delta, DeltaBatch, Head, Lease, Log, TaskKey, TurnStarted
 from aion_core.tasks.broadcast import cursor_of
 from aion_core.tasks.deltas import PAGE_CHARACTERS, DeltaWriter
 from aion_core.tasks.subscription import FRESH_SECONDS, MOST_FAILURES, SharedReads, tail
@@ -292,6 +292,30 @@ async def test_clock_set_back_does_not_reuse_shared_read() -> None:
         await stream.records()
         stream.clock.move(FRESH_SECONDS / 2)
         assert await reads.after(key, 2, Cursor(2)) is read, "a fresh read is shared"
+
+
+async def test_read_without_readers_is_cancelled() -> None:
+    async with streaming() as stream:
+        stuck, cancelled = asyncio.Event(), asyncio.Event()
+
+        class StuckStore(MemoryTaskStore):
+            async def log(self, key: TaskKey, *, after: int = 0) -> Log | None:
+                stuck.set()
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    cancelled.set()
+                return None
+
+        reads, key = SharedReads(StuckStore(stream.clock), stream.clock), stream.head.key
+        one, other = (asyncio.ensure_future(reads.after(key, 2, Cursor(2))) for _ in range(2))
+        await stuck.wait()
+        one.cancel()
+        await asyncio.wait([one])
+        assert not cancelled.is_set(), "the other reader still waits"
+        other.cancel()
+        await asyncio.wait([other])
+        await cancelled.wait()
 
 
 STEPS = st.lists(

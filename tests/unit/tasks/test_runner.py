@@ -118,22 +118,6 @@ async def test_wake_up_takes_over_turn_of_dead_holder() -> None:
     assert agent.asked == ["hi"]
 
 
-async def test_wake_up_for_long_lease_has_maximum_delay() -> None:
-    """The clock of the holder is ahead: the queue takes 900 seconds at most."""
-    clock = ManualClock()
-    made = parts(GatedAgent(), MemoryTaskStore(clock), clock)
-    made.work_queue.close()
-    await send_task(made.service, CallContext("owner", "test"), request(return_immediately=True))
-    clock.move(1200)
-    begun = await made.store.begin(CONTEXT, holder="ahead")
-    assert isinstance(begun, TurnStarted)
-    clock.move(-1200)
-    work_queue = Deaf(clock)
-    made.worker._work_queue = work_queue
-    await made.worker.handle(WakeUp(CONTEXT, begun.lease.fence))
-    assert work_queue.enqueued == [(WakeUp(CONTEXT, begun.lease.fence), 900.0)]
-
-
 async def test_needless_wake_up_message_changes_nothing() -> None:
     made = parts(GatedAgent())
     for wake_up in (WakeUp(CONTEXT), WakeUp(ContextKey("nobody", "test", "c")), WakeUp(CONTEXT, 3)):

@@ -1,0 +1,110 @@
+"""Project of a user, deployed to an emulated AWS with the CLI's commands."""
+
+import os
+import pty
+import select
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from aion_core.local.stack import client_of
+from aion_core.shipped import shipped
+from tests.e2e import forked
+from tests.support.rest_api import CALLER, REGION
+
+PROGRAM = Path(sys.executable).with_name("aion")
+TIMEOUT = 300
+BUILDS = "include infra/functions.mk\n"
+COPIES = 'build-%:\n\t@echo "$* for $$AION_ARCHITECTURE"\n\t@cp agent.py "$(ARTIFACTS_DIR)"\n'
+"""Makefile rule without a package, for tests of the stack alone."""
+
+
+@dataclass
+class SamProject:
+    """Folder of a project, and the AWS for its commands."""
+
+    folder: Path
+    endpoint: str
+    environ: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def made(cls, folder: Path, endpoint: str, *, agent: str, makefile: str = COPIES) -> "SamProject":
+        """Write a project of one agent into the folder, with the shipped template."""
+        (folder / "infra").mkdir(parents=True)
+        for file in (shipped() / "infra").iterdir():
+            if file.suffix in (".yaml", ".mk"):
+                shutil.copy(file, folder / "infra")
+        for name in ("template.yaml", "samconfig.toml"):
+            shutil.copy(shipped() / name, folder)
+        (folder / "agent.py").write_text(agent)
+        agents = "{counting: {path: agent.py:graph, name: Counting}}"
+        (folder / "aion.yaml").write_text(f"aion:\n  agents: {agents}\n")
+        (folder / "Makefile").write_text(makefile)
+        return cls(folder, endpoint)
+
+    def client(self, service: str) -> Any:
+        """Return a client of the deployment's AWS."""
+        return client_of(service, self.endpoint)
+
+    def run(self, *arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
+        """Run `aion` in the project's folder, without a terminal."""
+        return forked.run("aion_core.cli", *arguments, cwd=self.folder, env=self.environment(environ), timeout=TIMEOUT)
+
+    def typed(self, *arguments: str, answers: list[str], **environ: str) -> tuple[int, str]:
+        """Run `aion` on a terminal with this input; return its exit code and output."""
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen(
+            [PROGRAM, *arguments],
+            cwd=self.folder,
+            env=self.environment(environ),
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+        )
+        os.close(theirs)
+        # The terminal buffers the lines until they are read.
+        os.write(ours, "".join(f"{answer}\n" for answer in answers).encode())
+        shown, end = b"", time.monotonic() + TIMEOUT
+        while time.monotonic() < end:
+            if not select.select([ours], [], [], 1)[0]:
+                if process.poll() is not None:
+                    break
+                continue
+            try:
+                shown += os.read(ours, 65536)
+            except OSError:  # the other end is closed
+                break
+        os.close(ours)
+        return process.wait(timeout=10), shown.decode().replace("\r\n", "\n")
+
+    def process(self, *arguments: str) -> "subprocess.Popen[str]":
+        """Start `aion` without a terminal, with readable output."""
+        environ = {**self.environment(), "PYTHONUNBUFFERED": "1"}
+        return subprocess.Popen(
+            [PROGRAM, *arguments],
+            cwd=self.folder,
+            env=environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def environment(self, more: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+        """Return the environment of a program with this AWS."""
+        # Without this machine's AWS settings.
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "AION_"))}
+        settings = {
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_DEFAULT_REGION": REGION,
+            "AWS_CONFIG_FILE": "/nowhere",
+            "AWS_SHARED_CREDENTIALS_FILE": "/nowhere",
+            **CALLER,
+        }
+        given = {**kept, **settings, **self.environ, **more}
+        return {name: value for name, value in given.items() if value}
