@@ -47,6 +47,7 @@ class StreamSequencer:
 
     def add(self, chunk: Chunk) -> Iterator[Chunk]:
         """Yield the chunk now, or buffer it if another message is streaming."""
+        self._closed.discard(chunk.message_id)
         if self._open and chunk.message_id != self._open:
             self._buffered.setdefault(chunk.message_id, []).append(chunk)
         else:
@@ -54,36 +55,39 @@ class StreamSequencer:
             yield chunk
 
     def close(self, *message_ids: str) -> Iterator[Chunk]:
-        """Mark messages as complete. If the streaming one is among them, yield the buffered chunks of the next ones."""
+        """Mark messages as complete. If the streaming one is among them, end it, and yield the next ones' chunks."""
         self._closed.update(message_ids)
-        if self._open in self._closed:
+        if self._open and self._open in self._closed:
+            yield Chunk("", self._open, ends=True)
             yield from self._next()
 
     def discard(self, message_id: str) -> Iterator[Chunk]:
         """Drop the buffered chunks of a message that is now complete, and yield those of the next message."""
         self._buffered.pop(message_id, None)
-        if message_id == self._open:
-            yield from self._next()
+        yield from self.close(message_id)
 
     def abort(self, message_id: str) -> Iterator[Chunk]:
         """Abort a message. If it is streaming, yield an abort chunk and the buffered chunks of the next message."""
         self._closed.add(message_id)
+        self._buffered.pop(message_id, None)
         if message_id == self._open:
             yield Chunk("", message_id, breaks_off=True)
-        yield from self.discard(message_id)
+            yield from self._next()
 
     def close_all(self) -> Iterator[Chunk]:
-        """Close all messages and yield all buffered chunks."""
-        self._closed.add(self._open)
-        self._closed.update(self._buffered)
-        yield from self._next()
+        """Yield all buffered chunks at the end of the stream, without an end of incomplete messages."""
+        while self._open or self._buffered:
+            yield from self._next()
 
     def _next(self) -> Iterator[Chunk]:
         self._open = ""
         while self._buffered and not self._open:
             message_id = next(iter(self._buffered))
             yield from self._buffered.pop(message_id)
-            self._open = "" if message_id in self._closed else message_id
+            if message_id in self._closed:
+                yield Chunk("", message_id, ends=True)
+            else:
+                self._open = message_id
 
 
 # ── Values of the author's helpers ────────────────────────────────────────────────────────────────────────────────────

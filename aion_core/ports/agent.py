@@ -45,6 +45,8 @@ class Chunk:
     """Id of the model call's message, the same in all of its chunks."""
     breaks_off: bool = False
     """True if the model call failed and its message stays incomplete. Such a chunk has no text."""
+    ends: bool = False
+    """True on the last chunk of a complete message; its text may be empty. It closes the message's stream delta."""
 
 
 @dataclass(frozen=True, slots=True)

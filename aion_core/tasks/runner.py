@@ -263,7 +263,8 @@ class TaskRunner:
             turn.agent_ran = True
             if isinstance(emission, Chunk):
                 turn.add_chunk(emission)
-                metrics.count_chunk()
+                if emission.text:
+                    metrics.count_chunk()
             elif isinstance(emission, AgentTyping):
                 turn.type()
             elif isinstance(emission, StepCompleted):

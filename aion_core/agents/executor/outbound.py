@@ -212,7 +212,8 @@ class ExecutorOutbound:
     ) -> Iterator[Emission]:
         if given.artifact_id in STREAM_DELTA_IDS:
             # A stream delta is a preview of a message, not an artifact of the task.
-            yield Chunk("".join(part.text for part in given.parts), f"delta/{self._request.turn.id}")
+            text = "".join(part.text for part in given.parts)
+            yield Chunk(text, f"delta/{self._request.turn.id}", ends=last_chunk)
             return
         artifact = with_artifact_id(self._request, without_reserved_metadata(given))
         continues = append and artifact.artifact_id in self._earlier and artifact.artifact_id not in self._opened

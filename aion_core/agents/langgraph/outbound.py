@@ -163,6 +163,10 @@ class ModelStreams:
         """Return True if the model call streams by itself, so that chunks emitted by its node are duplicates."""
         return call in self._streamed
 
+    def close(self, *message_ids: str) -> Iterator[Chunk]:
+        """Close messages that are complete. Yield the chunks that follow."""
+        yield from self._sequencer.close(*message_ids)
+
     def close_nodes(self, namespace: tuple[str, ...], nodes: Collection[str]) -> Iterator[Chunk]:
         """Close the model calls of these nodes of the graph at `namespace`. Yield the buffered chunks that follow."""
         depth = len(namespace)
@@ -361,6 +365,8 @@ class LangGraphOutbound:
                     self._streamed.add_emitted(chunk.id or "", str(chunk.text))
                     yield from self._model_streams.add(chunk, namespace=payload.node.rpartition("#")[0], emitted=True)
             case MessageEmitted(message=message):
+                # The whole message is the end of its chunks.
+                yield from self._model_streams.close(message.id or "", payload.node)
                 yield from self._message(message_of(message), self._key(payload.node))
             case MetadataEmitted():
                 yield AgentMetadata(payload.metadata, self._key(payload.node))
