@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SIDE_BY_SIDE := -n 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test quick test-engines test-deep mutants replay check lint lint-code format package-check bench bench-dev message-path openapi lock figures cost sam-local smoke clean
+.PHONY: help dev test quick test-engines test-deep mutants replay check lint lint-code format package-check bench bench-chunks bench-dev message-path openapi lock figures cost sam-local smoke clean
 
 help: ## Say what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -69,7 +69,10 @@ format: $(VENV)/.tests ## Put the code in its format
 package-check: $(VENV)/.tests ## Build the functions' packages and hold them to their budgets of size and of cold start
 	@$(VENV)/bin/python -m infra.package_check
 
-bench: $(VENV)/.tests ## Measure what the adapter adds to each streamed chunk
+bench: $(VENV)/.tests ## Measure the server beside the SDK's server and a bare app (BENCH="--rounds 5 --write")
+	@$(VENV)/bin/python -m bench $(BENCH)
+
+bench-chunks: $(VENV)/.tests ## Measure what the adapter adds to each streamed chunk
 	$(VENV)/bin/python -m tests.bench.chunks
 
 bench-dev: $(VENV)/.tests ## Measure how long `aion dev` takes to start, and to serve an edit

@@ -92,7 +92,7 @@ def always_keep_out(*secrets: str) -> None:
         text = secret.strip()
         # Redact the text as it is, in JSON, in a repr, with escaped line breaks and in a URL. Redact single lines of a key.
         shown |= {text, json.dumps(text)[1:-1], repr(text)[1:-1], quote(text, safe="")}
-        shown |= {json.dumps(text, ensure_ascii=False)[1:-1], _one_line(text)}
+        shown |= {json.dumps(text, ensure_ascii=False)[1:-1], one_line(text)}
         if len(lines := text.splitlines()) > 1:
             shown |= {line.strip() for line in lines if len(line.strip()) >= _SHORTEST_LINE}
     # Replace the set instead of changing it, since other threads read it while they log.
@@ -140,7 +140,7 @@ def _cleaned(record: logging.LogRecord) -> logging.LogRecord:
         # The handler reports a wrong format string itself.
         return record
     # Escape line breaks in arguments, since they could forge a log line.
-    clean = _one_line(message) if record.args else message
+    clean = one_line(message) if record.args else message
     clean = without_secrets(clean)
     if record.exc_info and record.exc_info[0] is not None and _secrets():
         story = "".join(traceback.format_exception(*record.exc_info))
@@ -151,7 +151,8 @@ def _cleaned(record: logging.LogRecord) -> logging.LogRecord:
     return record
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """Return the text with its line breaks and control characters escaped. Tabs stay as they are."""
     return _BREAKS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 

@@ -76,6 +76,8 @@ class Settings:
     """AION_HTTP_ENTRYPOINTS: authorization of each HTTP entry point: `AWS_IAM`, `NONE`, or `OFF` if it does not exist."""
     auth: bool
     """AION_AUTH: `off` disables authentication for callers on this machine, for development. Lambda refuses `off`."""
+    loopback_origins: bool
+    """AION_LOOPBACK_ORIGINS: let pages of this machine call the agents from a browser (CORS), for development."""
     basic_users_file: str
     """AION_BASIC_USERS_FILE: JSON object of user names and argon2 hashes, for HTTP Basic."""
     basic_users_secret: str
@@ -128,6 +130,7 @@ class Settings:
             card_key_url=read.url("AION_CARD_KEY_URL", ""),
             entrypoints=read.entrypoints("AION_HTTP_ENTRYPOINTS"),
             auth=read.one_of("AION_AUTH", ("on", "off")) == "on" or read.refuse_on_lambda("AION_AUTH"),
+            loopback_origins=read.one_of("AION_LOOPBACK_ORIGINS", ("false", "true")) == "true",
             basic_users_file=read.text("AION_BASIC_USERS_FILE", ""),
             basic_users_secret=read.at_most_one("AION_BASIC_USERS_SECRET", "AION_BASIC_USERS_FILE"),
             secrets=read.one_of("AION_SECRETS", ("on", "off")) == "on" and read.text("AWS_SAM_LOCAL", "") != "true",

@@ -19,6 +19,7 @@ from aion_core.agents.config_sections import (
     STRICT,
     WEB_ADDRESS,
     AgentMessage,
+    CorsConfig,
     ExtendedCardConfig,
     Extensions,
     MediaType,
@@ -75,6 +76,8 @@ class AgentConfig(_Section):
     provider: Provider | None = None
     security: SecurityConfig | None = None
     """Auth policy of this agent. Without one, the deployment's policy under `aion.security` applies."""
+    cors: CorsConfig | None = None
+    """CORS of this agent. Without it, the deployment's under `aion.cors` applies."""
     skills: Skills = []
     extended_card: ExtendedCardConfig | None = None
     input_modes: Annotated[list[MediaType], Field(min_length=1)] = [
@@ -125,6 +128,8 @@ AgentId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0
 class _Aion(_Section):
     security: SecurityConfig | None = None
     """Auth policy of all agents."""
+    cors: CorsConfig | None = None
+    """CORS of all agents."""
     limits: LimitsConfig | None = None
     python_path: list[AgentMessage] = []
     """Further folders for imports, relative to aion.yaml's folder. That folder and its `src` always count."""
@@ -140,22 +145,22 @@ class _Aion(_Section):
             raise ValueError(f"{', '.join(both)} is in both environment and secrets; remove one of them")
         return self
 
-    def with_security(self) -> dict[str, AgentConfig]:
-        """Return the agents' configurations with the deployment's auth policy merged into each of them."""
+    def with_deployment_settings(self) -> dict[str, AgentConfig]:
+        """Return the agents' configurations with the deployment's auth policy and CORS merged into each of them."""
+        return {
+            agent_id: agent.model_copy(update={"security": self._security_of(agent), "cors": agent.cors or self.cors})
+            for agent_id, agent in self.agents.items()
+        }
+
+    def _security_of(self, agent: AgentConfig) -> SecurityConfig | None:
         deployment = self.security
         if deployment is None:
-            return self.agents
-        agents = {}
-        for agent_id, agent in self.agents.items():
-            own = agent.security or SecurityConfig()
-            schemes = {**deployment.schemes, **own.schemes}
-            require = own.require
-            if require is None:
-                require = [{name: []} for name in own.schemes] or deployment.require
-            agents[agent_id] = agent.model_copy(
-                update={"security": SecurityConfig.model_construct(schemes=schemes, require=require)}
-            )
-        return agents
+            return agent.security
+        own = agent.security or SecurityConfig()
+        require = own.require
+        if require is None:
+            require = [{name: []} for name in own.schemes] or deployment.require
+        return SecurityConfig.model_construct(schemes={**deployment.schemes, **own.schemes}, require=require)
 
 
 class _File(_Section):
@@ -213,7 +218,7 @@ def read_deployment_config(path: Path) -> DeploymentConfig:
     folder = path.resolve().parent
     roots = [_existing_folder(folder / root, f"{path}: aion.python_path") for root in parsed.python_path]
     return DeploymentConfig(
-        parsed.with_security(),
+        parsed.with_deployment_settings(),
         Limits(**limits) if limits else None,
         folder,
         roots,

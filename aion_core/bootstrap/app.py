@@ -5,6 +5,7 @@ from fastapi import FastAPI
 from aion_core.agents.cards import extended_card, public_card
 from aion_core.agents.config import default_agent
 from aion_core.bootstrap.auth import build_auth_policies, build_authenticators
+from aion_core.bootstrap.cors import build_cors_policies
 from aion_core.bootstrap.engine import Engine, build_engine
 from aion_core.bootstrap.push import allowed
 from aion_core.bootstrap.secrets import card_key, card_signer
@@ -60,6 +61,7 @@ def build_app(settings: Settings, telemetry: Telemetry) -> FastAPI:
         registry=_push_registry(settings, engine),
         authenticators=build_authenticators(policies, settings, engine.stores.api_keys, engine.clock),
         loopback_only=not settings.auth,
+        cors=build_cors_policies(engine.configs, settings),
         limits=limits_config,
         background_task=engine.background.run if engine.background else None,
         metrics=telemetry.metrics,

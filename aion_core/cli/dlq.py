@@ -14,6 +14,7 @@ from aion_core.cli import options
 from aion_core.cli.options import PLACES, Deployment
 from aion_core.cli.render import describe_context
 from aion_core.errors import ConfigurationError, UnreadableWakeUp
+from aion_core.log import one_line
 from aion_core.ports import PushWakeUp, WakeUp
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ def show(message_id: str, queues: tuple[str, ...], deployment: Deployment) -> No
             "status": each.meaning.status,
             "body": each.letter.body,
         }
-        click.echo("\n".join(f"{name:12}{value}" for name, value in lines.items()))
+        click.echo("\n".join(f"{name:12}{one_line(str(value))}" for name, value in lines.items()))
 
 
 @dlq.command(

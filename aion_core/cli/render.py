@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 from google.protobuf.json_format import MessageToDict
 
 from aion_core.errors import StoreCorrupt
+from aion_core.log import one_line
 from aion_core.ports import Delivery, Head, LeaseHeld, Numbered, TaskFilter, TaskKey, Turn
 from aion_core.protocol.types import Event, Message, Task, TaskState, TaskStatusUpdateEvent, stream_response
 from aion_core.tasks.lifecycle import state_name
@@ -61,7 +62,7 @@ class TaskReport:
             "events": f"{head.generation}, written under fence {head.fence}",
             **self._context_lines(),
         }
-        text = [f"{name:12}{value}" for name, value in lines.items()]
+        text = [f"{name:12}{one_line(value)}" for name, value in lines.items()]
         text += ["", "log:", *(self._event_lines() if self.events is not None else [f"  {UNREADABLE}"])]
         if self.undelivered:
             text += ["", f"undelivered events: {', '.join(map(str, self.undelivered))}"]

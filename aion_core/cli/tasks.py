@@ -11,6 +11,7 @@ from aion_core.cli.options import PLACES, Deployment
 from aion_core.cli.options import owner as named_owner
 from aion_core.cli.render import TaskReport, list_heads, task_report
 from aion_core.errors import ConfigurationError
+from aion_core.log import one_line
 
 if TYPE_CHECKING:
     from aion_core.bootstrap.operator import Operator
@@ -99,7 +100,7 @@ def list_tasks(
         click.echo(json.dumps([_document(head) for head in heads], indent=2))
         return
     for head in heads:
-        click.echo("\t".join(_document(head).values()))
+        click.echo("\t".join(map(one_line, _document(head).values())))
     if not heads:
         click.echo("No tasks.", err=True)
     elif number > limit:

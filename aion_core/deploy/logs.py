@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from aion_core import log
 from aion_core.deploy.aws import client_of, listed
 from aion_core.deploy.errors import AwsRefused
 from aion_core.errors import ConfigurationError
@@ -159,6 +160,6 @@ def _platform(line: LogLine, fields: Mapping[str, Any]) -> tuple[str, str]:
 def _text(line: LogLine, level: str, message: str, more: Mapping[str, Any], traceback: str) -> str:
     at = datetime.fromtimestamp(line.at / 1000).astimezone()
     head = f"{at:%Y-%m-%d %H:%M:%S}.{line.at % 1000:03d} {line.function:5} {level:7} {message}"
-    fields = " ".join(f"{name}={value}" for name, value in more.items())
+    fields = " ".join(f"{name}={log.one_line(str(value))}" for name, value in more.items())
     lines = [f"{head}  {fields}" if fields else head, *(f"    {each}" for each in traceback.splitlines())]
     return "\n".join(lines)

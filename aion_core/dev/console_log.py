@@ -70,7 +70,7 @@ class ConsoleFormatter(logging.Formatter):
             colour = _RED if record.levelno >= logging.ERROR else _YELLOW if level else ""
             text = self._in(colour, f"{level}{record.getMessage()}") + f" {self._in(_DIM, _source(record))}".rstrip()
         labels = log.labels_of(record)
-        ids = [f"{name.removesuffix('_id')} {labels[name]}" for name in _SHOWN if labels.get(name)]
+        ids = [f"{name.removesuffix('_id')} {log.one_line(str(labels[name]))}" for name in _SHOWN if labels.get(name)]
         line = "  ".join([at, text, *([self._in(_DIM, " ".join(ids))] if ids else [])])
         error = record.exc_info[1] if record.exc_info else None
         if error is None:

@@ -124,6 +124,7 @@ class MemoryTable:
         self._versions: dict[str, dict[Key, list[tuple[datetime, Item | None]]]] = defaultdict(dict)
         """Recent versions of index entries by index, with the times of their changes."""
         self._tokens: dict[str, tuple[str, datetime]] = {}
+        """Fingerprints and times of the recent transactions by their tokens, the oldest first."""
         self._tokens_in_flight: set[str] = set()
         self._in_flight: dict[Key, Item | None] = {}
         """Previous versions of the items in running transactions."""
@@ -287,6 +288,7 @@ class MemoryTable:
                 del self._in_flight[key]
             self._tokens_in_flight.discard(token)
             if token:
+                self._tokens.pop(token, None)
                 self._tokens[token] = fingerprint(writes), self._clock.now()
 
     def _known(self, token: str) -> str | None:
@@ -295,8 +297,9 @@ class MemoryTable:
             return None
         if token in self._tokens_in_flight:
             raise StoreUnavailable("TransactionInProgressException")
-        now = self._clock.now()
-        self._tokens = {each: known for each, known in self._tokens.items() if now - known[1] < TOKEN_LIFE}
+        expired = self._clock.now() - TOKEN_LIFE
+        while self._tokens and (oldest := next(iter(self._tokens))) and self._tokens[oldest][1] <= expired:
+            del self._tokens[oldest]
         return self._tokens[token][0] if token in self._tokens else None
 
     def _decided(self, writes: Sequence[Write]) -> list[Item | None]:

@@ -4,9 +4,11 @@ The in-memory table and the SQLite table use it.
 """
 
 import hashlib
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from datetime import timedelta
+from functools import cache
 from typing import Any, NamedTuple, cast
 
 from aion_core.errors import StoreError, StoreUnavailable
@@ -336,7 +338,9 @@ def check_transaction(writes: Sequence[Write], token: str) -> None:
 
 def check_transaction_size(items: Iterable[Item]) -> None:
     """Raise StoreError if the items of a transaction are together larger than DynamoDB allows."""
-    if sum(item_size(item) for item in items) > MAX_TRANSACTION_BYTES:
+    items = list(items)
+    # The items of most transactions are too few to be too large.
+    if len(items) * MAX_ITEM_BYTES > MAX_TRANSACTION_BYTES < sum(item_size(item) for item in items):
         raise _invalid(f"the items of a transaction have more than {MAX_TRANSACTION_BYTES} bytes")
 
 
@@ -364,22 +368,22 @@ def _check_index_keys(item: Item, indexes: Iterable[Index]) -> None:
 
 def fingerprint(writes: Sequence[Write]) -> str:
     """Return a hash of a transaction's writes, to detect the reuse of its token with other writes."""
-    return hashlib.sha256(_text(writes).encode()).hexdigest()
+    text = json.dumps(list(writes), default=_serializable, sort_keys=True, check_circular=False)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _text(value: Any) -> str:
-    if isinstance(value, str | int | bytes):
-        return repr(plain(value))
-    if is_dataclass(value):
-        parts: Iterator[str] = (f"{each.name}={_text(getattr(value, each.name))}" for each in fields(value))
-        return f"{type(value).__name__}({','.join(parts)})"
-    if isinstance(value, Mapping):
-        return f"{{{','.join(sorted(f'{name!r}:{_text(member)}' for name, member in value.items()))}}}"
+def _serializable(value: Any) -> Any:
+    """Return an equivalent of a value unknown to JSON. Different values have different equivalents."""
+    if isinstance(value, bytes):
+        return {"bytes": value.hex()}
     if isinstance(value, frozenset):
-        return f"<{','.join(sorted(map(repr, value)))}>"
-    if isinstance(value, list | tuple):
-        return f"[{','.join(map(_text, value))}]"
-    return repr(value) if value is None else repr(plain(value))
+        return {"set": sorted(value)}
+    return {"type": type(value).__name__, **{name: getattr(value, name) for name in _field_names(value.__class__)}}
+
+
+@cache
+def _field_names(kind: Any) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(kind))
 
 
 # ── Indexes and pages ─────────────────────────────────────────────────────────────────────────────────────────────────

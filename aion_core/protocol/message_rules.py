@@ -122,8 +122,9 @@ MAX_PARTS = 256
 MAX_TEXT_BYTES = 1024 * 1024
 MAX_METADATA_BYTES = 64 * 1024
 
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@/+=~-]{0,127}")
-ID_RULE = "1 to 128 letters, digits or any of _ . : @ / + = ~ - , and begin with a letter or a digit"
+MAX_ID_BYTES = 512
+"""Maximum length of an id in UTF-8. A key of the table has at most 1024 bytes in its sort key (DynamoDB)."""
+ID_RULE = f"a text of 1 to {MAX_ID_BYTES} bytes in UTF-8, without the character NUL"
 """Rule of `is_id` as text for error messages."""
 
 _CONTENTS = "one of text, raw, url or data"
@@ -153,8 +154,9 @@ def check_history_length(length: int, field: str) -> None:
 
 
 def is_id(value: str) -> bool:
-    """Tell whether the text is a valid id of 1 to 128 characters of a fixed alphabet."""
-    return _ID.fullmatch(value) is not None
+    """Tell whether the text is a valid id. An id is an opaque text (A2A 4.1.4) of limited length."""
+    # Keys and hashes of several ids separate them by NUL. UTF-8 cannot encode a lone surrogate.
+    return "\0" not in value and 0 < len(value.encode("utf-8", "surrogatepass")) <= MAX_ID_BYTES
 
 
 def _check_message(message: Message) -> None:

@@ -32,6 +32,8 @@ _PRIVATE_DOMAINS = frozenset(
 )
 """Last labels of host names for private networks."""
 
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
 _ALWAYS_BLOCKED: tuple[Network, ...] = tuple(
     ipaddress.ip_network(network)
     for network in (
@@ -96,12 +98,12 @@ class WebhookPolicy:
             ports=frozenset(ports) or cls().ports,
             hosts=frozenset(host.lower() for host in hosts),
             networks=tuple(ipaddress.ip_network(network) for network in networks),
-            own=frozenset({_host_and_port(base_url)}),
+            own=_own(base_url),
         )
 
     def excluding(self, base_url: str) -> Self:
         """Return this policy with one more URL of the service itself, forbidden for webhooks; "" changes nothing."""
-        return replace(self, own=self.own | {_host_and_port(base_url)}) if base_url else self
+        return replace(self, own=self.own | _own(base_url)) if base_url else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +161,7 @@ def check_url(url: str, policy: WebhookPolicy) -> WebhookTarget:
         ports = " or ".join(map(str, sorted(policy.ports)))
         raise WebhookBlocked(f"its port is {port}; allowed is {ports}.")
     target = WebhookTarget(scheme, host, port, path if path.startswith("/") else f"/{path}", address)
-    if (host, port) in policy.own:
+    if ("localhost" if host.endswith(".localhost") else host, port) in policy.own:
         raise WebhookBlocked("it is this service itself.")
     _check_name(target, policy)
     if address is not None:
@@ -197,6 +199,12 @@ def is_allowed_address(address: Address, networks: Sequence[Network] = ()) -> bo
         return False
     # Python calls multicast groups global too.
     return address.is_global and not address.is_multicast and not any(address in network for network in _NOT_PUBLIC)
+
+
+def _own(base_url: str) -> frozenset[tuple[str, int]]:
+    """Return the host and port of the service, and on the loopback interface its other names."""
+    host, port = _host_and_port(base_url)
+    return frozenset((name, port) for name in (_LOOPBACK if host in _LOOPBACK else [host]))
 
 
 def _host_and_port(base_url: str) -> tuple[str, int]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Collection, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +29,7 @@ from aion_core.ports import (
     WhenBusy,
     WorkQueue,
 )
-from aion_core.protocol.types import Message, SendMessageRequest, Task
+from aion_core.protocol.types import Message, SendMessageRequest, Task, TaskState
 from aion_core.tasks import admission, lifecycle, projection, replies, resume_input, subscription
 from aion_core.tasks.broadcast import EventBroadcast, Resumed, StreamItem, StreamStart
 from aion_core.tasks.call import CallContext, head_of, log_of
@@ -337,8 +337,10 @@ class TaskService:
         async for batch in self._tail(call, admitted.key, after):
             yield batch
 
-    async def subscribe(self, call: CallContext, task_id: str) -> AsyncGenerator[list[StreamItem], None]:
-        """Yield the current task, then its later events until it is terminal or interrupted (A2A 3.1.6).
+    async def subscribe(
+        self, call: CallContext, task_id: str, *, ends: Collection[TaskState] = lifecycle.TERMINAL
+    ) -> AsyncGenerator[list[StreamItem], None]:
+        """Yield the current task, then its later events until it is in one of the `ends`, by default terminal (A2A 3.1.6).
 
         With a Last-Event-ID of this task yield the later items only. The stream ends early before the end of this
         process; the client may resume it. Raises TaskNotFound, or TaskFinished if nothing can follow.
@@ -352,7 +354,7 @@ class TaskService:
             yield [StreamItem(str(after.generation), projection.fold(log.events))]
         else:
             yield [StreamItem("", Resumed(log.head.key.task_id, log.head.context.context_id))]
-        async for batch in self._tail(call, log.head.key, after):
+        async for batch in self._tail(call, log.head.key, after, ends):
             yield batch
 
     async def get(self, call: CallContext, task_id: str) -> Task:
@@ -405,10 +407,15 @@ class TaskService:
         async for _ in subscription.tail(self._reads, admitted.key, self._clock, after=after):
             pass
 
-    def _tail(self, call: CallContext, key: TaskKey, after: Cursor) -> AsyncGenerator[list[StreamItem], None]:
-        return subscription.tail(
-            self._reads, key, self._clock, after=after, until=call.deadline.until, leave=call.deadline.leave
-        )
+    def _tail(
+        self,
+        call: CallContext,
+        key: TaskKey,
+        after: Cursor,
+        ends: Collection[TaskState] = lifecycle.TERMINAL_OR_INTERRUPTED,
+    ) -> AsyncGenerator[list[StreamItem], None]:
+        until, leave = call.deadline.until, call.deadline.leave
+        return subscription.tail(self._reads, key, self._clock, after=after, until=until, leave=leave, ends=ends)
 
     async def _wait(self, call: CallContext, coroutine: Coroutine[Any, Any, None], seconds: float | None) -> None:
         """Await the coroutine for at most these seconds, or without limit for None, and raise its error.

@@ -19,12 +19,13 @@ text:
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from aion_core.errors import StoreUnavailable, TaskNotFound
 from aion_core.ports import Clock, Cursor, Delta, DeltaBatch, Head, Log, Numbered, OpenText, TaskKey, TaskStore
+from aion_core.protocol.types import TaskState
 from aion_core.tasks import lifecycle
 from aion_core.tasks.broadcast import StreamItem, cursor_of
 
@@ -115,8 +116,9 @@ async def tail(
     after: Cursor = Cursor(),  # noqa: B008  # frozen
     until: datetime | None = None,
     leave: asyncio.Event | None = None,
+    ends: Collection[TaskState] = lifecycle.TERMINAL_OR_INTERRUPTED,
 ) -> AsyncGenerator[list[StreamItem], None]:
-    """Yield a task's events and chunks after the cursor, until it is terminal, interrupted or idle for IDLE_SECONDS.
+    """Yield a task's events and chunks after the cursor, until it is in one of the `ends` or idle for IDLE_SECONDS.
 
     `until` is the end of the process. The stream ends shortly before it, or when `leave` is set, and the client may
     resume it. Raises TaskNotFound.
@@ -139,7 +141,7 @@ async def tail(
         since = next_read(read.deltas, after, since)
         if items:
             yield items
-        if log.head.state in lifecycle.TERMINAL_OR_INTERRUPTED:
+        if log.head.state in ends:
             return
         idle = 0.0 if items else idle + pause
         if idle >= IDLE_SECONDS:

@@ -24,6 +24,7 @@ from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.service import TaskService
 from aion_core.web.cards import CardPublisher, ExtendedCardPublisher, card_routes, server_routes
+from aion_core.web.cors import CorsByPathMiddleware, CorsPolicy
 from aion_core.web.errors import rest_error, rpc_error, v03_rest_error
 from aion_core.web.limits import RateLimitMiddleware, StreamLimits
 from aion_core.web.middleware import (
@@ -77,6 +78,7 @@ def build_app(
     registry: PushRegistry | None = None,
     authenticators: Mapping[str, Authenticator] | None = None,
     loopback_only: bool = False,
+    cors: Mapping[str, CorsPolicy] | None = None,
     limits: CallerLimits | None = None,
     background_task: BackgroundTask | None = None,
     metrics: Metrics | None = None,
@@ -88,7 +90,7 @@ def build_app(
     `publisher` adapts the cards to the base URL of a request. `keys` is the JWK set of the cards' signatures. Without a
     `registry` no agent sends push notifications, even if its card declares them. `authenticators` authenticate the
     callers of each agent. Without authenticators the app admits every caller, or with `loopback_only` every caller on
-    this machine. The app flushes `metrics` and `traces` after each request.
+    this machine. `cors` has the policies of the agents that pages of other origins may call. The app flushes `metrics` and `traces` after each request.
     """
     at_root, publisher = default or next(iter(agents)), publisher or CardPublisher()
     app = FastAPI(
@@ -124,6 +126,7 @@ def build_app(
         )
     if authenticators is not None:
         app.add_middleware(AuthenticationMiddleware, authenticators=authenticators, at_root=at_root, public=public)
+    app.add_middleware(CorsByPathMiddleware, policies=cors or {}, agent_ids=agents, at_root=at_root, public=public)
     if loopback_only:
         app.add_middleware(LoopbackOnlyMiddleware)
     app.add_middleware(ObservabilityMiddleware, metrics=metrics or NullMetrics(), traces=traces or NoopTraces())

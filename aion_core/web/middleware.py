@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
@@ -93,7 +93,9 @@ def _secrets(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[str]:
 
 _LOOPBACK = r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?"
 _HOST = re.compile(_LOOPBACK, re.IGNORECASE)
-_ORIGIN = re.compile(f"https?://{_LOOPBACK}", re.IGNORECASE)
+LOOPBACK_ORIGIN = f"https?://{_LOOPBACK}"
+"""Pattern of the origins of pages that a server on this machine serves."""
+_ORIGIN = re.compile(LOOPBACK_ORIGIN, re.IGNORECASE)
 
 
 class LoopbackOnlyMiddleware:
@@ -111,7 +113,7 @@ class LoopbackOnlyMiddleware:
         if scope["type"] == "lifespan" or (scope["type"] == "http" and _is_local(Headers(scope=scope))):
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
-            text = "This server is for this machine: call it as 127.0.0.1 or localhost, from a page of its own.\n"
+            text = "This server is for this machine: call it as 127.0.0.1 or localhost, from a page of this machine.\n"
             await PlainTextResponse(text, 403)(scope, receive, send)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
@@ -168,7 +170,7 @@ class AuthenticationMiddleware:
         if path in self._public and scope["method"] in _READING:
             await self._app(scope, receive, send)
             return
-        agent_id = self._agent_at(path)
+        agent_id = agent_at(path, self._authenticators, self._at_root)
         authenticator = self._authenticators[agent_id]
         try:
             credentials = RequestCredentials.from_request(scope["headers"], scope.get("aws.event"))
@@ -186,11 +188,12 @@ class AuthenticationMiddleware:
         else:
             await refusal(decision, authenticator)(scope, receive, send)
 
-    def _agent_at(self, path: str) -> str:
-        """Return the agent id in a request path, or the id of the agent at the root for any other path."""
-        _, _, rest = path.partition("/agents/")
-        agent_id = rest.partition("/")[0] if path.startswith("/agents/") else ""
-        return agent_id if agent_id in self._authenticators else self._at_root
+
+def agent_at(path: str, agent_ids: Container[str], at_root: str) -> str:
+    """Return the agent id in a request path, or `at_root`, the id of the agent at the root, for any other path."""
+    _, _, rest = path.partition("/agents/")
+    agent_id = rest.partition("/")[0] if path.startswith("/agents/") else ""
+    return agent_id if agent_id in agent_ids else at_root
 
 
 def route_path(scope: Scope) -> str:

@@ -5,6 +5,7 @@ parser accepts a text in place of an object and ignores invalid base64. It drops
 the invalid item of a list.
 """
 
+import asyncio
 import json
 import math
 import re
@@ -31,6 +32,8 @@ from aion_core.protocol.errors import invalid_params
 
 MAX_BODY_BYTES = 5 * 1024 * 1024
 """Maximum size of a request body. A Function URL refuses bodies above 6 MB."""
+BODY_SECONDS, BODY_IDLE_SECONDS = 120.0, 20.0
+"""Time limits of a request body, as a whole and between two pieces. On AWS the function gets the whole body at once."""
 MAX_DEPTH = 32
 """Maximum nesting of the JSON body. Protobuf can parse about 31 levels of JSON in a message: each level takes three of
 its 100 nested messages. Python has no setting for this limit. A stored message must be parseable."""
@@ -66,7 +69,7 @@ class StrictRequest(Request):
         """Parsed body, possibly an invalid request. An error response repeats the `id` of this body."""
 
     async def body(self) -> bytes:
-        """Return the bytes of the whole body. Raises BodyRefused for a large, incomplete or compressed body."""
+        """Return the bytes of the whole body. Raises BodyRefused for a large, slow, incomplete or compressed body."""
         if not hasattr(self, "_body"):
             encoding = self.headers.get("content-encoding", "").strip().lower()
             if encoding not in ("", "identity"):
@@ -76,13 +79,19 @@ class StrictRequest(Request):
                 )
             chunks: list[bytes] = []
             size = 0
+            time = asyncio.get_running_loop().time
+            end = time() + BODY_SECONDS
             try:
-                async for chunk in self.stream():
-                    size += len(chunk)
-                    if size > MAX_BODY_BYTES:
-                        message = f"The body is larger than {MAX_BODY_BYTES} bytes: send a part with the url of a file instead."
-                        raise BodyRefused(413, InvalidRequestError(message))
-                    chunks.append(chunk)
+                async with asyncio.timeout_at(time() + BODY_IDLE_SECONDS) as limit:
+                    async for chunk in self.stream():
+                        size += len(chunk)
+                        if size > MAX_BODY_BYTES:
+                            message = f"The body is larger than {MAX_BODY_BYTES} bytes: send a part with the url of a file instead."
+                            raise BodyRefused(413, InvalidRequestError(message))
+                        chunks.append(chunk)
+                        limit.reschedule(min(end, time() + BODY_IDLE_SECONDS))
+            except TimeoutError as error:
+                raise BodyRefused(408, InvalidRequestError("The body arrives too slowly: send it again.")) from error
             except ClientDisconnect as error:
                 # Log no error: the client has gone, and the operator cannot prevent this.
                 raise BodyRefused(400, InvalidRequestError("The connection was closed within the body.")) from error

@@ -19,7 +19,7 @@ from aion_core.auth.principal import Principal
 from aion_core.errors import TaskNotFound
 from aion_core.ports import ANONYMOUS, PushVersion
 from aion_core.protocol.errors import invalid_params, to_wire
-from aion_core.protocol.message_rules import ALLOWED_SKILLS, ID_RULE, is_id
+from aion_core.protocol.message_rules import ALLOWED_SKILLS
 from aion_core.protocol.types import AgentCard
 from aion_core.tasks.call import CallContext
 
@@ -104,9 +104,13 @@ RESERVED = frozenset({"agents", "v1"})
 """First segments of the server's own paths. A tenant must not have these names in any letter case."""
 
 
+_TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@+=~-]{0,127}")
+_TENANT_RULE = "1 to 128 letters, digits or any of _ . : @ + = ~ - , and begin with a letter or a digit"
+
+
 def is_tenant(name: str) -> bool:
-    """Tell whether the text is a valid tenant name: an id without a slash, and not a reserved name."""
-    return is_id(name) and "/" not in name and name.lower() not in RESERVED
+    """Tell whether the text is a valid tenant name: a segment of a path, and not a reserved name."""
+    return _TENANT.fullmatch(name) is not None and name.lower() not in RESERVED
 
 
 def tenant_of(params: Mapping[str, Any], in_path: str = "") -> str:
@@ -124,7 +128,7 @@ def tenant_of(params: Mapping[str, Any], in_path: str = "") -> str:
     tenant = given or in_path
     if tenant and not is_tenant(tenant):
         raise invalid_params(
-            f"tenant has to be {ID_RULE}; without '/', and not one of {', '.join(sorted(RESERVED))}.", "tenant"
+            f"tenant has to be {_TENANT_RULE}; and not one of {', '.join(sorted(RESERVED))}.", "tenant"
         )
     return tenant
 
@@ -236,8 +240,7 @@ class CallContextBuilder(ServerCallContextBuilder):
             self._agent_id,
             request.scope[BACKGROUND],
             deadline=request.scope[DEADLINE],
-            # A structured header is in quotes (draft-ietf-httpapi-idempotency-key-header).
-            idempotency_key=request.headers.get("Idempotency-Key", "").strip().strip('"'),
+            idempotency_key=_idempotency_key(request),
             last_event_id=request.headers.get("Last-Event-ID", ""),
             extensions=frozenset(declared),
             caller=principal,
@@ -256,6 +259,16 @@ class CallContextBuilder(ServerCallContextBuilder):
             # The middleware and the routes disagree on the agent of this path: refuse instead of guessing.
             raise RuntimeError(f"A request reached {self._agent_id} without having been admitted to it.")
         return caller
+
+
+def _idempotency_key(request: Request) -> str:
+    """Return the header Idempotency-Key, or "" without one. Bytes in it beyond ASCII are read as UTF-8, if possible."""
+    # A structured header is in quotes (draft-ietf-httpapi-idempotency-key-header).
+    given = request.headers.get("Idempotency-Key", "").strip().strip('"')
+    try:
+        return given.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        return given
 
 
 def call_of(context: ServerCallContext) -> CallContext:

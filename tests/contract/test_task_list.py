@@ -93,6 +93,14 @@ def on_table(stack: Stack | None, clock: ManualClock) -> ListedTasks:
 # ── Order and pages ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.parametrize("context_id", ["_nano", "a#b", "slack|C1|17", "a b", "é" * 256])
+async def test_list_filters_by_free_context_id(kept: ListedTasks, context_id: str) -> None:
+    context = ContextKey(kept.mine.owner, kept.mine.agent, context_id)
+    await kept.add("t-1", 1, of=context)
+    await kept.add("t-2", 2)
+    assert await kept.ids(replace(kept.mine, context_id=context_id)) == ["t-1"]
+
+
 async def test_tasks_are_sorted_by_status_time_and_id(kept: ListedTasks) -> None:
     first = await kept.add("t-1", 1)
     await kept.add("t-3", 2)

@@ -38,15 +38,28 @@ class ServedTasks:
         self.tasks: dict[str, dict[str, Any]] = {}
 
     async def ask(self, dialect: Dialect, sent: Sent, **headers: str) -> Answer:
-        """Send the request; a working agent finishes after the start of its stream."""
-        return await call(
-            self.app,
-            sent.method,
-            sent.target,
-            sent.body,
-            {**sent.headers, **headers},
-            heard=self.agent.go.set if "ubscribe" in sent.target or b"ubscribe" in sent.body else lambda: None,
-        )
+        """Send the request. After the start of a subscription, a working agent finishes, and an asking task is canceled."""
+        ends = asyncio.Event()
+        subscribes = "ubscribe" in sent.target or b"ubscribe" in sent.body
+        canceling = asyncio.create_task(self._cancel_asking(ends)) if subscribes else None
+        try:
+            return await call(
+                self.app,
+                sent.method,
+                sent.target,
+                sent.body,
+                {**sent.headers, **headers},
+                heard=ends.set if subscribes else lambda: None,
+            )
+        finally:
+            if canceling is not None:
+                canceling.cancel()
+
+    async def _cancel_asking(self, begun: asyncio.Event) -> None:
+        await begun.wait()
+        self.agent.go.set()
+        if "asking" in self.tasks:
+            await self._rpc("CancelTask", {"id": self.tasks["asking"]["id"]})
 
     async def prepare(self, state: str) -> dict[str, Any]:
         """Return a task in this state, in its own context."""

@@ -25,7 +25,17 @@ RPC, OLD_RPC, REST, OLD_REST = "JSON-RPC 1.0", "JSON-RPC 0.3", "HTTP+JSON 1.0", 
 OLDER = (OLD_RPC, OLD_REST)
 
 SEND, STREAM = "SendMessage", "SendStreamingMessage"
-LONG = "x" * 129
+LONG = "x" * 513
+FREE_IDS = (
+    "_V1StGXR8",
+    "-V1StGXR8",
+    "slack|C1|17",
+    "<a@b.example>",
+    "{1}, #2 / three",
+    "Grüße \N{WAVING HAND SIGN}",
+    "é" * 256,
+)
+"""Ids of other systems: nanoid, Slack, e-mail, and the longest one."""
 DEEP: dict[str, Any] = {}
 for _ in range(40):
     DEEP = {"in": DEEP}
@@ -71,6 +81,7 @@ MESSAGES: list[tuple[str, Any, str | Error]] = [
     ("a text", message(), "completed"),
     ("several parts", in_parts({"text": "hi"}, {"text": "there", "metadata": {"n": 1}}), "completed"),
     ("in a context", message(contextId="c-of-my-own"), "completed"),
+    *((f"by free ids: {free!r}"[:40], message(messageId=free, contextId=free), "completed") for free in FREE_IDS),
     ("one that asks", in_parts({"text": "ask"}), "input-required"),
     ("an answer", message(taskId="<asking>"), "completed"),
     ("an answer that names the context too", message(taskId="<asking>", contextId="<c-asking>"), "completed"),
@@ -91,14 +102,14 @@ MESSAGES: list[tuple[str, Any, str | Error]] = [
     ("messageId: empty", message(messageId=""), PARAMS),
     ("messageId: a number", message(messageId=7), PARAMS),
     ("messageId: too long", message(messageId=LONG), PARAMS),
-    ("messageId: with a space", message(messageId="a b"), PARAMS),
     ("messageId: with NUL", message(messageId="a\0"), PARAMS),
-    ("contextId: with a newline", message(contextId="a\nb"), PARAMS),
+    ("contextId: with NUL", message(contextId="a\0b"), PARAMS),
     ("contextId: too long", message(contextId=LONG), PARAMS),
     ("contextId: an object", message(contextId={}), PARAMS),
-    ("taskId: no id", message(taskId="../x"), PARAMS),
+    ("taskId: no task's", message(taskId="../x"), NOT_FOUND),
+    ("taskId: too long", message(taskId=LONG), PARAMS),
     ("taskId: a list", message(taskId=["t"]), PARAMS),
-    ("referenceTaskIds: no id", message(referenceTaskIds=["a b"]), PARAMS),
+    ("referenceTaskIds: no id", message(referenceTaskIds=["a\0"]), PARAMS),
     ("referenceTaskIds: a text", message(referenceTaskIds="t"), PARAMS),
     ("role: missing", message(without="role"), PARAMS),
     ("role: the agent's", message(role="ROLE_AGENT"), PARAMS),
@@ -198,6 +209,7 @@ STREAMS = [
 ]
 
 # In v0.3 only a positive number is a limit (TaskQueryParams.historyLength).
+QUESTION_ENDS = dict.fromkeys(OLDER, "task:input-required")
 NO_LIMIT = dict.fromkeys(OLDER, "task:completed, said: 1")
 OFFERED = {"extended": True}
 EXTENDED = build_card(
@@ -293,7 +305,7 @@ INVALID_FILTERS: dict[str, list[Any]] = {
     "status": ["TASK_STATE_NONE", "completed", 99],
     "statusTimestampAfter": ["yesterday", "2020-13-01T00:00:00Z", 7],
     "historyLength": [-1, "x", 10**12],
-    "contextId": ["a b", LONG],
+    "contextId": ["a\0b", LONG],
     "includeArtifacts": ["maybe"],
 }
 
@@ -354,7 +366,9 @@ ROWS: list[ProtocolRow] = [
     ProtocolRow("CancelTask", "id: a number", {"id": 7}, PARAMS),
     ProtocolRow("CancelTask", "metadata: a list", {"id": "<done>", "metadata": []}, PARAMS, not_in=(OLD_REST,)),
     ProtocolRow("SubscribeToTask", "one that works", {"id": "<working>"}, "task:working artifact status:completed"),
-    ProtocolRow("SubscribeToTask", "one that asks", {"id": "<asking>"}, "task:input-required"),
+    ProtocolRow(
+        "SubscribeToTask", "one that asks", {"id": "<asking>"}, "task:input-required status:canceled", QUESTION_ENDS
+    ),
     ProtocolRow("SubscribeToTask", "one that ended", {"id": "<done>"}, UNSUPPORTED),
     ProtocolRow("SubscribeToTask", "one that is canceled", {"id": "<canceled>"}, UNSUPPORTED),
     ProtocolRow("SubscribeToTask", "unknown", {"id": "nope"}, NOT_FOUND),
@@ -379,7 +393,7 @@ ROWS: list[ProtocolRow] = [
     ),
     ProtocolRow("GetContext", "unknown", {"contextId": "nope"}, NOT_FOUND),
     ProtocolRow("GetContext", "contextId: missing", {}, PARAMS),
-    ProtocolRow("GetContext", "contextId: no id", {"contextId": "a b"}, PARAMS),
+    ProtocolRow("GetContext", "contextId: no id", {"contextId": "a\0"}, PARAMS),
     ProtocolRow("GetContext", "contextId: a list", {"contextId": []}, PARAMS),
     ProtocolRow("GetContext", "historyLength: below 0", {"contextId": "<c-done>", "historyLength": -1}, PARAMS),
     ProtocolRow("GetContext", "historyOffset: a word", {"contextId": "<c-done>", "historyOffset": "x"}, PARAMS),

@@ -177,17 +177,28 @@ BUGS = [
             """
             if items:
                 yield items
-            if log.head.state in lifecycle.TERMINAL_OR_INTERRUPTED:
+            if log.head.state in ends:
                 return
             """,
             """
-            if log.head.state in lifecycle.TERMINAL_OR_INTERRUPTED:
+            if log.head.state in ends:
                 return
             if items:
                 yield items
             """,
         ),
         scenarios=("readers elsewhere", "leaves in the middle"),
+    ),
+    bug(
+        "closes a subscription while its task asks",
+        "I33",
+        Edit(
+            TaskService,
+            "subscribe",
+            "self._tail(call, log.head.key, after, ends)",
+            "self._tail(call, log.head.key, after)",
+        ),
+        scenarios=("reads on over a question",),
     ),
     bug(
         "lets a reader hear the chunks of a fence that is over",

@@ -220,6 +220,7 @@ class Client:
     ) -> Hearing:
         world = self.world
         hearing = Hearing(self.name, self.owner, world.loop.time(), cursor, after, task_id=task_id)
+        hearing.subscribes = what.startswith("subscribe")
         world.history.hearings.append(hearing)
         asking = Asking(self.name, self.owner, what.split()[0], world.loop.time(), message_id, task_id or asks)
         world.history.askings.append(asking)
@@ -233,7 +234,7 @@ class Client:
                     hearing.task_id = getattr(spoken.payload, "task_id", "") or getattr(spoken.payload, "id", "")
             if leave_after and len(hearing.heard) >= leave_after:
                 connection.leave()
-        hearing.how = _how(connection)
+        hearing.how, hearing.ended, hearing.seconds_left = _how(connection), world.loop.time(), connection.seconds_left
         asking.answered, asking.answer = world.loop.time(), connection.ended
         world.trace(self.name, f"{what} ended {hearing.how}, heard {[id_ for _, id_, _ in hearing.heard]}")
         return hearing

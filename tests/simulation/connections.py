@@ -20,6 +20,8 @@ class Connection:
         self.gone = False
         self.ended: Any = None
         """Its end: True, or the exception."""
+        self.seconds_left = 0.0
+        """Time left to its process at the end of the stream."""
         self.answer: Any = None
         self._news = asyncio.Event()
         self._read = 0

@@ -88,6 +88,11 @@ class Hearing:
     heard: list[tuple[float, str, Any]] = field(default_factory=list)
     how: str = ""
     """Its end: clean, left, broken, refused."""
+    ended: float = 0.0
+    seconds_left: float = 0.0
+    """Time left to its process at its clean end."""
+    subscribes: bool = False
+    """True for a subscription, False for the stream of a message."""
     process: str = ""
     task_id: str = ""
 

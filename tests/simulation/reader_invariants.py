@@ -9,8 +9,9 @@ from aion_core.ports import Delta, ReplyAs, TaskKey
 from aion_core.protocol.types import Message, Task, TaskStatusUpdateEvent
 from aion_core.tasks import projection
 from aion_core.tasks.broadcast import Resumed
+from aion_core.tasks.subscription import IDLE_SECONDS, LEAVE_SECONDS
 from tests.simulation.agents import text_of
-from tests.simulation.facts import ENDS, is_undisturbed
+from tests.simulation.facts import ASKS, ENDS, is_undisturbed
 from tests.simulation.faults import DEADLY, Fault
 from tests.simulation.history import Entry, Hearing, plain
 from tests.support.streams import faults_of_text
@@ -248,6 +249,22 @@ def i30_a_stream_says_something_soon(world: "SimWorld") -> Iterator[str]:
             yield f"{hearing.client} received nothing for {hearing.heard[0][0] - hearing.at:.1f} s."
 
 
+def i33_a_subscription_outlasts_a_question(world: "SimWorld") -> Iterator[str]:
+    """Keep a subscription open over input-required and auth-required (A2A 3.1.6), for five minutes without an event."""
+    for hearing in world.history.hearings:
+        if not hearing.subscribes or hearing.how != "clean" or not hearing.heard:
+            continue
+        statuses = [what.status for _, _, what in hearing.heard if isinstance(what, Task | TaskStatusUpdateEvent)]
+        quiet = hearing.ended - hearing.heard[-1][0]
+        if (
+            statuses
+            and statuses[-1].state in ASKS
+            and quiet < IDLE_SECONDS - 1
+            and hearing.seconds_left > LEAVE_SECONDS
+        ):
+            yield f"{hearing.client} was sent away {quiet:.1f} s after a question of {hearing.task_id}."
+
+
 def _chains(world: "SimWorld") -> Iterator[tuple[TaskKey, list[tuple[str, object]]]]:
     """Yield the task of each reader, and everything received over all its connections."""
     continued = {id(hearing.after) for hearing in world.history.hearings if hearing.after is not None}
@@ -273,4 +290,5 @@ READER_CHECKS: tuple[Callable[["SimWorld"], Iterator[str]], ...] = (
     i28_a_reader_outlives_single_failures,
     i31_a_reader_is_not_far_behind,
     i30_a_stream_says_something_soon,
+    i33_a_subscription_outlasts_a_question,
 )

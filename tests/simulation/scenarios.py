@@ -112,6 +112,24 @@ async def _after(first: Any, second: Any) -> None:
     await second
 
 
+@scenario("reads on over a question", main=False)
+async def reads_on(world: SimWorld) -> None:
+    """Subscribe before a question; the stream goes on through its answer, and ends after five minutes without one."""
+    ann, reader = Client(world), Client(world, name="reader")
+    task = await ann.send(world.choices.choice(("asks", "asks", "asks twice")), "m-1", wait=False)
+    if not id_of(task):
+        return
+    await pause(world, 0.0, 0.1, 3.0)
+
+    async def answers() -> None:
+        await pause(world, 0.5, 20.0, 290.0, 400.0)
+        await ann.rest(id_of(task))
+        await ann.send("that one", "m-2", task=id_of(task))
+
+    await asyncio.gather(reader.listen(id_of(task)), answers())
+    await ann.rest(id_of(task))
+
+
 @scenario("answered in the context")
 async def answered_in_context(world: SimWorld) -> None:
     """Send an answer without a task, and a new message after a question."""

@@ -81,6 +81,7 @@ class Entrypoint:
                 async for batch in batches:
                     await process.effect("sse.write", partial(self._speaks, connection, batch))
                     await connection.room()
+            connection.seconds_left = process.remaining()
             connection.ends()
         except AionError as refused:
             connection.ends(refused)

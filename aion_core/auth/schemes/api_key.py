@@ -50,6 +50,11 @@ class ApiKeyScheme(Scheme):
     type: Literal["api-key"] = "api-key"
     header: Annotated[str, StringConstraints(pattern=HEADER), AfterValidator(_key_header)] = "X-API-Key"
 
+    @property
+    def request_headers(self) -> tuple[str, ...]:
+        """Return the name of the key's header."""
+        return (self.header,)
+
     def on_card(self) -> SecurityScheme:
         """Return the scheme's entry for the agent card."""
         return SecurityScheme(

@@ -18,6 +18,7 @@ from aion_core.protocol.aion.extensions import TRACEABILITY, from_headers, older
 from aion_core.protocol.aion.extensions import read as read_extensions
 from aion_core.protocol.message_rules import ALLOWED_SKILLS, check_request, negotiate, without_reserved_metadata
 from aion_core.protocol.types import Message, SendMessageRequest, StreamResponse, Task
+from aion_core.tasks import lifecycle
 from aion_core.tasks.broadcast import StreamItem
 from aion_core.tasks.call import CallContext
 from aion_core.web.operations.operation import (
@@ -30,7 +31,7 @@ from aion_core.web.operations.operation import (
     require_task_id,
 )
 from aion_core.web.request_body import StrictRequest
-from aion_core.web.request_context import call_of, push_version_of
+from aion_core.web.request_context import REQUEST_VERSION, V03, call_of, push_version_of
 from aion_core.web.v03 import core_request, read_message
 
 
@@ -62,7 +63,11 @@ async def _subscribe(
     _require_streaming(services, "Ask for the task until it has ended")
     require_task_id(request.id)
     call = call_of(context)
-    async with _limited(services, call, request.id), aclosing(services.tasks.subscribe(call, request.id)) as batches:
+    # In v0.3 an interrupted state has `final: true`, and no event may follow it (A2A v0.3 7.2.2).
+    is_v03 = context.state[REQUEST_VERSION] == V03
+    ends = lifecycle.TERMINAL_OR_INTERRUPTED if is_v03 else lifecycle.TERMINAL
+    subscribed = services.tasks.subscribe(call, request.id, ends=ends)
+    async with _limited(services, call, request.id), aclosing(subscribed) as batches:
         async for batch in batches:
             yield batch
 
@@ -191,7 +196,9 @@ SUBSCRIBE_TO_TASK = Operation(
     doc=Doc(
         "Stream a task: its current state, then its updates.",
         "tasks",
-        "The specification has this operation as a POST, its proto file as a GET.",
+        "The stream ends when the task is terminal, and stays open while the task requires input or authentication. It also "
+        "ends after five minutes without an event, and before the end of the server's process: subscribe again. The "
+        "specification has this operation as a POST, its proto file as a GET.",
         parameters=("LastEventId",),
     ),
 )

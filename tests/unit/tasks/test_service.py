@@ -356,7 +356,7 @@ async def test_idempotency_key_header_must_be_valid_id() -> None:
             ids.add(result.get("task", result)["id"])
         assert len(ids) == 1
         for method in ("SendMessage", "message/send", "SendStreamingMessage", "message/stream"):
-            bad = await client.post("/", json=send(method=method), headers={"Idempotency-Key": "x" * 300})
+            bad = await client.post("/", json=send(method=method), headers={"Idempotency-Key": "x" * 600})
             assert bad.json()["error"]["code"] == -32602
 
 

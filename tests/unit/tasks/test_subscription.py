@@ -12,7 +12,9 @@ from aion_core.ports import Cursor, Delta, DeltaBatch, Log, Numbered, TaskKey
 from aion_core.protocol.types import Message
 from aion_core.tasks.broadcast import StreamItem
 from aion_core.tasks.call import CallContext
-from aion_core.tasks.subscription import merge
+from aion_core.tasks.lifecycle import TERMINAL_OR_INTERRUPTED, state_name
+from aion_core.tasks.subscription import IDLE_SECONDS, merge
+from tests.support.agents.obedient import Obedient
 from tests.support.agents.scripted import GatedAgent, Stepping
 from tests.support.clock import ManualClock
 from tests.support.requests import request
@@ -176,6 +178,64 @@ async def test_leaving_reader_does_not_cancel_others_shared_read() -> None:
     read = await two[1]
     assert read.log is not None
     assert len(read.log.events) == 3
+
+
+# ── Interrupted tasks ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Subscriber:
+    """Reader of a task in another call, with the states that it has received."""
+
+    def __init__(self, made: Any, task_id: str, **options: Any) -> None:
+        self.states: list[str] = []
+        self._following = asyncio.create_task(self._follow(made, task_id, options))
+
+    async def _follow(self, made: Any, task_id: str, options: dict[str, Any]) -> None:
+        async for batch in made.service.subscribe(CallContext("owner", "test"), task_id, **options):
+            self.states += [state_name(item.payload.status.state) for item in batch if hasattr(item.payload, "status")]
+
+    @property
+    def has_ended(self) -> bool:
+        return self._following.done()
+
+    async def end(self) -> list[str]:
+        await self._following
+        return self.states
+
+
+async def test_subscription_lasts_over_question_to_end() -> None:
+    """A2A 3.1.6: the stream ends in a terminal state only."""
+    clock = ManualClock()
+    made = parts(Obedient(), clock=clock)
+    task = await send_task(made.service, CallContext("owner", "test"), request("ask"))
+    reader = Subscriber(made, task.id)
+    await clock.passes(30)
+    assert (reader.states, reader.has_ended) == (["input-required"], False)
+    answer = request("yes", message_id="m-2", task_id=task.id)
+    await send_task(made.service, CallContext("owner", "test"), answer)
+    await clock.passes(3)
+    assert await reader.end() == ["input-required", "working", "completed"]
+
+
+async def test_subscription_to_unanswered_question_ends_idle() -> None:
+    clock = ManualClock()
+    made = parts(Obedient(), clock=clock)
+    task = await send_task(made.service, CallContext("owner", "test"), request("ask"))
+    reader = Subscriber(made, task.id)
+    await clock.passes(IDLE_SECONDS - 5)
+    assert not reader.has_ended
+    await clock.passes(10)
+    assert await reader.end() == ["input-required"]
+
+
+async def test_older_subscription_ends_at_question() -> None:
+    """In v0.3 the event of an interrupted state is the last one."""
+    clock = ManualClock()
+    made = parts(Obedient(), clock=clock)
+    task = await send_task(made.service, CallContext("owner", "test"), request("ask"))
+    reader = Subscriber(made, task.id, ends=TERMINAL_OR_INTERRUPTED)
+    await clock.passes(1)
+    assert await reader.end() == ["input-required"]
 
 
 # ── Resumed streams ───────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,0 +1,99 @@
+"""`make bench`: measure the servers in alternation, and write docs/performance.md."""
+
+import asyncio
+import os
+import platform
+import statistics
+from collections import defaultdict
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+import click
+
+from bench.scenarios import SCENARIOS, Figures, measure_cold, streams
+from bench.servers import ROOT, Server, server
+
+NAMES = ("aion", "sdk", "floor")
+Results = dict[str, dict[str, list[Figures]]]
+"""Figures of each round, by scenario and server."""
+
+
+@click.command()
+@click.option("--rounds", default=5, show_default=True, help="Measurements of each scenario and server.")
+@click.option("--only", default="", help="Measure only scenarios whose name contains this text.")
+@click.option("--write", is_flag=True, help="Write docs/performance.md.")
+def main(rounds: int, only: str, write: bool) -> None:
+    """Measure this server, the official SDK's server and the floor in alternation."""
+    results = asyncio.run(_measure(rounds, only))
+    text = report(results, rounds)
+    click.echo(text)
+    if write:
+        path = ROOT / "docs/performance.md"
+        head, mark, _ = path.read_text().partition("<!-- measured: `make bench` writes the rest -->\n")
+        path.write_text(head + mark + "\n" + text)
+
+
+async def _measure(rounds: int, only: str) -> Results:
+    results: Results = defaultdict(lambda: defaultdict(list))
+    if only in "cold start":
+        for _ in range(rounds):
+            for name in NAMES:
+                results["cold start"][name].append(await measure_cold(name))
+            click.echo("cold start", err=True)
+    with ExitStack() as stack:
+        servers = {name: stack.enter_context(server(name)) for name in NAMES}
+        for each in servers.values():
+            await each.ready()
+            await streams(100)(each)
+        for scenario in SCENARIOS:
+            if only not in scenario.name:
+                continue
+            for turn in range(rounds):
+                # Each round begins with another server, so that a change of the machine's speed favours none.
+                for place in range(len(scenario.servers)):
+                    name = scenario.servers[(place + turn) % len(scenario.servers)]
+                    results[scenario.name][name].append(await scenario.run(servers[name]))
+            click.echo(scenario.name, err=True)
+        if not only:
+            _add_memory(results, servers)
+    return results
+
+
+def _add_memory(results: Results, servers: dict[str, Server]) -> None:
+    for name, each in servers.items():
+        results["after all scenarios"][name].append({"peak MiB": each.peak_memory})
+
+
+def report(results: Results, rounds: int) -> str:
+    """Return the report as Markdown tables."""
+    cpus = os.cpu_count()
+    lines = [
+        f"Measured on {datetime.now(UTC):%Y-%m-%d} with Python {platform.python_version()} on {cpus} cores, "
+        f"load {os.getloadavg()[0]:.1f}; a2a-sdk {version('a2a-sdk')}, langgraph {version('langgraph')}. "
+        f"Medians of {rounds} alternating rounds.",
+        "",
+        "| scenario | figure | aion-lambda | SDK's server | floor | against the floor | against the SDK |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for scenario, by_server in results.items():
+        for figure in next(iter(by_server.values()))[0]:
+            lines.append(_row(scenario, figure, by_server))
+    return "\n".join(lines) + "\n"
+
+
+def _row(scenario: str, figure: str, by_server: dict[str, list[Figures]]) -> str:
+    cells: list[Any] = [scenario, figure]
+    for name in NAMES:
+        values = [each[figure] for each in by_server.get(name, [])]
+        cells.append(f"{statistics.median(values):.4g}" if values else "")
+    for name in ("floor", "sdk"):
+        pairs = zip(by_server["aion"], by_server.get(name, []), strict=False)
+        ratios = [ours[figure] / theirs[figure] for ours, theirs in pairs if theirs[figure]]
+        cells.append(f"{statistics.median(ratios):.2f} times" if ratios else "")
+    return f"| {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    main()

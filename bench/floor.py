@@ -1,0 +1,50 @@
+"""Floor of the comparison: Starlette alone with the graph, without tasks, records, resumption or validation."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import uuid4
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from bench.graph import words
+
+
+async def events(request: dict[str, Any], task_id: str, context: str) -> AsyncIterator[str]:
+    """Yield the task, an artifact update for each chunk, and the final status as server-sent events."""
+
+    def event(what: dict[str, Any]) -> str:
+        return f"data: {json.dumps({'jsonrpc': '2.0', 'id': request['id'], 'result': what}, separators=(',', ':'))}\n\n"
+
+    ids = {"taskId": task_id, "contextId": context}
+    yield event({"task": {"id": task_id, "contextId": context, "status": {"state": "TASK_STATE_SUBMITTED"}}})
+    text = ""
+    async for word in words(request["params"]["message"]["parts"][0]["text"], context):
+        artifact = {"artifactId": "stream", "parts": [{"text": word}]}
+        yield event({"artifactUpdate": {**ids, "artifact": artifact, "append": bool(text)}})
+        text += word
+    yield event({"statusUpdate": {**ids, "status": completed(text)}})
+
+
+def completed(text: str) -> dict[str, Any]:
+    """Return the final status with the text."""
+    message = {"messageId": str(uuid4()), "role": "ROLE_AGENT", "parts": [{"text": text}]}
+    return {"state": "TASK_STATE_COMPLETED", "message": message}
+
+
+async def answer(http: Request) -> Response:
+    """Answer SendMessage and SendStreamingMessage."""
+    request = await http.json()
+    message = request["params"]["message"]
+    task_id, context = str(uuid4()), message.get("contextId") or str(uuid4())
+    if request["method"] == "SendStreamingMessage":
+        return StreamingResponse(events(request, task_id, context), media_type="text/event-stream")
+    text = "".join([word async for word in words(message["parts"][0]["text"], context)])
+    task = {"id": task_id, "contextId": context, "status": completed(text)}
+    return JSONResponse({"jsonrpc": "2.0", "id": request["id"], "result": {"task": task}})
+
+
+app = Starlette(routes=[Route("/", answer, methods=["POST"])])

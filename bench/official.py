@@ -1,0 +1,37 @@
+"""The official SDK's server with the graph: its default handler, its in-memory store, its JSON-RPC routes."""
+
+from a2a.helpers.proto_helpers import new_task_from_user_message
+from a2a.server.agent_execution import AgentExecutor, RequestContext
+from a2a.server.events import EventQueue
+from a2a.server.request_handlers import DefaultRequestHandler
+from a2a.server.routes import create_jsonrpc_routes
+from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
+from a2a.types import AgentCapabilities, AgentCard, Part
+from starlette.applications import Starlette
+
+from bench.graph import words
+
+
+class GraphExecutor(AgentExecutor):
+    """Executor that streams the graph's chunks as one artifact, as the SDK's samples do."""
+
+    async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
+        """Run the graph on the message."""
+        assert context.message is not None  # noqa: S101  # the handler passes it
+        task = context.current_task or new_task_from_user_message(context.message)
+        await event_queue.enqueue_event(task)
+        updater = TaskUpdater(event_queue, task.id, task.context_id)
+        await updater.start_work()
+        text = ""
+        async for word in words(context.get_user_input(), task.context_id):
+            await updater.add_artifact([Part(text=word)], artifact_id="stream", append=bool(text))
+            text += word
+        await updater.complete(updater.new_agent_message([Part(text=text)]))
+
+    async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
+        """Do nothing: no scenario cancels a task."""
+
+
+card = AgentCard(name="bench", capabilities=AgentCapabilities(streaming=True))
+handler = DefaultRequestHandler(GraphExecutor(), InMemoryTaskStore(), card)
+app = Starlette(routes=create_jsonrpc_routes(handler, "/", enable_v0_3_compat=True))

@@ -1,0 +1,136 @@
+"""Scenarios of the benchmark, each with the figures of one server in one round."""
+
+import asyncio
+import statistics
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from uuid import uuid4
+
+from bench.client import Connection, request
+from bench.servers import Server, server
+
+Figures = dict[str, float]
+
+SENDS = 150
+"""Blocking sends of one measurement."""
+AT_ONCE, EACH = 16, 12
+"""Concurrent connections, and the sends of each one."""
+TURNS = 100
+"""Turns of one context in the history scenario."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A piece of work for one server, and its explanation."""
+
+    name: str
+    explanation: str
+    run: Callable[[Server], Awaitable[Figures]]
+    servers: tuple[str, ...] = ("aion", "sdk", "floor")
+    version: str = "1.0"
+
+
+def streams(chunks: int, *, pause: float = 0.0, version: str = "1.0") -> Callable[[Server], Awaitable[Figures]]:
+    """Return the scenario of streamed turns with this number of chunks, with a pause in seconds between them."""
+    repeats = max(2, 2000 // chunks) if not pause else 1
+
+    async def run(measured: Server) -> Figures:
+        body = f"{chunks} {pause}"
+        async with Connection(measured.port) as connection:
+            before, received = measured.cpu, []
+            for _ in range(repeats):
+                received.append(await connection.stream(request(body, streaming=True, version=version)))
+            cpu = measured.cpu - before
+        updates = sum(each.updates for each in received)
+        if updates < chunks * repeats:
+            raise RuntimeError(f"{measured.name} streamed {updates} of {chunks * repeats} chunks.")
+        return {
+            "CPU µs a chunk": cpu / (chunks * repeats) * 1e6,
+            "bytes a chunk": sum(each.size for each in received) / (chunks * repeats),
+            "ms to the first chunk": statistics.median(each.first for each in received) * 1e3,
+        }
+
+    return run
+
+
+async def sends(measured: Server) -> Figures:
+    """Send messages one after another over a kept connection; each turn streams ten chunks into its answer."""
+    async with Connection(measured.port) as connection:
+        for _ in range(5):
+            await connection.send(request("10 0", streaming=False))
+        before, seconds = measured.cpu, []
+        for _ in range(SENDS):
+            began = time.perf_counter()
+            await connection.send(request("10 0", streaming=False))
+            seconds.append(time.perf_counter() - began)
+        cpu = measured.cpu - before
+    hundredths = statistics.quantiles(seconds, n=100)
+    return {"CPU ms a send": cpu / SENDS * 1e3, "p50 ms": hundredths[49] * 1e3, "p99 ms": hundredths[98] * 1e3}
+
+
+async def at_once(measured: Server) -> Figures:
+    """Send from many connections at the same time."""
+
+    async def one() -> None:
+        async with Connection(measured.port) as connection:
+            for _ in range(EACH):
+                await connection.send(request("10 0", streaming=False))
+
+    began, before = time.perf_counter(), measured.cpu
+    await asyncio.gather(*(one() for _ in range(AT_ONCE)))
+    seconds, cpu = time.perf_counter() - began, measured.cpu - before
+    return {"sends a second": AT_ONCE * EACH / seconds, "CPU ms a send": cpu / (AT_ONCE * EACH) * 1e3}
+
+
+async def history(measured: Server) -> Figures:
+    """Take many turns in one context, and compare the last ten with the first ten."""
+    context, spent = str(uuid4()), []
+    async with Connection(measured.port) as connection:
+        await connection.send(request("1 0", streaming=False))
+        for first in range(0, TURNS, 10):
+            before = measured.cpu
+            for _ in range(10):
+                await connection.send(request("10 0", streaming=False, context=context))
+            spent.append(measured.cpu - before if first in (0, TURNS - 10) else 0.0)
+    return {"CPU of the last ten turns against the first ten": spent[-1] / max(spent[0], 0.01)}
+
+
+async def cold(measured: Server) -> Figures:
+    """Measure from the start of the process to the first completed send, and the memory then."""
+    await measured.ready()
+    async with Connection(measured.port) as connection:
+        await connection.send(request("10 0", streaming=False))
+    return {
+        "s to the first send": time.perf_counter() - measured.started,
+        "CPU s to the first send": measured.cpu,
+        "peak MiB": measured.peak_memory,
+    }
+
+
+SCENARIOS = (
+    *(
+        Scenario(f"stream of {chunks} chunks in one burst", "one connection, CPU of the server", streams(chunks))
+        for chunks in (100, 1000, 5000)
+    ),
+    *(
+        Scenario(
+            f"stream of {chunks} chunks in one burst, v0.3",
+            "the same by message/stream",
+            streams(chunks, version="0.3"),
+            ("aion", "sdk"),
+        )
+        for chunks in (1000, 5000)
+    ),
+    Scenario("stream of 100 chunks, one each 10 ms", "a model's pace", streams(100, pause=0.01)),
+    Scenario("blocking send of 10 chunks", f"{SENDS} sends over a kept connection", sends),
+    Scenario(f"{AT_ONCE} sends at once", f"{EACH} sends on each of {AT_ONCE} connections", at_once),
+    Scenario("history", f"{TURNS} turns of one context", history),
+)
+"""Scenarios on warm servers. `cold` starts servers of its own."""
+
+
+async def measure_cold(name: str) -> Figures:
+    """Run the cold start of one server."""
+    with server(name) as started:
+        return await cold(started)

@@ -1,0 +1,39 @@
+"""Ids of any characters and of the greatest length as parts of keys, on each adapter."""
+
+import pytest
+
+from aion_core.ports import Duplicate
+from aion_core.protocol.message_rules import MAX_ID_BYTES, is_id
+from tests.support.conversation import StoreConversation, of
+from tests.support.stores import LEASE_SECONDS
+
+pytestmark = pytest.mark.each_engine
+
+IDS = ["_nano", "-nano", "a b", "a#b#HEAD", "#", "slack|C1|17", "../x/", "%23", "a\nb", "é" * (MAX_ID_BYTES // 2)]
+
+
+@pytest.fixture(params=IDS, ids=lambda value: ascii(value)[:16])
+def free(request: pytest.FixtureRequest) -> str:
+    value: str = request.param
+    assert is_id(value)
+    return value
+
+
+async def test_repeat_is_found_by_free_ids(chat: StoreConversation, free: str) -> None:
+    """A message is known by its messageId in its context, and by its Idempotency-Key in each context."""
+    own = of(chat, context_id=free)
+    await own.starts(free, task_id="t-1", idempotency_key=free)
+    assert await chat.store.create(own.message(free, task_id="t-2"), holder="h") == Duplicate("t-1")
+    other = of(chat, context_id="c-2")
+    again = other.message(free, task_id="t-3", idempotency_key=free, context_is_new=True)
+    assert await chat.store.create(again, holder="h") == Duplicate("t-1")
+    assert not isinstance(await chat.store.create(other.message(free, task_id="t-4"), holder="h"), Duplicate)
+
+
+async def test_free_context_id_survives_in_timer(chat: StoreConversation, free: str) -> None:
+    """The timer index has only the key of a context."""
+    own = of(chat, context_id=free)
+    await own.starts("m-1")
+    chat.clock.move(LEASE_SECONDS + 1)
+    assert await own.is_expired()
+    assert (await own.begins()).head.context == own.context
