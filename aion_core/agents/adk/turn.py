@@ -29,7 +29,14 @@ from google.adk.tools.tool_context import ToolContext
 from google.adk.workflow import BaseNode
 from google.genai import types as genai
 
-from aion_core.agents.adk.outbound import AdkOutbound, AgentInvoked, ChannelSink, EventChannel, call_site
+from aion_core.agents.adk.outbound import (
+    AdkOutbound,
+    AgentEnded,
+    AgentInvoked,
+    ChannelSink,
+    EventChannel,
+    call_site,
+)
 from aion_core.agents.adk.thread import AGENTS, TurnSessionService, can_resume, can_stop, is_finished, is_resumable
 from aion_core.agents.inbound import context_of, inbox_of
 from aion_core.agents.outbound import InternalEvents
@@ -57,6 +64,10 @@ class CallbackPlugin(BasePlugin):
         call_site.set(_agent_site(agent, callback_context))
         if agent.name != self._root:
             await self._send(AgentInvoked(agent.name, callback_context._invocation_context.branch or ""))
+
+    async def after_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
+        """End the agent's stream, if it has no complete event."""
+        await self._send(AgentEnded(agent.name, callback_context._invocation_context.branch or ""))
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
         """Log `internal:llm-call`."""
