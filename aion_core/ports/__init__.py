@@ -21,6 +21,7 @@ from aion_core.ports.agent import (
     Reply,
     ReplyAs,
     StepCompleted,
+    TaskUsed,
     TurnRequest,
 )
 from aion_core.ports.api_keys import ApiKeys, KeyRecord
@@ -171,6 +172,7 @@ __all__ = [
     "TaskKey",
     "TaskList",
     "TaskStore",
+    "TaskUsed",
     "Traces",
     "Turn",
     "TurnFinished",

@@ -100,6 +100,8 @@ class Reply:
     message: Message | None
     state: TaskState = TaskState.TASK_STATE_COMPLETED
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    as_message: bool = False
+    """True if the agent answered with a Message in place of a task, as an `AgentExecutor` may do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +114,20 @@ class StepCompleted:
     """Notice that a step was completed and stored: an interrupted turn resumes after it."""
 
 
+@dataclass(frozen=True, slots=True)
+class TaskUsed:
+    """Notice that the agent uses the task: its answer will not be a Message in place of the task."""
+
+
 Ending = Reply | InputRequired | Paused
-Emission = StepCompleted | Chunk | AgentMessage | AgentMetadata | AgentArtifact | AgentTyping | Ending
+Emission = StepCompleted | TaskUsed | Chunk | AgentMessage | AgentMetadata | AgentArtifact | AgentTyping | Ending
 
 
 class ReplyAs(StrEnum):
     """Form of the response to a client's message: `reply` in aion.yaml."""
 
+    AGENT = "agent"
+    """The agent decides: the client receives a Message that an `AgentExecutor` sends alone, else the task."""
     TASK = "task"
     """The client receives the task."""
     MESSAGE = "message"

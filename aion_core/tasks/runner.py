@@ -29,6 +29,7 @@ from aion_core.ports import (
     SpanKind,
     StepCompleted,
     TaskStore,
+    TaskUsed,
     Traces,
     TurnStarted,
     WakeUp,
@@ -269,6 +270,8 @@ class TaskRunner:
                 turn.type()
             elif isinstance(emission, StepCompleted):
                 turn.made_progress = True
+            elif isinstance(emission, TaskUsed):
+                turn.use_task()
             elif isinstance(emission, Reply | InputRequired | Paused):
                 return emission
             else:

@@ -158,6 +158,11 @@ class TurnExecution:
         """Stream a typing indicator to the client, without storing it."""
         self._broadcast.publish("", typing_event(task_id=self.key.task_id, context_id=self.lease.context.context_id))
 
+    def use_task(self) -> None:
+        """Respond to the client with the task at once, if the agent decides between Message and task."""
+        if self._reply_as is ReplyAs.AGENT:
+            self._broadcast.reply_with_task()
+
     async def emit(self, emission: AgentMessage | AgentMetadata | AgentArtifact) -> None:
         """Record an agent's emission as an event of the task, unless a node that runs again repeats its key."""
         if emission.key and emission.key in self._keys:
@@ -240,7 +245,7 @@ class TurnExecution:
         return message if self._answer_as is AnswerAs.BOTH else None
 
     def _ends_as_message(self, ending: Reply | InputRequired, event: TaskStatusUpdateEvent) -> bool:
-        decided = self._reply_as is ReplyAs.AUTO and self._broadcast.replies_with_task
+        decided = self._reply_as is not ReplyAs.MESSAGE and self._broadcast.replies_with_task
         if self._reply_as is ReplyAs.TASK or decided:
             return False
         return replies.is_message(self._reply_as, self.lease.turn, ending, event, self._broadcast.log)
