@@ -208,10 +208,9 @@ def deltas(frames: list[dict[str, Any]]) -> list[tuple[str, bool, bool]]:
 
 
 def _v03(part: dict[str, Any]) -> dict[str, Any]:
-    if "text" in part:
-        return {"kind": "text", "text": part["text"]}
-    if "data" in part:
-        return {"kind": "data", "data": part["data"]}
+    for kind in ("text", "data"):
+        if kind in part:
+            return {"kind": kind, **part}
     file = {"bytes": part["raw"]} if "raw" in part else {"uri": part["url"]}
     names = {"mediaType": "mimeType", "filename": "name"}
     return {"kind": "file", "file": {**file, **{names[key]: part[key] for key in names if key in part}}}

@@ -1,7 +1,7 @@
 """Execution of one turn of an ADK agent with ADK's Runner."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -169,6 +169,8 @@ class RunnerInput:
     message: genai.Content | None
     invocation_id: str | None = None
     """Id of the invocation to resume; None if the message begins a new invocation or answers a pending call."""
+    then: Sequence[genai.Content] = ()
+    """Further messages, each for a run after the one before. They answer pending calls of other branches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,7 +310,6 @@ class AdkTurn:
         arguments: dict[str, Any] = {
             "user_id": self._request.context.owner,
             "session_id": self._request.context.context_id,
-            "new_message": given.message,
             "invocation_id": given.invocation_id,
             "run_config": RunConfig(
                 streaming_mode=StreamingMode.SSE,
@@ -319,10 +320,11 @@ class AdkTurn:
         }
         try:
             with aion_context_set(context_of(self._request, sink, name=self._services.name)):
-                async with aclosing(self._runner.run_async(**arguments)) as events:
-                    async for event in events:
-                        if not self._abort.is_set():
-                            await self._channel.send(event)
+                for message in (given.message, *given.then):
+                    async with aclosing(self._runner.run_async(new_message=message, **arguments)) as events:
+                        async for event in events:
+                            if not self._abort.is_set():
+                                await self._channel.send(event)
         finally:
             self._channel.finish()
 

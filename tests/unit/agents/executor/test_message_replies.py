@@ -137,9 +137,11 @@ async def test_message_after_a_new_task_is_the_response() -> None:
     """The SDK's samples begin with a new Task. The TCK's executor then sends a Message."""
 
     async def begins(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
+        assert context.message is not None
         status = TaskStatus(state=TaskState.TASK_STATE_SUBMITTED)
-        ids = {"id": context.task_id, "context_id": context.context_id}
-        await queue.enqueue_event(Task(**ids, status=status, history=[context.message]))
+        task = Task(id=context.task_id or "", context_id=context.context_id or "", status=status)
+        task.history.append(context.message)
+        await queue.enqueue_event(task)
         await answers(context, queue, updater)
 
     async with http(agent_of(begins).app()) as client:
