@@ -176,7 +176,7 @@ async def ask_parts(client: httpx.AsyncClient, dialect: str, *parts: dict[str, A
     """Send parts, given in their v1 form, in blocking mode; return the task."""
     request = send(method=dialect, **message)
     old = "/" in dialect
-    request["params"]["message"]["parts"] = [_v03(part) if old else part for part in parts]
+    request["params"]["message"]["parts"] = [as_v03(part) if old else part for part in parts]
     return task_of((await client.post("/", json=request)).json())
 
 
@@ -207,7 +207,7 @@ def deltas(frames: list[dict[str, Any]]) -> list[tuple[str, bool, bool]]:
     ]
 
 
-def _v03(part: dict[str, Any]) -> dict[str, Any]:
+def as_v03(part: dict[str, Any]) -> dict[str, Any]:
     for kind in ("text", "data"):
         if kind in part:
             return {"kind": kind, **part}

@@ -38,7 +38,7 @@ from aion_core.authoring.context import Message as ThreadMessage
 from aion_core.authoring.context import Thread
 from aion_core.authoring.types import A2AOutbox
 from aion_core.errors import AgentFailed
-from aion_core.ports import AgentArtifact, AgentMetadata, AgentTyping, Chunk, Emission, TurnRequest
+from aion_core.ports import AgentArtifact, AgentMetadata, AgentTyping, Chunk, Emission, Reply, TurnRequest
 from aion_core.protocol.types import Artifact, Message, Part, Role, Task, TaskStatusUpdateEvent
 
 logger = logging.getLogger(__name__)
@@ -171,6 +171,11 @@ class ChannelSink:
 VERSION = "version"
 """Key in an artifact's metadata for its version in ADK."""
 
+NO_ANSWER = (
+    "The turn has ended without an answer: no event of the agent has content. Yield an Event with content, set "
+    "state_delta['a2a_outbox'], or call thread.reply()."
+)
+
 LoadArtifact = Callable[[str, int], Awaitable[genai.Part | None]]
 """Function that reads a saved artifact by file name and version."""
 
@@ -216,6 +221,8 @@ class AdkOutbound:
         self._failure: Event | None = None
         self._outboxes: list[A2AOutbox] = []
         self._counts: Counter[str] = Counter()
+        self._has_output = False
+        """True if the turn has emitted an artifact or a reaction."""
 
     async def translate(self, event: object) -> AsyncGenerator[Emission, None]:
         """Yield the emissions of an ADK event or of a helper call by the author's code."""
@@ -224,6 +231,7 @@ class AdkOutbound:
                 yield emission
             for name, version in event.actions.artifact_delta.items() if not event.partial else ():
                 if (artifact := await self._artifact(name, version, f"{event.id}/{name}")) is not None:
+                    self._has_output = True
                     yield artifact
         else:
             for emission in self._helper_call(event):
@@ -266,7 +274,11 @@ class AdkOutbound:
             streamed=text or "",
             emitted=self._messages.intermediate,
         )
-        yield from final_emissions(self._request, left)
+        for emission in final_emissions(self._request, left):
+            self._has_output = self._has_output or isinstance(emission, AgentArtifact)
+            if isinstance(emission, Reply) and emission.message is None and not self._has_output:
+                logger.warning(NO_ANSWER, extra={"task_id": self._request.task.id})
+            yield emission
 
     def _event(self, event: Event) -> Iterator[Emission]:
         if event.author == "user":
@@ -348,6 +360,7 @@ class AdkOutbound:
                 yield from self._emit(call.message, f"{REPLY}{self._key(call.node) or call.message.message_id}")
                 yield from self._flow(self._streams.discard(call.message.message_id))
             case Reaction():
+                self._has_output = True
                 yield reaction_artifact(self._request, call, self._key(call.node), self._reactions)
             case TypingSignal():
                 yield AgentTyping()

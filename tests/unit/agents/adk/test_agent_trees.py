@@ -1,31 +1,24 @@
 """Generated trees of ADK agents: each text is streamed once and whole, and each message is recorded once."""
 
 import asyncio
-import json
 from collections import Counter
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from a2a.compat.v0_3 import conversions
-from a2a.compat.v0_3 import types as v03
-from a2a.server.tasks.task_manager import append_artifact_to_task
-from a2a.types import StreamResponse, Task, TaskArtifactUpdateEvent
 from google.adk.agents import BaseAgent, LoopAgent, ParallelAgent, SequentialAgent
 from google.adk.events import Event, EventActions
 from google.genai import types as genai
-from google.protobuf.json_format import ParseDict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aion_core.ports import Emission, TurnRequest
 from tests.support.adk import content, served
+from tests.support.folding import fold, text_of
 from tests.support.service import http, parts, send
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*Agent is deprecated:DeprecationWarning")
-
-DELTA = "aion:stream-delta"
 
 
 @dataclass
@@ -139,39 +132,6 @@ class CurrentAgent:
         return self.agent.run(request)  # type: ignore[no-any-return]
 
 
-def events_of(text: str, *, old: bool) -> list[StreamResponse]:
-    """Return the events of an SSE response in their v1 form."""
-    results = [json.loads(line[6:])["result"] for line in text.splitlines() if line.startswith("data: ")]
-    if not old:
-        return [ParseDict(result, StreamResponse()) for result in results]
-    read = v03.SendStreamingMessageSuccessResponse
-    return [
-        conversions.to_core_stream_response(read.model_validate({"id": 7, "jsonrpc": "2.0", "result": result}))
-        for result in results
-    ]
-
-
-def folded(events: list[StreamResponse]) -> tuple[Counter[str], Counter[str], Task]:
-    """Return the finished texts of the stream delta, the messages by text, and the task, folded by the SDK."""
-    task, texts, messages = Task(), Counter[str](), dict[str, str]()
-    for event in events:
-        if event.HasField("artifact_update"):
-            append_artifact_to_task(task, event.artifact_update)
-            if event.artifact_update.artifact.artifact_id == DELTA and event.artifact_update.last_chunk:
-                texts[text_of(task, event.artifact_update)] += 1
-        if event.HasField("status_update") and event.status_update.status.HasField("message"):
-            message = event.status_update.status.message
-            # At its end the task has its answer, which an earlier event may have brought.
-            assert message.message_id not in messages or event is events[-1], "a message came twice"
-            messages[message.message_id] = "".join(part.text for part in message.parts)
-    return texts, Counter(messages.values()), task
-
-
-def text_of(task: Task, event: TaskArtifactUpdateEvent) -> str:
-    (artifact,) = (each for each in task.artifacts if each.artifact_id == event.artifact.artifact_id)
-    return "".join(part.text for part in artifact.parts)
-
-
 @pytest.fixture(scope="module")
 def current() -> CurrentAgent:
     return CurrentAgent()
@@ -193,10 +153,11 @@ def test_generated_agents_stream_each_text_once(current: CurrentAgent) -> None:
                 message_id = f"m-{holds.number}"  # type: ignore[attr-defined]
                 return (await client.post("/", json=send(message_id=message_id, method=method))).text
 
-        texts, messages, task = folded(events_of(asyncio.run(turn()), old=old))
-        assert texts == said.streamed
-        assert messages == said.messages
-        assert {artifact.name for artifact in task.artifacts if artifact.artifact_id != DELTA} == said.artifacts
+        folded = fold(asyncio.run(turn()))
+        assert Counter(folded.texts) == said.streamed
+        assert Counter(text_of(message) for message in folded.messages.values()) == said.messages
+        assert not folded.repeated.total()
+        assert {artifact.name for artifact in folded.artifacts} == said.artifacts
 
     holds.number = 0  # type: ignore[attr-defined]
     holds()
