@@ -10,7 +10,7 @@ from a2a.server.tasks import TaskUpdater
 from a2a.types import Part
 from fastapi.openapi.models import APIKey
 from google.adk import Workflow
-from google.adk.agents import LoopAgent, ParallelAgent, SequentialAgent
+from google.adk.agents import BaseAgent, LoopAgent, ParallelAgent, SequentialAgent
 from google.adk.apps import App
 from google.adk.auth import AuthConfig
 from google.adk.events import Event, EventActions, RequestInput
