@@ -20,10 +20,13 @@ from tests.support.adk import as_v03, served
 from tests.support.folding import fold, text_of
 from tests.support.service import http, parts, send
 from tests.support.stores import MemoryTaskStore
-from tests.unit.agents.adk.usual_agents import CASES, Case, Turn
+from tests.support.usual import Case, Turn
+from tests.unit.agents.adk import usual_agents
+from tests.unit.agents.executor import usual_executors
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:.*EXPERIMENTAL:UserWarning")
 
+CASES = {**usual_agents.CASES, **usual_executors.CASES}
 PAGE = Path(__file__).parents[4] / "docs" / "agents.md"
 METHODS = {"v1": ("SendMessage", "SendStreamingMessage"), "v0.3": ("message/send", "message/stream")}
 both_versions = pytest.mark.parametrize("version", METHODS)

@@ -1,12 +1,8 @@
-"""ADK agents and executors as people write them, with the answers that clients receive. `docs/agents.md` lists them."""
+"""ADK agents as people write them, with the answers that clients receive. `docs/agents.md` lists them."""
 
-from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator
 from typing import Any
 
-from a2a.server.agent_execution import AgentExecutor, RequestContext
-from a2a.server.events import EventQueue
-from a2a.server.tasks import TaskUpdater
 from a2a.types import Part
 from fastapi.openapi.models import APIKey
 from google.adk import Workflow
@@ -29,52 +25,12 @@ from pydantic import BaseModel
 from aion.adk import get_aion_context
 from aion.shared.types import A2AOutbox
 from tests.support.adk import call, content, llm_agent, text_event, texts, yielding_agent
+from tests.support.usual import Cases, Turn
 
-Sent = str | dict[str, Any]
-"""Text or part of a client's message."""
 PNG = b"\x89PNG"
 
-
-@dataclass(frozen=True)
-class Turn:
-    """Client's message, and what the client receives for it."""
-
-    sent: tuple[Sent, ...] = ("Hi",)
-    state: str = "COMPLETED"
-    answer: str | None = None
-    """Text of the last status's message; None without a message."""
-    before: tuple[str, ...] = ()
-    """Texts of the agent's messages before the answer, in the task's history."""
-    streamed: tuple[str, ...] = ()
-    """Texts of the stream delta that are in no message."""
-    parts: tuple[dict[str, Any], ...] = ()
-    """Parts of the answer that are not text, in their v1 form."""
-    artifacts: dict[str, str] = field(default_factory=dict)
-    """Texts of the task's artifacts, by name."""
-    each: str | None = None
-    """Text that answers each of several interrupts, in one message."""
-    new_context: bool = False
-    """True if the message begins a new context."""
-
-
-@dataclass(frozen=True)
-class Case:
-    """Agent with its turns; each turn after the first continues the context, or the interrupted task."""
-
-    agent: Callable[[], Any]
-    turns: tuple[Turn, ...]
-
-
-CASES: dict[str, Case] = {}
-"""Cases by their names in `docs/agents.md`."""
-
-
-def case(name: str, *turns: Turn) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
-    def added(agent: Callable[[], Any]) -> Callable[[], Any]:
-        CASES[name] = Case(agent, turns)
-        return agent
-
-    return added
+CASES = Cases()
+case = CASES.add
 
 
 # ── Agents with a model ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -407,75 +363,3 @@ def credential() -> Any:
         return "none"
 
     return llm_agent([call("meetings")], ["No meetings."], tools=[meetings])
-
-
-# ── Executors ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class FunctionExecutor(AgentExecutor):
-    """Executor that runs a function with a TaskUpdater."""
-
-    def __init__(self, function: Callable[[RequestContext, EventQueue, TaskUpdater], Any]) -> None:
-        self._function = function
-
-    async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
-        updater = TaskUpdater(event_queue, context.task_id or "", context.context_id or "")
-        await self._function(context, event_queue, updater)
-
-    async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None: ...
-
-
-def said(updater: TaskUpdater, text: str) -> Any:
-    return updater.new_agent_message([Part(text=text)])
-
-
-@case("Executor with a Message", Turn(state="MESSAGE", answer="Hello."))
-def bare_message() -> Any:
-    async def run(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
-        await queue.enqueue_event(said(updater, "Hello."))
-
-    return FunctionExecutor(run)
-
-
-@case("Executor with a task", Turn(answer="Done.", before=("Working.",), artifacts={"report": "one two"}))
-def bare_task() -> Any:
-    async def run(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
-        await updater.start_work(said(updater, "Working."))
-        for number, text in enumerate(("one ", "two")):
-            await updater.add_artifact(
-                [Part(text=text)], artifact_id="r", name="report", append=number > 0, last_chunk=number > 0
-            )
-        await updater.complete(said(updater, "Done."))
-
-    return FunctionExecutor(run)
-
-
-@case(
-    "Executor that asks",
-    Turn(state="INPUT_REQUIRED", answer="Which day?"),
-    Turn(sent=("Tuesday",), answer="Tuesday it is."),
-)
-def bare_question() -> Any:
-    async def run(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
-        if context.current_task is None:
-            await updater.requires_input(said(updater, "Which day?"))
-        else:
-            await updater.complete(said(updater, f"{context.get_user_input()} it is."))
-
-    return FunctionExecutor(run)
-
-
-@case("Executor that rejects", Turn(state="REJECTED", answer="Not my work."))
-def bare_rejection() -> Any:
-    async def run(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
-        await updater.reject(said(updater, "Not my work."))
-
-    return FunctionExecutor(run)
-
-
-@case("Executor that raises", Turn(state="FAILED", answer="ValueError: the agent could not finish this turn."))
-def bare_error() -> Any:
-    async def run(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
-        raise ValueError("internal")
-
-    return FunctionExecutor(run)
