@@ -1,26 +1,19 @@
 """Answers of the ADK agents and executors of `docs/agents.md`, in both protocol versions, blocking and streamed."""
 
-import base64
 import re
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-from a2a.compat.v0_3 import conversions
-from a2a.compat.v0_3 import types as v03
 from a2a.server.agent_execution import AgentExecutor
-from a2a.types import Message, Role, Task, TaskState
-from google.protobuf.json_format import MessageToDict, ParseDict
 
 from aion_core.agents.executor.agent import ExecutorAgent
 from aion_core.clock import SystemClock
 from aion_core.ports import ReplyAs
-from tests.support.adk import as_v03, served
-from tests.support.folding import fold, text_of
-from tests.support.service import http, parts, send
+from tests.support.adk import served
+from tests.support.service import parts
 from tests.support.stores import MemoryTaskStore
-from tests.support.usual import Case, Turn
+from tests.support.usual_agents import METHODS, Case, check_answers, check_streams
 from tests.unit.agents.adk import usual_agents
 from tests.unit.agents.executor import usual_executors
 
@@ -28,7 +21,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:.*
 
 CASES = {**usual_agents.CASES, **usual_executors.CASES}
 PAGE = Path(__file__).parents[4] / "docs" / "agents.md"
-METHODS = {"v1": ("SendMessage", "SendStreamingMessage"), "v0.3": ("message/send", "message/stream")}
 both_versions = pytest.mark.parametrize("version", METHODS)
 all_cases = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 
@@ -41,91 +33,16 @@ def app_of(case: Case) -> Any:
     return parts(served(agent)).app()
 
 
-def request_of(turn: Turn, number: int, method: str, last: Task) -> dict[str, Any]:
-    """Return the request of a turn. It continues the context of the last task, or the task if it is interrupted."""
-    context = {} if turn.new_context or not last.id else {"contextId": last.context_id}
-    if last.status.state in (TaskState.TASK_STATE_INPUT_REQUIRED, TaskState.TASK_STATE_AUTH_REQUIRED):
-        context["taskId"] = last.id
-    given = [{"text": each} if isinstance(each, str) else each for each in turn.sent]
-    if turn.each is not None:
-        interrupts = MessageToDict(last.status.message.metadata)["interrupts"]
-        given = [{"text": turn.each, "metadata": {"interruptId": each["id"]}} for each in interrupts]
-    request = send(method=method, message_id=f"m-{number}", **context)
-    request["params"]["message"]["parts"] = [as_v03(as_v1(part)) if "/" in method else as_v1(part) for part in given]
-    return request
-
-
-def as_v1(part: dict[str, Any]) -> dict[str, Any]:
-    return {**part, "raw": base64.b64encode(part["raw"]).decode()} if "raw" in part else part
-
-
-async def task_of(client: httpx.AsyncClient, request: dict[str, Any]) -> Task | Message:
-    result = (await client.post("/", json=request)).json()["result"]
-    match result.get("kind"):
-        case "message":
-            return conversions.to_core_message(v03.Message.model_validate(result))
-        case "task":
-            return conversions.to_core_task(v03.Task.model_validate(result))
-        case _:
-            kind, content = next(iter(result.items()))
-            return ParseDict(content, Task() if kind == "task" else Message())
-
-
-def check_parts(message: Message | None, expected: Turn) -> None:
-    """Check the parts other than text. A file is compared whole, data by its first key."""
-    others = [part for part in (message.parts if message else ()) if not part.text]
-    assert len(others) == len(expected.parts)
-    for part, wanted in zip(others, expected.parts, strict=True):
-        if "raw" in wanted:
-            assert (part.raw, part.media_type) == (wanted["raw"], wanted["mediaType"])
-        else:
-            assert next(iter(wanted)) in str(part.data)
-
-
 @both_versions
 @all_cases
 async def test_usual_agent_answers(case: Case, version: str) -> None:
-    async with http(app_of(case)) as client:
-        last = Task()
-        for number, expected in enumerate(case.turns):
-            answer = await task_of(client, request_of(expected, number, METHODS[version][0], last))
-            if isinstance(answer, Message):
-                assert (expected.state, text_of(answer)) == ("MESSAGE", expected.answer)
-                continue
-            last = answer
-            message = last.status.message if last.status.HasField("message") else None
-            assert TaskState.Name(last.status.state) == f"TASK_STATE_{expected.state}"
-            assert (text_of(message) if message else "") == (expected.answer or "")
-            check_parts(message, expected)
-            # Agents that run at once finish in any order.
-            own = [each.message_id for each in last.history].index(f"m-{number}")
-            before = [text_of(each) for each in last.history[own + 1 :] if each.role == Role.ROLE_AGENT]
-            assert sorted(before) == sorted(expected.before)
-            assert {artifact.name: text_of(artifact) for artifact in last.artifacts} == expected.artifacts
+    await check_answers(app_of(case), case, version)
 
 
 @both_versions
 @all_cases
 async def test_usual_agent_streams_its_answer(case: Case, version: str) -> None:
-    """The stream has the same answer, and the finished texts of its delta are texts of messages."""
-    async with http(app_of(case)) as client:
-        last = Task()
-        for number, expected in enumerate(case.turns):
-            request = request_of(expected, number, METHODS[version][1], last)
-            folded = fold((await client.post("/", json=request)).text)
-            if folded.message is not None:
-                assert (expected.state, text_of(folded.message)) == ("MESSAGE", expected.answer)
-                continue
-            last = folded.task
-            message = last.status.message if last.status.HasField("message") else None
-            assert TaskState.Name(last.status.state) == f"TASK_STATE_{expected.state}"
-            assert (text_of(message) if message else "") == (expected.answer or "")
-            check_parts(message, expected)
-            assert not folded.repeated.total()
-            texts = [text_of(each) for each in folded.messages.values()]
-            assert len(set(folded.texts)) == len(folded.texts)
-            assert set(folded.texts) <= {*texts, *expected.streamed}
-            assert {artifact.name: text_of(artifact) for artifact in folded.artifacts} == expected.artifacts
+    await check_streams(app_of(case), case, version)
 
 
 def test_page_lists_each_adk_agent() -> None:

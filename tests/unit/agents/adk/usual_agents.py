@@ -1,6 +1,6 @@
 """ADK agents as people write them, with the answers that clients receive. `docs/agents.md` lists them."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from a2a.types import Part
@@ -25,12 +25,18 @@ from pydantic import BaseModel
 from aion.adk import get_aion_context
 from aion.shared.types import A2AOutbox
 from tests.support.adk import call, content, llm_agent, text_event, texts, yielding_agent
-from tests.support.usual import Cases, Turn
+from tests.support.usual_agents import PNG, Case, Turn
 
-PNG = b"\x89PNG"
+CASES: dict[str, Case] = {}
+"""Cases by their names in `docs/agents.md`."""
 
-CASES = Cases()
-case = CASES.add
+
+def case(name: str, *turns: Turn) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
+    def added(agent: Callable[[], Any]) -> Callable[[], Any]:
+        CASES[name] = Case(agent, turns)
+        return agent
+
+    return added
 
 
 # ── Agents with a model ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -8,10 +8,18 @@ from a2a.server.events import EventQueue
 from a2a.server.tasks import TaskUpdater
 from a2a.types import Part
 
-from tests.support.usual import Cases, Turn
+from tests.support.usual_agents import Case, Turn
 
-CASES = Cases()
-case = CASES.add
+CASES: dict[str, Case] = {}
+"""Cases by their names in `docs/agents.md`."""
+
+
+def case(name: str, *turns: Turn) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
+    def added(agent: Callable[[], Any]) -> Callable[[], Any]:
+        CASES[name] = Case(agent, turns)
+        return agent
+
+    return added
 
 
 class FunctionExecutor(AgentExecutor):
