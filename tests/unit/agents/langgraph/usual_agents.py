@@ -224,7 +224,7 @@ def runtime_tool() -> Any:
 
 @case("Agent as a tool", Turn(answer="The researcher agrees."))
 def agent_in_tool() -> Any:
-    researcher = create_agent(model(["private ", "musing"]), [])
+    researcher: Any = create_agent(model(["private ", "musing"]), [])
 
     @tool
     async def research(topic: str) -> str:

@@ -123,7 +123,7 @@ def subgraph() -> Any:
     def look(state: Inner) -> State:
         return {"forecast": f"sunny in {state['city']}"}
 
-    inner = StateGraph(Inner).add_node("look", look).add_edge(START, "look").compile()
+    inner: Any = StateGraph(Inner).add_node("look", look).add_edge(START, "look").compile()
 
     def forecast(state: MessagesState) -> State:
         return {"messages": [AIMessage(inner.invoke({"city": "Rome"})["forecast"])]}
