@@ -101,7 +101,7 @@ def map_reduce() -> Any:
     class Cities(MessagesState):
         found: Annotated[list[str], operator.add]
 
-    def shout(state: State) -> State:
+    def shout(state: Any) -> State:
         return {"found": [state["city"].upper()]}
 
     def reduce(state: Cities) -> State:
