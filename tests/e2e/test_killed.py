@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
 import threading
 import time
 from collections import Counter
@@ -19,6 +18,7 @@ from aion_core.local.stack import LocalStack
 from tests.e2e.agents.speaking import WORDS
 from tests.e2e.agents.steps import STEPS
 from tests.e2e.api_process import api_process
+from tests.e2e.forked import ForkedProcess
 from tests.e2e.task_process import task_process
 from tests.support.service import send
 
@@ -33,7 +33,7 @@ def own_stack() -> Iterator[LocalStack]:
         yield stack
 
 
-def wait_for_line(notes: Path, line: str, process: "subprocess.Popen[bytes]") -> None:
+def wait_for_line(notes: Path, line: str, process: ForkedProcess) -> None:
     for _ in range(1500):
         if notes.exists() and line in notes.read_text().split():
             return
