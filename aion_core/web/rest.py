@@ -30,7 +30,8 @@ from aion_core.web.request_context import (
     negotiate,
     tenant_of,
 )
-from aion_core.web.sse import REST_V03, REST_V1, EventStream
+from aion_core.web.sse import REST_V03, REST_V03_KINDS, REST_V1, EventStream
+from aion_core.web.v03 import dump, prefers_kinds
 
 PRIVATE = "private, no-store"
 """Value of the `Cache-Control` header in a response for one caller."""
@@ -66,7 +67,8 @@ class HttpBinding(ABC):
             if not all(path.values()) or not is_tenant(path.get("tenant", "any")):
                 raise path_not_found()
             if request.method not in by_method:
-                raise method_not_allowed(by_method)
+                # A custom method of another name, such as `/tasks/{id}:nothing`, also matches the route of GET.
+                raise path_not_found() if ":" in request.path_params.get("id", "") else method_not_allowed(by_method)
             operation, route = by_method[request.method]
             check_version(request, self.version)
             negotiated = negotiate(request, self._card)
@@ -214,10 +216,12 @@ class RestV03(HttpBinding):
         read = await form.read_http(request)
         if operation.stream:
             batches = operation.stream(self._services, read, context)
-            return EventStream(await anext(batches, []), batches, REST_V03)
+            stream_format = REST_V03_KINDS if prefers_kinds(request) else REST_V03
+            return EventStream(await anext(batches, []), batches, stream_format)
         assert operation.run is not None  # noqa: S101
-        result = form.write_http(await operation.run(self._services, read, context))
-        return JSONResponse({} if result is None else result)
+        result = await operation.run(self._services, read, context)
+        written = dump(form.write(result)) if prefers_kinds(request) else form.write_http(result)
+        return JSONResponse({} if written is None else written)
 
     def refuse(self, error: Exception, http: int | None = None) -> JSONResponse:
         """Return the error response in v0.3's format."""

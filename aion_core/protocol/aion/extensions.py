@@ -12,7 +12,7 @@ from typing import Any, Literal, NoReturn, TypeVar
 from urllib.parse import unquote
 
 from a2a.types.a2a_pb2 import AgentExtension
-from google.protobuf.json_format import MessageToDict, ParseDict
+from google.protobuf.json_format import ParseDict
 from google.protobuf.struct_pb2 import Struct
 from pydantic import ValidationError
 
@@ -31,7 +31,8 @@ from aion_core.protocol.aion.payloads import (
     SourceEvent,
     Traceability,
 )
-from aion_core.protocol.types import Artifact, Message, Part
+from aion_core.protocol.json_format import to_json
+from aion_core.protocol.types import AgentCard, Artifact, Message, Part
 
 # ── URIs ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -76,7 +77,13 @@ AION_EXTENSIONS = (
     AgentExtension(uri=CARDS, description="Takes the actions of cards."),
     AgentExtension(uri=TRACEABILITY, description="Reads a W3C trace context."),
 )
-"""Aion's extensions in the card of every agent. All of them are optional for clients."""
+"""Aion's extensions in the card of an agent. All of them are optional for clients."""
+
+
+def reads_aion_extensions(card: AgentCard) -> bool:
+    """Tell whether the agent's card declares one of Aion's extensions."""
+    known = {extension.uri for extension in AION_EXTENSIONS}
+    return any(extension.uri in known for extension in card.capabilities.extensions)
 
 
 def older(uri: str) -> str:
@@ -185,11 +192,11 @@ def _event(message: Message) -> InboundEvent | None:
 def _with_schema(message: Message, schema: str, model: type[P]) -> Iterator[P]:
     for index, part in enumerate(message.parts):
         if part.WhichOneof("content") == "data" and schema in schemas_of(part):
-            yield _parsed(model, MessageToDict(part.data), f"message.parts[{index}].data")
+            yield _parsed(model, to_json(part.data), f"message.parts[{index}].data")
 
 
 def _under(metadata: Struct, key: str) -> Any:
-    return MessageToDict(metadata.fields[key]) if key in metadata.fields else None
+    return to_json(metadata.fields[key]) if key in metadata.fields else None
 
 
 def _parsed(model: type[P], given: Any, field: str) -> P:
