@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.e2e.browser import BrowserMissing, browser_page
 from tests.e2e.talking import AGENT, WHOLE
-from tests.support.browser import BrowserMissing, browser_page
 from tests.support.environments import NodeMissing, node_with
 from tests.support.server import ROOT, serving
 
