@@ -3,15 +3,13 @@
 import logging
 from typing import Any
 
-from google.protobuf.json_format import MessageToDict
-
 from aion_core.authoring.context import AgentIdentity, AionContext, Event, ReplySink, Thread, User
 from aion_core.authoring.context import Message as ThreadMessage
-from aion_core.authoring.json_forms import with_integers
 from aion_core.authoring.types import A2AInbox
 from aion_core.errors import InvalidMessage
 from aion_core.ports import TurnRequest
 from aion_core.protocol.aion.extensions import Inbound, InboundEvent, answer_to, read
+from aion_core.protocol.json_format import to_json, with_integers
 from aion_core.protocol.message_rules import ALLOWED_SKILLS, without_reserved_keys
 from aion_core.protocol.types import Message, Role
 from aion_core.tasks.resume_input import INTERRUPT_ID, INTERRUPTS
@@ -127,6 +125,6 @@ def answered_question(request: TurnRequest) -> Message | None:
 
 def interrupt_ids(question: Message | None) -> list[str]:
     """Return the ids of the interrupts in an agent's question, in order."""
-    metadata = MessageToDict(question.metadata) if question is not None else {}
+    metadata = to_json(question.metadata) if question is not None else {}
     listed = metadata.get(INTERRUPTS) or [{"id": metadata.get(INTERRUPT_ID)}]
     return [str(each["id"]) for each in listed if each["id"]]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from google.protobuf.json_format import MessageToDict, ParseDict
+from google.protobuf.json_format import ParseDict
 
 from aion_core.agents.inbound import inbound_of
 from aion_core.authoring.context import Message as ThreadMessage
@@ -15,6 +15,7 @@ from aion_core.authoring.context import Thread, User
 from aion_core.authoring.types import A2AOutbox
 from aion_core.ports import AgentArtifact, AgentMessage, Chunk, Emission, Reply, TurnRequest
 from aion_core.protocol.aion.extensions import react
+from aion_core.protocol.json_format import to_json
 from aion_core.protocol.message_rules import is_reserved, without_reserved_metadata
 from aion_core.protocol.types import (
     STREAM_DELTA_IDS,
@@ -286,7 +287,7 @@ def reaction_artifact(request: TurnRequest, reaction: Reaction, key: str, opened
     action.name = REACTION_NAME
     opened.add(action.artifact_id)
     # Aion's clients read the event's metadata. The artifact has the same metadata for readers of the stored task.
-    return AgentArtifact(action, key=key, metadata=MessageToDict(action.metadata))
+    return AgentArtifact(action, key=key, metadata=to_json(action.metadata))
 
 
 # ── End of the turn ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -343,7 +344,7 @@ def _patch(task: Task, buffered: Message | None) -> list[Emission]:
         # A stream delta is a preview of a message and not part of a task.
         *(AgentArtifact(artifact) for artifact in patch.artifacts if artifact.artifact_id not in STREAM_DELTA_IDS),
         *(AgentMessage(message) for message in before),
-        Reply(answer, state, MessageToDict(patch.metadata)),
+        Reply(answer, state, to_json(patch.metadata)),
     ]
 
 

@@ -9,9 +9,10 @@ from base64 import b64decode
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar
 
-from google.protobuf.json_format import Error, MessageToDict, ParseDict
+from google.protobuf.json_format import Error, ParseDict
 from google.protobuf.struct_pb2 import Value
 
+from aion_core.protocol.json_format import to_json
 from aion_core.protocol.types import Message, Task
 
 # ── JSON ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -46,15 +47,6 @@ def as_value(value: Any, name: str) -> Value:
         return ParseDict(written, Value())
     except (Error, ValueError, OverflowError, RecursionError) as error:
         raise ValueError(f"{name} cannot be carried by A2A: {first_line(error)}.") from error
-
-
-def with_integers(value: Any) -> Any:
-    """Convert whole numbers in a JSON value to integers, because A2A carries every number as a double."""
-    if isinstance(value, Mapping):
-        return {key: with_integers(held) for key, held in value.items()}
-    if isinstance(value, list):
-        return [with_integers(held) for held in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def bytes_of(base64: str, name: str) -> bytes:
@@ -107,7 +99,8 @@ def task_of(given: Any) -> Task:
 
 def json_of(given: Message | Task) -> dict[str, Any]:
     """Return the message or task as v1 JSON, the input of `message_of` and `task_of`."""
-    return MessageToDict(given)
+    written: dict[str, Any] = to_json(given)
+    return written
 
 
 def kind_of(given: Any) -> Kind | None:
@@ -144,7 +137,7 @@ def _read(given: Any, wanted: type[T], kind: Kind) -> T:
             raise ValueError(f"This is not an A2A {name}: {first_line(error)}.") from error
     try:
         # protobuf accepts NaN in metadata. It would be stored, and then no client could receive it.
-        written = MessageToDict(found)
+        written = to_json(found)
     except (Error, ValueError, RecursionError) as error:
         raise ValueError(f"The {name} cannot be written as JSON: {first_line(error)}.") from error
     if is_too_deep(written):

@@ -4,11 +4,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
-from google.protobuf.json_format import MessageToDict
-
 from aion_core.errors import StoreCorrupt
 from aion_core.log import one_line
 from aion_core.ports import Delivery, Head, LeaseHeld, Numbered, TaskFilter, TaskKey, Turn
+from aion_core.protocol.json_format import to_json
 from aion_core.protocol.types import Event, Message, Task, TaskState, TaskStatusUpdateEvent, stream_response
 from aion_core.tasks.lifecycle import state_name
 
@@ -107,7 +106,7 @@ class TaskReport:
 
     def _event(self, event: Numbered) -> dict[str, Any]:
         fields = {"number": event.generation, **_kind(event.event)}
-        return {**fields, "content": MessageToDict(stream_response(event.event))} if self.content else fields
+        return {**fields, "content": to_json(stream_response(event.event))} if self.content else fields
 
     def _event_lines(self) -> list[str]:
         lines = []

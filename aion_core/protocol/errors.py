@@ -71,6 +71,9 @@ class WireError(NamedTuple):
     """Reason in the google.rpc.ErrorInfo of the error."""
 
 
+TOO_MANY_REQUESTS, SERVICE_UNAVAILABLE = -32029, -32053
+"""JSON-RPC codes of the errors that the SDK lacks. JSON-RPC reserves -32000 to -32099 for servers, and A2A the first ten."""
+
 WIRE_ERRORS: dict[type[Exception], WireError] = {
     **{
         kind: WireError(a2a.JSON_RPC_ERROR_CODE_MAP[kind], mapped.http_code, mapped.grpc_status, mapped.reason)
@@ -79,8 +82,8 @@ WIRE_ERRORS: dict[type[Exception], WireError] = {
     # The SDK's table does not have these errors.
     a2a.JSONParseError: WireError(-32700, 400, "INVALID_ARGUMENT", "PARSE_ERROR"),
     MethodNotAllowedError: WireError(-32601, 405, "UNIMPLEMENTED", "METHOD_NOT_FOUND"),
-    TooManyRequestsError: WireError(-32603, 429, "RESOURCE_EXHAUSTED", "TOO_MANY_REQUESTS"),
-    ServiceUnavailableError: WireError(-32603, 503, "UNAVAILABLE", "SERVICE_UNAVAILABLE"),
+    TooManyRequestsError: WireError(TOO_MANY_REQUESTS, 429, "RESOURCE_EXHAUSTED", "TOO_MANY_REQUESTS"),
+    ServiceUnavailableError: WireError(SERVICE_UNAVAILABLE, 503, "UNAVAILABLE", "SERVICE_UNAVAILABLE"),
 }
 """Codes of the protocol's errors in both bindings (A2A 5.4)."""
 
@@ -89,6 +92,13 @@ INTERNAL = "Something went wrong on the server. The operator finds it in the log
 
 RETRY_AFTER = "retryAfterSeconds"
 """Key in the data and ErrorInfo metadata of an error. Its value is the delay before the next attempt."""
+
+MAX_VIOLATIONS = 10
+"""Maximum number of invalid fields in an error response."""
+MAX_TEXT = 250
+"""Maximum number of characters of a field's path or description in an error response."""
+MAX_MESSAGE = 1000
+"""Maximum number of characters of a message or of a metadata value in an error response."""
 
 DOMAIN = "a2a-protocol.org"
 _RPC = "type.googleapis.com/google.rpc."
@@ -124,7 +134,7 @@ def invalid_params(message: str, *fields: str) -> a2a.InvalidParamsError:
 def wire_form(error: Exception) -> tuple[WireError, str, list[dict[str, Any]]]:
     """Return the protocol codes of an error, its public message and its google.rpc details.
 
-    An unexpected error has a fixed message.
+    An unexpected error has a fixed message. Long texts are cut, since they may contain names of the request.
     """
     form = WIRE_ERRORS.get(type(error))
     if form is None or not isinstance(error, a2a.A2AError):
@@ -132,7 +142,7 @@ def wire_form(error: Exception) -> tuple[WireError, str, list[dict[str, Any]]]:
     else:
         message, data = str(error), error.data or {}
     # The metadata of an ErrorInfo contain only texts. Invalid fields are in a BadRequest.
-    metadata = {key: value for key, value in data.items() if isinstance(value, str)}
+    metadata = {key: _cut(value, MAX_MESSAGE) for key, value in data.items() if isinstance(value, str)}
     details: list[dict[str, Any]] = [
         {"@type": f"{_RPC}ErrorInfo", "reason": form.reason, "domain": DOMAIN, "metadata": metadata}
     ]
@@ -141,8 +151,13 @@ def wire_form(error: Exception) -> tuple[WireError, str, list[dict[str, Any]]]:
             {
                 "@type": f"{_RPC}BadRequest",
                 "fieldViolations": [
-                    {"field": violation["field"], "description": violation["message"]} for violation in violations
+                    {"field": _cut(violation["field"], MAX_TEXT), "description": _cut(violation["message"], MAX_TEXT)}
+                    for violation in violations[:MAX_VIOLATIONS]
                 ],
             }
         )
-    return form, message, details
+    return form, _cut(message, MAX_MESSAGE), details
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from a2a.utils.proto_utils import to_stream_response
-from google.protobuf.json_format import MessageToDict
 
 from aion_core.ports import Notification, PushConfig, PushVersion, WebhookRequest
+from aion_core.protocol.json_format import to_json, v03_json
 from aion_core.push import signing
 from aion_core.push.registration import api_key_header
 
@@ -38,11 +38,9 @@ def _body(version: PushVersion, notification: Notification) -> bytes:
         from a2a.compat.v0_3 import conversions
 
         assert notification.snapshot is not None  # noqa: S101  # the port's promise
-        content = conversions.to_compat_task(notification.snapshot).model_dump(
-            mode="json", by_alias=True, exclude_none=True
-        )
+        content = v03_json(conversions.to_compat_task(notification.snapshot))
     else:
-        content = MessageToDict(to_stream_response(notification.event))
+        content = to_json(to_stream_response(notification.event))
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 
 

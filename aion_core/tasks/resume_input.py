@@ -8,11 +8,9 @@ several interrupts: each part names its interrupt in its own `metadata.interrupt
 from collections.abc import Sequence
 from typing import Any
 
-from google.protobuf.json_format import MessageToDict
-
-from aion_core.authoring.json_forms import with_integers
 from aion_core.errors import InvalidMessage, TaskFinished
 from aion_core.protocol.aion.extensions import SOURCE_SCHEMA, schemas_of
+from aion_core.protocol.json_format import to_json
 from aion_core.protocol.types import Message, Part, Task
 from aion_core.tasks import lifecycle
 
@@ -89,7 +87,7 @@ def resume_value(message: Message) -> Any:
     if text:
         return text
     data = [
-        with_integers(MessageToDict(part.data))
+        to_json(part.data)
         for part in message.parts
         if part.WhichOneof("content") == "data" and SOURCE_SCHEMA not in schemas_of(part)
     ]
@@ -101,4 +99,5 @@ def _part_interrupt(part: Part) -> str:
 
 
 def _metadata(message: Message) -> dict[str, Any]:
-    return MessageToDict(message.metadata)
+    metadata: dict[str, Any] = to_json(message.metadata)
+    return metadata

@@ -6,7 +6,6 @@ from collections.abc import AsyncGenerator, Collection, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from google.protobuf.json_format import MessageToDict
 from uuid_utils.compat import uuid7
 
 from aion_core.errors import ClientError, ContextBusy, InvalidMessage, LeaseLost, TaskFinished, TaskNotCancelable
@@ -29,6 +28,7 @@ from aion_core.ports import (
     WhenBusy,
     WorkQueue,
 )
+from aion_core.protocol.json_format import to_json
 from aion_core.protocol.types import Message, SendMessageRequest, Task, TaskState
 from aion_core.tasks import admission, lifecycle, projection, replies, resume_input, subscription
 from aion_core.tasks.broadcast import EventBroadcast, Resumed, StreamItem, StreamStart
@@ -101,7 +101,7 @@ class MessageAdmission:
             turn_id=str(uuid7()),
             at=self._clock.now(),
             context_is_new=not message.context_id,
-            request=MessageToDict(request.metadata),
+            request=to_json(request.metadata),
             push=call.push,
             idempotency_key="" if message.context_id else call.idempotency_key,
         )
@@ -187,7 +187,7 @@ class MessageAdmission:
             task,
             turn_id=str(uuid7()),
             at=self._clock.now(),
-            request=MessageToDict(request.metadata),
+            request=to_json(request.metadata),
             push=call.push,
         )
         policy = self._double_texting.get(call.agent, WhenBusy.ENQUEUE)

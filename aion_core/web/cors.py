@@ -1,17 +1,15 @@
-"""CORS: lets scripts of web pages call the agents from a browser, and opens the public documents to all pages.
+"""CORS policies: origins of web pages whose scripts may call an agent from a browser, and the headers of their requests.
 
-A browser sends a preflight request without credentials before a script's request. The answer therefore precedes
-authentication. No response allows cookies: a page sends its credentials in headers of its own.
+No response allows cookies: a page sends its credentials in headers of its own.
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from starlette.middleware.cors import CORSMiddleware
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
-from aion_core.web.middleware import agent_at, route_path
 from aion_core.web.request_context import HEADER, VERSION
 
 METHODS = ("DELETE", "GET", "HEAD", "POST")
@@ -57,38 +55,8 @@ class CorsPolicy:
     """Regular expression of further origins."""
 
 
-class CorsByPathMiddleware:
-    """ASGI middleware. Applies the CORS policy of the agent in the request's path, and opens public documents to all origins."""
-
-    def __init__(
-        self,
-        app: ASGIApp,
-        policies: Mapping[str, CorsPolicy],
-        *,
-        agent_ids: Iterable[str],
-        at_root: str,
-        public: Iterable[str],
-    ) -> None:
-        """Take the policies by agent id. For an agent without a policy, responses have no CORS headers."""
-        self._app, self._agent_ids, self._at_root, self._public = app, frozenset(agent_ids), at_root, frozenset(public)
-        self._of_agents = {agent_id: _middleware(app, policy, METHODS) for agent_id, policy in policies.items()}
-        # A client may send the headers of its later requests, such as its credentials, when it reads the card.
-        headers = {header for policy in policies.values() for header in policy.headers}
-        self._of_public = _middleware(app, CorsPolicy(["*"], headers), ("GET", "HEAD"))
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a preflight request, or serve the request with CORS headers in its response."""
-        app = self._app
-        if scope["type"] == "http":
-            path = route_path(scope)
-            if path in self._public:
-                app = self._of_public
-            else:
-                app = self._of_agents.get(agent_at(path, self._agent_ids, self._at_root), app)
-        await app(scope, receive, send)
-
-
-def _middleware(app: ASGIApp, policy: CorsPolicy, methods: Collection[str]) -> CORSMiddleware:
+def cors_middleware(app: ASGIApp, policy: CorsPolicy, methods: Collection[str] = METHODS) -> CORSMiddleware:
+    """Return Starlette's middleware with the policy around the app."""
     patterns = [_pattern(origin) for origin in policy.origins if "*." in origin]
     return CORSMiddleware(
         app,
@@ -97,6 +65,8 @@ def _middleware(app: ASGIApp, policy: CorsPolicy, methods: Collection[str]) -> C
         allow_methods=methods,
         allow_headers=[*REQUEST_HEADERS, *policy.headers],
         expose_headers=EXPOSED_HEADERS,
+        # A page of a public origin may call an agent of a private network only if the agent lists its origin.
+        allow_private_network="*" not in policy.origins,
         max_age=policy.max_age,
     )
 

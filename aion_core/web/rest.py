@@ -30,7 +30,8 @@ from aion_core.web.request_context import (
     negotiate,
     tenant_of,
 )
-from aion_core.web.sse import REST_V03, REST_V1, EventStream
+from aion_core.web.sse import REST_V03, REST_V03_KINDS, REST_V1, EventStream
+from aion_core.web.v03 import dump, prefers_kinds
 
 PRIVATE = "private, no-store"
 """Value of the `Cache-Control` header in a response for one caller."""
@@ -214,10 +215,12 @@ class RestV03(HttpBinding):
         read = await form.read_http(request)
         if operation.stream:
             batches = operation.stream(self._services, read, context)
-            return EventStream(await anext(batches, []), batches, REST_V03)
+            stream_format = REST_V03_KINDS if prefers_kinds(request) else REST_V03
+            return EventStream(await anext(batches, []), batches, stream_format)
         assert operation.run is not None  # noqa: S101
-        result = form.write_http(await operation.run(self._services, read, context))
-        return JSONResponse({} if result is None else result)
+        result = await operation.run(self._services, read, context)
+        written = dump(form.write(result)) if prefers_kinds(request) else form.write_http(result)
+        return JSONResponse({} if written is None else written)
 
     def refuse(self, error: Exception, http: int | None = None) -> JSONResponse:
         """Return the error response in v0.3's format."""

@@ -1,6 +1,6 @@
 """JSON-RPC binding of v1.0 and v0.3 on one URL. The name of the method selects the version (A2A 9)."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from a2a.utils.errors import InvalidParamsError, InvalidRequestError, MethodNotFoundError
@@ -20,10 +20,13 @@ from aion_core.web.request_context import (
     negotiate,
     tenant_of,
 )
-from aion_core.web.sse import EventStream, RequestId, jsonrpc_v03, jsonrpc_v1
+from aion_core.web.sse import EventStream, RequestId, jsonrpc_v03, jsonrpc_v1, refused_stream
 from aion_core.web.v03 import dump, read_v03
 
 ROUTE_NAME = "jsonrpc"
+
+MAX_ID_CHARACTERS = 256
+"""Maximum length of a JSON-RPC id. Each response repeats it."""
 
 
 class JsonRpcBinding:
@@ -53,12 +56,14 @@ class JsonRpcBinding:
         """Return the response to a JSON-RPC request."""
         strict = StrictRequest(request.scope, request.receive)
         headers: dict[str, str] = {}
+        refuse: Callable[[RequestId, Exception], Response] = rpc_error
         try:
             body = await strict.json()
             request_id = _request_id(body)
             _check_envelope(body)
             body["method"] = method = self._aliases.get(body["method"], body["method"])
             operation, version = self._operation(method)
+            refuse = refused_stream if operation.stream and version == V03 else rpc_error
             check_version(strict, version)
             negotiated = negotiate(strict, self._card)
             headers = negotiated.headers(version)
@@ -69,7 +74,7 @@ class JsonRpcBinding:
         except BodyRefused as refused:
             response = JSONResponse(error_body(None, refused.error), refused.http)
         except Exception as error:  # outermost edge: an unexpected error is logged and returned as an internal one
-            response = rpc_error(_request_id(strict.read), error)
+            response = refuse(_request_id(strict.read), error)
         response.headers.update(headers)
         return response
 
@@ -105,6 +110,10 @@ class JsonRpcBinding:
             # v0.3 has no tenants, but Aion's own methods have them.
             context = self._builder_v03.build_in(request, tenant_of(params))
         else:
+            if request_id is None:
+                raise InvalidRequestError(
+                    'The JSON-RPC request has no "id" of its own beside "method": give it a string or a whole number.'
+                )
             params = read_v03(body, form.model)
             context = self._builder_v03.build(request)
         read = form.read(params)
@@ -120,7 +129,7 @@ def _request_id(body: Any) -> RequestId:
     """Return the JSON-RPC id in the request body, or `None` for a missing or invalid id."""
     request_id = body.get("id") if isinstance(body, dict) else None
     if isinstance(request_id, str):
-        return request_id if is_text(request_id) else None
+        return request_id if len(request_id) <= MAX_ID_CHARACTERS and is_text(request_id) else None
     return request_id if isinstance(request_id, int) and not isinstance(request_id, bool) else None
 
 
@@ -133,7 +142,9 @@ def _check_envelope(body: Any) -> None:
     if body.get("jsonrpc") != "2.0":
         raise InvalidRequestError('The request\'s "jsonrpc" has to be "2.0".')
     if body.get("id") != _request_id(body):
-        raise InvalidRequestError('The request\'s "id" has to be a string or a whole number.')
+        raise InvalidRequestError(
+            f'The request\'s "id" has to be a string of at most {MAX_ID_CHARACTERS} characters or a whole number.'
+        )
     if not isinstance(body.get("method"), str) or not body["method"]:
         raise InvalidRequestError('The request\'s "method" has to name a method, such as "SendMessage".')
     if not isinstance(body.get("params", {}), dict):

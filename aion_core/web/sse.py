@@ -13,14 +13,13 @@ from secrets import token_hex
 from typing import Any
 
 from a2a.compat.v0_3 import conversions
+from a2a.compat.v0_3 import types as v03
 from a2a.compat.v0_3.proto_utils import ToProto
-from a2a.compat.v0_3.types import SendStreamingMessageSuccessResponse
-from a2a.compat.v0_3.types import TaskStatusUpdateEvent as TaskStatusUpdateEvent03
-from google.protobuf.json_format import MessageToDict
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from aion_core.ports import Delta
+from aion_core.protocol.json_format import to_json, v03_json, without_marker
 from aion_core.protocol.types import (
     Event,
     Task,
@@ -31,9 +30,17 @@ from aion_core.protocol.types import (
 )
 from aion_core.tasks import lifecycle
 from aion_core.tasks.broadcast import Resumed, StreamItem
-from aion_core.web.errors import error_body, rest_error_body, v03_rest_error_body
+from aion_core.web.errors import (
+    error_body,
+    protocol_error,
+    rest_error_body,
+    retry_headers,
+    rpc_status,
+    v03_rest_error_body,
+)
 
 RequestId = str | int | None
+EventV03 = v03.Task | v03.Message | v03.TaskStatusUpdateEvent | v03.TaskArtifactUpdateEvent
 Encode = Callable[[Event], str]
 """Function from an event to the JSON text of its SSE `data` field."""
 
@@ -76,9 +83,7 @@ def jsonrpc_v03(request_id: RequestId) -> StreamFormat:
     """Return the stream format of v0.3's JSON-RPC binding. An event has a `kind` and no wrapper (A2A v0.3 7.2)."""
 
     def encode(event: Event) -> str:
-        response = v03_event(event)
-        response.id = request_id
-        return response.model_dump_json(by_alias=True, exclude_none=True)
+        return _json({"id": request_id, "jsonrpc": "2.0", "result": v03_json(v03_event(event))})
 
     return StreamFormat(encode, lambda error: error_body(request_id, error))
 
@@ -87,26 +92,27 @@ REST_V1 = StreamFormat(lambda event: _json(_wrapped(event)), rest_error_body)
 """Stream format of v1.0's HTTP+JSON binding. Each frame is a StreamResponse (A2A 11.7)."""
 
 
-REST_V03 = StreamFormat(
-    lambda event: _json(MessageToDict(ToProto.stream_response(v03_event(event).result))), v03_rest_error_body
-)
-"""Stream format of v0.3's HTTP+JSON binding. Each frame is a StreamResponse of v0.3's proto file."""
+REST_V03 = StreamFormat(lambda event: _json(to_json(ToProto.stream_response(v03_event(event)))), v03_rest_error_body)
+"""Stream format of v0.3's HTTP+JSON binding for its SDKs. Each frame is a StreamResponse of v0.3's proto file."""
+
+REST_V03_KINDS = StreamFormat(lambda event: _json(v03_json(v03_event(event))), v03_rest_error_body)
+"""Stream format of v0.3's HTTP+JSON binding for clients of the specification's text. An event has a `kind`."""
 
 
-def v03_event(event: Event) -> SendStreamingMessageSuccessResponse:
+def v03_event(event: Event) -> EventV03:
     """Convert an event to v0.3's types. A stream's last status update is marked as final (A2A v0.3 7.2.2)."""
     response = conversions.to_compat_stream_response(stream_response(event))
-    if isinstance(response.result, TaskStatusUpdateEvent03):
+    if isinstance(response.result, v03.TaskStatusUpdateEvent):
         # The SDK sets `final` for terminal states only, but an interrupted state also ends the stream.
         response.result.final = (
             isinstance(event, TaskStatusUpdateEvent) and event.status.state in lifecycle.TERMINAL_OR_INTERRUPTED
         )
-    return response
+    return without_marker(response.result)
 
 
-def _wrapped(event: Event) -> dict[str, Any]:
+def _wrapped(event: Event) -> Any:
     """Return the JSON of v1.0's StreamResponse with the event (A2A 3.2.3)."""
-    return MessageToDict(stream_response(event))
+    return to_json(stream_response(event))
 
 
 def _json(value: Any) -> str:
@@ -168,6 +174,14 @@ class Frames:
         template = (f"data: {before}", f"{after}\n\n")
         self._templates[delta.append, delta.last, delta.reason] = template
         return template
+
+
+def refused_stream(request_id: RequestId, error: Exception) -> Response:
+    """Return the refusal of a v0.3 streaming method in JSON-RPC: a stream with one frame. v0.3's clients read nothing else."""
+    error = protocol_error(error)
+    headers = {"Cache-Control": "no-store", **(retry_headers(error) or {})}
+    body = Frames(jsonrpc_v03(request_id)).error(error)
+    return Response(body, rpc_status(error), headers, "text/event-stream; charset=utf-8")
 
 
 class EventStream(Response):

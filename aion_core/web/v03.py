@@ -1,8 +1,8 @@
 """Parse and write the types of A2A v0.3 in JSON-RPC and HTTP+JSON, with readable errors.
 
-HTTP+JSON uses the JSON of v0.3's proto file, like the SDKs of v0.3. A message may also have the types of JSON-RPC, with
-their `kind`, as in the text of the v0.3 specification. In the proto file's configuration a missing `blocking` means false.
-A message without a configuration is blocking.
+HTTP+JSON has two forms. The SDKs of v0.3 use the JSON of v0.3's proto file. The text of the v0.3 specification uses the
+types of JSON-RPC, with their `kind`. A response has the form of its request (`prefers_kinds`). In the proto file's
+configuration a missing `blocking` means false. A message without a configuration is blocking.
 """
 
 import base64
@@ -15,13 +15,14 @@ from a2a.compat.v0_3 import conversions
 from a2a.compat.v0_3 import types as v03
 from a2a.compat.v0_3.proto_utils import FromProto, ToProto
 from a2a.utils.errors import A2AError, InvalidParamsError
-from google.protobuf.json_format import MessageToDict
 from pydantic import BaseModel, ValidationError
 
 from aion_core.protocol.errors import invalid_params
+from aion_core.protocol.json_format import to_json, v03_json, without_marker
 from aion_core.protocol.message_rules import check_history_length
 from aion_core.protocol.types import SendMessageRequest, Task
-from aion_core.web.request_body import BASE64, StrictRequest, read_params
+from aion_core.web.json_limits import check_lists
+from aion_core.web.request_body import JSON, StrictRequest, is_base64, read_params
 
 # ── JSON-RPC ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -31,6 +32,8 @@ M = TypeVar("M", bound=BaseModel)
 def read_v03(body: Mapping[str, Any], model: type[M]) -> M:
     """Parse the JSON of a request as one of v0.3's types. Raises InvalidParamsError or InvalidMessage."""
     params = body.get("params", body)
+    if isinstance(params, dict):
+        check_lists(params)
     _check_files(params.get("message") if isinstance(params, dict) else None)
     if isinstance(params, dict) and not isinstance(params.get("pushNotificationConfigId", ""), str):
         # The SDK's model ignores an invalid id and selects the task's first config.
@@ -61,9 +64,11 @@ def core_request(request: Any) -> SendMessageRequest:
 
 
 def dump(value: Any) -> Any:
-    """Convert a model of the SDK, or a list of models, to JSON. Return other values unchanged."""
+    """Convert models of the SDK to JSON, also in a list or an object. Return other values unchanged."""
     if isinstance(value, BaseModel):
-        return value.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return v03_json(value)
+    if isinstance(value, dict):
+        return {name: dump(item) for name, item in value.items()}
     return [dump(item) for item in value] if isinstance(value, list) else value
 
 
@@ -79,14 +84,14 @@ def _check_files(message: Any) -> None:
         field = f"message.parts[{index}].file"
         if given.get("bytes") is not None and given.get("uri") is not None:
             raise invalid_params(f"{field} has both bytes and uri: give it one of them.", field)
-        if isinstance(given.get("bytes"), str) and not BASE64.fullmatch(given["bytes"]):
+        if isinstance(given.get("bytes"), str) and not is_base64(given["bytes"]):
             raise invalid_params(f"{field}.bytes is not valid base64.", f"{field}.bytes")
 
 
 def _bad_params(error: ValidationError) -> InvalidParamsError:
     """Convert pydantic's validation error to InvalidParamsError, with a message for each invalid field."""
     problems: dict[str, str] = {}
-    for problem in error.errors():
+    for problem in error.errors(include_url=False, include_context=False, include_input=False):
         field, message = _field(problem["loc"]), problem["msg"]
         if part := _PART.match(field):
             # A part is a union type. Pydantic's errors for each branch of the union do not help the client.
@@ -125,8 +130,7 @@ def _field(path: tuple[int | str, ...]) -> str:
 async def read_message(request: StrictRequest) -> SendMessageRequest:
     """Parse a v0.3 HTTP+JSON body as v1.0's SendMessage request. Raises InvalidParamsError with the invalid field."""
     body = await request.json_object()
-    message = body.get("message")
-    if isinstance(message, dict) and ("kind" in message or "parts" in message):
+    if _has_kinds(body.get("message")):
         params = read_v03(body, v03.MessageSendParams)
     else:
         read = read_params(body, pb03.SendMessageRequest)
@@ -138,6 +142,23 @@ async def read_message(request: StrictRequest) -> SendMessageRequest:
                 part.file.file_with_bytes = base64.b64encode(part.file.file_with_bytes)
         params = FromProto.message_send_params(read)
     return core_request(v03.SendMessageRequest(id="", params=params))
+
+
+def prefers_kinds(request: StrictRequest) -> bool:
+    """Tell whether the response to a v0.3 HTTP+JSON request has the types of JSON-RPC, not the proto file's JSON.
+
+    A message tells it by its own form. A request without a message tells it by the media type `application/json` in its
+    Accept header, which the SDKs of v0.3 do not send.
+    """
+    body = request.read
+    if isinstance(body, dict) and "message" in body:
+        return _has_kinds(body["message"])
+    accepted = request.headers.get("accept", "").lower()
+    return any(media.partition(";")[0].strip() == JSON for media in accepted.split(","))
+
+
+def _has_kinds(message: Any) -> bool:
+    return isinstance(message, dict) and ("kind" in message or "parts" in message)
 
 
 def _is_base64(content: bytes) -> bool:
@@ -154,4 +175,4 @@ def _is_base64(content: bytes) -> bool:
 
 def proto_task(task: Task) -> Any:
     """Convert a v1.0 task to the JSON of v0.3's proto file."""
-    return MessageToDict(ToProto.task(conversions.to_compat_task(task)))
+    return to_json(ToProto.task(without_marker(conversions.to_compat_task(task))))

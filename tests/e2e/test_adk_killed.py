@@ -14,11 +14,11 @@ import httpx
 import pytest
 
 from aion_core.local.stack import LocalStack
+from tests.e2e.agents.paying import AGAIN, WORDS
+from tests.e2e.api_process import api_process
+from tests.e2e.task_process import task_process
 from tests.e2e.test_killed import AGENTS, SHORT_LEASE, Subscriber, at_rest
-from tests.support.agents.paying import AGAIN, WORDS
-from tests.support.api_process import api_process
 from tests.support.service import send
-from tests.support.task_process import task_process
 
 CONFIG = AGENTS / "paying.yaml"
 PAID, TOLD = ("".join(words) for words in WORDS.values())

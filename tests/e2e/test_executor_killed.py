@@ -11,10 +11,10 @@ import httpx
 import pytest
 
 from aion_core.local.stack import LocalStack
+from tests.e2e.api_process import api_process
+from tests.e2e.task_process import task_process
 from tests.e2e.test_killed import AGENTS, SHORT_LEASE, at_rest, wait_for_line
-from tests.support.api_process import api_process
 from tests.support.service import send
-from tests.support.task_process import task_process
 
 
 @pytest.fixture

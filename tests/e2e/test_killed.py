@@ -16,11 +16,11 @@ import httpx
 import pytest
 
 from aion_core.local.stack import LocalStack
-from tests.support.agents.speaking import WORDS
-from tests.support.agents.steps import STEPS
-from tests.support.api_process import api_process
+from tests.e2e.agents.speaking import WORDS
+from tests.e2e.agents.steps import STEPS
+from tests.e2e.api_process import api_process
+from tests.e2e.task_process import task_process
 from tests.support.service import send
-from tests.support.task_process import task_process
 
 AGENTS = Path(__file__).parents[1] / "support" / "agents"
 SHORT_LEASE = {"AION_LEASE_SECONDS": "2"}

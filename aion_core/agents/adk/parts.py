@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from google.genai import types as genai
-from google.protobuf.json_format import MessageToDict, ParseDict
+from google.protobuf.json_format import ParseDict
 
 from aion_core.agents.inbound import text_of
-from aion_core.authoring.json_forms import with_integers
 from aion_core.ports import TurnRequest
+from aion_core.protocol.json_format import to_json
 from aion_core.protocol.message_rules import guessed_type
 from aion_core.protocol.types import Part
 
@@ -43,7 +43,7 @@ def content_parts(parts: Iterable[Part]) -> list[genai.Part]:
                 file = genai.FileData(mime_type=_mime_type(part), file_uri=part.url, display_name=part.filename or None)
                 converted.append(genai.Part(file_data=file))
             case "data":
-                data = with_integers(MessageToDict(part.data))
+                data = to_json(part.data)
                 converted.append(genai.Part(text=json.dumps(data, ensure_ascii=False)))
             case _:
                 pass

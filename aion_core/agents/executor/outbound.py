@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from google.protobuf.json_format import MessageToDict
 from google.protobuf.struct_pb2 import Struct
 from uuid_utils.compat import uuid7
 
@@ -41,6 +40,7 @@ from aion_core.ports import (
     TaskUsed,
     TurnRequest,
 )
+from aion_core.protocol.json_format import to_json
 from aion_core.protocol.message_rules import without_reserved_metadata
 from aion_core.protocol.types import (
     STREAM_DELTA_IDS,
@@ -120,7 +120,7 @@ class ExecutorOutbound:
         """Last intermediate message."""
         self._reply: Message | None = None
         """Last durable reply of a helper, which is the answer of an ending without a message."""
-        self._metadata = MessageToDict(request.task.metadata)
+        self._metadata = to_json(request.task.metadata)
         self._earlier = {artifact.artifact_id for artifact in request.task.artifacts} - _opened_by_retry(request)
         """Ids of the artifacts of earlier turns."""
         self._opened: set[str] = set()
@@ -292,4 +292,4 @@ def _content(message: Message) -> bytes:
 
 def _metadata(given: Struct) -> dict[str, Any]:
     """Return metadata as a dict, without the keys reserved for the server."""
-    return MessageToDict(without_reserved_metadata(Message(metadata=given)).metadata) if given.fields else {}
+    return to_json(without_reserved_metadata(Message(metadata=given)).metadata) if given.fields else {}

@@ -12,7 +12,7 @@ from typing import Any, Literal, NoReturn, TypeVar
 from urllib.parse import unquote
 
 from a2a.types.a2a_pb2 import AgentExtension
-from google.protobuf.json_format import MessageToDict, ParseDict
+from google.protobuf.json_format import ParseDict
 from google.protobuf.struct_pb2 import Struct
 from pydantic import ValidationError
 
@@ -31,6 +31,7 @@ from aion_core.protocol.aion.payloads import (
     SourceEvent,
     Traceability,
 )
+from aion_core.protocol.json_format import to_json
 from aion_core.protocol.types import Artifact, Message, Part
 
 # ── URIs ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -185,11 +186,11 @@ def _event(message: Message) -> InboundEvent | None:
 def _with_schema(message: Message, schema: str, model: type[P]) -> Iterator[P]:
     for index, part in enumerate(message.parts):
         if part.WhichOneof("content") == "data" and schema in schemas_of(part):
-            yield _parsed(model, MessageToDict(part.data), f"message.parts[{index}].data")
+            yield _parsed(model, to_json(part.data), f"message.parts[{index}].data")
 
 
 def _under(metadata: Struct, key: str) -> Any:
-    return MessageToDict(metadata.fields[key]) if key in metadata.fields else None
+    return to_json(metadata.fields[key]) if key in metadata.fields else None
 
 
 def _parsed(model: type[P], given: Any, field: str) -> P:

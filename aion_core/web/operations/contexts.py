@@ -8,9 +8,9 @@ from typing import Any
 
 from a2a.compat.v0_3 import conversions
 from a2a.server.context import ServerCallContext
-from google.protobuf.json_format import MessageToDict
 
 from aion_core.errors import InvalidMessage
+from aion_core.protocol.json_format import to_json
 from aion_core.protocol.message_rules import ID_RULE, is_id
 from aion_core.tasks.conversations import Conversation
 from aion_core.web.operations.operation import AgentServices, Operation, V03Form
@@ -64,9 +64,9 @@ def _number(params: Mapping[str, Any], name: str, snake_case: str) -> int | None
 def _write(conversation: Conversation, params: Any) -> dict[str, Any]:
     return {
         "contextId": conversation.context_id,
-        "history": [MessageToDict(message) for message in conversation.history],
-        "artifacts": [MessageToDict(artifact) for artifact in conversation.artifacts],
-        "status": MessageToDict(conversation.status),
+        "history": [to_json(message) for message in conversation.history],
+        "artifacts": [to_json(artifact) for artifact in conversation.artifacts],
+        "status": to_json(conversation.status),
     }
 
 

@@ -11,11 +11,11 @@ from a2a.compat.v0_3.proto_utils import ToProto
 from a2a.server.context import ServerCallContext
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.task import apply_history_length
-from google.protobuf.json_format import MessageToDict
 
 from aion_core.errors import NotSupported
 from aion_core.protocol.aion.extensions import TRACEABILITY, from_headers, older
 from aion_core.protocol.aion.extensions import read as read_extensions
+from aion_core.protocol.json_format import to_json, without_marker
 from aion_core.protocol.message_rules import ALLOWED_SKILLS, check_request, negotiate, without_reserved_metadata
 from aion_core.protocol.types import Message, SendMessageRequest, StreamResponse, Task
 from aion_core.tasks import lifecycle
@@ -103,7 +103,7 @@ def _prepared(services: AgentServices, request: SendMessageRequest, context: Ser
         prepared.metadata.update({TRACEABILITY: trace})
     if (allowed := context.state.get(ALLOWED_SKILLS)) is not None:
         prepared.metadata.update({ALLOWED_SKILLS: allowed})
-    read_extensions(prepared.message, MessageToDict(prepared.metadata))
+    read_extensions(prepared.message, to_json(prepared.metadata))
     negotiate(prepared, services.modes, context.requested_extensions)
     return prepared
 
@@ -119,7 +119,7 @@ async def _with_push_config(
 
 def _write(answer: Task | Message, request: SendMessageRequest) -> Any:
     is_task = isinstance(answer, Task)
-    return MessageToDict(
+    return to_json(
         pb.SendMessageResponse(task=answer) if is_task else pb.SendMessageResponse(message=answer)  # type: ignore[arg-type]
     )
 
@@ -145,7 +145,7 @@ SEND_MESSAGE = Operation(
         _write_v03,
         routes=(HttpRoute("POST", "/v1/message:send"),),
         read_http=read_message,
-        write_http=lambda answer: MessageToDict(ToProto.task_or_message(_write_v03(answer))),
+        write_http=lambda answer: to_json(ToProto.task_or_message(without_marker(_write_v03(answer)))),
     ),
     doc=Doc(
         "Send a message and return its task or the agent's answer.",

@@ -6,11 +6,11 @@ from enum import Enum
 from typing import Any
 
 from a2a.server.context import ServerCallContext
-from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message as ProtoMessage
 from pydantic import BaseModel
 
 from aion_core.errors import InvalidMessage, PushNotSupported, TaskNotFound
+from aion_core.protocol.json_format import to_json
 from aion_core.protocol.message_rules import Modes, is_id, modes_of
 from aion_core.protocol.types import AgentCard
 from aion_core.push.configs import PushRegistry
@@ -86,16 +86,17 @@ class HttpRoute:
         return self.method != "POST"
 
 
-def to_json(result: ProtoMessage | None, request: Any = None) -> Json:
+def write_json(result: ProtoMessage | None, request: Any = None) -> Json:
     """Return a protobuf result as JSON, or `None` for no result. This is the default writer of v1.0."""
-    return None if result is None else MessageToDict(result)
+    return None if result is None else to_json(result)
 
 
 @dataclass(frozen=True, slots=True)
 class V03Form:
     """Form of an operation in A2A v0.3: its JSON-RPC method, its HTTP+JSON routes and its conversions.
 
-    `read` and `read_http` convert a v0.3 request to v1.0. `write` and `write_http` convert a v1.0 result to v0.3.
+    `read` and `read_http` convert a v0.3 request to v1.0. `write` and `write_http` convert a v1.0 result to v0.3: to the
+    types of JSON-RPC, with their `kind`, and to the JSON of v0.3's proto file.
     """
 
     method: str = ""
@@ -104,12 +105,12 @@ class V03Form:
     """The SDK's type of the whole JSON-RPC request. Without a model, `read` receives the params as JSON."""
     read: Callable[[Any], Any] = lambda params: params
     write: Callable[[Any], Any] = lambda result: result
-    """Conversion of a v1.0 result to v0.3's JSON-RPC result, as JSON or as models of the SDK."""
+    """Conversion of a v1.0 result to v0.3's types, as JSON or as models of the SDK."""
     aliases: tuple[str, ...] = ()
     """Older names of the JSON-RPC method, also accepted."""
     routes: tuple[HttpRoute, ...] = ()
     read_http: Callable[[StrictRequest], Awaitable[Any]] | None = None
-    write_http: Callable[[Any], Json] = to_json
+    write_http: Callable[[Any], Json] = write_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +141,7 @@ class Operation:
     """An operation has either `run` or `stream`."""
     response: type[ProtoMessage] | None = None
     """Protobuf type of the v1.0 result or of each streamed event. An empty result has no type."""
-    write: Callable[[Any, Any], Json] = to_json
+    write: Callable[[Any, Any], Json] = write_json
     """Function from the result and the request to the JSON of the v1.0 result."""
     routes: tuple[HttpRoute, ...] = ()
     """HTTP+JSON routes of v1.0 without the tenant. An operation in JSON-RPC only has no routes."""

@@ -8,8 +8,8 @@ from a2a.compat.v0_3 import types as v03
 from a2a.compat.v0_3.proto_utils import FromProto, ToProto
 from a2a.server.context import ServerCallContext
 from a2a.types import a2a_pb2 as pb
-from google.protobuf.json_format import MessageToDict
 
+from aion_core.protocol.json_format import to_json
 from aion_core.web.operations.operation import (
     AgentServices,
     Body,
@@ -90,7 +90,7 @@ def _write_v03(config: pb.TaskPushNotificationConfig) -> v03.TaskPushNotificatio
 
 
 def _write_http_v03(config: pb.TaskPushNotificationConfig) -> Any:
-    return MessageToDict(ToProto.task_push_notification_config(_write_v03(config)))
+    return to_json(ToProto.task_push_notification_config(_write_v03(config)))
 
 
 def _write_page_v03(page: pb.ListTaskPushNotificationConfigsResponse) -> Any:

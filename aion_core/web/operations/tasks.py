@@ -1,5 +1,6 @@
 """GetTask, ListTasks and CancelTask (A2A 3.1.3 to 3.1.5)."""
 
+from collections.abc import Callable
 from typing import Any
 
 from a2a.compat.v0_3 import conversions
@@ -7,8 +8,8 @@ from a2a.compat.v0_3 import types as v03
 from a2a.server.context import ServerCallContext
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.task import apply_history_length
-from google.protobuf.json_format import MessageToDict
 
+from aion_core.protocol.json_format import to_json
 from aion_core.protocol.message_rules import check_history_length
 from aion_core.protocol.types import ListTasksRequest, Task
 from aion_core.web.operations.operation import (
@@ -71,7 +72,7 @@ async def _list(services: AgentServices, request: ListTasksRequest, context: Ser
 
 
 def _write_page(page: pb.ListTasksResponse, request: ListTasksRequest) -> Any:
-    listed: dict[str, Any] = {"nextPageToken": "", "pageSize": 0, "totalSize": 0, **MessageToDict(page)}
+    listed: dict[str, Any] = {"nextPageToken": "", "pageSize": 0, "totalSize": 0, **to_json(page)}
     listed["tasks"] = listed.get("tasks", [])
     if request.include_artifacts:
         # A2A 3.1.4: the field is present, and possibly empty, if the client asks for it.
@@ -88,9 +89,9 @@ async def _read_list_v03(request: StrictRequest) -> ListTasksRequest:
     return read_params(params, ListTasksRequest)
 
 
-def _write_page_v03(page: pb.ListTasksResponse) -> Any:
+def _write_page_v03(page: pb.ListTasksResponse, write: Callable[[Task], Any] = conversions.to_compat_task) -> Any:
     return {
-        "tasks": [proto_task(task) for task in page.tasks],
+        "tasks": [write(task) for task in page.tasks],
         "nextPageToken": page.next_page_token,
         "pageSize": page.page_size,
         "totalSize": page.total_size,
@@ -107,7 +108,8 @@ LIST_TASKS = Operation(
     v03=V03Form(
         routes=(HttpRoute("GET", "/v1/tasks"),),
         read_http=_read_list_v03,
-        write_http=_write_page_v03,
+        write=_write_page_v03,
+        write_http=lambda page: _write_page_v03(page, proto_task),
     ),
     doc=Doc(
         "List the caller's tasks, latest status first.",

@@ -82,6 +82,15 @@ class TestPreflight:
     async def test_preflight_refuses_undeclared_headers(self, tmp_path: Path) -> None:
         assert (await preflight(served(tmp_path), "/", APP, "x-other")).status_code == 400
 
+    async def test_listed_origin_may_call_into_private_network(self, tmp_path: Path) -> None:
+        """A browser states in the preflight request that the agent is in a private network, but the page is not."""
+        headers = {"Access-Control-Request-Method": "GET", "Access-Control-Request-Private-Network": "true"}
+        async with http(served(tmp_path)) as client:
+            listed_origin = await client.options("/tasks", headers={"Origin": APP, **headers})
+            assert listed_origin.headers["access-control-allow-private-network"] == "true"
+            document = await client.options(PUBLIC[0], headers={"Origin": OTHER, **headers})
+            assert "access-control-allow-private-network" not in document.headers
+
     @pytest.mark.parametrize("path", PATHS)
     async def test_preflight_needs_configuration(self, tmp_path: Path, path: str) -> None:
         response = await preflight(served(tmp_path, cors=""), path, APP)

@@ -21,10 +21,10 @@ from tests.support.agents.counting import talking
 from tests.support.agents.scripted import Asking, GatedAgent
 from tests.support.asgi import ask
 from tests.support.clock import ManualClock
-from tests.support.sdk_handler import SdkHandler
 from tests.support.service import http, parts, send
 from tests.support.stores import MemoryTaskStore
 from tests.unit.web.rest_requests import A2A_JSON, body, fields, refused
+from tests.unit.web.sdk_handler import SdkHandler
 
 
 @pytest.fixture
@@ -172,7 +172,7 @@ async def test_unexpected_body_is_ignored(app: FastAPI, method: str, path: str) 
         (b"{", "PARSE_ERROR", "line 1"),
         (b"\xff\xfe{\x00}\x00", "PARSE_ERROR", "UTF-8"),
         (b'{"message": NaN}', "PARSE_ERROR", "NaN"),
-        (b"[" * 100_000, "PARSE_ERROR", ""),
+        (b"[" * 10_000, "PARSE_ERROR", ""),
         (b'{"a": 1, "a": 2}', "INVALID_REQUEST", "twice"),
         (b"[]", "INVALID_REQUEST", "object"),
         (b"null", "INVALID_REQUEST", "object"),

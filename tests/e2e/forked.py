@@ -1,6 +1,6 @@
 """Processes of Python modules, forked from a server with the packages imported: a cold start takes a second of CPU.
 
-`python -m tests.support.forked <socket>` is the server. It has one thread, without clients and event loops.
+`python -m tests.e2e.forked <socket>` is the server. It has one thread, without clients and event loops.
 """
 
 import atexit
@@ -21,6 +21,7 @@ import traceback
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import IO, Any, NoReturn
 
 ROOT = Path(__file__).parents[2]
@@ -46,13 +47,19 @@ class ForkedProcess:
     """Process of a module; its methods are those of `subprocess.Popen`."""
 
     def __init__(
-        self, module: str, *arguments: str, env: Mapping[str, str], stdout: int | None = None, cwd: Path = ROOT
+        self,
+        module: str,
+        *arguments: str,
+        env: Mapping[str, str],
+        cwd: Path = ROOT,
+        stdout: int | None = None,
+        stderr: int | None = None,
     ) -> None:
-        """Start `python -m module`; `stdout` is None or PIPE, as for Popen."""
+        """Start `python -m module` without input; `stdout` and `stderr` are None, PIPE or a file's descriptor."""
         request = json.dumps([module, arguments, dict(env), str(cwd)]).encode()
         status, their_status = os.pipe()
-        output, their_output = os.pipe() if stdout == subprocess.PIPE else (-1, os.dup(1))
-        their_errors = os.dup(2)
+        output, their_output = _pipe(stdout, 1)
+        errors, their_errors = _pipe(stderr, 2)
         theirs = [their_status, their_output, their_errors]
         with _asking:
             server = _server()
@@ -62,6 +69,7 @@ class ForkedProcess:
             os.close(descriptor)
         self._status: IO[bytes] = os.fdopen(status, "rb", buffering=0)
         self.stdout: IO[bytes] | None = os.fdopen(output, "rb") if output >= 0 else None
+        self.stderr: IO[bytes] | None = os.fdopen(errors, "rb") if errors >= 0 else None
         self.returncode: int | None = None
         (self.pid,) = _NUMBER.unpack(self._status.read(_NUMBER.size))
 
@@ -96,13 +104,35 @@ class ForkedProcess:
         self._status.close()
 
 
+def run(
+    module: str, *arguments: str, env: Mapping[str, str], cwd: Path = ROOT, timeout: float = 120
+) -> "subprocess.CompletedProcess[str]":
+    """Run `python -m module` to its end; return its exit code and output."""
+    with TemporaryFile("w+") as output, TemporaryFile("w+") as errors:
+        process = ForkedProcess(module, *arguments, env=env, cwd=cwd, stdout=output.fileno(), stderr=errors.fileno())
+        try:
+            code = process.wait(timeout)
+        finally:
+            process.kill()
+        output.seek(0)
+        errors.seek(0)
+        return subprocess.CompletedProcess([module, *arguments], code, output.read(), errors.read())
+
+
+def _pipe(wanted: int | None, own: int) -> tuple[int, int]:
+    """Return our end, or -1, and the process's end of a stream."""
+    return os.pipe() if wanted == subprocess.PIPE else (-1, os.dup(own if wanted is None else wanted))
+
+
 @cache
 def _server() -> socket.socket:
     """Start the server of this process; it ends with it."""
     ours, theirs = socket.socketpair()
     with theirs:
         command = [sys.executable, "-m", __name__, str(theirs.fileno())]
-        server = subprocess.Popen(command, cwd=ROOT, pass_fds=[theirs.fileno()], start_new_session=True)
+        server = subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True
+        )
 
     def end() -> None:
         ours.close()

@@ -1,6 +1,6 @@
 """TaskFunction and SweepFunction in a killable process; it polls the queue of a remote stack.
 
-`python -m tests.support.task_process <queue url> <seconds between sweeps, 0 for none>`, in TaskFunction's environment.
+`python -m tests.e2e.task_process <queue url> <seconds between sweeps, 0 for none>`, in TaskFunction's environment.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from aion_core.local.lambda_events import LambdaContext, sqs_event
 from aion_core.local.stack import LocalStack, client_of
-from tests.support.forked import ForkedProcess
+from tests.e2e.forked import ForkedProcess
 
 ARN = "arn:aws:sqs:us-east-1:123456789012:tasks"
 

@@ -1,6 +1,6 @@
 """Function behind a queue or a schedule in its own process, with its own access key.
 
-`python -m tests.support.function_process <handler> [<queue url>]`, in the function's environment.
+`python -m tests.e2e.function_process <handler> [<queue url>]`, in the function's environment.
 """
 
 import importlib
@@ -14,7 +14,7 @@ from typing import Any
 
 from aion_core.local.lambda_events import LambdaContext, sqs_event
 from aion_core.local.stack import LocalStack, client_of
-from tests.support.forked import ForkedProcess
+from tests.e2e.forked import ForkedProcess
 
 ARN = "arn:aws:sqs:us-east-1:123456789012:queue"
 

@@ -17,7 +17,9 @@ from tests.support.listening import listening
 from tests.support.server import ROOT
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
-INSTALL = ["apt-get", "install", "--yes", "--quiet", "--no-install-recommends", "chromium"]
+# Another process may be installing a package.
+APT = ["apt-get", "--quiet", "--option", "DPkg::Lock::Timeout=300"]
+COMMANDS = [[*APT, "update"], [*APT, "install", "--yes", "--no-install-recommends", "chromium"]]
 
 
 class BrowserMissing(Exception):
@@ -32,7 +34,7 @@ def chromium() -> str:
         if os.geteuid() != 0 or shutil.which("apt-get") is None:
             raise BrowserMissing("chromium is not there: apt-get install chromium")
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        for command in (["apt-get", "update", "--quiet"], INSTALL):
+        for command in COMMANDS:
             ran = subprocess.run(command, env=environment, capture_output=True, text=True)
             if ran.returncode != 0:
                 raise BrowserMissing(f"{' '.join(command)} failed: {ran.stderr.strip()[-500:]}")
