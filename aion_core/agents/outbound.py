@@ -305,6 +305,8 @@ class TurnOutput:
     """Last answer that the framework's agent returned in this turn, such as a graph's last AIMessage."""
     streamed: str = ""
     """Streamed text of the turn's last model call."""
+    output: Message | None = None
+    """Other output of the agent, such as values of a graph's state."""
     emitted: Message | None = None
     """Last intermediate message."""
 
@@ -323,7 +325,7 @@ def _closing_emissions(output: TurnOutput) -> list[Emission]:
         return [Reply(output.returned)]
     if output.streamed:
         return [Reply(Message(role=Role.ROLE_AGENT, parts=[Part(text=output.streamed)]))]
-    return [Reply(output.emitted)]
+    return [Reply(output.output or output.emitted)]
 
 
 def _patch(task: Task, buffered: Message | None) -> list[Emission]:
