@@ -7,12 +7,12 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
+from google.protobuf.json_format import ParseDict, ParseError
 from langchain_core.messages import AIMessage, BaseMessage
 from pydantic import BaseModel
 
-from aion_core.authoring.json_forms import with_integers
 from aion_core.protocol.aion.extensions import is_payload
+from aion_core.protocol.json_format import to_json
 from aion_core.protocol.message_rules import ANY_FILE, type_of
 from aion_core.protocol.types import Message, Part, Role
 
@@ -49,7 +49,7 @@ def content_of(parts: Iterable[Part], *, files: bool) -> str | list[Block]:
 
 def _block_of(part: Part) -> Block:
     if part.WhichOneof("content") == "data":
-        return {"type": "text", "text": json.dumps(with_integers(MessageToDict(part.data)), ensure_ascii=False)}
+        return {"type": "text", "text": json.dumps(to_json(part.data), ensure_ascii=False)}
     media_type = type_of(part) or ANY_FILE
     if part.WhichOneof("content") == "raw" and media_type.startswith("text/"):
         return {"type": "text", "text": part.raw.decode("utf-8", "replace")}
