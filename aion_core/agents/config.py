@@ -53,6 +53,8 @@ class Capabilities(_Section):
     """True to let clients register webhooks, if the deployment delivers push notifications."""
     extended_agent_card: bool = False
     extensions: Extensions = []
+    aion_extensions: bool = True
+    """False to leave Aion's own extensions out of the card, and to read none of them in requests."""
 
 
 class PushOptions(_Section):

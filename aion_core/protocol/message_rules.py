@@ -30,6 +30,9 @@ ALLOWED_SKILLS = "aion:allowedSkills"
 The agent has to check them, since a message names no skill.
 """
 
+NO_AION_EXTENSIONS = "aion:noAionExtensions"
+"""Key in a request's metadata. True for an agent without Aion's extensions: its turn reads no payloads of them."""
+
 _INVISIBLE = frozenset({"Cc", "Cf", "Cn", "Mn", "Me", "Zs", "Zl", "Zp"})
 """Unicode categories of characters that a reader cannot see in a name."""
 _BLANK = "\N{HANGUL CHOSEONG FILLER}\N{HANGUL JUNGSEONG FILLER}\N{BRAILLE PATTERN BLANK}"

@@ -1,4 +1,4 @@
-"""ASGI middleware, from the outside in: observability, loopback check, CORS, authentication, background turns."""
+"""ASGI middleware, from the outside in: observability, loopback check, paths, CORS, authentication, turns, compression."""
 
 import asyncio
 import logging
@@ -9,6 +9,7 @@ from functools import partial
 from uuid import uuid4
 
 from starlette.datastructures import Headers
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -175,6 +176,25 @@ class CorsByPathMiddleware:
             else:
                 app = self._of_agents.get(agent_at(path, self._agent_ids, self._at_root), app)
         await app(scope, receive, send)
+
+
+# ── Paths ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class TrailingSlashMiddleware:
+    """ASGI middleware. Removes one slash at the end of a request path, since no route of HTTP+JSON has one.
+
+    It precedes authentication, so that all later layers compare the same path.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the request under its path without the slash."""
+        if scope["type"] == "http" and len(path := route_path(scope)) > 1 and path.endswith("/") and path[-2] != "/":
+            scope = {**scope, "path": scope["path"].removesuffix("/")}
+        await self._app(scope, receive, send)
 
 
 # ── Authentication ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -348,3 +368,27 @@ def _deadline(scope: Scope) -> datetime | None:
 def _is_buffered(scope: Scope) -> bool:
     """Tell whether Lambda buffers the response of this request. It streams responses only in our own runtime loop."""
     return "aws.context" in scope and STREAMED not in scope
+
+
+# ── Compression ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class LargeResponseMiddleware:
+    """ASGI middleware. Compresses large unary responses by gzip, if the client accepts it.
+
+    Starlette's middleware never compresses an event stream. A buffered Lambda response stays uncompressed, since an HTTP
+    entry point might not decode the base64 of a binary body.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._compressing = GZipMiddleware(app, minimum_size=COMPRESSED_BYTES, compresslevel=5)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the request."""
+        is_plain = scope["type"] != "http" or _is_buffered(scope)
+        await (self._app if is_plain else self._compressing)(scope, receive, send)
+
+
+COMPRESSED_BYTES = 16 * 1024
+"""Smallest compressed response body. Smaller ones, such as cards, are not worth the time of the processor."""

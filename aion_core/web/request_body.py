@@ -9,6 +9,7 @@ import asyncio
 import json
 import math
 import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
@@ -151,7 +152,7 @@ def _read(body: bytes) -> Any:
         return json.loads(
             body.decode("utf-8"),
             parse_constant=_refuse_constant,
-            object_pairs_hook=_refuse_duplicates,
+            object_pairs_hook=_object,
             parse_int=_integer,
             parse_float=_float,
         )
@@ -169,11 +170,16 @@ def _refuse_constant(constant: str) -> NoReturn:
     raise JSONParseError(f"The body is not JSON: {constant} is no JSON number.")
 
 
-def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+class _Repeated(dict[str, Any]):
+    """Placeholder for an object with a repeated key, without this key. It is refused like `_Unusable`."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     mapping = dict(pairs)
-    if len(mapping) != len(pairs):
-        raise InvalidRequestError("An object of the body has the same key twice.")
-    return mapping
+    if len(mapping) == len(pairs):
+        return mapping
+    times = Counter(key for key, _ in pairs)
+    return _Repeated({key: value for key, value in pairs if times[key] == 1})
 
 
 def _float(digits: str) -> float | _Unusable:
@@ -191,12 +197,17 @@ def _integer(digits: str) -> int | _Unusable:
 
 
 def _check_tree(parsed: Any) -> None:
-    """Raise InvalidParamsError for deep nesting, a number beyond a double, or a lone surrogate in the parsed JSON."""
+    """Check the parsed JSON. Raises InvalidRequestError for a repeated key in an object.
+
+    Raises InvalidParamsError for deep nesting, a number beyond a double, or a lone surrogate.
+    """
     level = [parsed]
     for _ in range(MAX_DEPTH):
         below: list[Any] = []
         for value in level:
             match value:
+                case _Repeated():
+                    raise InvalidRequestError("An object of the body has the same key twice.")
                 case dict():
                     below.extend(value)
                     below.extend(value.values())

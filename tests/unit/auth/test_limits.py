@@ -98,10 +98,10 @@ async def test_request_limit_covers_every_binding(tmp_path: Path, issuer: Issuer
         assert refused.headers["Cache-Control"] == "no-store"
         body = refused.json()
         if method == "POST" and "message" not in path:
-            assert (body["jsonrpc"], body["id"], body["error"]["code"]) == ("2.0", None, -32603)
+            assert (body["jsonrpc"], body["id"], body["error"]["code"]) == ("2.0", None, -32029)
             details = body["error"]["data"]
         elif "/v1/" in path:
-            assert body["code"] == -32603
+            assert body["code"] == -32029
             details = body["data"]
         else:
             assert (body["error"]["code"], body["error"]["status"]) == (429, "RESOURCE_EXHAUSTED")

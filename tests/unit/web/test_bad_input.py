@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.support.agents.counting import talking
-from tests.support.service import http, parts, send
+from tests.support.service import http, parts, rpc_body, send
 
 PARSE, REQUEST, METHOD, PARAMS = -32700, -32600, -32601, -32602
 JSON = {"Content-Type": "application/json"}
@@ -22,7 +22,7 @@ async def client() -> AsyncIterator[httpx.AsyncClient]:
 
 def refused(answer: httpx.Response, code: int, *words: str, status: int = 200) -> dict[str, Any]:
     assert answer.status_code == status
-    body: dict[str, Any] = answer.json()
+    body = rpc_body(answer)
     assert body["jsonrpc"] == "2.0"
     assert "result" not in body
     assert body["error"]["code"] == code, body
@@ -53,6 +53,7 @@ def changed(request: dict[str, Any], **message: Any) -> dict[str, Any]:
         (b'{"a":' * 10_000, PARSE, "nested too deeply"),
         (b"[" * 100_000, PARAMS, "20000 values"),
         (b'{"id": 1, "id": 2}', REQUEST, "twice"),
+        (b'{"params": {"a": {"b": 1, "b": 2}}}', REQUEST, "twice"),
         (b'{"n": ' + b"9" * 5000 + b"}", PARAMS, "2^53"),
         (b'{"n": 9007199254740993}', PARAMS, "2^53"),
         (b'{"text": "\\ud83d"}', PARAMS, "surrogate"),
@@ -137,6 +138,20 @@ async def test_error_message_names_field(client: httpx.AsyncClient, method: str,
     [violation, *_] = error["data"][1]["fieldViolations"]
     assert sentence.startswith(f"{violation['field']} ")
     assert violation["description"].startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("body", "id_"),
+    [
+        (b'{"jsonrpc": "2.0", "id": 7, "method": "GetTask", "params": {"id": "a", "id": "b"}}', 7),
+        (b'{"jsonrpc": "2.0", "id": "r", "method": "GetTask", "method": "GetTask"}', "r"),
+        (b'{"jsonrpc": "2.0", "id": 7, "id": 8, "method": "GetTask"}', None),
+    ],
+)
+async def test_repeated_key_refusal_has_readable_id(client: httpx.AsyncClient, body: bytes, id_: Any) -> None:
+    """Only a repeated id is unknown."""
+    answer = await client.post("/", content=body, headers=JSON)
+    assert refused(answer, REQUEST, "twice")["id"] == id_
 
 
 BAD_MESSAGES: list[tuple[dict[str, Any], str]] = [
