@@ -93,8 +93,8 @@ class AgentConfig(_Section):
     push: PushOptions = PushOptions()
     double_texting: WhenBusy = WhenBusy.ENQUEUE
     """Treatment of a message while a turn of the same context runs: `enqueue`, `reject` or `interrupt`."""
-    reply: ReplyAs = ReplyAs.TASK
-    """Form of the response to a client: the `task`, only the answer as a `message`, or `auto`."""
+    reply: ReplyAs = ReplyAs.AGENT
+    """Form of the response to a client: the choice of the `agent`, the `task`, the answer as a `message`, or `auto`."""
     answer: AnswerAs = AnswerAs.MESSAGE
     """Place of the agent's answer in the task: the status `message`, an `artifact`, or `both`."""
     resume: AfterCrash = AfterCrash.FAIL

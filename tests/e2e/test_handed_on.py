@@ -9,8 +9,8 @@ import httpx
 from aion_core.local.stack import LocalStack
 from tests.e2e.agents.steps import STEPS
 from tests.e2e.api_process import api_process
+from tests.e2e.function_process import task_process
 from tests.e2e.runtime_process import running
-from tests.e2e.task_process import task_process
 from tests.e2e.test_killed import at_rest
 from tests.support.fake_runtime_api import FakeRuntimeApi
 from tests.support.recorded import function_url_event

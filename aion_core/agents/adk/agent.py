@@ -15,7 +15,7 @@ from google.adk.events import Event
 from google.adk.memory import BaseMemoryService, InMemoryMemoryService
 from google.adk.sessions import Session
 
-from aion_core.agents.adk.interrupts import canceled_responses, input_required, pending_calls, resume_content
+from aion_core.agents.adk.interrupts import canceled_responses, input_required, pending_calls, resume_contents
 from aion_core.agents.adk.outbound import AdkOutbound
 from aion_core.agents.adk.parts import content_of
 from aion_core.agents.adk.thread import (
@@ -146,10 +146,10 @@ class AdkAgent:
             message = None if turn.resumes_by_id else next(event.content for event in earlier if event.author == "user")
             return RunnerInput(message, earlier[0].invocation_id)
         question, pending = answered_question(request), pending_calls(session.events)
-        if question is not None and (answer := resume_content(request, question, pending)) is not None:
+        if question is not None and (answers := resume_contents(request, question, pending)):
             invocations = {each.event.invocation_id for each in pending}
             self._check_agents([event for event in session.events if event.invocation_id in invocations])
-            return RunnerInput(answer)
+            return RunnerInput(answers[0], then=answers[1:])
         for response in canceled_responses(session.events):
             await turn.append(session, response)
         return RunnerInput(content_of(request))
