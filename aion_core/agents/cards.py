@@ -45,6 +45,7 @@ def public_card(
         icon_url=config.icon_url or "",
         provider=AgentProvider(**config.provider.model_dump()) if config.provider else None,
         extensions=[AgentExtension(**extension.as_declared()) for extension in config.capabilities.extensions],
+        aion_extensions=config.capabilities.aion_extensions,
         extended=config.capabilities.extended_agent_card,
         push_notifications=delivers and config.capabilities.push_notifications,
         security_schemes=card_schemes(policy) if policy else None,

@@ -36,6 +36,7 @@ from aion_core.agents.config_sections import (
 from aion_core.auth.schemes.api_key import HEADER
 from aion_core.errors import ConfigurationError
 from aion_core.ports import AfterCrash, AnswerAs, Limits, PushEvents, ReplyAs, WhenBusy
+from aion_core.ports.limits import REQUESTS_PER_MINUTE, STREAMS_PER_OWNER
 
 _TEXT = ["text/plain"]
 
@@ -52,6 +53,8 @@ class Capabilities(_Section):
     """True to let clients register webhooks, if the deployment delivers push notifications."""
     extended_agent_card: bool = False
     extensions: Extensions = []
+    aion_extensions: bool = True
+    """False to leave Aion's own extensions out of the card, and to read none of them in requests."""
 
 
 class PushOptions(_Section):
@@ -102,8 +105,8 @@ class AgentConfig(_Section):
     """Settings for push notifications."""
     double_texting: WhenBusy = WhenBusy.ENQUEUE
     """Treatment of a message while a turn of the same context runs: `enqueue`, `reject` or `interrupt`."""
-    reply: ReplyAs = ReplyAs.TASK
-    """Form of the response to a client: the `task`, only the answer as a `message`, or `auto`."""
+    reply: ReplyAs = ReplyAs.AGENT
+    """Form of the response to a client: the choice of the `agent`, the `task`, the answer as a `message`, or `auto`."""
     answer: AnswerAs = AnswerAs.MESSAGE
     """Place of the agent's answer in the task: the status `message`, an `artifact`, or `both`."""
     resume: AfterCrash = AfterCrash.FAIL
@@ -124,10 +127,10 @@ class AgentConfig(_Section):
 
 
 class LimitsConfig(_Section):
-    """Limits for each caller, declared under `aion.limits` in aion.yaml. Nothing is limited by default."""
+    """Limits for each caller, declared under `aion.limits` in aion.yaml. `null` turns a limit off."""
 
-    requests_per_minute: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    streams_per_owner: Annotated[int, Field(ge=1, le=100)] | None = None
+    requests_per_minute: Annotated[int, Field(ge=1, le=100_000)] | None = REQUESTS_PER_MINUTE
+    streams_per_owner: Annotated[int, Field(ge=1, le=100)] | None = STREAMS_PER_OWNER
     """Maximum number of open streams. Each stream occupies a Lambda execution environment."""
     streams_per_task: Annotated[int, Field(ge=1, le=100)] | None = None
     open_tasks_per_owner: Annotated[int, Field(ge=1, le=200)] | None = None
@@ -204,7 +207,7 @@ class DeploymentConfig:
     agents: Mapping[str, AgentConfig]
     """Agents in the order of the file."""
     limits: Limits | None
-    """Limits for each caller; None without `aion.limits`."""
+    """Limits for each caller; None without `aion.limits`, for the default limits."""
     folder: Path
     """Base folder of the agents' paths."""
     roots: Sequence[Path] = ()
@@ -228,12 +231,11 @@ def read_deployment_config(path: Path) -> DeploymentConfig:
             return read_deployment_config(found.config)
         return DeploymentConfig(found.agents, found.limits, found.folder, found.roots, found.env)
     parsed = _read(path)
-    limits = parsed.limits.model_dump(exclude_none=True) if parsed.limits else {}
     folder = path.resolve().parent
     roots = [_existing_folder(folder / root, f"{path}: aion.python_path") for root in parsed.python_path]
     return DeploymentConfig(
         parsed.with_deployment_settings(),
-        Limits(**limits) if limits else None,
+        Limits(**parsed.limits.model_dump()) if parsed.limits else None,
         folder,
         roots,
         parsed.environment,

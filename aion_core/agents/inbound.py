@@ -10,7 +10,7 @@ from aion_core.errors import InvalidMessage
 from aion_core.ports import TurnRequest
 from aion_core.protocol.aion.extensions import Inbound, InboundEvent, answer_to, read
 from aion_core.protocol.json_format import to_json, with_integers
-from aion_core.protocol.message_rules import ALLOWED_SKILLS, without_reserved_keys
+from aion_core.protocol.message_rules import ALLOWED_SKILLS, NO_AION_EXTENSIONS, without_reserved_keys
 from aion_core.protocol.types import Message, Role
 from aion_core.tasks.resume_input import INTERRUPT_ID, INTERRUPTS
 
@@ -58,6 +58,8 @@ def inbox_of(request: TurnRequest) -> A2AInbox:
 
 def inbound_of(request: TurnRequest) -> Inbound:
     """Return the contents of the Aion extensions in a turn's message and metadata, empty if they are invalid."""
+    if NO_AION_EXTENSIONS in request.request:
+        return Inbound()
     try:
         return read(request.message, request.request)
     except InvalidMessage as error:

@@ -52,6 +52,7 @@ def build_card(
     icon_url: str = "",
     provider: AgentProvider | None = None,
     extensions: Sequence[AgentExtension] = (),
+    aion_extensions: bool = True,
     extended: bool = False,
     push_notifications: bool = False,
     security_schemes: Mapping[str, SecurityScheme] | None = None,
@@ -59,7 +60,7 @@ def build_card(
 ) -> AgentCard:
     """Build the card of an agent at `url`, with both versions and both bindings of the protocol.
 
-    The card declares Aion's extensions before the agent's own extensions. A card needs a skill, and a skill needs a tag.
+    With `aion_extensions` the card declares Aion's extensions before the agent's own extensions. A card needs a skill, and a skill needs a tag.
     The default skill has the agent's name and description. The default tag is the skill's id.
     """
     described = description or f"{name}, an agent."
@@ -80,7 +81,7 @@ def build_card(
             streaming=streaming,
             push_notifications=push_notifications,
             extended_agent_card=extended,
-            extensions=_with_aions(extensions),
+            extensions=_with_aions(extensions) if aion_extensions else extensions,
         ),
         security_schemes=security_schemes,
         security_requirements=security_requirements,

@@ -13,11 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from aion_core.errors import WebhookBlocked
+from aion_core.push.special_addresses import Address, Network, is_metadata, is_public, leads_to_metadata
 
 MAX_URL_CHARACTERS = 2048
-
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _DEFAULT_PORTS = {"https": 443, "http": 80}
 
@@ -33,39 +31,6 @@ _PRIVATE_DOMAINS = frozenset(
 """Last labels of host names for private networks."""
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
-
-_ALWAYS_BLOCKED: tuple[Network, ...] = tuple(
-    ipaddress.ip_network(network)
-    for network in (
-        # Metadata services of clouds, with the credentials of instances, containers and functions.
-        "169.254.0.0/16",
-        "fe80::/10",
-        "fd00:ec2::/32",
-        "100.100.100.200/32",
-        "168.63.129.16/32",
-        "192.0.0.192/32",
-        "0.0.0.0/32",
-        "::/128",
-    )
-)
-"""Networks blocked in every deployment: settings cannot allow them."""
-
-_NOT_PUBLIC: tuple[Network, ...] = tuple(
-    ipaddress.ip_network(network)
-    for network in (
-        # Some versions of Python call these networks global.
-        "192.88.99.0/24",
-        "2001::/32",  # Teredo, with an IPv4 address inside
-        "2001:10::/28",
-        "2001:20::/28",
-        "2001:db8::/32",
-        "2002::/16",  # 6to4, with an IPv4 address inside
-        "3fff::/20",
-    )
-)
-
-_UNICAST = ipaddress.ip_network("2000::/3")
-"""Global unicast IPv6 addresses. Mapped or translated IPv4, site-local and link-local addresses are outside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,15 +155,13 @@ def check_addresses(target: WebhookTarget, addresses: Sequence[str], policy: Web
 
 
 def is_allowed_address(address: Address, networks: Sequence[Network] = ()) -> bool:
-    """Return True if a webhook's address is public, or in one of these networks."""
-    if getattr(address, "scope_id", None) or any(address in network for network in _ALWAYS_BLOCKED):
+    """Return True if a webhook's address is public, or in one of these networks and not of a metadata service."""
+    mapped = getattr(address, "ipv4_mapped", None) or address
+    if getattr(address, "scope_id", None) or mapped.is_unspecified or is_metadata(address):
         return False
     if any(address in network for network in networks):
-        return True
-    if isinstance(address, ipaddress.IPv6Address) and address not in _UNICAST:
-        return False
-    # Python calls multicast groups global too.
-    return address.is_global and not address.is_multicast and not any(address in network for network in _NOT_PUBLIC)
+        return not leads_to_metadata(address)
+    return is_public(address)
 
 
 def _own(base_url: str) -> frozenset[tuple[str, int]]:

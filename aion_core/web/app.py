@@ -32,8 +32,10 @@ from aion_core.web.middleware import (
     AuthenticationMiddleware,
     AwaitBackgroundTurnsMiddleware,
     CorsByPathMiddleware,
+    LargeResponseMiddleware,
     LoopbackOnlyMiddleware,
     ObservabilityMiddleware,
+    TrailingSlashMiddleware,
 )
 from aion_core.web.operations import OPERATIONS
 from aion_core.web.operations.operation import AgentServices, Operation
@@ -124,6 +126,7 @@ def build_app(
         app.router.routes.extend(routes)
     # The middleware added last runs first.
     public = [route.path for route in public_routes]
+    app.add_middleware(LargeResponseMiddleware)
     app.add_middleware(AwaitBackgroundTurnsMiddleware)
     if limits and (per_minute := limits.limits.requests_per_minute) is not None:
         refuse = partial(_refusal, rpc_paths)
@@ -135,6 +138,7 @@ def build_app(
     app.add_middleware(CorsByPathMiddleware, policies=cors or {}, agent_ids=agents, at_root=at_root, public=public)
     if console != "off":
         app.add_middleware(ConsoleMiddleware, kill=kill_process if console == "dev" else None)
+    app.add_middleware(TrailingSlashMiddleware)
     if loopback_only:
         app.add_middleware(LoopbackOnlyMiddleware)
     app.add_middleware(ObservabilityMiddleware, metrics=metrics or NullMetrics(), traces=traces or NoopTraces())

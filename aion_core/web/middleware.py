@@ -1,13 +1,15 @@
-"""ASGI middleware, from the outside in: observability, loopback check, CORS, authentication, background turns."""
+"""ASGI middleware, from the outside in: observability, loopback check, paths, CORS, authentication, turns, compression."""
 
 import asyncio
 import logging
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from uuid import uuid4
 
 from starlette.datastructures import Headers
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -16,23 +18,26 @@ from aion_core.auth.authenticator import Authenticator, www_authenticate
 from aion_core.auth.credentials import RequestCredentials
 from aion_core.auth.policy import AccessDenied, AccessGranted
 from aion_core.errors import StoreUnavailable
-from aion_core.ports import Metrics, NoopTraces, SpanKind, Traces
+from aion_core.ports import Metric, Metrics, NoopTraces, SpanKind, Traces
 from aion_core.protocol.errors import RETRY_AFTER
 from aion_core.tasks.call import Deadline
 from aion_core.web.cors import CorsPolicy, cors_middleware
-from aion_core.web.errors import RETRY_AFTER_SECONDS
+from aion_core.web.errors import RETRY_AFTER_SECONDS, count_internal_error, counting_internal_errors
 from aion_core.web.request_context import BACKGROUND, CALLER, DEADLINE, Caller
 
 logger = logging.getLogger(__name__)
 
 # ── Observability ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-_CONFIDENTIAL = re.compile(r"auth|token|secret|api-?key|cookie|credential|password|signature|session", re.IGNORECASE)
-"""Matches the names of headers with confidential values."""
+_CONFIDENTIAL = re.compile(
+    r"auth|token|secret|api-?key|^key$|(?<!idempotency)[_-]key$|cookie|credential|password|signature|session",
+    re.IGNORECASE,
+)
+"""Matches the names of headers with confidential values. The verifiers know the configured headers of API keys."""
 
 
 class ObservabilityMiddleware:
-    """ASGI middleware. Adds a request id to log records, traces requests and flushes metrics.
+    """ASGI middleware. Adds a request id to log records, traces requests, counts internal errors and flushes metrics.
 
     On Lambda the request id is the id of the invocation. The flush follows the background turns of the request. Logs
     and traces contain no credentials of the request.
@@ -51,9 +56,15 @@ class ObservabilityMiddleware:
             self._metrics.flush()
             return
         invocation = getattr(scope.get("aws.context"), "aws_request_id", "")
-        with log.request(invocation or str(uuid4()), _secrets(scope["headers"]), **self._invoked(invocation)):
+        with (
+            log.request(invocation or str(uuid4()), _secrets(scope["headers"]), **self._invoked(invocation)),
+            counting_internal_errors(partial(self._metrics.count, Metric.INTERNAL_ERRORS)),
+        ):
             try:
                 await (self._trace if self._is_traced else self._app)(scope, receive, send)
+            except Exception:
+                count_internal_error()
+                raise
             finally:
                 self._metrics.flush()
                 if self._is_traced:
@@ -167,6 +178,25 @@ class CorsByPathMiddleware:
         await app(scope, receive, send)
 
 
+# ── Paths ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class TrailingSlashMiddleware:
+    """ASGI middleware. Removes one slash at the end of a request path, since no route of HTTP+JSON has one.
+
+    It precedes authentication, so that all later layers compare the same path.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the request under its path without the slash."""
+        if scope["type"] == "http" and len(path := route_path(scope)) > 1 and path.endswith("/") and path[-2] != "/":
+            scope = {**scope, "path": scope["path"].removesuffix("/")}
+        await self._app(scope, receive, send)
+
+
 # ── Authentication ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 _READING = frozenset({"GET", "HEAD"})
@@ -225,6 +255,8 @@ class AuthenticationMiddleware:
             caller = Caller(agent_id, decision.principal, skills)
             await self._app({**scope, CALLER: caller}, receive, send)
         else:
+            if decision.status >= 500:
+                count_internal_error()
             await refusal(decision, authenticator)(scope, receive, send)
 
 
@@ -336,3 +368,27 @@ def _deadline(scope: Scope) -> datetime | None:
 def _is_buffered(scope: Scope) -> bool:
     """Tell whether Lambda buffers the response of this request. It streams responses only in our own runtime loop."""
     return "aws.context" in scope and STREAMED not in scope
+
+
+# ── Compression ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class LargeResponseMiddleware:
+    """ASGI middleware. Compresses large unary responses by gzip, if the client accepts it.
+
+    Starlette's middleware never compresses an event stream. A buffered Lambda response stays uncompressed, since an HTTP
+    entry point might not decode the base64 of a binary body.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._compressing = GZipMiddleware(app, minimum_size=COMPRESSED_BYTES, compresslevel=5)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the request."""
+        is_plain = scope["type"] != "http" or _is_buffered(scope)
+        await (self._app if is_plain else self._compressing)(scope, receive, send)
+
+
+COMPRESSED_BYTES = 16 * 1024
+"""Smallest compressed response body. Smaller ones, such as cards, are not worth the time of the processor."""

@@ -67,7 +67,8 @@ class HttpBinding(ABC):
             if not all(path.values()) or not is_tenant(path.get("tenant", "any")):
                 raise path_not_found()
             if request.method not in by_method:
-                raise method_not_allowed(by_method)
+                # A custom method of another name, such as `/tasks/{id}:nothing`, also matches the route of GET.
+                raise path_not_found() if ":" in request.path_params.get("id", "") else method_not_allowed(by_method)
             operation, route = by_method[request.method]
             check_version(request, self.version)
             negotiated = negotiate(request, self._card)

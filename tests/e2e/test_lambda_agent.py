@@ -3,13 +3,13 @@
 import json
 from pathlib import Path
 
+from tests.e2e.runtime_process import running
 from tests.support.fake_runtime_api import FakeRuntimeApi
 from tests.support.gates import Gates
 from tests.support.recorded import function_url_event
-from tests.support.runtime_process import running
 from tests.support.service import send
 
-CONFIG = Path(__file__).parents[1] / "support" / "agents" / "gated.yaml"
+CONFIG = Path(__file__).parents[1] / "e2e" / "agents" / "gated.yaml"
 
 
 async def test_graph_text_streams_during_its_run() -> None:

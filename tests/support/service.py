@@ -1,5 +1,6 @@
 """Real service over a store and an agent, without HTTP."""
 
+import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from aion_core.ports import (
     Agent,
     AnswerAs,
     Clock,
+    Metrics,
     PushConfigs,
     PushEvents,
     ReplyAs,
@@ -75,11 +77,12 @@ class Parts:
         }
         return build_card(**{**said, **self.described})
 
-    def app(self) -> FastAPI:
+    def app(self, metrics: Metrics | None = None) -> FastAPI:
         """Return the ASGI app with the agent as `test`."""
         served = ServedAgent(self.agent, self.card, self.extended_card)
         registry = self.push.registry if self.push else None
-        return build_app(self.service, self.lister, self.conversations, {"test": served}, registry=registry)
+        agents = {"test": served}
+        return build_app(self.service, self.lister, self.conversations, agents, registry=registry, metrics=metrics)
 
 
 @dataclass
@@ -166,6 +169,18 @@ async def http(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
     transport = httpx.ASGITransport(app, raise_app_exceptions=True)
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
         yield client
+
+
+def rpc_body(answer: httpx.Response) -> dict[str, Any]:
+    """Return the JSON-RPC response in a unary response, or in the only frame of a v0.3 stream."""
+    is_stream = answer.headers["content-type"].startswith("text/event-stream")
+    ((_, data),) = (
+        [line.split(":", 1) for line in answer.text.splitlines() if line.startswith("data:")]
+        if is_stream
+        else [("", answer.text)]
+    )
+    body: dict[str, Any] = json.loads(data)
+    return body
 
 
 def send(text: str = "hi", *, message_id: str = "m-1", method: str = "SendMessage", **message: Any) -> dict[str, Any]:

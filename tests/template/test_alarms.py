@@ -132,6 +132,7 @@ def test_errors_alarm_fires_at_one_percent(alarm: str, requests: str, errors: st
         ("ThrottlesAlarm", {"SweepFunction Throttles": 1.0}),
         ("SweepFoundWorkAlarm", {"SweepFound": 1.0}),
         ("PushGivenUpAlarm", {"PushGivenUp": 1.0}),
+        ("InternalErrorsAlarm", {"InternalErrors": 3.0}),
         ("ApiLatencyAlarm", {"FirstTokenTime": 60_001.0}),
         ("TableThrottlesAlarm", {"ReadThrottleEvents": 10.0}),
         ("TableThrottlesAlarm", {"WriteThrottleEvents": 10.0}),
@@ -155,6 +156,7 @@ def test_each_alarm_has_firing_values() -> None:
     [
         ("ApiErrorsAlarm", {"ApiFunction Invocations": 101.0, "ApiLoggedErrors": 1.0, "5XXError": 1.0}),
         ("TaskErrorsAlarm", {"TurnsFailed": 2.0, "Turns": 201.0}),
+        ("InternalErrorsAlarm", {"InternalErrors": 2.0}),
         ("ApiLatencyAlarm", {"FirstTokenTime": 59_000.0}),
         ("TaskQueueAgeAlarm", {"ApproximateAgeOfOldestMessage": 1800.0}),
         ("TableThrottlesAlarm", {"WriteThrottleEvents": 1.0}),

@@ -32,7 +32,7 @@ from aion_core.protocol.aion.payloads import (
     Traceability,
 )
 from aion_core.protocol.json_format import to_json
-from aion_core.protocol.types import Artifact, Message, Part
+from aion_core.protocol.types import AgentCard, Artifact, Message, Part
 
 # ── URIs ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -77,7 +77,13 @@ AION_EXTENSIONS = (
     AgentExtension(uri=CARDS, description="Takes the actions of cards."),
     AgentExtension(uri=TRACEABILITY, description="Reads a W3C trace context."),
 )
-"""Aion's extensions in the card of every agent. All of them are optional for clients."""
+"""Aion's extensions in the card of an agent. All of them are optional for clients."""
+
+
+def reads_aion_extensions(card: AgentCard) -> bool:
+    """Tell whether the agent's card declares one of Aion's extensions."""
+    known = {extension.uri for extension in AION_EXTENSIONS}
+    return any(extension.uri in known for extension in card.capabilities.extensions)
 
 
 def older(uri: str) -> str:

@@ -13,10 +13,16 @@ from a2a.types import a2a_pb2 as pb
 from a2a.utils.task import apply_history_length
 
 from aion_core.errors import NotSupported
-from aion_core.protocol.aion.extensions import TRACEABILITY, from_headers, older
+from aion_core.protocol.aion.extensions import TRACEABILITY, from_headers, older, reads_aion_extensions
 from aion_core.protocol.aion.extensions import read as read_extensions
 from aion_core.protocol.json_format import to_json, without_marker
-from aion_core.protocol.message_rules import ALLOWED_SKILLS, check_request, negotiate, without_reserved_metadata
+from aion_core.protocol.message_rules import (
+    ALLOWED_SKILLS,
+    NO_AION_EXTENSIONS,
+    check_request,
+    negotiate,
+    without_reserved_metadata,
+)
 from aion_core.protocol.types import Message, SendMessageRequest, StreamResponse, Task
 from aion_core.tasks import lifecycle
 from aion_core.tasks.broadcast import StreamItem
@@ -98,12 +104,15 @@ def _prepared(services: AgentServices, request: SendMessageRequest, context: Ser
     """
     check_request(request, call_of(context).idempotency_key)
     prepared = without_reserved_metadata(request)
-    trace = from_headers(context.state.get("headers", {}))
-    if trace and not {TRACEABILITY, older(TRACEABILITY)} & prepared.metadata.fields.keys():
-        prepared.metadata.update({TRACEABILITY: trace})
+    if reads_aion_extensions(services.card):
+        trace = from_headers(context.state.get("headers", {}))
+        if trace and not {TRACEABILITY, older(TRACEABILITY)} & prepared.metadata.fields.keys():
+            prepared.metadata.update({TRACEABILITY: trace})
+        read_extensions(prepared.message, to_json(prepared.metadata))
+    else:
+        prepared.metadata.update({NO_AION_EXTENSIONS: True})
     if (allowed := context.state.get(ALLOWED_SKILLS)) is not None:
         prepared.metadata.update({ALLOWED_SKILLS: allowed})
-    read_extensions(prepared.message, to_json(prepared.metadata))
     negotiate(prepared, services.modes, context.requested_extensions)
     return prepared
 

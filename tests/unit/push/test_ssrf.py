@@ -188,6 +188,14 @@ def test_metadata_services_stay_blocked() -> None:
         "168.63.129.16",
         "[fe80::1]",
         "0.0.0.0",  # noqa: S104  # nothing is bound
+        "[::ffff:0.0.0.0]",
+        "[fd20:ce::254]",
+        "[::ffff:169.254.169.254]",
+        "[::169.254.169.254]",
+        "[64:ff9b::169.254.169.254]",
+        "[64:ff9b:1::a9fe:a9fe]",
+        "[64:ff9b:1:a9fe:a9:fe00::]",
+        "[2002:a9fe:a9fe::1]",
     ):
         with pytest.raises(WebhookBlocked):
             check_url(f"https://{address}/", wide)

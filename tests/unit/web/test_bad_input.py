@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.support.agents.counting import talking
-from tests.support.service import http, parts, send
+from tests.support.service import http, parts, rpc_body, send
 
 PARSE, REQUEST, METHOD, PARAMS = -32700, -32600, -32601, -32602
 JSON = {"Content-Type": "application/json"}
@@ -22,7 +22,7 @@ async def client() -> AsyncIterator[httpx.AsyncClient]:
 
 def refused(answer: httpx.Response, code: int, *words: str, status: int = 200) -> dict[str, Any]:
     assert answer.status_code == status
-    body: dict[str, Any] = answer.json()
+    body = rpc_body(answer)
     assert body["jsonrpc"] == "2.0"
     assert "result" not in body
     assert body["error"]["code"] == code, body
@@ -49,9 +49,11 @@ def changed(request: dict[str, Any], **message: Any) -> dict[str, Any]:
         (b'{"text": "\xc3\x28"}', PARSE, "UTF-8"),
         (b'{"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"x": NaN}}', PARSE, "NaN"),
         (b'{"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"x": -Infinity}}', PARSE, "Infinity"),
-        (b"[" * 100_000, PARSE, ""),
-        (b'{"a":' * 100_000, PARSE, ""),
+        (b"[" * 10_000, PARSE, "nested too deeply"),
+        (b'{"a":' * 10_000, PARSE, "nested too deeply"),
+        (b"[" * 100_000, PARAMS, "20000 values"),
         (b'{"id": 1, "id": 2}', REQUEST, "twice"),
+        (b'{"params": {"a": {"b": 1, "b": 2}}}', REQUEST, "twice"),
         (b'{"n": ' + b"9" * 5000 + b"}", PARAMS, "2^53"),
         (b'{"n": 9007199254740993}', PARAMS, "2^53"),
         (b'{"text": "\\ud83d"}', PARAMS, "surrogate"),
@@ -136,6 +138,20 @@ async def test_error_message_names_field(client: httpx.AsyncClient, method: str,
     [violation, *_] = error["data"][1]["fieldViolations"]
     assert sentence.startswith(f"{violation['field']} ")
     assert violation["description"].startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("body", "id_"),
+    [
+        (b'{"jsonrpc": "2.0", "id": 7, "method": "GetTask", "params": {"id": "a", "id": "b"}}', 7),
+        (b'{"jsonrpc": "2.0", "id": "r", "method": "GetTask", "method": "GetTask"}', "r"),
+        (b'{"jsonrpc": "2.0", "id": 7, "id": 8, "method": "GetTask"}', None),
+    ],
+)
+async def test_repeated_key_refusal_has_readable_id(client: httpx.AsyncClient, body: bytes, id_: Any) -> None:
+    """Only a repeated id is unknown."""
+    answer = await client.post("/", content=body, headers=JSON)
+    assert refused(answer, REQUEST, "twice")["id"] == id_
 
 
 BAD_MESSAGES: list[tuple[dict[str, Any], str]] = [
@@ -325,3 +341,18 @@ async def test_history_has_requested_length(client: httpx.AsyncClient) -> None:
     assert task["status"]["message"]["parts"][0]["text"] == "word0000 "
     body = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": task["id"]}}
     assert len((await client.post("/", json=body)).json()["result"]["history"]) == 1
+
+
+async def test_error_lists_at_most_ten_fields(client: httpx.AsyncClient) -> None:
+    body = send("x", method="message/send")
+    body["params"]["message"]["parts"] = [{"kind": "text"}] * 256
+    answer = await client.post("/", json=body)
+    error = refused(answer, PARAMS, "message.parts[0] cannot be used")["error"]
+    assert len(error["data"][1]["fieldViolations"]) == 10
+    assert len(answer.content) < 8 * 1024
+
+
+@pytest.mark.parametrize(("method", "list_name"), [("SendMessage", "extensions"), ("message/send", "referenceTaskIds")])
+async def test_long_list_in_message_is_refused(client: httpx.AsyncClient, method: str, list_name: str) -> None:
+    body = changed(send("x", method=method), **{list_name: ["x"] * 257})
+    refused(await client.post("/", json=body), PARAMS, f"message.{list_name} has more than 256 items")

@@ -1,13 +1,17 @@
 """Negotiation of extensions: declared, active and required ones."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 import httpx
 import pytest
 from a2a.types.a2a_pb2 import AgentExtension
 
+from aion_core.agents.inbound import inbound_of
+from aion_core.ports import Emission, TurnRequest
+from aion_core.protocol.aion.extensions import EVENT, Inbound
 from tests.support.agents.counting import talking
+from tests.support.agents.scripted import GatedAgent
 from tests.support.service import http, parts, send
 from tests.unit.web.rest_requests import body, old_body, refused
 
@@ -123,3 +127,44 @@ async def test_many_declared_extensions_are_accepted(optional: httpx.AsyncClient
     many = ",".join(f"https://x.test/{number}" for number in range(1000))
     answer = await optional.post("/message:send", json=body(), headers=[(V1, MAY), (V1, many)])
     assert answer.headers[V1] == MAY
+
+
+EVENT_OF_AION = {EVENT: {"type": "to.aion.distribution.command.1.0.0", "source": "aion://d-1", "id": "ev-1"}}
+
+
+class Listening(GatedAgent):
+    """Agent that records the Aion payloads of its turns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go.set()
+        self.read: list[Inbound] = []
+
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
+        self.read.append(inbound_of(asked))
+        async for emission in super().run(asked):
+            yield emission
+
+
+async def test_aion_extensions_can_be_switched_off() -> None:
+    """The card does not declare them, and their payloads in a request are ordinary metadata."""
+    agent = Listening()
+    made = parts(agent)
+    made.described = {"aion_extensions": False, "extensions": [AgentExtension(uri=MAY)]}
+    headers = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+    async with http(made.app()) as client:
+        card = (await client.get("/.well-known/agent-card.json")).json()
+        assert [extension["uri"] for extension in card["capabilities"]["extensions"]] == [MAY]
+        answer = await client.post("/", json=send(metadata=EVENT_OF_AION), headers=headers)
+    task = answer.json()["result"]["task"]
+    assert task["history"][0]["metadata"] == EVENT_OF_AION
+    assert agent.read == [Inbound()]
+
+
+async def test_aion_extensions_are_on_by_default() -> None:
+    agent = Listening()
+    async with http(parts(agent).app()) as client:
+        card = (await client.get("/.well-known/agent-card.json")).json()
+        refusal = await client.post("/", json=send(metadata=EVENT_OF_AION))
+    assert EVENT in [extension["uri"] for extension in card["capabilities"]["extensions"]]
+    assert refusal.json()["error"]["code"] == -32602, "a command without its payload"

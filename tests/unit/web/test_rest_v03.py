@@ -10,6 +10,7 @@ import httpx
 import pytest
 from a2a.compat.v0_3 import a2a_v0_3_pb2 as pb03
 from a2a.compat.v0_3.rest_transport import CompatRestTransport
+from a2a.compat.v0_3.types import SendStreamingMessageSuccessResponse
 from a2a.server.routes.rest_routes import create_rest_routes
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.errors import (
@@ -28,9 +29,9 @@ from aion_core.web.rest import RestV03
 from tests.support.agents.counting import talking
 from tests.support.agents.scripted import Asking
 from tests.support.asgi import ask
-from tests.support.sdk_handler import BY_NAME, SdkHandler, services_of
 from tests.support.service import http, parts
 from tests.unit.web.rest_requests import body, old_body
+from tests.unit.web.sdk_handler import BY_NAME, SdkHandler, services_of
 from tests.unit.web.test_rest import frames
 
 
@@ -66,22 +67,52 @@ async def test_v03_rest_message_returns_task(client: httpx.AsyncClient, where: s
     assert listed.json() == {"tasks": [got.json()], "nextPageToken": "", "pageSize": 50, "totalSize": 1}
 
 
-@pytest.mark.parametrize("how", ["proto", "types"])
-async def test_v03_rest_stream_frames_equal_sdk_frames(how: str) -> None:
+async def test_v03_rest_stream_frames_equal_sdk_frames() -> None:
     """The last status update is final."""
     made = parts(talking(3))
     handler = SdkHandler(made)
     routes = create_rest_routes(handler, CallContextBuilder("test"), enable_v0_3_compat=True)
-    kinds: dict[str, Any] = {"kind": "message", "role": "user", "parts": [{"kind": "text", "text": "hi"}]}
-    given = old_body(contextId="c-1") if how == "proto" else body(contextId="c-1", **kinds)
     async with http(made.app()) as ours, http(AwaitBackgroundTurnsMiddleware(Starlette(routes=routes))) as theirs:  # type: ignore[arg-type]
-        mine = await ours.post("/v1/message:stream", json=given)
+        mine = await ours.post("/v1/message:stream", json=old_body(contextId="c-1"))
         their = await theirs.post("/v1/message:stream", json=old_body(contextId="c-1"), headers={"A2A-Version": "0.3"})
     assert mine.headers["content-type"] == "text/event-stream; charset=utf-8"
     assert frames(mine, "event", "data") == frames(their, "event", "data")
     assert [frame["id"] for frame in frames(mine, "id")] == ["1", "2", "2.1.0", "2.1.1", "2.1.2", "2.1.3", "3"]
     updates = [frame["data"]["statusUpdate"] for frame in frames(mine, "data") if "statusUpdate" in frame["data"]]
     assert [update.get("final") for update in updates] == [None, True]
+
+
+KINDS: dict[str, Any] = {"kind": "message", "role": "user", "parts": [{"kind": "text", "text": "hi"}]}
+JSON = {"Accept": "application/json"}
+
+
+async def test_message_with_kinds_is_answered_in_kinds(client: httpx.AsyncClient) -> None:
+    """The response equals the result of JSON-RPC, with v0.3's names of kinds and states."""
+    task = (await client.post("/v1/message:send", json=body(contextId="c-1", **KINDS))).json()
+    assert (task["kind"], task["status"]["state"]) == ("task", "completed")
+    assert (task["history"][0]["kind"], task["history"][0]["role"]) == ("message", "user")
+    rpc = {"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"id": task["id"]}}
+    assert (await client.post("/", json=rpc)).json()["result"] == task
+    streamed = frames(await client.post("/v1/message:stream", json=body(contextId="c-2", **KINDS)), "data")
+    events = [frame["data"] for frame in streamed]
+    assert {event["kind"] for event in events} == {"task", "status-update", "artifact-update"}
+    assert (events[-1]["status"]["state"], events[-1]["final"]) == ("completed", True)
+    for event in events:
+        SendStreamingMessageSuccessResponse.model_validate({"jsonrpc": "2.0", "result": event})
+
+
+async def test_accept_header_selects_kinds(client: httpx.AsyncClient) -> None:
+    """A request without a message has no form of its own. The SDKs of v0.3 send no such header."""
+    task = (await client.post("/v1/message:send", json=body(contextId="c-1", **KINDS))).json()
+    path = f"/v1/tasks/{task['id']}"
+    assert (await client.get(path, headers=JSON)).json() == task
+    assert (await client.get("/v1/tasks", headers=JSON)).json()["tasks"] == [task]
+    assert (await client.get(path, headers={"Accept": "text/html, application/json;q=0.9, */*"})).json() == task
+    for accept in ("*/*", "text/event-stream"):
+        old = (await client.get(path, headers={"Accept": accept})).json()
+        assert ParseDict(old, pb03.Task()).status.state == pb03.TASK_STATE_COMPLETED
+    sent = (await client.post("/v1/message:send", json=old_body(contextId="c-2"), headers=JSON)).json()
+    assert "content" in sent["task"]["history"][0], "the message has the form of the proto file"
 
 
 async def test_input_required_ends_stream() -> None:

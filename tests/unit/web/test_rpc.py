@@ -12,8 +12,8 @@ from aion_core.web.operations.operation import Operation
 from aion_core.web.rpc import JsonRpcBinding
 from tests.support.agents.counting import talking
 from tests.support.agents.scripted import Asking
-from tests.support.sdk_handler import BY_NAME, services_of
-from tests.support.service import http, parts, send
+from tests.support.service import http, parts, rpc_body, send
+from tests.unit.web.sdk_handler import BY_NAME, services_of
 from tests.unit.web.test_rest import frames
 
 
@@ -118,6 +118,41 @@ async def test_json_rpc_error_has_reason(method: str) -> None:
     assert info["domain"] == "a2a-protocol.org"
 
 
+@pytest.mark.parametrize("given", [{}, {"id": None}], ids=["missing", "null"])
+@pytest.mark.parametrize("method", ["message/send", "message/stream", "tasks/get", "tasks/cancel", "tasks/resubscribe"])
+async def test_v03_request_without_id_is_invalid(method: str, given: dict[str, Any]) -> None:
+    """The error is about the JSON-RPC id, not about the task's."""
+    request = {**send(method=method), **given}
+    if not given:
+        del request["id"]
+    if method.startswith("tasks"):
+        request["params"] = {"id": "t-1"}
+    async with http(parts(talking(1)).app()) as client:
+        body = rpc_body(await client.post("/", json=request))
+    assert (body["id"], body["error"]["code"]) == (None, -32600)
+    assert "JSON-RPC" in body["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "code"),
+    [
+        ("message/stream", {}, -32602),
+        ("message/stream", send(taskId="nope")["params"], -32602),
+        ("tasks/resubscribe", {"id": "nope"}, -32001),
+    ],
+)
+async def test_v03_streaming_refusal_is_one_frame(method: str, params: Any, code: int) -> None:
+    """A client of v0.3 reads only streams from a streaming method."""
+    async with http(parts(talking(1)).app()) as client:
+        answer = await client.post("/", json={"jsonrpc": "2.0", "id": "r", "method": method, "params": params})
+        assert answer.status_code == 200
+        assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
+        [frame] = frames(answer, "data")
+        assert (frame["data"]["id"], frame["data"]["error"]["code"]) == ("r", code)
+        unary = await client.post("/", json={"jsonrpc": "2.0", "id": "r", "method": "SubscribeToTask", "params": {}})
+        assert unary.headers["content-type"] == "application/json"
+
+
 @pytest.mark.parametrize("length", [-1, 2**31, 2**40, 1e12, "x", 1.5])
 @pytest.mark.parametrize(
     ("method", "where"),
@@ -135,7 +170,7 @@ async def test_invalid_history_length_is_refused(method: str, where: str, length
     given = send(method=method) if where.startswith("configuration") else {**send(), "params": {"id": "t-1"}}
     (given["params"].setdefault("configuration", {}) if "." in where else given["params"])["historyLength"] = length
     async with http(parts(talking(1)).app()) as client:
-        error = (await client.post("/", json={**given, "method": method})).json()["error"]
+        error = rpc_body(await client.post("/", json={**given, "method": method}))["error"]
     assert error["code"] == -32602
     assert [violation["field"] for violation in error["data"][1]["fieldViolations"]] == [where]
 
@@ -177,5 +212,5 @@ async def test_refused_stream_error_names_alternative_method(method: str, params
     async with http(made.app()) as client:
         request = send(method=method)
         request["params"] = params or request["params"]
-        error = (await client.post("/", json=request)).json()["error"]
+        error = rpc_body(await client.post("/", json=request))["error"]
         assert (error["code"], error["message"].endswith(mend)) == (-32004, True), error

@@ -1,0 +1,54 @@
+"""JSON of protobuf messages and v0.3 models: numbers, and data that is no object."""
+
+import json
+from typing import Any
+
+import pytest
+from a2a.compat.v0_3 import conversions
+from google.protobuf.json_format import ParseDict
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aion_core.protocol.json_format import to_json, v03_json
+from aion_core.protocol.types import Artifact, Part
+
+NUMBERS: dict[str, Any] = {"ids": [1, 2], "deep": {"page": 0, "half": 0.5, "below": -7, "large": 1e300, "text": "1.0"}}
+
+
+def artifact(data: Any) -> Artifact:
+    made = Artifact(artifact_id="a", parts=[ParseDict({"data": data, "metadata": {"row": 3}}, Part())])
+    made.metadata.update({"version": 2})
+    return made
+
+
+def test_whole_numbers_are_integers() -> None:
+    expected = {
+        "artifactId": "a",
+        "parts": [{"data": NUMBERS, "metadata": {"row": 3}}],
+        "metadata": {"version": 2},
+    }
+    # 1 == 1.0 in Python, but not in JSON text.
+    assert json.dumps(to_json(artifact(NUMBERS)), sort_keys=True) == json.dumps(expected, sort_keys=True)
+
+
+def test_v03_whole_numbers_are_integers() -> None:
+    written = v03_json(conversions.to_compat_artifact(artifact(NUMBERS)))
+    part = {"kind": "data", "data": NUMBERS, "metadata": {"row": 3}}
+    expected = {"artifactId": "a", "parts": [part], "metadata": {"version": 2}}
+    assert json.dumps(written, sort_keys=True) == json.dumps(expected, sort_keys=True)
+
+
+@pytest.mark.parametrize("data", [[1, 2], "text", 7, True, None])
+def test_v03_data_that_is_no_object_is_value(data: Any) -> None:
+    """The SDK's marker stays out of the metadata; the author's metadata remains."""
+    (part,) = v03_json(conversions.to_compat_artifact(artifact(data)))["parts"]
+    assert part == {"kind": "data", "data": {"value": data}, "metadata": {"row": 3}}
+    alone = Artifact(artifact_id="a", parts=[ParseDict({"data": data}, Part())])
+    assert v03_json(conversions.to_compat_artifact(alone))["parts"] == [{"kind": "data", "data": {"value": data}}]
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**53), 2**53))
+def test_number_keeps_its_value(number: float) -> None:
+    (part,) = to_json(artifact(number))["parts"]
+    assert part["data"] == number
+    assert isinstance(part["data"], int) == (number == int(number) and abs(number) < 2**53)
