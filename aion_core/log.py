@@ -29,6 +29,12 @@ _SHORTEST_LINE = 16
 QUIET = ("a2a", "boto3", "botocore", "httpcore", "httpx", "mangum", "s3transfer", "urllib3")
 """Names of libraries that log bodies, headers or URLs below WARNING."""
 
+_WORDS = re.compile(
+    r"[\W_]*(?:(?:[A-Z]?[a-z]{1,15}(?:[A-Z][a-z]{2,15}){0,3}|[A-Z]{1,15}|[0-9]{1,5})(?:[\W_]+|\Z))*", re.ASCII
+)
+"""Matches ordinary words, such as `Refused with -32602 (INVALID_PARAMS)`, but no random text."""
+_LONGEST_WORDS = 200
+
 _BREAKS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\x85\u2028\u2029]")
 
 _LABELS = "aion_labels"
@@ -74,11 +80,20 @@ def note(**labels: Any) -> None:
     _labels.set({**_labels.get(), **labels})
 
 
-def keep_out(*secrets: str) -> None:
-    """Redact these texts in later log lines of this request."""
+def keep_out(*secrets: str, even_words: bool = False) -> None:
+    """Redact these texts in later log lines of this request.
+
+    Ordinary words are not redacted, since a client could hide the text of log lines by them. `even_words` redacts them
+    too, for verified credentials.
+    """
     current = _request.get()
     if current is not None:
-        current.secrets.update(secret for secret in secrets if len(secret) >= SHORTEST_SECRET)
+        found = (secret for secret in secrets if len(secret) >= SHORTEST_SECRET)
+        current.secrets.update(secret for secret in found if even_words or not _are_words(secret))
+
+
+def _are_words(text: str) -> bool:
+    return len(text) <= _LONGEST_WORDS and _WORDS.fullmatch(text) is not None
 
 
 def always_keep_out(*secrets: str) -> None:

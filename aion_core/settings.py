@@ -76,6 +76,10 @@ class Settings:
     """AION_HTTP_ENTRYPOINTS: authorization of each HTTP entry point: `AWS_IAM`, `NONE`, or `OFF` if it does not exist."""
     auth: bool
     """AION_AUTH: `off` disables authentication for callers on this machine, for development. Lambda refuses `off`."""
+    loopback_origins: bool
+    """AION_LOOPBACK_ORIGINS: let pages of this machine call the agents from a browser (CORS), for development."""
+    console: str
+    """AION_CONSOLE: `on` serves a console at the root to browsers; `dev` lets it kill the process too; `off` by default."""
     basic_users_file: str
     """AION_BASIC_USERS_FILE: JSON object of user names and argon2 hashes, for HTTP Basic."""
     basic_users_secret: str
@@ -128,6 +132,8 @@ class Settings:
             card_key_url=read.url("AION_CARD_KEY_URL", ""),
             entrypoints=read.entrypoints("AION_HTTP_ENTRYPOINTS"),
             auth=read.one_of("AION_AUTH", ("on", "off")) == "on" or read.refuse_on_lambda("AION_AUTH"),
+            loopback_origins=read.one_of("AION_LOOPBACK_ORIGINS", ("false", "true")) == "true",
+            console=read.console("AION_CONSOLE"),
             basic_users_file=read.text("AION_BASIC_USERS_FILE", ""),
             basic_users_secret=read.at_most_one("AION_BASIC_USERS_SECRET", "AION_BASIC_USERS_FILE"),
             secrets=read.one_of("AION_SECRETS", ("on", "off")) == "on" and read.text("AWS_SAM_LOCAL", "") != "true",
@@ -170,6 +176,15 @@ class _Reader:
         if self._environ.get("AWS_LAMBDA_FUNCTION_NAME") and self._environ.get("AWS_SAM_LOCAL") != "true":
             raise ConfigurationError(f"{name} is off, but a deployed function requires authentication.")
         return False
+
+    def console(self, name: str) -> str:
+        """Return the console's mode. Raises ConfigurationError for `dev` on Lambda: its page could kill the function."""
+        mode = self.one_of(name, ("off", "on", "dev"))
+        if mode == "dev" and self._environ.get("AWS_LAMBDA_FUNCTION_NAME"):
+            raise ConfigurationError(
+                f"{name} is dev, but only `aion dev` may let the console end the process; set it to on."
+            )
+        return mode
 
     def at_most_one(self, name: str, other: str) -> str:
         """Return the value of the variable `name`. Raises ConfigurationError if both variables are set."""

@@ -273,7 +273,7 @@ def _success(operation: Operation, description: str, responses: Schemas) -> Sche
 def _refusals(route: HttpRoute) -> Schema:
     names = {"400": "BadRequest", "401": "Unauthenticated", "403": "Forbidden", "404": "NotFound"}
     if route.body is not Body.IGNORED:
-        names |= {"413": "TooLarge", "415": "Encoded"}
+        names |= {"408": "TooSlow", "413": "TooLarge", "415": "Encoded"}
     names |= {"429": "TooMany", "503": "Unavailable"}
     return {status: {"$ref": f"#/components/responses/{name}"} for status, name in names.items()}
 

@@ -54,7 +54,7 @@ CASES = (
 
 # Code for comparison: boto3 with clients of two services.
 _BOTO3 = "import boto3\nfor service in ('dynamodb', 'sqs'): boto3.client(service)"
-# The first turn loads every agent of the config, with its framework.
+# The init phase loads every agent of the config, with its framework. The first turn imports nothing else.
 _AGENTS = """
 from aion_core.bootstrap import build_telemetry
 from aion_core.bootstrap.engine import build_engine
@@ -96,11 +96,15 @@ def ratios(built: Sequence[tuple[Case, Package]]) -> Iterator[Result]:
     yield _ratio("deliver_push: import, to boto3 with two clients", push, f"import {case.handler}", _BOTO3)
     case, api = by_name["api, LangGraph"]
     yield _ratio("api: import, to langgraph.graph", api, f"import {case.handler}", "import langgraph.graph")
+    what = "api: import and agents, to its largest dependencies"
+    yield _ratio(
+        what, api, f"import {case.handler}{_AGENTS}", f"import fastapi, langgraph.graph\n{_BOTO3}", case.configs
+    )
 
 
-def _ratio(what: str, built: Package, statements: str, yardstick: str) -> Result:
+def _ratio(what: str, built: Package, statements: str, yardstick: str, configs: Sequence[Path] = ()) -> Result:
     def seconds(code: str) -> float:
-        return _loaded(built, code).seconds
+        return _loaded(built, code, configs).seconds
 
     # Measure in pairs, since other load on the machine changes slowly. The first pair is a warm-up.
     pairs = [(seconds(statements), seconds(yardstick)) for _ in range(ROUNDS + 1)][1:]

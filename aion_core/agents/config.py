@@ -19,6 +19,7 @@ from aion_core.agents.config_sections import (
     STRICT,
     WEB_ADDRESS,
     AgentMessage,
+    CorsConfig,
     ExtendedCardConfig,
     Extensions,
     MediaType,
@@ -35,6 +36,7 @@ from aion_core.agents.config_sections import (
 from aion_core.auth.schemes.api_key import HEADER
 from aion_core.errors import ConfigurationError
 from aion_core.ports import AfterCrash, AnswerAs, Limits, PushEvents, ReplyAs, WhenBusy
+from aion_core.ports.limits import REQUESTS_PER_MINUTE, STREAMS_PER_OWNER
 
 _TEXT = ["text/plain"]
 
@@ -77,6 +79,8 @@ class AgentConfig(_Section):
     provider: Provider | None = None
     security: SecurityConfig | None = None
     """Auth policy of this agent. Without one, the deployment's policy under `aion.security` applies."""
+    cors: CorsConfig | None = None
+    """CORS of this agent. Without it, the deployment's under `aion.cors` applies."""
     skills: Skills = []
     extended_card: ExtendedCardConfig | None = None
     input_modes: Annotated[list[MediaType], Field(min_length=1)] = [
@@ -111,10 +115,10 @@ class AgentConfig(_Section):
 
 
 class LimitsConfig(_Section):
-    """Limits for each caller, declared under `aion.limits` in aion.yaml. Nothing is limited by default."""
+    """Limits for each caller, declared under `aion.limits` in aion.yaml. `null` turns a limit off."""
 
-    requests_per_minute: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    streams_per_owner: Annotated[int, Field(ge=1, le=100)] | None = None
+    requests_per_minute: Annotated[int, Field(ge=1, le=100_000)] | None = REQUESTS_PER_MINUTE
+    streams_per_owner: Annotated[int, Field(ge=1, le=100)] | None = STREAMS_PER_OWNER
     """Maximum number of open streams. Each stream occupies a Lambda execution environment."""
     streams_per_task: Annotated[int, Field(ge=1, le=100)] | None = None
     open_tasks_per_owner: Annotated[int, Field(ge=1, le=200)] | None = None
@@ -127,6 +131,8 @@ AgentId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0
 class _Aion(_Section):
     security: SecurityConfig | None = None
     """Auth policy of all agents."""
+    cors: CorsConfig | None = None
+    """CORS of all agents."""
     limits: LimitsConfig | None = None
     python_path: list[AgentMessage] = []
     """Further folders for imports, relative to aion.yaml's folder. That folder and its `src` always count."""
@@ -142,22 +148,22 @@ class _Aion(_Section):
             raise ValueError(f"{', '.join(both)} is in both environment and secrets; remove one of them")
         return self
 
-    def with_security(self) -> dict[str, AgentConfig]:
-        """Return the agents' configurations with the deployment's auth policy merged into each of them."""
+    def with_deployment_settings(self) -> dict[str, AgentConfig]:
+        """Return the agents' configurations with the deployment's auth policy and CORS merged into each of them."""
+        return {
+            agent_id: agent.model_copy(update={"security": self._security_of(agent), "cors": agent.cors or self.cors})
+            for agent_id, agent in self.agents.items()
+        }
+
+    def _security_of(self, agent: AgentConfig) -> SecurityConfig | None:
         deployment = self.security
         if deployment is None:
-            return self.agents
-        agents = {}
-        for agent_id, agent in self.agents.items():
-            own = agent.security or SecurityConfig()
-            schemes = {**deployment.schemes, **own.schemes}
-            require = own.require
-            if require is None:
-                require = [{name: []} for name in own.schemes] or deployment.require
-            agents[agent_id] = agent.model_copy(
-                update={"security": SecurityConfig.model_construct(schemes=schemes, require=require)}
-            )
-        return agents
+            return agent.security
+        own = agent.security or SecurityConfig()
+        require = own.require
+        if require is None:
+            require = [{name: []} for name in own.schemes] or deployment.require
+        return SecurityConfig.model_construct(schemes={**deployment.schemes, **own.schemes}, require=require)
 
 
 class _File(_Section):
@@ -187,7 +193,7 @@ class DeploymentConfig:
     agents: Mapping[str, AgentConfig]
     """Agents in the order of the file."""
     limits: Limits | None
-    """Limits for each caller; None without `aion.limits`."""
+    """Limits for each caller; None without `aion.limits`, for the default limits."""
     folder: Path
     """Base folder of the agents' paths."""
     roots: Sequence[Path] = ()
@@ -211,12 +217,11 @@ def read_deployment_config(path: Path) -> DeploymentConfig:
             return read_deployment_config(found.config)
         return DeploymentConfig(found.agents, found.limits, found.folder, found.roots, found.env)
     parsed = _read(path)
-    limits = parsed.limits.model_dump(exclude_none=True) if parsed.limits else {}
     folder = path.resolve().parent
     roots = [_existing_folder(folder / root, f"{path}: aion.python_path") for root in parsed.python_path]
     return DeploymentConfig(
-        parsed.with_security(),
-        Limits(**limits) if limits else None,
+        parsed.with_deployment_settings(),
+        Limits(**parsed.limits.model_dump()) if parsed.limits else None,
         folder,
         roots,
         parsed.environment,

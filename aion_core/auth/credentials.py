@@ -35,9 +35,13 @@ class RequestCredentials:
         """Return True if the request has the header, with any value."""
         return name.lower() in self.headers
 
+    def values(self, name: str) -> tuple[str, ...]:
+        """Return all values of the header."""
+        return self.headers.get(name.lower(), ())
+
     def header(self, name: str) -> str:
         """Return the header's value, or "" for a missing, repeated (ambiguous) or too long header."""
-        values = self.headers.get(name.lower(), ())
+        values = self.values(name)
         return values[0] if len(values) == 1 and len(values[0]) <= MAX_CREDENTIALS else ""
 
     def has_authorization(self, scheme: str) -> bool:

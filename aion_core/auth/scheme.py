@@ -78,6 +78,11 @@ class Scheme(BaseModel):
         """Return the identity of the scheme. A policy may have only one scheme with the same identity."""
         return self.type
 
+    @property
+    def request_headers(self) -> tuple[str, ...]:
+        """Return the names of the request headers with the credentials of the scheme."""
+        return ("Authorization",)
+
     def duplicate_error(self, names: Sequence[str]) -> str:
         """Return the error text for schemes of a policy with the same identity and these names."""
         return f"{' and '.join(names)} are of one type; one such scheme is enough."

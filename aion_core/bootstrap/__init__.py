@@ -48,12 +48,20 @@ def build_app(settings: Settings | None = None) -> "FastAPI":
 
 
 def build_worker(settings: Settings | None = None, telemetry: Telemetry | None = None) -> "Worker":
-    """Return the worker that runs a turn for each wake-up message. Call it once per process; raises as `build_app` does."""
+    """Return the worker that runs a turn for each wake-up message. Call it once per process; raises as `build_app` does.
+
+    On Lambda it loads the agents in the init phase. A failed import fails their turns, which tells their clients.
+    """
     settings = settings or Settings.from_environ()
     telemetry = telemetry or build_telemetry(settings)
     from aion_core.bootstrap.engine import build_engine
 
-    return build_engine(settings, telemetry).worker
+    engine = build_engine(settings, telemetry)
+    if settings.on_lambda:
+        from aion_core.agents.loading import load_in_init
+
+        load_in_init([*engine.agents.values()], fails=False)
+    return engine.worker
 
 
 def build_sweep(settings: Settings | None = None, telemetry: Telemetry | None = None) -> Sweep:

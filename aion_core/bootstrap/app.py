@@ -1,14 +1,19 @@
 """Composition of ApiFunction: the web app, agent cards and authentication."""
 
+from functools import partial
+
 from fastapi import FastAPI
 
 from aion_core.agents.cards import extended_card, public_card
 from aion_core.agents.config import default_agent
+from aion_core.agents.loading import load_in_init
 from aion_core.bootstrap.auth import build_auth_policies, build_authenticators
+from aion_core.bootstrap.cors import build_cors_policies
 from aion_core.bootstrap.engine import Engine, build_engine
 from aion_core.bootstrap.push import allowed
 from aion_core.bootstrap.secrets import card_key, card_signer
 from aion_core.bootstrap.telemetry import Telemetry
+from aion_core.ports import Limits
 from aion_core.push.configs import PushRegistry
 from aion_core.settings import DEFAULT_BASE_URL, Settings
 from aion_core.tasks.conversations import Conversations
@@ -23,7 +28,9 @@ from aion_core.web.cards import CardPublisher
 def build_app(settings: Settings, telemetry: Telemetry) -> FastAPI:
     """Return the ASGI app. Raises ConfigurationError with the name of the setting or the line of aion.yaml."""
     engine = build_engine(settings, telemetry)
-    limits = engine.limits
+    policies = build_auth_policies(engine.configs, settings)
+    # Without authentication all callers are one owner, so only declared limits apply.
+    limits = engine.limits or (Limits.default() if policies else None)
     limits_config = CallerLimits(limits, engine.stores.rate_limits(), engine.clock) if limits else None
     service = TaskService(
         engine.stores.tasks,
@@ -39,7 +46,6 @@ def build_app(settings: Settings, telemetry: Telemetry) -> FastAPI:
     base_url = settings.base_url or DEFAULT_BASE_URL
     # On Lambda the base URL comes from the event: a function and its API cannot both refer to each other in a template.
     follows_entrypoint = settings.on_lambda and not settings.base_url
-    policies = build_auth_policies(engine.configs, settings)
     default = default_agent(engine.configs)
     served = {}
     for agent_id, config in engine.configs.items():
@@ -60,8 +66,11 @@ def build_app(settings: Settings, telemetry: Telemetry) -> FastAPI:
         registry=_push_registry(settings, engine),
         authenticators=build_authenticators(policies, settings, engine.stores.api_keys, engine.clock),
         loopback_only=not settings.auth,
+        cors=build_cors_policies(engine.configs, settings),
+        console=settings.console,
         limits=limits_config,
         background_task=engine.background.run if engine.background else None,
+        startup=partial(load_in_init, [*engine.agents.values()]) if settings.on_lambda else None,
         metrics=telemetry.metrics,
         traces=telemetry.traces,
     )

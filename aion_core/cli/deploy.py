@@ -93,6 +93,9 @@ def deploy(environment: str, stack: str | None, given: dict[str, str], *, yes: b
             # Flags and samconfig.toml override values derived from aion.yaml.
             given = {**_agent_rights(declared, region, account), **saved.parameters, **given}
             target = _complete_target(saved, name, region, given, schemes, is_interactive=is_interactive)
+            before = target.before.parameters if target.before else {}
+            if warning := cors_warning(declared, {**before, **target.parameters}):
+                click.echo(warning)
             with step("sam") as running:
                 program = sam.command()
                 running.result = str(program)
@@ -152,6 +155,17 @@ def _check_callers(parameters: Mapping[str, str], declared: Sequence[str]) -> No
             "ApiAuthorizer=NONE needs callers in aion.yaml, but there are no callers in it: the function would not start. Declare "
             "them under `security` in aion.yaml, or deploy with --parameter ApiAuthorizer=AWS_IAM."
         )
+
+
+def cors_warning(declared: "DeploymentConfig", parameters: Mapping[str, str]) -> str:
+    """Return a warning if web pages may call agents, but each HTTP entry point refuses their preflight requests; else ""."""
+    agents = [agent_id for agent_id, agent in declared.agents.items() if agent.cors and agent.cors.origins]
+    if not agents or "NONE" in (parameters.get("ApiAuthorizer"), parameters.get("FunctionUrlAuth")):
+        return ""
+    return (
+        f"{Status.WARNING} cors: web pages cannot call {', '.join(agents)}, since AWS refuses preflight requests, which have no "
+        "signature.\n  → Deploy with --parameter ApiAuthorizer=NONE, and declare callers under `security` in aion.yaml."
+    )
 
 
 def _agent_rights(declared: "DeploymentConfig", region: str, account: str) -> dict[str, str]:

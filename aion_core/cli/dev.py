@@ -186,6 +186,8 @@ def _environment(store: str, folder: Path, base_url: str, chosen: Mapping[str, s
         # No HTTP entry point checks signatures in front of this server.
         "AION_HTTP_ENTRYPOINTS": "",
         "AION_REVEAL_ERRORS": "true",
+        "AION_LOOPBACK_ORIGINS": "true",
+        "AION_CONSOLE": "dev",
         # Take the agents' keys from .env, and do not read secrets with the developer's own AWS credentials.
         "AION_SECRETS": "off",
         # A developer's webhooks run on this machine.

@@ -89,7 +89,7 @@ _limit = click.option(
 
 @click.group(short_help="List and redrive dead letters.")
 def dlq() -> None:
-    """List, redrive and drop dead letters, which are queue messages not processed after five attempts.
+    """List, redrive and drop dead letters, which are queue messages not processed after all of their attempts.
 
     A queue message holds ids only. The table holds the work, so no task depends on a message. The queues' URLs come from
     --stack, or from AION_TASK_QUEUE_URL and AION_PUSH_QUEUE_URL. Beside `aion dev`, the command reads its local queues.
@@ -157,7 +157,7 @@ Examples:
 def redrive(queues: tuple[str, ...], limit: int, deployment: Deployment, *, yes: bool) -> None:
     """Move all messages of the dead letter queues back to their queues.
 
-    Fix the cause first, or the messages return after five attempts. Drop poison messages first, for the same reason. SQS
+    Fix the cause first, or the messages return after their attempts. Drop poison messages first, for the same reason. SQS
     moves the messages in the background; `aion dlq list` shows the remaining messages. A message processed twice does no harm.
 
     --limit is the number of messages printed before the question; all are moved.

@@ -49,6 +49,7 @@ def greeting(
     return "\n".join(
         [
             *lines,
+            f"Console for browsers: {base_url}/",
             f"Agent card: {target}/.well-known/agent-card.json",
             where,
             "",

@@ -178,6 +178,7 @@ class _Worker:
     async def _serve(self, app: Any) -> None:
         import uvicorn
 
+        from aion_core.dev.http_protocol import HeaderTimeoutProtocol
         from aion_core.dev.request_log import RequestLogMiddleware
         from aion_core.tasks.call import Deadline
         from aion_core.web.middleware import LoopbackOnlyMiddleware
@@ -216,6 +217,7 @@ class _Worker:
         server = WorkerServer(
             uvicorn.Config(
                 RequestLogMiddleware(with_end),
+                http=HeaderTimeoutProtocol,
                 log_config=None,
                 access_log=False,
                 timeout_graceful_shutdown=CUT_SECONDS,

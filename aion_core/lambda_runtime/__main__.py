@@ -6,10 +6,11 @@ import logging
 import os
 import signal
 import sys
+from pathlib import Path
 
 from mangum.types import ASGI
 
-from . import log
+from . import import_path, log
 from .application import InitError, load
 from .loop import serve
 from .runtime_api import ErrorReport, RuntimeApi
@@ -31,6 +32,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 1
     log.configure(settings.log_level)
+    import_path.extend(Path(__file__).parents[2])
     # Use one event loop for the whole environment, since the app binds objects to the loop at startup.
     events = asyncio.new_event_loop()
     asyncio.set_event_loop(events)

@@ -10,8 +10,8 @@ if [ "${AWS_SAM_LOCAL:-}" = "true" ]; then
     exec "$@"
 fi
 
-# Keep the interpreter of the runtime and replace its bootstrap.py. That file also adds the code and the layers to Python's
-# path; the code is two folders up from here.
+# Keep the interpreter of the runtime and replace its bootstrap.py. The code is two folders up from here; import_path.py adds
+# the layers.
 code="${0%/aion_core/lambda_runtime/*}"
-export PYTHONPATH="$code:/opt/python${PYTHONPATH:+:$PYTHONPATH}"
+export PYTHONPATH="$code${PYTHONPATH:+:$PYTHONPATH}"
 exec "${1:?Lambda passes the command to replace}" -m aion_core.lambda_runtime

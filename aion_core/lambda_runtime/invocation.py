@@ -1,6 +1,7 @@
 """Convert an invocation of the Lambda function to an ASGI request."""
 
 import json
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -87,6 +88,10 @@ class InvocationContext:
         return max(0, self.deadline_ms - int(time.time() * 1000))
 
 
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+"""Matches a header's name (a token of RFC 9110, 5.6.2)."""
+
+
 class HttpRequest(NamedTuple):
     """HTTP request of a Lambda event, as an ASGI scope and a body."""
 
@@ -108,6 +113,7 @@ class EventReader:
             raise NotAnHttpEvent("the event is not JSON") from error
         if not isinstance(event, dict):
             raise NotAnHttpEvent("the event is not a JSON object")
+        event = _with_valid_header_names(event)
         try:
             handler = self._mangum.infer(event, cast("LambdaContext", context))
             request = HttpRequest(handler.scope, handler.body)
@@ -130,3 +136,15 @@ def _headers(scope: Scope, event: Mapping[str, Any]) -> list[list[bytes]]:
         return list(scope["headers"])
     others = [header for header in scope["headers"] if header[0] != b"cookie"]
     return [*others, [b"cookie", "; ".join(cookies).encode()]]
+
+
+def _with_valid_header_names(event: dict[str, Any]) -> dict[str, Any]:
+    """Return the event without headers with invalid names.
+
+    Starlette cannot look up a name in another alphabet. The lower case of some such names is in ASCII.
+    """
+    named = {key: event[key] for key in ("headers", "multiValueHeaders") if isinstance(event.get(key), dict)}
+    valid = {
+        key: {name: values[name] for name in values if _HEADER_NAME.fullmatch(name)} for key, values in named.items()
+    }
+    return {**event, **valid} if valid != named else event

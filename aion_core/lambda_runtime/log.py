@@ -19,7 +19,9 @@ class JsonLine(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the log record as a line of JSON."""
         line = {
-            "timestamp": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "timestamp": datetime.fromtimestamp(record.created, UTC)
+            .isoformat(timespec="milliseconds")
+            .replace("+00:00", "Z"),
             "level": record.levelname,
             "message": record.getMessage(),
             "logger": record.name,

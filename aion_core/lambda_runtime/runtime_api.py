@@ -37,7 +37,8 @@ class ErrorReport:
 
     def as_json(self) -> bytes:
         """Return the report as a JSON body for the Runtime API's error endpoints."""
-        return json.dumps({"errorType": self.error_type, "errorMessage": self.message}).encode()
+        # Without a stack trace: the client may receive the report. The log has it.
+        return json.dumps({"errorType": self.error_type, "errorMessage": self.message, "stackTrace": []}).encode()
 
     def as_trailers(self) -> Headers:
         """Return the report as HTTP trailers for an incomplete response."""
@@ -126,7 +127,7 @@ class RuntimeApi:
         """
         response = await self._request("GET", "/runtime/invocation/next")
         if response.status != 200:
-            raise RuntimeApiError(f"next responseed {response.status}: {response.body[:500]!r}")
+            raise RuntimeApiError(f"next responded with {response.status}: {response.body[:500]!r}")
         try:
             return Invocation.from_response(response.headers, response.body)
         except (KeyError, ValueError) as error:
@@ -159,11 +160,11 @@ class RuntimeApi:
         response = await self._request(
             "POST",
             path,
-            [("Content-Type", "application/json"), (_ERROR_TYPE, report.error_type), *headers],
+            [("Content-Type", "application/vnd.aws.lambda.error+json"), (_ERROR_TYPE, report.error_type), *headers],
             report.as_json(),
         )
         if response.status != 202:
-            raise RuntimeApiError(f"{path} responseed {response.status}: {response.body[:500]!r}")
+            raise RuntimeApiError(f"{path} responded with {response.status}: {response.body[:500]!r}")
 
     async def _request(self, method: str, path: str, headers: Headers = (), body: bytes = b"") -> RuntimeApiResponse:
         call = await RuntimeApiCall.begin(self._address, method, path, [*headers, ("Content-Length", str(len(body)))])

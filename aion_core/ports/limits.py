@@ -3,9 +3,14 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, Self
 
 from aion_core.ports.tasks import TaskKey
+
+REQUESTS_PER_MINUTE = 1200
+"""Default limit of a caller's requests, below the rate of a deployment's API."""
+STREAMS_PER_OWNER = 50
+"""Default limit of a caller's open streams, a part of an account's concurrency."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,18 +22,15 @@ class Limits:
     streams_per_task: int | None = None
     open_tasks_per_owner: int | None = None
 
+    @classmethod
+    def default(cls) -> Self:
+        """Return the limits of a deployment that authenticates its callers and declares no limits."""
+        return cls(requests_per_minute=REQUESTS_PER_MINUTE, streams_per_owner=STREAMS_PER_OWNER)
+
     @property
     def of_streams(self) -> bool:
         """True if the number of open streams is limited."""
         return self.streams_per_owner is not None or self.streams_per_task is not None
-
-    def allow(self, stream: "OpenStream", others: Collection["OpenStream"]) -> bool:
-        """Return True if the limits allow the owner to open this stream besides the other open ones."""
-        if self.streams_per_owner is not None and len(others) >= self.streams_per_owner:
-            return False
-        if self.streams_per_task is None or not stream.task_id:
-            return True
-        return sum(other.task_id == stream.task_id for other in others) < self.streams_per_task
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class RateLimits(Protocol):
         """Count an open stream and return True; if a limit is reached, return False. A repeated call counts once."""
         ...
 
-    async def close_stream(self, owner: str, stream_id: str) -> None:
+    async def close_stream(self, owner: str, stream: OpenStream) -> None:
         """Uncount a closed stream, if it is counted."""
         ...
 

@@ -23,6 +23,8 @@ class Metric(StrEnum):
     """Time from the arrival of a message to the beginning of its turn."""
     TURNS_FAILED = "TurnsFailed"
     """Number of turns that ended with a failed task."""
+    INTERNAL_ERRORS = "InternalErrors"
+    """Number of requests that the server could not serve, in JSON-RPC also with HTTP status 200."""
     SWEEP_FOUND = "SweepFound"
     """Number of expired timers found by a sweep, without planned webhook retries."""
     SWEEP_ENQUEUED = "SweepEnqueued"

@@ -338,7 +338,9 @@ def check_transaction(writes: Sequence[Write], token: str) -> None:
 
 def check_transaction_size(items: Iterable[Item]) -> None:
     """Raise StoreError if the items of a transaction are together larger than DynamoDB allows."""
-    if sum(item_size(item) for item in items) > MAX_TRANSACTION_BYTES:
+    items = list(items)
+    # The items of most transactions are too few to be too large.
+    if len(items) * MAX_ITEM_BYTES > MAX_TRANSACTION_BYTES < sum(item_size(item) for item in items):
         raise _invalid(f"the items of a transaction have more than {MAX_TRANSACTION_BYTES} bytes")
 
 

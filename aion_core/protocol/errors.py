@@ -93,6 +93,13 @@ INTERNAL = "Something went wrong on the server. The operator finds it in the log
 RETRY_AFTER = "retryAfterSeconds"
 """Key in the data and ErrorInfo metadata of an error. Its value is the delay before the next attempt."""
 
+MAX_VIOLATIONS = 10
+"""Maximum number of invalid fields in an error response."""
+MAX_TEXT = 250
+"""Maximum number of characters of a field's path or description in an error response."""
+MAX_MESSAGE = 1000
+"""Maximum number of characters of a message or of a metadata value in an error response."""
+
 DOMAIN = "a2a-protocol.org"
 _RPC = "type.googleapis.com/google.rpc."
 
@@ -127,7 +134,7 @@ def invalid_params(message: str, *fields: str) -> a2a.InvalidParamsError:
 def wire_form(error: Exception) -> tuple[WireError, str, list[dict[str, Any]]]:
     """Return the protocol codes of an error, its public message and its google.rpc details.
 
-    An unexpected error has a fixed message.
+    An unexpected error has a fixed message. Long texts are cut, since they may contain names of the request.
     """
     form = WIRE_ERRORS.get(type(error))
     if form is None or not isinstance(error, a2a.A2AError):
@@ -135,7 +142,7 @@ def wire_form(error: Exception) -> tuple[WireError, str, list[dict[str, Any]]]:
     else:
         message, data = str(error), error.data or {}
     # The metadata of an ErrorInfo contain only texts. Invalid fields are in a BadRequest.
-    metadata = {key: value for key, value in data.items() if isinstance(value, str)}
+    metadata = {key: _cut(value, MAX_MESSAGE) for key, value in data.items() if isinstance(value, str)}
     details: list[dict[str, Any]] = [
         {"@type": f"{_RPC}ErrorInfo", "reason": form.reason, "domain": DOMAIN, "metadata": metadata}
     ]
@@ -144,8 +151,13 @@ def wire_form(error: Exception) -> tuple[WireError, str, list[dict[str, Any]]]:
             {
                 "@type": f"{_RPC}BadRequest",
                 "fieldViolations": [
-                    {"field": violation["field"], "description": violation["message"]} for violation in violations
+                    {"field": _cut(violation["field"], MAX_TEXT), "description": _cut(violation["message"], MAX_TEXT)}
+                    for violation in violations[:MAX_VIOLATIONS]
                 ],
             }
         )
-    return form, message, details
+    return form, _cut(message, MAX_MESSAGE), details
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -106,10 +106,10 @@ def retry_after(header: str, now: datetime) -> float | None:
         return float(header)
     try:
         at = email.utils.parsedate_to_datetime(header)
-    except ValueError:
+        return max(0.0, ((at if at.tzinfo else at.replace(tzinfo=UTC)) - now).total_seconds())
+    except (ArithmeticError, LookupError, TypeError, ValueError):
+        # The time zone of a hostile date overflows, for example.
         return None
-    at = at if at.tzinfo else at.replace(tzinfo=UTC)
-    return max(0.0, (at - now).total_seconds())
 
 
 async def _read(response: httpx.Response, seconds: float) -> None:

@@ -29,11 +29,12 @@ _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
 
 _RESERVED_HEADERS = re.compile(
     r"(?:content|webhook|a2a|x-a2a|proxy|x-forwarded|sec|access-control|x-amz|x-amzn|cf)-.*|host|connection|te|trailer|"
-    r"transfer-encoding|upgrade|keep-alive|expect|accept.*|user-agent|cookie|forwarded|via|date|range|if-.*|traceparent|"
-    r"tracestate|x-http-method.*|x-method-override|x-original-.*|x-rewrite-url|x-real-ip|x-client-ip|true-client-ip",
+    r"transfer-encoding|upgrade|keep-alive|expect|accept.*|user-agent|cookie2?|set-cookie2?|forwarded|via|date|range|if-.*|traceparent|"
+    r"tracestate|x-http-method.*|x-method-override|x-original-.*|x-rewrite-url|x-real-ip|x-client-ip|true-client-ip|"
+    r".*metadata.*|x-aws-.*|x-google-.*|x-identity-header",
     re.IGNORECASE,
 )
-"""Headers reserved for HTTP, proxies and this server: a client's API key must not use them."""
+"""Headers reserved for HTTP, proxies, clouds' metadata services and this server. A client's API key must not use them."""
 
 
 _CONFIG_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.:@/+=~-]{0,127}")
@@ -129,14 +130,17 @@ def _check_authentication(authentication: AuthenticationInfo) -> None:
         )
     _check_value(authentication.credentials, "authentication.credentials")
     header = api_key_header(authentication.scheme, authentication.credentials)
-    if header is not None and (
-        not _TOKEN.fullmatch(header[0]) or _RESERVED_HEADERS.fullmatch(header[0]) or not header[1]
-    ):
+    if header is not None and (not _TOKEN.fullmatch(header[0]) or _is_reserved(header[0]) or not header[1]):
         raise InvalidMessage(
             "authentication.credentials of an API key must be the key, or a header and the key, such as "
             '"X-Api-Key: …".',
             field="authentication.credentials",
         )
+
+
+def _is_reserved(header: str) -> bool:
+    # CGI and WSGI receivers read an underscore as a hyphen.
+    return _RESERVED_HEADERS.fullmatch(header.replace("_", "-")) is not None
 
 
 def _check_value(value: str, field: str) -> None:

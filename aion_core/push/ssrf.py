@@ -13,11 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from aion_core.errors import WebhookBlocked
+from aion_core.push.special_addresses import Address, Network, is_metadata, is_public, leads_to_metadata
 
 MAX_URL_CHARACTERS = 2048
-
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _DEFAULT_PORTS = {"https": 443, "http": 80}
 
@@ -32,38 +30,7 @@ _PRIVATE_DOMAINS = frozenset(
 )
 """Last labels of host names for private networks."""
 
-_ALWAYS_BLOCKED: tuple[Network, ...] = tuple(
-    ipaddress.ip_network(network)
-    for network in (
-        # Metadata services of clouds, with the credentials of instances, containers and functions.
-        "169.254.0.0/16",
-        "fe80::/10",
-        "fd00:ec2::/32",
-        "100.100.100.200/32",
-        "168.63.129.16/32",
-        "192.0.0.192/32",
-        "0.0.0.0/32",
-        "::/128",
-    )
-)
-"""Networks blocked in every deployment: settings cannot allow them."""
-
-_NOT_PUBLIC: tuple[Network, ...] = tuple(
-    ipaddress.ip_network(network)
-    for network in (
-        # Some versions of Python call these networks global.
-        "192.88.99.0/24",
-        "2001::/32",  # Teredo, with an IPv4 address inside
-        "2001:10::/28",
-        "2001:20::/28",
-        "2001:db8::/32",
-        "2002::/16",  # 6to4, with an IPv4 address inside
-        "3fff::/20",
-    )
-)
-
-_UNICAST = ipaddress.ip_network("2000::/3")
-"""Global unicast IPv6 addresses. Mapped or translated IPv4, site-local and link-local addresses are outside."""
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +63,12 @@ class WebhookPolicy:
             ports=frozenset(ports) or cls().ports,
             hosts=frozenset(host.lower() for host in hosts),
             networks=tuple(ipaddress.ip_network(network) for network in networks),
-            own=frozenset({_host_and_port(base_url)}),
+            own=_own(base_url),
         )
 
     def excluding(self, base_url: str) -> Self:
         """Return this policy with one more URL of the service itself, forbidden for webhooks; "" changes nothing."""
-        return replace(self, own=self.own | {_host_and_port(base_url)}) if base_url else self
+        return replace(self, own=self.own | _own(base_url)) if base_url else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +126,7 @@ def check_url(url: str, policy: WebhookPolicy) -> WebhookTarget:
         ports = " or ".join(map(str, sorted(policy.ports)))
         raise WebhookBlocked(f"its port is {port}; allowed is {ports}.")
     target = WebhookTarget(scheme, host, port, path if path.startswith("/") else f"/{path}", address)
-    if (host, port) in policy.own:
+    if ("localhost" if host.endswith(".localhost") else host, port) in policy.own:
         raise WebhookBlocked("it is this service itself.")
     _check_name(target, policy)
     if address is not None:
@@ -188,15 +155,19 @@ def check_addresses(target: WebhookTarget, addresses: Sequence[str], policy: Web
 
 
 def is_allowed_address(address: Address, networks: Sequence[Network] = ()) -> bool:
-    """Return True if a webhook's address is public, or in one of these networks."""
-    if getattr(address, "scope_id", None) or any(address in network for network in _ALWAYS_BLOCKED):
+    """Return True if a webhook's address is public, or in one of these networks and not of a metadata service."""
+    mapped = getattr(address, "ipv4_mapped", None) or address
+    if getattr(address, "scope_id", None) or mapped.is_unspecified or is_metadata(address):
         return False
     if any(address in network for network in networks):
-        return True
-    if isinstance(address, ipaddress.IPv6Address) and address not in _UNICAST:
-        return False
-    # Python calls multicast groups global too.
-    return address.is_global and not address.is_multicast and not any(address in network for network in _NOT_PUBLIC)
+        return not leads_to_metadata(address)
+    return is_public(address)
+
+
+def _own(base_url: str) -> frozenset[tuple[str, int]]:
+    """Return the host and port of the service, and on the loopback interface its other names."""
+    host, port = _host_and_port(base_url)
+    return frozenset((name, port) for name in (_LOOPBACK if host in _LOOPBACK else [host]))
 
 
 def _host_and_port(base_url: str) -> tuple[str, int]:

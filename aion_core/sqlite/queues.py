@@ -30,7 +30,7 @@ CREATE INDEX messages_by_time ON messages (queue, parked, visible_at)
 _MESSAGE = "SELECT id, body, sent_at, receives FROM messages"
 
 MAX_RECEIVES = 5
-"""Number of receives before a message is parked as a dead letter, as in the queues of template.yaml."""
+"""Number of receives before a message is parked as a dead letter, fewer than on AWS, which counts throttled receives."""
 
 VISIBILITY_SECONDS = 60.0
 """Visibility timeout of a received message. The consumer prolongs it while the message's handler runs."""

@@ -1,14 +1,17 @@
 """Rate limits of owners, with one item each for an owner's requests, open streams and open tasks."""
 
-from collections.abc import Callable, Collection
-from datetime import datetime, timedelta
+from collections.abc import Collection
+from datetime import timedelta
 
 from aion_core.errors import StoreUnavailable
 from aion_core.ports import Clock, Limits, OpenStream, OpenTask
-from aion_core.ports.table import Change, Item, Key, Table, Update, WriteRefused
+from aion_core.ports.table import Change, Key, Table, Update, WriteRefused
 from aion_core.stores import keys
-from aion_core.stores.retries import MAX_ATTEMPTS, jitter
+from aion_core.stores.retries import MAX_ATTEMPTS
 from aion_core.tasks import limits as rules
+
+MAX_STREAMS = 1000
+"""Maximum number of counted streams of an owner without a limit of its own, for the size of the item."""
 
 
 class TableRateLimits:
@@ -33,12 +36,37 @@ class TableRateLimits:
         raise StoreUnavailable("Too many requests of one owner arrive at once.")
 
     async def open_stream(self, owner: str, stream: OpenStream, limits: Limits) -> bool:
-        """See `ports.RateLimits.open_stream`."""
-        return await self._change_streams(owner, lambda item, now: rules.opened(item, stream, limits, now))
+        """See `ports.RateLimits.open_stream`. It makes one write, and one read at a limit or for the limit of a task."""
+        key, most = keys.streams_key(owner), limits.streams_per_owner or MAX_STREAMS
+        for _ in range(MAX_ATTEMPTS):
+            now = self._clock.now()
+            if await self._is_written(key, rules.opened(stream, most=most, now=now)):
+                return limits.streams_per_task is None or await self._is_in_limit(
+                    owner, stream, limits.streams_per_task
+                )
+            counted = rules.open_streams(await self._table.get(key))
+            if any(each.id == stream.id for each in counted):
+                return True  # An earlier attempt succeeded, and its answer was lost.
+            if ended := [each for each in counted if each.until <= now]:
+                await self._is_written(key, rules.closed(ended))
+            elif len(counted) >= most:
+                return False
+            # Other streams were closed meanwhile, so there is room now.
+        raise StoreUnavailable("Too many streams of one owner open at once.")
 
-    async def close_stream(self, owner: str, stream_id: str) -> None:
-        """See `ports.RateLimits.close_stream`."""
-        await self._change_streams(owner, lambda item, now: rules.closed(item, stream_id, now))
+    async def close_stream(self, owner: str, stream: OpenStream) -> None:
+        """See `ports.RateLimits.close_stream`. It makes one write."""
+        await self._is_written(keys.streams_key(owner), rules.closed([stream]))
+
+    async def _is_in_limit(self, owner: str, stream: OpenStream, most: int) -> bool:
+        """Check the limit of a task after the count of the stream, and uncount the stream above the limit."""
+        counted, now = rules.open_streams(await self._table.get(keys.streams_key(owner))), self._clock.now()
+        of_task = [each for each in counted if each.task_id == stream.task_id and each.until > now]
+        # The task of a stream that creates its task is not known yet.
+        if not stream.task_id or len(of_task) <= most:
+            return True
+        await self.close_stream(owner, stream)
+        return False
 
     async def count_task(self, owner: str, task: OpenTask, *, most: int) -> Collection[OpenTask]:
         """See `ports.RateLimits.count_task`. It makes one write, and one read at the limit."""
@@ -60,18 +88,6 @@ class TableRateLimits:
         """See `ports.RateLimits.forget_tasks`."""
         if tasks:
             await self._is_written(keys.tasks_key(owner), rules.forgotten(owner, tasks))
-
-    async def _change_streams(self, owner: str, plan: Callable[[Item | None, datetime], Change | None]) -> bool:
-        """Read the owner's open streams and write the change planned for them. Return False if `plan` returns None."""
-        key = keys.streams_key(owner)
-        for attempt in range(MAX_ATTEMPTS):
-            change = plan(await self._table.get(key), self._clock.now())
-            if change is None:
-                return False
-            if await self._is_written(key, change):
-                return True
-            await jitter(attempt)
-        raise StoreUnavailable("Too many streams of one owner open at once.")
 
     async def _is_written(self, key: Key, change: Change) -> bool:
         try:

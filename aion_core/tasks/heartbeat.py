@@ -1,8 +1,12 @@
-"""Lease heartbeat: renews the lease of a running turn from its own thread, since a node may block the event loop."""
+"""Lease heartbeat: renews the lease of a running turn from threads, since a node may block the event loop."""
 
 import asyncio
+import heapq
+import itertools
 import logging
+import os
 import threading
+import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from contextvars import copy_context
@@ -96,7 +100,7 @@ class LeaseRenewal:
 
 
 class Heartbeat:
-    """Context manager: renews a lease in a thread, by `LeaseRenewal`, and sets its event `lost` after its loss."""
+    """Context manager: renews a lease in threads, by `LeaseRenewal`, and sets its event `lost` after its loss."""
 
     def __init__(
         self, store: TaskStore, work_queue: WorkQueue, lease: Lease, *, renew_seconds: float, wake_up_seconds: float
@@ -104,32 +108,86 @@ class Heartbeat:
         self._renewal = LeaseRenewal(
             store, work_queue, lease, renew_seconds=renew_seconds, wake_up_seconds=wake_up_seconds
         )
-        self.lost = asyncio.Event()
-        self._stop = threading.Event()
-        # The copied context variables add the turn's labels to the thread's log records.
-        self._thread = threading.Thread(
-            target=copy_context().run,
-            args=(self._beat, asyncio.get_running_loop()),
-            name=f"lease-{lease.turn.id}",
-            daemon=True,
-        )
+        self.lost, self._loop = asyncio.Event(), asyncio.get_running_loop()
+        # The copied context variables add the turn's labels to the log records of a step.
+        self._context, self._name = copy_context(), f"lease-{lease.turn.id}"
+        self.stopped = False
+        """True after the end of the turn or the loss of the lease."""
 
     async def __aenter__(self) -> Self:
-        """Start the thread that renews the lease."""
+        """Schedule the first step."""
         _beating.add(id(self))
-        self._thread.start()
+        self.schedule()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop the thread without waiting. A renewal in progress is harmless, since the store compares the fence."""
+        """End the steps without waiting. A renewal in progress is harmless, since the store compares the fence."""
         _beating.discard(id(self))
-        self._stop.set()
+        self.stopped = True
 
-    def _beat(self, loop: asyncio.AbstractEventLoop) -> None:
-        while not self._stop.wait(pause := self._renewal.pause):
-            if not self._renewal.once(pause):
-                if not self._stop.is_set():
-                    loop.call_soon_threadsafe(self.lost.set)
-                return
+    def schedule(self) -> None:
+        """Schedule the next step."""
+        self._pause = self._renewal.pause
+        _timer.schedule(self._pause, self)
+
+    def start_step(self) -> None:
+        """Run the next step in a thread of its own, since the store may take seconds to answer."""
+        threading.Thread(target=self._context.run, args=(self._step,), name=self._name, daemon=True).start()
+
+    def _step(self) -> None:
+        if self._renewal.once(self._pause):
+            if not self.stopped:
+                self.schedule()
+        elif not self.stopped:
+            self.stopped = True
+            self._loop.call_soon_threadsafe(self.lost.set)
+
+
+class _Timer:
+    """One thread that starts the steps of this process's heartbeats when they are due.
+
+    A turn shorter than its first pause costs no thread of its own.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._due: list[tuple[float, int, Heartbeat]] = []
+        """Heap of the scheduled steps: time, number, and heartbeat."""
+        self._numbers = itertools.count()
+        self._thread: threading.Thread | None = None
+
+    def schedule(self, seconds: float, heartbeat: Heartbeat) -> None:
+        """Start the heartbeat's next step after the seconds, unless it is stopped before."""
+        with self._changed:
+            heapq.heappush(self._due, (time.monotonic() + seconds, next(self._numbers), heartbeat))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="lease-timer", daemon=True)
+                self._thread.start()
+            elif self._due[0][2] is heartbeat:
+                self._changed.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._due or self._due[0][0] > time.monotonic():
+                    self._changed.wait(self._due[0][0] - time.monotonic() if self._due else None)
+                heartbeat = heapq.heappop(self._due)[2]
+            if not heartbeat.stopped:
+                try:
+                    heartbeat.start_step()
+                except RuntimeError:
+                    logger.exception("No thread could be started to renew a lease; the next step tries again.")
+                    heartbeat.schedule()
+
+
+def _renew_timer() -> None:
+    """Create the timer. A forked process needs a new one, since threads do not survive a fork."""
+    global _timer
+    _timer = _Timer()
+    _beating.clear()
+
+
+_timer = _Timer()
+os.register_at_fork(after_in_child=_renew_timer)

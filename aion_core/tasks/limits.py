@@ -6,11 +6,11 @@ one token arrives (a leaky bucket as a meter, ITU-T I.371). So one conditional w
 
 import json
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from aion_core.ports import Head, Limits, OpenStream, OpenTask, TaskKey
-from aion_core.ports.table import Absent, AtMost, Change, Either, Equals, Exists, Item, ShorterThan
+from aion_core.ports import Head, OpenStream, OpenTask, TaskKey
+from aion_core.ports.table import Absent, AtMost, Change, Either, Exists, Item, ShorterThan
 from aion_core.tasks import lifecycle
 from aion_core.tasks.contexts import VERSION, milliseconds, moment
 
@@ -19,6 +19,9 @@ MINUTE = 60_000_000
 
 BEING_CREATED = timedelta(minutes=1)
 """Longest time from the counting of a task to its creation. After it, a missing task is uncounted."""
+
+STREAM_COUNT_LIFE = timedelta(hours=1)
+"""Life of an owner's item with open streams after its last change. No stream of a function lasts as long."""
 
 # ── Requests ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -56,39 +59,29 @@ def _microseconds(at: datetime) -> int:
 # ── Streams ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def opened(item: Item | None, stream: OpenStream, limits: Limits, now: datetime) -> Change | None:
-    """Return the change of the owner's item to count an open stream; None if a limit is reached."""
-    others = [each for each in _open_streams(item, now) if each.id != stream.id]
-    return _streams(item, [*others, stream], now) if limits.allow(stream, others) else None
-
-
-def closed(item: Item | None, stream_id: str, now: datetime) -> Change | None:
-    """Return the change of the owner's item to uncount a closed stream; None if the stream is not counted."""
-    streams = _open_streams(item, now)
-    others = [each for each in streams if each.id != stream_id]
-    return _streams(item, others, now) if len(others) < len(streams) else None
-
-
-def _open_streams(item: Item | None, now: datetime) -> list[OpenStream]:
-    """Return the counted streams of the owner's item. The stream of a dead process counts until its `until`."""
-    held = item["streams"] if item is not None else {}
-    found = (OpenStream(id_, each["task_id"], moment(each["until"])) for id_, each in held.items())
-    return [each for each in found if each.until > now]
-
-
-def _streams(item: Item | None, streams: Collection[OpenStream], now: datetime) -> Change:
-    # An expired item keeps its revision until DynamoDB deletes it.
-    revision = item["revision"] if item is not None else 0
-    ends = max([now, *(each.until for each in streams)])
+def opened(stream: OpenStream, *, most: int, now: datetime) -> Change:
+    """Return the change to count an open stream of an owner, if fewer than `most` are counted."""
     return Change(
-        values={
-            "v": VERSION,
-            "revision": revision + 1,
-            "streams": {each.id: {"task_id": each.task_id, "until": milliseconds(each.until)} for each in streams},
-            "expires": int(ends.timestamp()) + 60,
-        },
-        only_if=Either((Absent("revision"), Equals("revision", revision))),
+        values={"v": VERSION, "expires": int((now + STREAM_COUNT_LIFE).timestamp())},
+        add_members={"open": frozenset({_stream_member(stream)})},
+        only_if=ShorterThan("open", most),
     )
+
+
+def closed(streams: Iterable[OpenStream]) -> Change:
+    """Return the change of the owner's item to uncount these streams."""
+    return Change(remove_members={"open": frozenset(map(_stream_member, streams))}, only_if=Exists())
+
+
+def open_streams(item: Item | None) -> list[OpenStream]:
+    """Return the streams counted in the owner's item. The stream of a dead process counts until its `until`."""
+    members = (json.loads(member) for member in (item or {}).get("open", ()))
+    return [OpenStream(id_, task_id, moment(until)) for until, id_, task_id in members]
+
+
+def _stream_member(stream: OpenStream) -> str:
+    """Return the stream as a JSON array of its last time, id and task."""
+    return json.dumps([milliseconds(stream.until), stream.id, stream.task_id], separators=(",", ":"))
 
 
 # ── Open tasks ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -42,6 +42,8 @@ __all__ = [
 
 _REFERENCE = re.compile(r"\$\{([^}]*)\}")
 _NOTHING = object()
+_UUID = "00000000-0000-4000-8000-000000000000"
+"""Last part of the resolved id of a stack."""
 
 
 @dataclass(frozen=True)
@@ -236,6 +238,9 @@ class Template:
             "AWS::AccountId": self.place.account,
             "AWS::Region": self.place.region,
             "AWS::StackName": self.place.stack_name,
+            "AWS::StackId": (
+                f"arn:aws:cloudformation:{self.place.region}:{self.place.account}:stack/{self.place.stack_name}/{_UUID}"
+            ),
             "AWS::Partition": "aws",
             "AWS::URLSuffix": "amazonaws.com",
             "AWS::NoValue": _NOTHING,

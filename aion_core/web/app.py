@@ -24,11 +24,14 @@ from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.service import TaskService
 from aion_core.web.cards import CardPublisher, ExtendedCardPublisher, card_routes, server_routes
+from aion_core.web.console import ConsoleMiddleware, kill_process
+from aion_core.web.cors import CorsPolicy
 from aion_core.web.errors import rest_error, rpc_error, v03_rest_error
 from aion_core.web.limits import RateLimitMiddleware, StreamLimits
 from aion_core.web.middleware import (
     AuthenticationMiddleware,
     AwaitBackgroundTurnsMiddleware,
+    CorsByPathMiddleware,
     LargeResponseMiddleware,
     LoopbackOnlyMiddleware,
     ObservabilityMiddleware,
@@ -79,8 +82,11 @@ def build_app(
     registry: PushRegistry | None = None,
     authenticators: Mapping[str, Authenticator] | None = None,
     loopback_only: bool = False,
+    cors: Mapping[str, CorsPolicy] | None = None,
+    console: str = "off",
     limits: CallerLimits | None = None,
     background_task: BackgroundTask | None = None,
+    startup: Callable[[], None] | None = None,
     metrics: Metrics | None = None,
     traces: Traces | None = None,
     operations: Sequence[Operation] = OPERATIONS,
@@ -90,12 +96,14 @@ def build_app(
     `publisher` adapts the cards to the base URL of a request. `keys` is the JWK set of the cards' signatures. Without a
     `registry` no agent sends push notifications, even if its card declares them. `authenticators` authenticate the
     callers of each agent. Without authenticators the app admits every caller, or with `loopback_only` every caller on
-    this machine. The app flushes `metrics` and `traces` after each request.
+    this machine. `cors` has the policies of the agents that pages of other origins may call. The `console` is `off`, `on`,
+    or `dev` with a button to kill the process. `startup` loads the agents before the first request; without it they load
+    in the background. The app flushes `metrics` and `traces` after each request.
     """
     at_root, publisher = default or next(iter(agents)), publisher or CardPublisher()
     app = FastAPI(
         openapi_url=None,
-        lifespan=_lifespan(background_task),
+        lifespan=_lifespan(background_task, startup),
         redirect_slashes=False,
         # FastAPI's spans contain the query, and its log records contain texts of exceptions. Both may be confidential.
         telemetry={"tracing": False, "logs": False},
@@ -127,7 +135,10 @@ def build_app(
         )
     if authenticators is not None:
         app.add_middleware(AuthenticationMiddleware, authenticators=authenticators, at_root=at_root, public=public)
+    app.add_middleware(CorsByPathMiddleware, policies=cors or {}, agent_ids=agents, at_root=at_root, public=public)
     app.add_middleware(TrailingSlashMiddleware)
+    if console != "off":
+        app.add_middleware(ConsoleMiddleware, kill=kill_process if console == "dev" else None)
     if loopback_only:
         app.add_middleware(LoopbackOnlyMiddleware)
     app.add_middleware(ObservabilityMiddleware, metrics=metrics or NullMetrics(), traces=traces or NoopTraces())
@@ -145,13 +156,19 @@ def _agent_routes(services: AgentServices, agent_id: str, prefix: str, operation
     ]
 
 
-def _lifespan(background_task: BackgroundTask | None) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+def _lifespan(
+    background_task: BackgroundTask | None, startup: Callable[[], None] | None
+) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     """Return the app's lifespan function, which loads the agents and runs the background task."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        # The list is empty if the server loaded the agents itself before its start.
-        running = [asyncio.create_task(_load(list(app.state.agents.values())))]
+        running = []
+        if startup is not None:
+            await asyncio.to_thread(startup)
+        else:
+            # The list is empty if the server loaded the agents itself before its start.
+            running.append(asyncio.create_task(_load(list(app.state.agents.values()))))
         if background_task is not None:
             running.append(asyncio.create_task(background_task()))
         yield

@@ -89,7 +89,7 @@ class StreamLimits:
             yield
         finally:
             try:
-                await self._counters.close_stream(call.caller, stream.id)
+                await self._counters.close_stream(call.caller, stream)
             except StoreError as error:
                 # The stored count of this stream expires at `until`.
                 logger.warning("The end of a stream was not counted: %s", error)

@@ -1,10 +1,11 @@
-"""ASGI middleware, from the outside in: observability, loopback check, paths, authentication, turns, compression."""
+"""ASGI middleware, from the outside in: observability, loopback check, paths, CORS, authentication, turns, compression."""
 
 import asyncio
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from uuid import uuid4
 
 from starlette.datastructures import Headers
@@ -17,22 +18,26 @@ from aion_core.auth.authenticator import Authenticator, www_authenticate
 from aion_core.auth.credentials import RequestCredentials
 from aion_core.auth.policy import AccessDenied, AccessGranted
 from aion_core.errors import StoreUnavailable
-from aion_core.ports import Metrics, NoopTraces, SpanKind, Traces
+from aion_core.ports import Metric, Metrics, NoopTraces, SpanKind, Traces
 from aion_core.protocol.errors import RETRY_AFTER
 from aion_core.tasks.call import Deadline
-from aion_core.web.errors import RETRY_AFTER_SECONDS
+from aion_core.web.cors import CorsPolicy, cors_middleware
+from aion_core.web.errors import RETRY_AFTER_SECONDS, count_internal_error, counting_internal_errors
 from aion_core.web.request_context import BACKGROUND, CALLER, DEADLINE, Caller
 
 logger = logging.getLogger(__name__)
 
 # ── Observability ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-_CONFIDENTIAL = re.compile(r"auth|token|secret|api-?key|cookie|credential|password|signature|session", re.IGNORECASE)
-"""Matches the names of headers with confidential values."""
+_CONFIDENTIAL = re.compile(
+    r"auth|token|secret|api-?key|^key$|(?<!idempotency)[_-]key$|cookie|credential|password|signature|session",
+    re.IGNORECASE,
+)
+"""Matches the names of headers with confidential values. The verifiers know the configured headers of API keys."""
 
 
 class ObservabilityMiddleware:
-    """ASGI middleware. Adds a request id to log records, traces requests and flushes metrics.
+    """ASGI middleware. Adds a request id to log records, traces requests, counts internal errors and flushes metrics.
 
     On Lambda the request id is the id of the invocation. The flush follows the background turns of the request. Logs
     and traces contain no credentials of the request.
@@ -51,9 +56,15 @@ class ObservabilityMiddleware:
             self._metrics.flush()
             return
         invocation = getattr(scope.get("aws.context"), "aws_request_id", "")
-        with log.request(invocation or str(uuid4()), _secrets(scope["headers"]), **self._invoked(invocation)):
+        with (
+            log.request(invocation or str(uuid4()), _secrets(scope["headers"]), **self._invoked(invocation)),
+            counting_internal_errors(partial(self._metrics.count, Metric.INTERNAL_ERRORS)),
+        ):
             try:
                 await (self._trace if self._is_traced else self._app)(scope, receive, send)
+            except Exception:
+                count_internal_error()
+                raise
             finally:
                 self._metrics.flush()
                 if self._is_traced:
@@ -94,7 +105,9 @@ def _secrets(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[str]:
 
 _LOOPBACK = r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?"
 _HOST = re.compile(_LOOPBACK, re.IGNORECASE)
-_ORIGIN = re.compile(f"https?://{_LOOPBACK}", re.IGNORECASE)
+LOOPBACK_ORIGIN = f"https?://{_LOOPBACK}"
+"""Pattern of the origins of pages that a server on this machine serves."""
+_ORIGIN = re.compile(LOOPBACK_ORIGIN, re.IGNORECASE)
 
 
 class LoopbackOnlyMiddleware:
@@ -112,7 +125,7 @@ class LoopbackOnlyMiddleware:
         if scope["type"] == "lifespan" or (scope["type"] == "http" and _is_local(Headers(scope=scope))):
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
-            text = "This server is for this machine: call it as 127.0.0.1 or localhost, from a page of its own.\n"
+            text = "This server is for this machine: call it as 127.0.0.1 or localhost, from a page of this machine.\n"
             await PlainTextResponse(text, 403)(scope, receive, send)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
@@ -144,6 +157,44 @@ class TrailingSlashMiddleware:
         if scope["type"] == "http" and len(path := route_path(scope)) > 1 and path.endswith("/") and path[-2] != "/":
             scope = {**scope, "path": scope["path"].removesuffix("/")}
         await self._app(scope, receive, send)
+
+
+# ── CORS ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class CorsByPathMiddleware:
+    """ASGI middleware. Applies the CORS policy of the agent in the request's path, and opens public documents to all origins.
+
+    A browser sends a preflight request without credentials before a script's request. The answer therefore precedes
+    authentication.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        policies: Mapping[str, CorsPolicy],
+        *,
+        agent_ids: Iterable[str],
+        at_root: str,
+        public: Iterable[str],
+    ) -> None:
+        """Take the policies by agent id. For an agent without a policy, responses have no CORS headers."""
+        self._app, self._agent_ids, self._at_root, self._public = app, frozenset(agent_ids), at_root, frozenset(public)
+        self._of_agents = {agent_id: cors_middleware(app, policy) for agent_id, policy in policies.items()}
+        # A client may send the headers of its later requests, such as its credentials, when it reads the card.
+        headers = {header for policy in policies.values() for header in policy.headers}
+        self._of_public = cors_middleware(app, CorsPolicy(["*"], headers), ("GET", "HEAD"))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a preflight request, or serve the request with CORS headers in its response."""
+        app = self._app
+        if scope["type"] == "http":
+            path = route_path(scope)
+            if path in self._public:
+                app = self._of_public
+            else:
+                app = self._of_agents.get(agent_at(path, self._agent_ids, self._at_root), app)
+        await app(scope, receive, send)
 
 
 # ── Authentication ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -188,7 +239,7 @@ class AuthenticationMiddleware:
         if path in self._public and scope["method"] in _READING:
             await self._app(scope, receive, send)
             return
-        agent_id = self._agent_at(path)
+        agent_id = agent_at(path, self._authenticators, self._at_root)
         authenticator = self._authenticators[agent_id]
         try:
             credentials = RequestCredentials.from_request(scope["headers"], scope.get("aws.event"))
@@ -204,13 +255,16 @@ class AuthenticationMiddleware:
             caller = Caller(agent_id, decision.principal, skills)
             await self._app({**scope, CALLER: caller}, receive, send)
         else:
+            if decision.status >= 500:
+                count_internal_error()
             await refusal(decision, authenticator)(scope, receive, send)
 
-    def _agent_at(self, path: str) -> str:
-        """Return the agent id in a request path, or the id of the agent at the root for any other path."""
-        _, _, rest = path.partition("/agents/")
-        agent_id = rest.partition("/")[0] if path.startswith("/agents/") else ""
-        return agent_id if agent_id in self._authenticators else self._at_root
+
+def agent_at(path: str, agent_ids: Container[str], at_root: str) -> str:
+    """Return the agent id in a request path, or `at_root`, the id of the agent at the root, for any other path."""
+    _, _, rest = path.partition("/agents/")
+    agent_id = rest.partition("/")[0] if path.startswith("/agents/") else ""
+    return agent_id if agent_id in agent_ids else at_root
 
 
 def route_path(scope: Scope) -> str:

@@ -5,6 +5,7 @@ parser accepts a text in place of an object and ignores invalid base64. It drops
 the invalid item of a list.
 """
 
+import asyncio
 import json
 import math
 import re
@@ -27,16 +28,20 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope
 
 from aion_core.protocol.errors import invalid_params
+from aion_core.web.json_limits import check_list, check_values
 
 # ── JSON ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 MAX_BODY_BYTES = 5 * 1024 * 1024
 """Maximum size of a request body. A Function URL refuses bodies above 6 MB."""
+BODY_SECONDS, BODY_IDLE_SECONDS = 120.0, 20.0
+"""Time limits of a request body, as a whole and between two pieces. On AWS the function gets the whole body at once."""
 MAX_DEPTH = 32
 """Maximum nesting of the JSON body. Protobuf can parse about 31 levels of JSON in a message: each level takes three of
 its 100 nested messages. Python has no setting for this limit. A stored message must be parseable."""
 MAX_INTEGER = 2**53
-
+SMALL_BODY_BYTES = 64 * 1024
+"""Maximum size of a body to parse in the event loop, within a millisecond or two. A thread parses larger bodies."""
 
 JSON = "application/json"
 
@@ -67,7 +72,7 @@ class StrictRequest(Request):
         """Parsed body, possibly an invalid request. An error response repeats the `id` of this body."""
 
     async def body(self) -> bytes:
-        """Return the bytes of the whole body. Raises BodyRefused for a large, incomplete or compressed body."""
+        """Return the bytes of the whole body. Raises BodyRefused for a large, slow, incomplete or compressed body."""
         if not hasattr(self, "_body"):
             encoding = self.headers.get("content-encoding", "").strip().lower()
             if encoding not in ("", "identity"):
@@ -77,13 +82,19 @@ class StrictRequest(Request):
                 )
             chunks: list[bytes] = []
             size = 0
+            time = asyncio.get_running_loop().time
+            end = time() + BODY_SECONDS
             try:
-                async for chunk in self.stream():
-                    size += len(chunk)
-                    if size > MAX_BODY_BYTES:
-                        message = f"The body is larger than {MAX_BODY_BYTES} bytes: send a part with the url of a file instead."
-                        raise BodyRefused(413, InvalidRequestError(message))
-                    chunks.append(chunk)
+                async with asyncio.timeout_at(time() + BODY_IDLE_SECONDS) as limit:
+                    async for chunk in self.stream():
+                        size += len(chunk)
+                        if size > MAX_BODY_BYTES:
+                            message = f"The body is larger than {MAX_BODY_BYTES} bytes: send a part with the url of a file instead."
+                            raise BodyRefused(413, InvalidRequestError(message))
+                        chunks.append(chunk)
+                        limit.reschedule(min(end, time() + BODY_IDLE_SECONDS))
+            except TimeoutError as error:
+                raise BodyRefused(408, InvalidRequestError("The body arrives too slowly: send it again.")) from error
             except ClientDisconnect as error:
                 # Log no error: the client has gone, and the operator cannot prevent this.
                 raise BodyRefused(400, InvalidRequestError("The connection was closed within the body.")) from error
@@ -101,10 +112,17 @@ class StrictRequest(Request):
         if media_type not in self._media_types:
             wanted = " or ".join(self._media_types)
             raise ContentTypeNotSupportedError(f"The Content-Type is {media_type[:80] or 'missing'}: send {wanted}.")
-        self.read = _read(await self.body())
-        _check_tree(self.read)
+        body = await self.body()
+        if len(body) <= SMALL_BODY_BYTES:
+            self._parse(body)
+        else:
+            await asyncio.to_thread(self._parse, body)
         self._json = self.read
         return self._json
+
+    def _parse(self, body: bytes) -> None:
+        self.read = _read(body)
+        _check_tree(self.read)
 
     async def json_object(self, *, optional: bool = False) -> dict[str, Any]:
         """Return the body as a JSON object, or {} for an empty `optional` body. Raises the same errors as `json`."""
@@ -126,9 +144,10 @@ def is_text(text: str) -> bool:
 
 
 def _read(body: bytes) -> Any:
-    """Parse the body as strict JSON. Raises JSONParseError or InvalidRequestError."""
+    """Parse the body as strict JSON. Raises JSONParseError, InvalidRequestError or InvalidParamsError."""
     if not body:
         raise JSONParseError("The body is empty: send a JSON object.")
+    check_values(body)
     try:
         return json.loads(
             body.decode("utf-8"),
@@ -208,8 +227,7 @@ def _check_tree(parsed: Any) -> None:
 
 M = TypeVar("M", bound=AnyMessage)
 
-BASE64 = re.compile(r"(?:[A-Za-z0-9+/_-]{4})*(?:[A-Za-z0-9+/_-]{2,3}={0,2})?")
-"""Matches base64 in the standard and the URL-safe alphabet, with or without padding."""
+_BASE64 = re.compile(r"([A-Za-z0-9+/_-]*)(={0,2})")
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 _STRUCT, _TIMESTAMP, _VALUE = (f"google.protobuf.{name}" for name in ("Struct", "Timestamp", "Value"))
 
@@ -226,6 +244,14 @@ def read_params(params: Any, model: type[M]) -> M:
         place = re.search(r' at "?[A-Z]\w*\.([\w.\[\]]+)', str(error))
         field = place[1].rstrip(".") if place else ""
         raise invalid_params(f"{field or 'The request'} cannot be used: {_words(error)}.", field) from error
+
+
+def is_base64(text: str) -> bool:
+    """Tell whether the text is base64 in the standard or the URL-safe alphabet, with or without padding."""
+    found = _BASE64.fullmatch(text)
+    # A regular expression of groups of four characters would need much memory for a long text.
+    left = len(found[1]) % 4 if found else 1
+    return found is not None and (left > 1 or (left == 0 and not found[2]))
 
 
 def read_query(query: QueryParams, model: type[AnyMessage]) -> dict[str, Any]:
@@ -269,6 +295,7 @@ def _check_object(given: Any, descriptor: Any, path: str) -> None:
             continue
         if not isinstance(given[names[0]], list):
             _refuse(where, "a list", given[names[0]])
+        check_list(given[names[0]], where)
         for index, item in enumerate(given[names[0]]):
             _check_value(item, field, f"{where}[{index}]")
 
@@ -292,7 +319,7 @@ def _check_value(value: Any, field: Any, where: str) -> None:
         _check_int32(value, where)
     elif not isinstance(value, str):
         _refuse(where, "a text", value)
-    elif field.type == field.TYPE_BYTES and not BASE64.fullmatch(value):
+    elif field.type == field.TYPE_BYTES and not is_base64(value):
         raise invalid_params(f"{where} is not valid base64.", where)
 
 

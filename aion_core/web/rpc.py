@@ -25,6 +25,9 @@ from aion_core.web.v03 import dump, read_v03
 
 ROUTE_NAME = "jsonrpc"
 
+MAX_ID_CHARACTERS = 256
+"""Maximum length of a JSON-RPC id. Each response repeats it."""
+
 
 class JsonRpcBinding:
     """Answers the JSON-RPC requests to one agent."""
@@ -126,7 +129,7 @@ def _request_id(body: Any) -> RequestId:
     """Return the JSON-RPC id in the request body, or `None` for a missing or invalid id."""
     request_id = body.get("id") if isinstance(body, dict) else None
     if isinstance(request_id, str):
-        return request_id if is_text(request_id) else None
+        return request_id if len(request_id) <= MAX_ID_CHARACTERS and is_text(request_id) else None
     return request_id if isinstance(request_id, int) and not isinstance(request_id, bool) else None
 
 
@@ -139,7 +142,9 @@ def _check_envelope(body: Any) -> None:
     if body.get("jsonrpc") != "2.0":
         raise InvalidRequestError('The request\'s "jsonrpc" has to be "2.0".')
     if body.get("id") != _request_id(body):
-        raise InvalidRequestError('The request\'s "id" has to be a string or a whole number.')
+        raise InvalidRequestError(
+            f'The request\'s "id" has to be a string of at most {MAX_ID_CHARACTERS} characters or a whole number.'
+        )
     if not isinstance(body.get("method"), str) or not body["method"]:
         raise InvalidRequestError('The request\'s "method" has to name a method, such as "SendMessage".')
     if not isinstance(body.get("params", {}), dict):

@@ -21,7 +21,8 @@ from aion_core.protocol.errors import invalid_params
 from aion_core.protocol.json_format import to_json, v03_json, without_marker
 from aion_core.protocol.message_rules import check_history_length
 from aion_core.protocol.types import SendMessageRequest, Task
-from aion_core.web.request_body import BASE64, JSON, StrictRequest, read_params
+from aion_core.web.json_limits import check_lists
+from aion_core.web.request_body import JSON, StrictRequest, is_base64, read_params
 
 # ── JSON-RPC ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -31,6 +32,8 @@ M = TypeVar("M", bound=BaseModel)
 def read_v03(body: Mapping[str, Any], model: type[M]) -> M:
     """Parse the JSON of a request as one of v0.3's types. Raises InvalidParamsError or InvalidMessage."""
     params = body.get("params", body)
+    if isinstance(params, dict):
+        check_lists(params)
     _check_files(params.get("message") if isinstance(params, dict) else None)
     if isinstance(params, dict) and not isinstance(params.get("pushNotificationConfigId", ""), str):
         # The SDK's model ignores an invalid id and selects the task's first config.
@@ -81,14 +84,14 @@ def _check_files(message: Any) -> None:
         field = f"message.parts[{index}].file"
         if given.get("bytes") is not None and given.get("uri") is not None:
             raise invalid_params(f"{field} has both bytes and uri: give it one of them.", field)
-        if isinstance(given.get("bytes"), str) and not BASE64.fullmatch(given["bytes"]):
+        if isinstance(given.get("bytes"), str) and not is_base64(given["bytes"]):
             raise invalid_params(f"{field}.bytes is not valid base64.", f"{field}.bytes")
 
 
 def _bad_params(error: ValidationError) -> InvalidParamsError:
     """Convert pydantic's validation error to InvalidParamsError, with a message for each invalid field."""
     problems: dict[str, str] = {}
-    for problem in error.errors():
+    for problem in error.errors(include_url=False, include_context=False, include_input=False):
         field, message = _field(problem["loc"]), problem["msg"]
         if part := _PART.match(field):
             # A part is a union type. Pydantic's errors for each branch of the union do not help the client.

@@ -13,6 +13,7 @@ from aion_core.ports.table import Index
 from aion_core.ports.webhooks import POST_SECONDS
 from aion_core.push.delivery import EXIT_SECONDS, SHARE_SECONDS
 from aion_core.settings import Settings
+from aion_core.stores.owned import PARTITIONS, NamedBy
 from aion_core.template.reader import ALARM, BUCKET, QUEUE, ROLE, TABLE, Template
 from infra.policies.deployment import ROOT, ResolvedDeployment
 
@@ -28,6 +29,9 @@ ADDED = {
     "BedrockModels": {"BedrockModels", "BedrockProfiles"},
     "SubnetIds": {"Network", "NetworkLists", "NetworkIsLambdas"},
 }
+# Patterns of partition keys. No function writes API keys.
+KINDS_OF_ITEMS = {f"{each.prefix}*" for each in PARTITIONS}
+KEYS_OF_CALLERS = {f"{each.prefix}*" for each in PARTITIONS if each.named_by is NamedBy.API_KEY}
 AWS_METRICS = {
     "AWS/Lambda": "Invocations Errors Throttles ConcurrentExecutions",
     "AWS/SQS": "ApproximateNumberOfMessagesVisible ApproximateAgeOfOldestMessage",
@@ -38,6 +42,7 @@ AWS_METRICS = {
 NOT_DEPLOYED = {
     # The defaults are for AWS, and only development sets these variables.
     "AION_STORE", "AION_PUSH_HTTP", "AION_CARD_KEY_FILE", "AION_BASIC_USERS_FILE", "AION_SECRETS", "AION_REVEAL_ERRORS",
+    "AION_LOOPBACK_ORIGINS", "AION_CONSOLE",
     "AION_SQLITE_FOLDER", "AION_TURNS_AT_ONCE", "AION_STORE_CALLS", "AION_STORE_TIMEOUT",
     # Lambda and `sam local` set them, or LoggingConfig.
     "AWS_LAMBDA_FUNCTION_NAME", "AWS_SAM_LOCAL", "AWS_LAMBDA_LOG_LEVEL", "POWERTOOLS_LOG_LEVEL",
@@ -45,13 +50,18 @@ NOT_DEPLOYED = {
     "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "AION_PUSH_NETWORKS",
 }  # fmt: skip
 
+# CodeDeploy's gradual shifts of traffic.
+SHIFT = re.compile(r"(?:Canary|(?P<linear>Linear))(?P<percent>[0-9]+)Percent(?:Every)?(?P<minutes>[0-9]+)Minutes?")
+METRIC_SECONDS = 120
+"""Time until CloudWatch has the metrics of a minute, also of metric filters."""
+
 Compared = tuple[str, Any, Any]
 """Comparison in the template: a name, a value and its expected value."""
 
 
 def problems(deployment: ResolvedDeployment) -> Iterator[str]:
     """Yield an error text for each template value that differs from its expected value."""
-    for rule in (_files, _environments, _options, _rights, _table, _bucket, _metrics):
+    for rule in (_files, _environments, _options, _rights, _table, _bucket, _metrics, _shifts):
         for name, value, expected in rule(deployment):
             if isinstance(expected, Set) and value != expected:
                 yield f"{name}: unexpected {sorted(value - expected)}, missing {sorted(expected - value)}"
@@ -141,7 +151,12 @@ def _options(deployment: ResolvedDeployment) -> Iterator[Compared]:
     yield "permissions", list(resources["AWS::Lambda::Permission"]), ["OpenUrl", "OpenInvoke"] if is_open else []
     for name, alarm in resources[ALARM].items():
         topic = given("AlarmTopic") or attribute("Topic", None, name)
-        yield f"{name}.AlarmActions", alarm.get("AlarmActions"), [topic]
+        for actions in ("AlarmActions", "OKActions"):
+            yield f"{name}.{actions}", alarm.get(actions), [topic]
+        filled = {value for each in alarm.get("Metrics", []) for value in re.findall(r"FILL\(\w+, (\w+)\)", str(each))}
+        yield f"{name}, substitutes for missing data", filled - {"0"}, set()
+        reported = [topic] if alarm["TreatMissingData"] == "missing" else None
+        yield f"{name}.InsufficientDataActions", alarm.get("InsufficientDataActions"), reported
     for name, group in resources["AWS::Logs::LogGroup"].items():
         yield f"{name}.RetentionInDays", str(group.get("RetentionInDays")), given("LogRetentionDays")
 
@@ -166,8 +181,19 @@ def _rights(deployment: ResolvedDeployment) -> Iterator[Compared]:
         for sid, statement in statements.items():
             if sid in before[role]:
                 yield f"{sid} of {role}, with options", statement, before[role][sid]
-            wide = [each for each in _listed(statement.get("Resource", [])) if not NARROW.fullmatch(each)]
+            for kind in _kinds_of_items(statement):
+                yield f"{sid} of {role}, kind of items {kind}", kind in KINDS_OF_ITEMS - KEYS_OF_CALLERS, True
+            wide = [each for each in _listed(statement.get("Resource", [])) if not NARROW.fullmatch(str(each))]
             yield f"wide resources of {sid} of {role}", [] if sid in WIDE else wide, []
+
+
+def _kinds_of_items(statement: dict[str, Any]) -> list[str]:
+    """Return the prefixes of partition keys that a statement allows in the table; `*` without a condition."""
+    actions, resources = (_listed(statement[part]) for part in ("Action", "Resource"))
+    in_table = actions[0].startswith("dynamodb:") and any("/index/" not in each for each in resources)
+    if not in_table or (statement["Sid"], actions) == ("ApiKeys", ["dynamodb:GetItem"]):
+        return []
+    return _listed(statement.get("Condition", {}).get("ForAllValues:StringLike", {}).get("dynamodb:LeadingKeys", "*"))
 
 
 def _table(deployment: ResolvedDeployment) -> Iterator[Compared]:
@@ -252,6 +278,21 @@ def _metrics(deployment: ResolvedDeployment) -> Iterator[Compared]:
         exists = is_aws or is_aion or ((namespace, metric) in filtered and not dimensions)
         exists = exists and all(value in values[name] for name, value in dimensions.items())
         yield f"{user}: {namespace} {metric} of {dimensions}", "exists" if exists else "does not exist", "exists"
+
+
+def _shifts(deployment: ResolvedDeployment) -> Iterator[Compared]:
+    """Compare the time until an alarm of gradual deployments fires with the shortest time of their traffic shift."""
+    shifts = deployment.template.document["Parameters"]["Deployment"]["AllowedValues"]
+    found = [SHIFT.fullmatch(each) for each in shifts]
+    shortest = min(
+        60 * int(each["minutes"]) * (100 // int(each["percent"]) - 1) ** bool(each["linear"]) for each in found if each
+    )
+    watched = deployment.functions["ApiFunction"]["DeploymentPreference"].get("Alarms", [])
+    for name, alarm in deployment.resources[ALARM].items():
+        if alarm.get("AlarmName") in watched:
+            (period,) = {each["MetricStat"]["Period"] for each in alarm["Metrics"] if "MetricStat" in each}
+            seconds = period * alarm.get("DatapointsToAlarm", alarm["EvaluationPeriods"]) + METRIC_SECONDS
+            yield f"{name} fires during each traffic shift", seconds <= shortest, True
 
 
 def _statements(role: dict[str, Any]) -> dict[str, dict[str, Any]]:

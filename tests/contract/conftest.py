@@ -20,14 +20,19 @@ HERE = Path(__file__).parent
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrize by engine; adapters also run in memory."""
+    """Parametrize by engine; adapters also run in memory.
+
+    The table, the blobs, the queues and the cipher have contracts on each engine. By default, tests above them run in
+    memory only.
+    """
     on_each = metafunc.definition.get_closest_marker("each_engine") is not None
     names = engines.chosen_for_each() if on_each else engines.chosen()
     if "stack" in metafunc.fixturenames:
         metafunc.parametrize("stack", names, indirect=True)
     if "adapter" in metafunc.fixturenames:
         local = engines.LOCAL if {"blobs", "artifacts", "harness"} & {*metafunc.fixturenames} else ["memory"]
-        metafunc.parametrize("adapter", [*local, *names], indirect=True)
+        above = names if on_each else engines.chosen_above_table()
+        metafunc.parametrize("adapter", [*local, *above], indirect=True)
     if "table" in metafunc.fixturenames:
         metafunc.parametrize("table", [*engines.LOCAL, *names], indirect=True)
 

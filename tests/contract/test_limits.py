@@ -74,10 +74,10 @@ async def test_streams_of_owner_are_limited(limits: RateLimits, clock: ManualClo
     refused = stream(clock, "c")
     assert not await limits.open_stream(owner, refused, allowed)
     assert await limits.open_stream(f"{owner}2", stream(clock, "a"), allowed)
-    await limits.close_stream(owner, refused.id)
+    await limits.close_stream(owner, refused)
     assert not await limits.open_stream(owner, stream(clock), allowed), "what was not open made no room"
-    await limits.close_stream(owner, first.id)
-    await limits.close_stream(owner, first.id)
+    await limits.close_stream(owner, first)
+    await limits.close_stream(owner, first)
     assert await limits.open_stream(owner, stream(clock), allowed)
     assert not await limits.open_stream(owner, stream(clock), allowed)
 
@@ -106,6 +106,18 @@ async def test_concurrent_streams_are_all_counted(limits: RateLimits, clock: Man
     allowed = Limits(streams_per_owner=2)
     opened = await asyncio.gather(*(limits.open_stream(owner, stream(clock), allowed) for _ in range(5)))
     assert opened.count(True) == 2
+
+
+async def test_concurrent_streams_within_limit_are_opened(limits: RateLimits, clock: ManualClock, owner: str) -> None:
+    allowed = Limits(streams_per_owner=100)
+    assert all(await asyncio.gather(*(limits.open_stream(owner, stream(clock), allowed) for _ in range(100))))
+    assert not await limits.open_stream(owner, stream(clock), allowed)
+
+
+async def test_concurrent_streams_of_task_keep_its_limit(limits: RateLimits, clock: ManualClock, owner: str) -> None:
+    allowed = Limits(streams_per_task=2)
+    opened = await asyncio.gather(*(limits.open_stream(owner, stream(clock, "a"), allowed) for _ in range(5)))
+    assert opened.count(True) <= 2
 
 
 def task(clock: ManualClock, owner: str, task_id: str) -> OpenTask:

@@ -27,8 +27,6 @@ from aion_core.tasks import projection
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, StoreConversation, of
 from tests.support.stores import LEASE_SECONDS, new_owner
 
-pytestmark = pytest.mark.each_engine
-
 NOT_QUEUED = [WhenBusy.REJECT, WhenBusy.INTERRUPT]
 
 

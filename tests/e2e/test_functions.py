@@ -115,7 +115,7 @@ async def test_invalid_message_ends_in_dead_letter_queue(stack: LocalStack, capl
     await asyncio.to_thread(stack.stop_polling)
     assert messages_in(stack, "TaskQueue") == 0
     told = [record for record in caplog.records if record.name == "handlers.run_task"]
-    assert len(told) == 5
+    assert len(told) == 20
     assert "UnreadableWakeUp: The message is not JSON" in caplog.text
 
 

@@ -8,12 +8,15 @@ import base64
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +38,6 @@ pytestmark = [
     pytest.mark.timeout(900),
 ]
 
-FRAMEWORKS = [
-    "langgraph",
-    pytest.param("adk", marks=pytest.mark.deep),
-    pytest.param("executor", marks=pytest.mark.deep),
-]
 # Only a prefix, not a key.
 PLANTED_KEY = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcw\n-----END PRIVATE KEY-----\n"
 PRIVATE_MODULE = "def mark(text):\n    return f'[{text}]'\n"
@@ -66,7 +64,48 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 
 @pytest.fixture(scope="module")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    return installed(tmp_path_factory.mktemp("tools"), "local", "langgraph", "adk")
+    """Return an environment without frameworks."""
+    return installed(tmp_path_factory.mktemp("tools"), "local")
+
+
+@dataclass(frozen=True)
+class NewProject:
+    """Project of `aion new`, with its own environment."""
+
+    folder: Path
+    printed: str
+
+    @property
+    def aion(self) -> str:
+        """Return the command of its environment."""
+        return str(self.folder / ".venv" / "bin" / "aion")
+
+
+@pytest.fixture(scope="module")
+def new_project(tools: Installed, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], NewProject]:
+    """Return a function for the project of a framework; it is created and installed once."""
+
+    @cache
+    def made(framework: str) -> NewProject:
+        folder = tmp_path_factory.mktemp(framework)
+        printed = tools.run("aion", "new", "my-agent", "--framework", framework, cwd=folder)
+        tools.run("uv", "sync", "--quiet", cwd=folder / "my-agent")
+        return NewProject(folder / "my-agent", printed)
+
+    return made
+
+
+@pytest.fixture
+def project(new_project: Callable[[str], NewProject], tmp_path: Path) -> Iterator[NewProject]:
+    """Return the project of LangGraph; restore its files after the test."""
+    made = new_project("langgraph")
+    environment = shutil.ignore_patterns(".venv")
+    shutil.copytree(made.folder, tmp_path / "before", ignore=environment)
+    yield made
+    for path in made.folder.iterdir():
+        if path.name != ".venv":
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    shutil.copytree(tmp_path / "before", made.folder, dirs_exist_ok=True)
 
 
 @contextmanager
@@ -178,42 +217,53 @@ def test_wheel_has_only_own_top_level_names(tools: Installed) -> None:
 # --- A folder with an agent, and nothing else ---
 
 
-def test_folder_without_config_is_served(tools: Installed, tmp_path: Path) -> None:
+def test_folder_without_config_is_served(tools: Installed, project: NewProject, tmp_path: Path) -> None:
     (tmp_path / "private").mkdir()
     (tmp_path / "private" / "words.py").write_text(PRIVATE_MODULE)
     (tmp_path / "agent.py").write_text(ANSWERS.replace("import cowsay", "import json as cowsay"))
-    with served(tools, tmp_path, "aion") as url:
+    with served(tools, tmp_path, project.aion) as url:
         _, answer = asyncio.run(ask(url, "hello"))
     assert answer == "[json heard hello]"
 
 
-# --- A project of each framework ---
+# --- A new project ---
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_new_project_is_tested_served_and_built(tools: Installed, tmp_path: Path, framework: str) -> None:
-    made = tools.run("aion", "new", "my-agent", "--framework", framework, cwd=tmp_path)
-    folder = tmp_path / "my-agent"
-    assert (folder / "uv.lock").is_file(), made
-    assert " passed" in tools.run("uv", "run", "--quiet", "pytest", "-q", cwd=folder)
-    own = str(folder / ".venv" / "bin" / "aion")
-    with served(tools, folder, own) as url:
+def test_printed_commands_work_in_new_project(tools: Installed, project: NewProject) -> None:
+    """Test, upgrade and serve a project, created without frameworks in the environment."""
+    assert f"aion-lambda comes from {tools.wheel}" in project.printed
+    commands = [line.strip() for line in project.printed.partition("Next:\n")[2].splitlines()]
+    assert commands == ["cd my-agent", "uv run aion dev", "uv run pytest"]
+    assert (project.folder / "uv.lock").is_file()
+    assert "2 passed" in tools.run(*commands[-1].split(), cwd=project.folder)
+    assert "are up to date with aion-lambda" in tools.run(project.aion, "upgrade", "--check", cwd=project.folder)
+    with served(tools, project.folder, *commands[1].removesuffix(" dev").split()) as url:
         streamed, answer = asyncio.run(ask(url, "hello"))
     assert answer
     assert streamed in ("", answer), "what was streamed is the answer"
-    _, python = lambda_python()
-    chosen = ["--architecture", machine_architecture(), "--python", python]
-    built = tools.run(own, "build", "ApiFunction", "TaskFunction", *chosen, cwd=folder)
-    assert re.search(r"ApiFunction: \d+ MB for .*; agents: \S+ \(agent\.py", built)
-    assert answered_by(folder / ".aion" / "build" / "ApiFunction.zip", tmp_path, "hello") == answer
 
 
-def test_build_holds_own_code_and_no_secret(tools: Installed, tmp_path: Path) -> None:
+@pytest.mark.deep
+@pytest.mark.parametrize("framework", ["langgraph", "adk", "executor"])
+def test_new_project_is_tested_served_and_built(
+    tools: Installed, new_project: Callable[[str], NewProject], tmp_path: Path, framework: str
+) -> None:
+    made = new_project(framework)
+    assert " passed" in tools.run("uv", "run", "--quiet", "pytest", "-q", cwd=made.folder)
+    with served(tools, made.folder, made.aion) as url:
+        streamed, answer = asyncio.run(ask(url, "hello"))
+    assert answer
+    assert streamed in ("", answer), "what was streamed is the answer"
+    chosen = ["--architecture", machine_architecture(), "--python", lambda_python()[1]]
+    tools.run(made.aion, "build", "ApiFunction", "TaskFunction", *chosen, cwd=made.folder)
+    assert answered_by(made.folder / ".aion" / "build" / "ApiFunction.zip", tmp_path, "hello") == answer
+
+
+def test_build_holds_own_code_and_no_secret(tools: Installed, project: NewProject, tmp_path: Path) -> None:
     """Package a private module and a further dependency, without .env, .git, environments and keys."""
-    tools.run("aion", "new", "my-agent", cwd=tmp_path)
-    folder = tmp_path / "my-agent"
-    tools.run("uv", "sync", "--quiet", cwd=folder)
-    tools.run("uv", "run", "--quiet", "aion", "add", "cowsay", cwd=folder)
+    folder = project.folder
+    assert "added to pyproject.toml" in tools.run(project.aion, "add", "cowsay", cwd=folder)
+    tools.run("uv", "run", "--locked", "python", "-c", "import cowsay", cwd=folder)
     written = {
         "agent.py": ANSWERS,
         "private/words.py": PRIVATE_MODULE,
@@ -228,12 +278,12 @@ def test_build_holds_own_code_and_no_secret(tools: Installed, tmp_path: Path) ->
     with (folder / ".gitignore").open("a") as ignored:
         ignored.write("\n*.secret\n")
     (folder / "aion.yaml").write_text("aion: {agents: {mine: {path: agent.py:graph}}}")
-    own = str(folder / ".venv" / "bin" / "aion")
     chosen = ["ApiFunction", "--architecture", machine_architecture(), "--python", lambda_python()[1]]
-    refused = tools.run(own, "build", *chosen, cwd=folder, fails=True)
+    refused = tools.run(project.aion, "build", *chosen, cwd=folder, fails=True)
     assert "deploy.txt looks like a private key" in refused
     (folder / "deploy.txt").unlink()
-    said = tools.run(own, "build", *chosen, cwd=folder)
+    said = tools.run(project.aion, "build", *chosen, cwd=folder)
+    assert re.search(r"ApiFunction: \d+ MB for .*; agents: mine \(agent\.py", said)
     assert re.search(r"excluded: \.env; .*notes\.secret \(matched by \.gitignore\)", said)
     package = folder / ".aion" / "build" / "ApiFunction.zip"
     with zipfile.ZipFile(package) as archive:
@@ -245,13 +295,10 @@ def test_build_holds_own_code_and_no_secret(tools: Installed, tmp_path: Path) ->
     assert answered_by(package, tmp_path, "hello") == "[cowsay heard hello]"
 
 
-def test_sam_build_packages_the_project(tools: Installed, tmp_path: Path) -> None:
+def test_sam_build_packages_the_project(tools: Installed, project: NewProject, tmp_path: Path) -> None:
     """Run the Makefile's rule, which `sam build` calls for each function."""
-    tools.run("aion", "new", "my-agent", cwd=tmp_path)
-    folder, artifacts = tmp_path / "my-agent", tmp_path / "artifacts"
-    tools.run("uv", "sync", "--quiet", cwd=folder)
+    folder, artifacts = project.folder, tmp_path / "artifacts"
     ask: dict[str, Any] = {"AION_ARCHITECTURE": machine_architecture(), "AION_PYTHON": lambda_python()[1]}
-    said = tools.run("make", "build-TaskFunction", f"ARTIFACTS_DIR={artifacts}", cwd=folder, **ask)
-    assert "agents: " in said
-    assert (artifacts / "agent.py").read_text() == (folder / "agent.py").read_text()
-    assert (artifacts / "handlers" / "run_task.py").is_file()
+    said = tools.run("make", "build-SweepFunction", f"ARTIFACTS_DIR={artifacts}", cwd=folder, **ask)
+    assert "SweepFunction: " in said
+    assert (artifacts / "handlers" / "sweep.py").is_file()

@@ -1,14 +1,17 @@
 """Official JavaScript client (@a2a-js/sdk) against `make dev`, unchanged, in each version and binding.
 
-One Node process runs them all (`tests/support/js/drive.mjs`) and prints the results of each step for the tests.
+It runs in Node, and in a page of another origin in Chromium. One run of `tests/support/js/steps.mjs` has the results of all
+steps for the tests.
 """
 
 import json
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.browser import BrowserMissing, browser_page, pages
 from tests.support.environments import NodeMissing, node_with
 from tests.support.server import ROOT, ServerProcess
 
@@ -21,18 +24,31 @@ LOSSY = "HTTP+JSON 0.3"
 each_client = pytest.mark.parametrize("client", CLIENTS)
 
 
-@pytest.fixture(scope="module")
-def results(server: ServerProcess) -> Results:
+def lines_of_node(folder: Path, url: str) -> list[dict[str, Any]]:
+    ran = subprocess.run(["node", "node.mjs", url, LONG], cwd=folder, capture_output=True, text=True, timeout=200)
+    assert ran.returncode == 0, ran.stderr
+    return [json.loads(line) for line in ran.stdout.splitlines()]
+
+
+def lines_of_browser(folder: Path, url: str) -> list[dict[str, Any]]:
+    drive = """async ([url, long]) => {
+        const { drive } = await import("/steps.mjs");
+        const lines = [];
+        await drive(url, long, (line) => lines.push(line));
+        return JSON.stringify(lines);
+    }"""
+    with pages(folder) as origin, browser_page(f"{origin}/page.html") as page:
+        lines: list[dict[str, Any]] = json.loads(page.evaluate(drive, [url, LONG]))
+    return lines
+
+
+@pytest.fixture(scope="module", params=[lines_of_node, lines_of_browser], ids=["node", "chromium"])
+def results(request: pytest.FixtureRequest, server: ServerProcess) -> Results:
     """Return the results of each client at each step."""
     try:
-        environment = node_with(ROOT / "tests" / "support" / "js")
-    except NodeMissing as missing:
+        lines = request.param(node_with(ROOT / "tests" / "support" / "js"), server.url)
+    except (NodeMissing, BrowserMissing) as missing:
         pytest.skip(f"NOT PROVEN: the JavaScript client. {missing}")
-    ran = subprocess.run(
-        ["node", "drive.mjs", server.url, LONG], cwd=environment, capture_output=True, text=True, timeout=200
-    )
-    assert ran.returncode == 0, ran.stderr
-    lines = [json.loads(line) for line in ran.stdout.splitlines()]
     return {(line["client"], line["step"]): line for line in lines}
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -120,12 +121,16 @@ async def test_stream_error_becomes_trailers(api: FakeRuntimeApi, runtime: Runti
     assert answer.error == {
         "errorType": "Runtime.AppFailed",
         "errorMessage": "The application failed; the response is not complete.",
+        "stackTrace": [],
     }
     assert await still_serves(api)
     # The log has the error as one line.
     [story] = [json.loads(line) for line in runtime.lines if "the secret reason" in line]
     assert story["message"] == "Invocation invocation-1: the app failed"
     assert "midstream_error" in story["stackTrace"]
+    # Lambda reads the level and the time of a line with LogFormat JSON.
+    assert story["level"] == "ERROR"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", story["timestamp"])
 
 
 @pytest.mark.parametrize(
@@ -357,7 +362,9 @@ async def test_app_startup_failure_is_reported(
         report = await api.init_failed()
         assert await runtime.exit_code() == 1
     assert report.headers["lambda-runtime-function-error-type"] == error_type
+    assert report.headers["content-type"] == "application/vnd.aws.lambda.error+json"
     assert report.error["errorType"] == error_type
+    assert report.error["stackTrace"] == []
     assert reason in report.error["errorMessage"]
     assert api.asked == 0
 

@@ -2,16 +2,20 @@
 
 import asyncio
 import json
-from collections.abc import Set
+from collections.abc import Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from copy import deepcopy
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import boto3
 import httpx
 import pytest
+from botocore.exceptions import ClientError
 from uuid_utils.compat import uuid7
 
 from aion_core.agents.config import read_deployment_config
@@ -20,16 +24,20 @@ from aion_core.auth.schemes.api_key import make_key
 from aion_core.auth.schemes.basic import hash_password
 from aion_core.aws.client import AwsClient
 from aion_core.aws.dynamodb_table import DynamoDBTable
+from aion_core.aws.expressions import encoded_key
 from aion_core.clock import SystemClock
 from aion_core.local.stack import LocalStack
 from aion_core.packaging.plan import BUILD_PLACE
+from aion_core.ports.table import Key
 from aion_core.protocol.types import TaskState
 from aion_core.stores.api_keys import TableApiKeys
+from aion_core.stores.keys import HEAD, LISTING_API_KEYS, context_key
 from aion_core.template.reader import FUNCTION, Template
 from tests.support.agents.everything import LARGE
 from tests.support.api_process import api_process
 from tests.support.function_process import function_process, signed_by
-from tests.support.iam import Grant, Need, Recorder, grants, needs
+from tests.support.iam import Recorder, needs
+from tests.support.policy import Need, Statement, elements, is_allowed, listed, values_of
 from tests.support.receiver import WebhookReceiver, answers, receiving
 from tests.support.server import ROOT
 from tests.support.stores import dynamodb_store
@@ -44,7 +52,7 @@ HERE = {
     "AION_MAX_TRIES": "99",
 }
 FUNCTIONS = Template(ROOT / "template.yaml", BUILD_PLACE).resources(FUNCTION)
-TABLE = "arn:aws:dynamodb:us-east-1:000000000000:table/another"
+WITH_AGENTS = ("ApiFunction", "TaskFunction")
 TIMEOUT = 120
 # The first test exercises all functions; each step has its own timeout.
 pytestmark = pytest.mark.timeout(900)
@@ -87,39 +95,42 @@ class Client:
 
 @dataclass(frozen=True)
 class Recorded:
-    """Requests of each function during the whole exercise, and the deployed template."""
+    """Requests of each function during the whole exercise, and the running stack with enforced policies."""
 
     needed: dict[str, set[Need]]
-    template: Template
+    policies: dict[str, list[Statement]]
     key_contexts: list[Any]
     """The encryption context of each use of the KMS key."""
+    stack: LocalStack
 
-    def allowed(self, function: str) -> set[Grant]:
-        """Return what the template allows the function."""
-        own = [each for each in self.statements(function) if each["Sid"] not in LAMBDAS]
-        # A resource policy of another service grants the function nothing.
-        return {
-            grant
-            for grant in grants([{"Statement": own}])
-            if grant.action.split(":")[0] == grant.resource.split(":")[2]
-        }
+    def policy(self, function: str) -> list[Statement]:
+        """Return the statements of the function's role without Lambda's own."""
+        return [each for each in self.policies[function] if each["Sid"] not in LAMBDAS]
 
-    def statements(self, function: str) -> list[dict[str, Any]]:
-        """Return the statements of the function's role."""
-        role = function.replace("Function", "Role")
-        assert self.template.resolved(function, "Role")["Role"] == self.template.attribute(role, "Arn", role)
-        (policy,) = self.template.resolved(role, "Policies")["Policies"]
-        statements: list[dict[str, Any]] = policy["PolicyDocument"]["Statement"]
-        return statements
+
+def policy_of(template: Template, function: str) -> list[Statement]:
+    """Return the statements of the function's role."""
+    role = function.replace("Function", "Role")
+    assert template.resolved(function, "Role")["Role"] == template.attribute(role, "Arn", role)
+    (policy,) = template.resolved(role, "Policies")["Policies"]
+    statements: list[Statement] = policy["PolicyDocument"]["Statement"]
+    return statements
 
 
 @pytest.fixture(scope="module")
-def recorded() -> Recorded:
+def recorded() -> Iterator[Recorded]:
     with LocalStack.start("template.yaml") as stack, ExitStack() as running:
         secrets = make_secrets(stack)
-        recorder = stack.emulator.wrap(Recorder)
-        asyncio.run(exercise(stack, running, secrets))
         place = stack.template.place
+        template = Template(stack.template.path, place, secrets)
+        policies = {function: policy_of(template, function) for function in FUNCTIONS}
+        recorder = stack.emulator.wrap(partial(Recorder, policies=policies, place=(place.region, place.account)))
+        try:
+            asyncio.run(exercise(stack, running, secrets))
+        except Exception as error:
+            raise AssertionError(f"refused by the policies: {recorder.refused}") from error
+        running.close()
+        assert recorder.refused == []
         found: dict[str, set[Need]] = {name: set() for name in FUNCTIONS}
         for request in recorder.heard:
             if request.caller in found:
@@ -127,7 +138,7 @@ def recorded() -> Recorded:
         contexts = [
             json.loads(request.body).get("EncryptionContext") for request in recorder.heard if request.service == "kms"
         ]
-        return Recorded(found, Template(stack.template.path, place, secrets), contexts)
+        yield Recorded(found, policies, contexts, stack)
 
 
 def make_secrets(stack: LocalStack) -> dict[str, str]:
@@ -173,7 +184,8 @@ async def exercise(stack: LocalStack, running: ExitStack, secrets: dict[str, str
         client = Client(http)
         await exercise_api(client, receiver)
         # Wake-up messages are not handled yet: timers expire, and only the sweep finds them.
-        forgotten = await orphan(stack, "hello", agent="graph")
+        forgotten, expired = await orphan(stack, "hello", agent="graph"), await orphan(stack, "hello", agent="graph")
+        expire(stack, context_key(expired.context))
         untold = await client.send("graph", "hello", taskPushNotificationConfig={"url": receiver.url("/untold")})
         lost = await client.send("graph", "large", taskPushNotificationConfig={"url": receiver.url("/lost")})
         forget_payloads(stack, lost["id"])
@@ -183,16 +195,43 @@ async def exercise(stack: LocalStack, running: ExitStack, secrets: dict[str, str
             process = function_process(stack, function, queue, AION_CONFIG=str(CONFIG), **HERE)
             await asyncio.to_thread(running.enter_context, process)
         await exercise_task_function(client, receiver)
+        unsubscribed = await exercise_unsubscribed(client, receiver)
         # Encrypted by another function.
         await client.send("keeper", "again", context="k")
         store = dynamodb_store(stack, SystemClock())
         for _ in range(TIMEOUT * 10):
             log = await store.log(forgotten.key)
             posted = [post for post in receiver.posts if "/untold" in post.line and untold["id"] in post.body.decode()]
-            if log is not None and log.head.state == TaskState.TASK_STATE_COMPLETED and posted:
+            is_done = log is not None and log.head.state == TaskState.TASK_STATE_COMPLETED
+            cleared = "due_at" not in item(stack, context_key(expired.context))
+            left = any("push_events" in each for each in heads_of(stack, unsubscribed["id"]))
+            if is_done and posted and cleared and not left:
                 return
             await asyncio.sleep(0.1)
-        raise AssertionError((log, posted))
+        raise AssertionError((is_done, posted, cleared, left))
+
+
+def item(stack: LocalStack, key: Key) -> dict[str, Any]:
+    """Return the item with this key."""
+    answer = stack.client("dynamodb").get_item(TableName=stack.physical_id("Table"), Key=encoded_key(key))
+    found: dict[str, Any] = answer["Item"]
+    return found
+
+
+def heads_of(stack: LocalStack, task_id: str) -> list[dict[str, Any]]:
+    """Return the head of the task with this id."""
+    found = stack.client("dynamodb").scan(TableName=stack.physical_id("Table"))["Items"]
+    return [each for each in found if each["pk"]["S"].endswith(task_id) and each["sk"]["S"] == HEAD]
+
+
+def expire(stack: LocalStack, key: Key) -> None:
+    """Let an item expire; DynamoDB deletes it days later."""
+    stack.client("dynamodb").update_item(
+        TableName=stack.physical_id("Table"),
+        Key=encoded_key(key),
+        UpdateExpression="SET expires = :past",
+        ExpressionAttributeValues={":past": {"N": "1"}},
+    )
 
 
 def forget_payloads(stack: LocalStack, task_id: str) -> None:
@@ -248,34 +287,141 @@ async def exercise_task_function(client: Client, receiver: WebhookReceiver) -> N
         assert now["status"]["state"] == "TASK_STATE_COMPLETED", now
 
 
+async def exercise_unsubscribed(client: Client, receiver: WebhookReceiver) -> Any:
+    """End a task without push configs that had one before."""
+    config: dict[str, Any] = {"taskPushNotificationConfig": {"id": "p", "url": receiver.url(), "token": "t"}}
+    asked = await client.send("graph", "ask", **config)
+    await client.rpc("graph", "DeleteTaskPushNotificationConfig", taskId=asked["id"], id="p")
+    answer = {"messageId": str(uuid7()), "role": "ROLE_USER", "parts": [{"text": "this"}], "taskId": asked["id"]}
+    await client.rpc("graph", "SendMessage", message=answer)
+    return asked
+
+
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_function_permissions_equal_its_requests(function: str, recorded: Recorded) -> None:
     """Compare the function's role with its recorded requests."""
-    allowed, needed = recorded.allowed(function), recorded.needed[function]
-    assert (refused(allowed, needed), unused(allowed, needed)) == (set(), set())
+    policy, needed = recorded.policy(function), recorded.needed[function]
+    assert (refused(policy, needed), [*unused(policy, needed)], [*wide(function, policy, needed)]) == (set(), [], [])
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_check_finds_missing_and_unused_permissions(function: str, recorded: Recorded) -> None:
-    allowed, needed = recorded.allowed(function), recorded.needed[function]
-    for grant in allowed:
-        assert refused(allowed - {grant}, needed), f"nobody misses {grant}"
-    for more in (Grant("", "dynamodb:Scan", TABLE), Grant("", "s3:DeleteObjectVersion", "arn:aws:s3:::*")):
-        assert unused(allowed | {more}, needed) == {more}
+def test_check_finds_missing_permissions(function: str, recorded: Recorded) -> None:
+    policy, needed = recorded.policy(function), recorded.needed[function]
+    for n, statement in enumerate(policy):
+        assert refused([*policy[:n], *policy[n + 1 :]], needed), f"nobody misses {statement['Sid']}"
+
+
+@pytest.mark.parametrize(
+    ("function", "sid", "change"),
+    [
+        ("PushFunction", "Deliveries", {"Action": ["dynamodb:UpdateItem", "dynamodb:PutItem"]}),
+        ("PushFunction", "Deliveries", {"dynamodb:LeadingKeys": ["TASK#*", "API-KEY#*"]}),
+        ("PushFunction", "Deliveries", {"dynamodb:LeadingKeys": "*"}),
+        ("PushFunction", "Deliveries", {"dynamodb:LeadingKeys": "T*"}),
+        ("PushFunction", "Deliveries", {"dynamodb:Attributes": ["*"]}),
+        ("PushFunction", "Tasks", {"Condition": {}}),
+        ("PushFunction", "Blobs", {"Resource": "arn:aws:s3:::*"}),
+        ("SweepFunction", "Claim", {"Condition": {}}),
+        ("SweepFunction", "Claim", {"dynamodb:LeadingKeys": ["CONTEXT#*", "TASK#*", "MESSAGE#*"]}),
+        ("SweepFunction", "Claim", {"dynamodb:Attributes": ["pk", "sk", "due_at", "due_shard", "state"]}),
+        ("TaskFunction", "Table", {"Condition": {}}),
+        ("TaskFunction", "Table", {"Resource": ["arn:aws:dynamodb:us-east-1:000000000000:table/another"]}),
+        ("ApiFunction", "ApiKeys", {"Action": ["dynamodb:GetItem", "dynamodb:PutItem"]}),
+    ],
+)
+def test_check_finds_planted_permission(function: str, sid: str, change: dict[str, Any], recorded: Recorded) -> None:
+    """Widen one statement; `change` has new parts of the statement or new values of a condition key."""
+    policy, needed = deepcopy(recorded.policy(function)), recorded.needed[function]
+    (statement,) = (dict(each) for each in policy if each["Sid"] == sid)
+    for part, value in change.items():
+        conditions = [keys for keys in statement.get("Condition", {}).values() if part in keys]
+        for keys in conditions:
+            keys[part] = value
+        if not conditions:
+            statement[part] = [*listed(statement[part]), *value] if part == "Resource" and sid == "Table" else value
+    policy = [statement if each["Sid"] == sid else each for each in policy]
+    assert [*unused(policy, needed), *wide(function, policy, needed)]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("operation", ["put_item", "update_item", "transact_write_items"])
+def test_stack_refuses_api_key_by_function_role(function: str, operation: str, recorded: Recorded) -> None:
+    stack = recorded.stack
+    table, key = stack.physical_id("Table"), {"pk": {"S": "API-KEY#aaaaaaaaaaaaaaaa"}, "sk": {"S": "HEAD"}}
+    parameters: dict[str, Any] = {
+        "put_item": {"TableName": table, "Item": key},
+        "update_item": {"TableName": table, "Key": key},
+        "transact_write_items": {"TransactItems": [{"Put": {"TableName": table, "Item": key}}]},
+    }
+    endpoint = stack.client("dynamodb").meta.endpoint_url
+    thief = boto3.client(
+        "dynamodb", "us-east-1", endpoint_url=endpoint, aws_access_key_id=function, aws_secret_access_key="s"
+    )
+    with pytest.raises(ClientError, match="AccessDenied"):
+        getattr(thief, operation)(**parameters[operation])
+    assert "Item" not in stack.client("dynamodb").get_item(TableName=table, Key=key)
+
+
+def test_only_api_reads_api_keys(recorded: Recorded) -> None:
+    table = recorded.stack.template.attribute("Table", "Arn", "Table")
+    keys = frozenset({("dynamodb:LeadingKeys", "API-KEY#aaaaaaaaaaaaaaaa")})
+    actions = ("GetItem", "Query", "PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem")
+    allowed = {
+        (function, action)
+        for function in FUNCTIONS
+        for action in actions
+        if is_allowed(recorded.policies[function], Need(f"dynamodb:{action}", table, keys))
+    }
+    assert allowed == {("ApiFunction", "GetItem")}
+    listing = frozenset({("dynamodb:LeadingKeys", LISTING_API_KEYS)})
+    for index in ("by_agent", "by_context", "due"):
+        need = Need("dynamodb:Query", f"{table}/index/{index}", listing)
+        assert not is_allowed(recorded.policies["ApiFunction"], need)
 
 
 def test_kms_key_use_matches_policies(recorded: Recorded) -> None:
     asked = {"kms:EncryptionContext:application": "aion"}
     for function in ("ApiFunction", "TaskFunction", "PushFunction"):
-        (statement,) = [each for each in recorded.statements(function) if "kms:Decrypt" in each["Action"]]
+        (statement,) = [each for each in recorded.policies[function] if "kms:Decrypt" in each["Action"]]
         assert statement["Condition"] == {"StringEquals": asked}
     assert recorded.key_contexts
     assert all(context["application"] == "aion" for context in recorded.key_contexts)
 
 
-def refused(allowed: Set[Grant], needed: Set[Need]) -> set[Need]:
-    return {need for need in needed if not any(grant.covers(need) for grant in allowed)}
+def refused(policy: Sequence[Statement], needed: Set[Need]) -> set[Need]:
+    """Return the needs that the policy refuses."""
+    return {need for need in needed if not is_allowed(policy, need)}
 
 
-def unused(allowed: Set[Grant], needed: Set[Need]) -> set[Grant]:
-    return {grant for grant in allowed if not any(grant.covers(need) for need in needed)}
+def unused(policy: Sequence[Statement], needed: Set[Need]) -> Iterator[str]:
+    """Yield each part of the policy that no need uses: without it, every need is still allowed."""
+    for n, statement in enumerate(policy):
+        services = {resource.split(":")[2] for resource in listed(statement["Resource"])}
+        for name, less in elements(statement):
+            # A statement for a secret or a parameter has the actions of both services.
+            is_of_other_service = name.startswith("Action ") and name.split()[1].split(":")[0] not in services
+            if not is_of_other_service and not refused([*policy[:n], less, *policy[n + 1 :]], needed):
+                yield f"{statement['Sid']}: {name}"
+
+
+def wide(function: str, policy: Sequence[Statement], needed: Set[Need]) -> Iterator[str]:
+    """Yield each kind of items, attribute or folder of the policy without a need for exactly it."""
+    kinds = {f"{key.partition('#')[0]}#*" for need in needed for key in need.values("dynamodb:LeadingKeys")}
+    attributes = {name for need in needed for name in need.values("dynamodb:Attributes")}
+    folders = {"/".join([*need.resource.split("/")[:2], "*"]) for need in needed if need.action.startswith("s3:")}
+    for statement in policy:
+        (service,) = {action.split(":")[0] for action in listed(statement["Action"])} - {"ssm"} or {"ssm"}
+        (resource, *_) = listed(statement["Resource"])
+        if service == "dynamodb" and "/index/" not in resource:
+            yield from (
+                f"{statement['Sid']}: {kind}" for kind in {*values_of(statement, "dynamodb:LeadingKeys")} - kinds
+            )
+        if function in WITH_AGENTS:
+            # Agents' code uses everything of its deployment except API keys.
+            continue
+        if "dynamodb:UpdateItem" in statement["Action"]:
+            yield from (
+                f"{statement['Sid']}: {name}" for name in {*values_of(statement, "dynamodb:Attributes")} - attributes
+            )
+        if service == "s3" and "s3:ListBucket" not in statement["Action"]:
+            yield from (f"{statement['Sid']}: {each}" for each in {*listed(statement["Resource"])} - folders)

@@ -2,8 +2,6 @@
 
 import os
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,14 +11,14 @@ from pathlib import Path
 import httpx
 
 from aion_core.local.stack import LocalStack
-from tests.support.server import ROOT
+from tests.support.forked import ForkedProcess
 
 
 @dataclass(frozen=True)
 class ApiProcess:
     """Running API process."""
 
-    process: "subprocess.Popen[bytes]"
+    process: ForkedProcess
     url: str
 
 
@@ -31,9 +29,8 @@ def api_process(stack: LocalStack, config: Path, **environ: str) -> Iterator[Api
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "uvicorn", "handlers.api:app", "--port", str(port), "--log-level", "warning"],
-        cwd=ROOT,
+    process = ForkedProcess(
+        *("uvicorn", "handlers.api:app", "--port", str(port), "--log-level", "warning"),
         env={
             **os.environ,
             **stack.environment("ApiFunction"),
@@ -46,13 +43,13 @@ def api_process(stack: LocalStack, config: Path, **environ: str) -> Iterator[Api
     try:
         # One client for all attempts: its construction reads the CA certificates, and takes longer than a request.
         with httpx.Client() as client:
-            for _ in range(300):
+            for _ in range(1500):
                 assert process.poll() is None, "the process ended"
                 try:
                     client.get(f"{url}/.well-known/agent-card.json")
                     break
                 except httpx.TransportError:
-                    time.sleep(0.1)
+                    time.sleep(0.02)
         yield ApiProcess(process, url)
     finally:
         process.terminate()

@@ -61,6 +61,11 @@ def chosen() -> tuple[str, ...]:
     return chosen_for_each() if _named() else (FASTEST,)
 
 
+def chosen_above_table() -> tuple[str, ...]:
+    """Return the engines of a test above the table port: those in AION_TEST_ENGINES, by default none but memory."""
+    return chosen_for_each() if _named() else ()
+
+
 def chosen_for_each() -> tuple[str, ...]:
     """Return the engines of an `each_engine` test: all, unless AION_TEST_ENGINES names some."""
     there = (*DEFAULT, *(["endpoint"] if os.environ.get("DYNAMODB_ENDPOINT") else []))

@@ -14,7 +14,7 @@ from typing import Any
 
 from aion_core.local.lambda_events import LambdaContext, sqs_event
 from aion_core.local.stack import LocalStack, client_of
-from tests.support.server import ROOT
+from tests.support.forked import ForkedProcess
 
 ARN = "arn:aws:sqs:us-east-1:123456789012:queue"
 
@@ -28,10 +28,9 @@ def signed_by(function: str) -> dict[str, str]:
 def function_process(stack: LocalStack, function: str, queue: str = "", **environ: str) -> Iterator[None]:
     """Run the function for each message of the queue, or each second without a queue."""
     handler = stack.template.resolved(function, "Handler")["Handler"]
-    command = [sys.executable, "-m", "tests.support.function_process", handler]
-    command += [stack.physical_id(queue)] if queue else []
+    arguments = [handler, *([stack.physical_id(queue)] if queue else [])]
     environment = {**os.environ, **stack.environment(function), **signed_by(function), **environ}
-    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE)
+    process = ForkedProcess(__name__, *arguments, env=environment, stdout=subprocess.PIPE)
     assert process.stdout is not None
     try:
         assert process.stdout.readline() == b"ready\n"

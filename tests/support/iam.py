@@ -1,13 +1,14 @@
-"""Necessary IAM permissions of requests: the action and the resource of each part."""
+"""Necessary IAM permissions of recorded requests, and an emulator that enforces the policies of its callers."""
 
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
+
+from tests.support.policy import Need, Statement, is_allowed, refusal
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -40,11 +41,21 @@ class Request:
 
 
 class Recorder:
-    """WSGI middleware of the emulator, with a record of its requests."""
+    """WSGI middleware of the emulator, with a record of its requests.
 
-    def __init__(self, app: "WSGIApplication") -> None:
-        self._app = app
+    It refuses requests that the policy of their caller does not allow. A caller without a policy may do everything.
+    """
+
+    def __init__(
+        self,
+        app: "WSGIApplication",
+        policies: Mapping[str, Sequence[Statement]] | None = None,
+        place: tuple[str, str] = ("", ""),
+    ) -> None:
+        """`policies` are the statements of each caller, and `place` is region and account."""
+        self._app, self._policies, self._place = app, policies or {}, place
         self.heard: list[Request] = []
+        self.refused: list[tuple[str, Need]] = []
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         length = -1 if environ.get("wsgi.input_terminated") else int(environ.get("CONTENT_LENGTH") or 0)
@@ -55,6 +66,14 @@ class Recorder:
             self.heard.append(_request(environ, body, int(status.split()[0])))
             return start_response(status, headers, *error)
 
+        request = _request(environ, body, 0)
+        if (policy := self._policies.get(request.caller)) is not None:
+            for need in needs(request, self._place):
+                if not is_allowed(policy, need):
+                    self.refused.append((request.caller, need))
+                    status, content_type, text = refusal(request.service, request.caller, need)
+                    start_response(status, [("Content-Type", content_type), ("Content-Length", str(len(text)))])
+                    return [text]
         return self._app(environ, start)
 
 
@@ -71,27 +90,6 @@ def _request(environ: "WSGIEnvironment", body: bytes, status: int) -> Request:
         body=body,
         status=status,
     )
-
-
-@dataclass(frozen=True, order=True)
-class Need:
-    """Action on a resource; names are this stack's own, since an emulator has no others."""
-
-    action: str
-    resource: str
-
-
-@dataclass(frozen=True)
-class Grant:
-    """One action of one statement on one resource, either of them possibly with `*`."""
-
-    sid: str
-    action: str
-    resource: str
-
-    def covers(self, need: Need) -> bool:
-        """Return True if the grant allows the need."""
-        return self.action.lower() == need.action.lower() and fnmatchcase(need.resource, self.resource)
 
 
 def needs(request: Request, place: "tuple[str, str]") -> Iterator[Need]:
@@ -111,7 +109,9 @@ def needs(request: Request, place: "tuple[str, str]") -> Iterator[Need]:
                 f"sqs:{request.operation.removesuffix('Batch')}", arn("sqs", asked["QueueUrl"].rpartition("/")[2])
             )
         case "kms":
-            yield Need(f"kms:{request.operation}", asked["KeyId"])
+            contexts = asked.get("EncryptionContext", {}).items()
+            context = frozenset((f"kms:EncryptionContext:{name}", value) for name, value in contexts)
+            yield Need(f"kms:{request.operation}", asked["KeyId"], context)
         case "secretsmanager":
             named = asked["SecretId"]
             # Secrets Manager ends an ARN with six characters of its own.
@@ -134,15 +134,34 @@ def needs(request: Request, place: "tuple[str, str]") -> Iterator[Need]:
 
 def _of_dynamodb(operation: str, asked: dict[str, Any], arn: Any) -> Iterator[Need]:
     if operation.startswith("Transact"):
+        # IAM evaluates the actions of one kind together, with all of their keys.
+        together: dict[tuple[str, str], set[tuple[str, str]]] = {}
         for item in asked["TransactItems"]:
             ((action, what),) = item.items()
-            yield Need(f"dynamodb:{_IN_TRANSACTIONS[action]}", arn(what["TableName"]))
+            together.setdefault((_IN_TRANSACTIONS[action], what["TableName"]), set()).update(_context(what))
+        for (name, table), context in together.items():
+            yield Need(f"dynamodb:{name}", arn(table), frozenset(context))
     elif operation.startswith("Batch"):
         for table in asked["RequestItems"]:
             yield Need(f"dynamodb:{operation}", arn(table))
     else:
         index = f"/index/{asked['IndexName']}" if "IndexName" in asked else ""
-        yield Need(f"dynamodb:{operation}", arn(asked["TableName"]) + index)
+        yield Need(f"dynamodb:{operation}", arn(asked["TableName"]) + index, frozenset(_context(asked)))
+
+
+def _context(asked: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the values of DynamoDB's condition keys for one action: its partition keys and its attributes."""
+    item = asked.get("Key") or asked.get("Item") or {}
+    names, values = asked.get("ExpressionAttributeNames", {}), asked.get("ExpressionAttributeValues", {})
+    if item:
+        yield "dynamodb:LeadingKeys", item["pk"]["S"]
+    else:
+        # Our queries begin with the partition key: `#0 = :0 AND …`.
+        comparison = re.match(r"#\w+ = (:\w+) AND ", asked["KeyConditionExpression"])
+        assert comparison, asked
+        yield "dynamodb:LeadingKeys", values[comparison[1]]["S"]
+    for name in {*item, *names.values()}:
+        yield "dynamodb:Attributes", name
 
 
 def _of_s3(request: Request) -> Iterator[Need]:
@@ -156,17 +175,3 @@ def _of_s3(request: Request) -> Iterator[Need]:
     if request.status == 404 and request.method in ("GET", "HEAD"):
         # Without the list permission, a missing object is AccessDenied, not NoSuchKey.
         yield Need("s3:ListBucket", f"arn:aws:s3:::{bucket}")
-
-
-def grants(policies: Any) -> Iterator[Grant]:
-    """Yield the grants of a function's resolved policies, each action on each resource."""
-    for policy in policies:
-        for statement in policy["Statement"]:
-            assert statement["Effect"] == "Allow", statement
-            for action in _listed(statement["Action"]):
-                for resource in _listed(statement["Resource"]):
-                    yield Grant(statement.get("Sid", ""), action, resource)
-
-
-def _listed(value: Any) -> list[str]:
-    return value if isinstance(value, list) else [value]

@@ -4,7 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -35,6 +35,12 @@ class Issuer:
         self.published_keys: list[dict[str, Any]] = []
         self.requested_paths: list[str] = []
         self.status = 200
+        self.drips = False
+        """True to send the start of a response, and then a space from time to time until the client disconnects."""
+        self.dripping = threading.Semaphore(0)
+        """Released at each sent space."""
+        self.headers: dict[str, str] = {}
+        """Additional headers of each response."""
         self.documents: dict[str, Any] = {}
         """Documents in place of the usual ones, by path."""
 
@@ -74,6 +80,7 @@ class Issuer:
 def issuing() -> Iterator[Issuer]:
     """Run an issuer with one key, `k-1`, until the block ends."""
     issuer = Issuer()
+    stopped = threading.Event()
 
     class IssuerHandler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -83,10 +90,22 @@ def issuing() -> Iterator[Issuer]:
             self.send_response(status)
             if status == 302:
                 self.send_header("Location", f"{issuer.url}/elsewhere.json")
+            for name, value in issuer.headers.items():
+                self.send_header(name, value)
+            if issuer.drips:
+                self.end_headers()
+                self._drip()
+                return
             content = found if isinstance(found, bytes) else json.dumps(found).encode()
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
+
+        def _drip(self) -> None:
+            with suppress(OSError):
+                while not stopped.wait(0.02):
+                    self.wfile.write(b" ")
+                    issuer.dripping.release()
 
         def log_message(self, *_: Any) -> None:
             """Log nothing."""
@@ -97,5 +116,6 @@ def issuing() -> Iterator[Issuer]:
         issuer.url = f"http://127.0.0.1:{server.server_port}"
         issuer.add("k-1")
         yield issuer
+        stopped.set()
         server.shutdown()
         thread.join()

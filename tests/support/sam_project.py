@@ -15,6 +15,7 @@ from typing import Any
 
 from aion_core.local.stack import client_of
 from aion_core.shipped import shipped
+from tests.support import forked
 from tests.support.rest_api import CALLER, REGION
 
 PROGRAM = Path(sys.executable).with_name("aion")
@@ -53,15 +54,7 @@ class SamProject:
 
     def run(self, *arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
         """Run `aion` in the project's folder, without a terminal."""
-        return subprocess.run(
-            [PROGRAM, *arguments],
-            cwd=self.folder,
-            env=self.environment(environ),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT,
-        )
+        return forked.run("aion_core.cli", *arguments, cwd=self.folder, env=self.environment(environ), timeout=TIMEOUT)
 
     def typed(self, *arguments: str, answers: list[str], **environ: str) -> tuple[int, str]:
         """Run `aion` on a terminal with this input; return its exit code and output."""

@@ -17,6 +17,7 @@ from aion_core.ports import (
     Agent,
     AnswerAs,
     Clock,
+    Metrics,
     PushConfigs,
     PushEvents,
     ReplyAs,
@@ -76,11 +77,12 @@ class Parts:
         }
         return build_card(**{**said, **self.described})
 
-    def app(self) -> FastAPI:
+    def app(self, metrics: Metrics | None = None) -> FastAPI:
         """Return the ASGI app with the agent as `test`."""
         served = ServedAgent(self.agent, self.card, self.extended_card)
         registry = self.push.registry if self.push else None
-        return build_app(self.service, self.lister, self.conversations, {"test": served}, registry=registry)
+        agents = {"test": served}
+        return build_app(self.service, self.lister, self.conversations, agents, registry=registry, metrics=metrics)
 
 
 @dataclass

@@ -14,19 +14,17 @@ from pathlib import Path
 
 from aion_core.local.lambda_events import LambdaContext, sqs_event
 from aion_core.local.stack import LocalStack, client_of
-from tests.support.server import ROOT
+from tests.support.forked import ForkedProcess
 
 ARN = "arn:aws:sqs:us-east-1:123456789012:tasks"
 
 
 @contextmanager
-def task_process(
-    stack: LocalStack, config: Path, *, sweeps: float = 0.0, **environ: str
-) -> Iterator["subprocess.Popen[bytes]"]:
+def task_process(stack: LocalStack, config: Path, *, sweeps: float = 0.0, **environ: str) -> Iterator[ForkedProcess]:
     """Run the turns of the stack's queue; yield the process once it polls."""
-    command = [sys.executable, "-m", "tests.support.task_process", stack.physical_id("TaskQueue"), str(sweeps)]
     environment = {**os.environ, **stack.environment("TaskFunction"), **environ, "AION_CONFIG": str(config)}
-    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE)
+    arguments = (stack.physical_id("TaskQueue"), str(sweeps))
+    process = ForkedProcess(__name__, *arguments, env=environment, stdout=subprocess.PIPE)
     assert process.stdout is not None
     try:
         assert process.stdout.readline() == b"polling\n"

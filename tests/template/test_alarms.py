@@ -1,6 +1,6 @@
 """Alarms fire for the right metric values: each alarm's expression is evaluated as CloudWatch does."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ ALARMS = TEMPLATE.resources(ALARM)
 
 Values = Mapping[str, float]
 """Metric values of one period, by name; other metrics have no data."""
+
+ACTIONS = {"AlarmActions", "OKActions", "InsufficientDataActions"}
 
 IDLE = {"SweepFunction Errors": 0.0, "SweepFound": 0.0, "SweepFunction Throttles": 0.0}
 """A deployment without requests: only the sweep runs, and queues emit no metrics."""
@@ -32,38 +34,83 @@ def evaluate(expression: str, values: Mapping[str, float | None]) -> float | Non
     def over(function: Any) -> Any:
         return lambda series: function(present) if (present := [each for each in series if each is not None]) else None
 
-    functions = {"MAX": over(max), "SUM": over(sum), "FILL": lambda value, other: other if value is None else value}
+    functions = {
+        "MAX": over(max),
+        "SUM": over(sum),
+        "FILL": lambda value, other: other if value is None else value,
+    }
     try:
         value: float | None = eval(expression, {"__builtins__": {}}, {**functions, **values})  # noqa: S307  # from our template
-    except TypeError:
-        # Arithmetic with a metric without data.
+    except (TypeError, ZeroDivisionError):
+        # Arithmetic with a metric without data, or a division by zero, has no result.
         return None
     return value
 
 
+def state(alarm: str, values: Values) -> str:
+    """Return the alarm's state after enough periods with these values."""
+    properties = TEMPLATE.resolved(alarm, *(TEMPLATE.properties(alarm).keys() - ACTIONS))
+    value = value_of_queries(properties["Metrics"], values) if "Metrics" in properties else value_of(properties, values)
+    if value is None:
+        missing = {
+            "breaching": "ALARM",
+            "notBreaching": "OK",
+            "missing": "INSUFFICIENT_DATA",
+            "ignore": "INSUFFICIENT_DATA",
+        }
+        return missing[properties["TreatMissingData"]]
+    threshold, operator = float(properties["Threshold"]), properties["ComparisonOperator"]
+    is_over = value >= threshold if operator == "GreaterThanOrEqualToThreshold" else value > threshold
+    return "ALARM" if is_over else "OK"
+
+
+def value_of_queries(queries: Sequence[Mapping[str, Any]], values: Values) -> float | None:
+    """Return the value of a metric math query; a query may use the results of later ones."""
+    results = {each["Id"]: value_of(each["MetricStat"]["Metric"], values) for each in queries if "MetricStat" in each}
+    for each in reversed(queries):
+        if "Expression" in each:
+            results[each["Id"]] = evaluate(each["Expression"], results)
+    (returned,) = (each["Id"] for each in queries if each.get("ReturnData", True))
+    return results[returned]
+
+
 def fires(alarm: str, values: Values) -> bool:
     """Tell whether the alarm fires if each of its periods has these values."""
-    properties = TEMPLATE.resolved(alarm, *(TEMPLATE.properties(alarm).keys() - {"AlarmActions"}))
-    if "Metrics" in properties:
-        queries = properties["Metrics"]
-        by_id = {each["Id"]: value_of(each["MetricStat"]["Metric"], values) for each in queries if "MetricStat" in each}
-        (total,) = (each for each in queries if each.get("ReturnData", True))
-        value = evaluate(total["Expression"], by_id)
-    else:
-        value = value_of(properties, values)
-    if value is None:
-        return bool(properties["TreatMissingData"] == "breaching")
-    threshold, operator = float(properties["Threshold"]), properties["ComparisonOperator"]
-    return value >= threshold if operator == "GreaterThanOrEqualToThreshold" else value > threshold
+    return state(alarm, values) == "ALARM"
+
+
+@pytest.mark.parametrize("alarm", ALARMS)
+def test_new_alarm_does_not_fire(alarm: str) -> None:
+    """At its creation no metric has data yet."""
+    assert not fires(alarm, {})
 
 
 def test_idle_deployment_fires_no_alarm() -> None:
     assert [alarm for alarm in ALARMS if fires(alarm, IDLE)] == []
 
 
-def test_sweep_without_invocations_fires_alarm() -> None:
-    assert fires("SweepErrorsAlarm", {})
-    assert fires("SweepErrorsAlarm", {"SweepLoggedErrors": 0.0, "Turns": 7.0})
+@pytest.mark.parametrize("values", [{}, {"SweepLoggedErrors": 0.0, "Turns": 7.0}])
+def test_sweep_without_invocations_reports_missing_data(values: Values) -> None:
+    assert state("SweepErrorsAlarm", values) == "INSUFFICIENT_DATA"
+    assert TEMPLATE.properties("SweepErrorsAlarm")["InsufficientDataActions"]
+
+
+@pytest.mark.parametrize(
+    ("alarm", "requests", "errors"),
+    [
+        ("ApiErrorsAlarm", "ApiFunction Invocations", "ApiLoggedErrors"),
+        ("ApiErrorsAlarm", "ApiFunction Invocations", "5XXError"),
+        ("TaskErrorsAlarm", "Turns", "TurnsFailed"),
+        ("TaskErrorsAlarm", "TaskFunction Invocations", "TaskFunction Errors"),
+        ("PushErrorsAlarm", "PushFunction Invocations", "PushLoggedErrors"),
+    ],
+)
+def test_errors_alarm_fires_at_one_percent(alarm: str, requests: str, errors: str) -> None:
+    """A canary gets a tenth of the requests: it fires if a tenth of those fails."""
+    assert fires(alarm, {**IDLE, requests: 12_000.0, errors: 120.0})
+    assert not fires(alarm, {**IDLE, requests: 12_000.0, errors: 119.0})
+    assert fires(alarm, {**IDLE, requests: 2.0, errors: 1.0})
+    assert fires(alarm, {**IDLE, errors: 1.0})
 
 
 @pytest.mark.parametrize(
@@ -85,6 +132,7 @@ def test_sweep_without_invocations_fires_alarm() -> None:
         ("ThrottlesAlarm", {"SweepFunction Throttles": 1.0}),
         ("SweepFoundWorkAlarm", {"SweepFound": 1.0}),
         ("PushGivenUpAlarm", {"PushGivenUp": 1.0}),
+        ("InternalErrorsAlarm", {"InternalErrors": 3.0}),
         ("ApiLatencyAlarm", {"FirstTokenTime": 60_001.0}),
         ("TableThrottlesAlarm", {"ReadThrottleEvents": 10.0}),
         ("TableThrottlesAlarm", {"WriteThrottleEvents": 10.0}),
@@ -106,8 +154,9 @@ def test_each_alarm_has_firing_values() -> None:
 @pytest.mark.parametrize(
     ("alarm", "values"),
     [
-        ("ApiErrorsAlarm", {"ApiLoggedErrors": 1.0, "5XXError": 1.0, "ApiFunction Errors": 1.0}),
-        ("TaskErrorsAlarm", {"TurnsFailed": 2.0, "Turns": 200.0}),
+        ("ApiErrorsAlarm", {"ApiFunction Invocations": 101.0, "ApiLoggedErrors": 1.0, "5XXError": 1.0}),
+        ("TaskErrorsAlarm", {"TurnsFailed": 2.0, "Turns": 201.0}),
+        ("InternalErrorsAlarm", {"InternalErrors": 2.0}),
         ("ApiLatencyAlarm", {"FirstTokenTime": 59_000.0}),
         ("TaskQueueAgeAlarm", {"ApproximateAgeOfOldestMessage": 1800.0}),
         ("TableThrottlesAlarm", {"WriteThrottleEvents": 1.0}),

@@ -3,9 +3,11 @@
 import json
 import re
 import tomllib
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from cfnlint.schema import PROVIDER_SCHEMA_MANAGER  # type: ignore[import-untyped]
 
 from aion_core.packaging.plan import BUILD_PLACE
 from aion_core.settings import Settings
@@ -64,9 +66,8 @@ def test_template_parameter_allows_valid_option(parameter: str) -> None:
 )
 def test_subnets_and_security_groups_need_each_other(subnets: str, groups: str, *, is_valid: bool) -> None:
     template = Template(TEMPLATE, BUILD_PLACE, {"SubnetIds": subnets, "SecurityGroupIds": groups})
-    roles = template.owner("ApiRole")
-    (assertion,) = roles.document["Rules"]["Network"]["Assertions"]
-    assert roles.resolve(assertion["Assert"], "Rules") is is_valid
+    (assertion,) = transformed(TEMPLATE)["Rules"]["Network"]["Assertions"]
+    assert template.resolve(assertion["Assert"], "Rules") is is_valid
 
 
 @pytest.mark.parametrize("function", Template(TEMPLATE, BUILD_PLACE).resources(FUNCTION))
@@ -113,6 +114,51 @@ def test_versions_are_described_by_configuration() -> None:
         described = [each["Properties"]["Description"]["Fn::Sub"] for each in resources if each["Type"] == kind]
         assert len(described) == 4
         assert all("${State.Outputs.ConfigurationVersion}" in each for each in described)
+
+
+def test_replaced_versions_are_kept() -> None:
+    """A changed parameter replaces a version in CloudFormation; streams and turns may still run on the old one."""
+    resources = transformed(TEMPLATE)["Resources"].values()
+    policies = [
+        (each["DeletionPolicy"], each["UpdateReplacePolicy"])
+        for each in resources
+        if each["Type"] == "AWS::Lambda::Version"
+    ]
+    assert policies == [("Retain", "Retain")] * 4
+    assert not any("DeletionPolicy" in each for each in resources if each["Type"] == "AWS::Lambda::Function")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "is_valid"),
+    [
+        ({}, True),
+        ({"DomainName": "agents.example.com"}, False),
+        ({"DomainName": "agents.example.com", "CertificateArn": EVERY_OPTION["CertificateArn"]}, True),
+    ],
+)
+def test_domain_needs_certificate(parameters: dict[str, str], *, is_valid: bool) -> None:
+    template = Template(TEMPLATE, BUILD_PLACE, parameters)
+    (assertion,) = transformed(TEMPLATE)["Rules"]["Domain"]["Assertions"]
+    assert template.resolve(assertion["Assert"], "Rules") is is_valid
+
+
+def test_longest_stack_name_fits_resource_names() -> None:
+    """CloudFormation shortens generated names only. A stack's name has up to 128 characters."""
+    template = Template(TEMPLATE, replace(BUILD_PLACE, stack_name="s" * 128))
+    too_long, checked = [], 0
+    for each in template.all:
+        for name, resource in each.document["Resources"].items():
+            if resource["Type"].startswith("AWS::Serverless::"):
+                continue
+            schema = PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-east-1", resource["Type"]).schema
+            for part, value in (resource.get("Properties") or {}).items():
+                longest = schema["properties"].get(part, {}).get("maxLength")
+                if longest is None or not any(word in str(value) for word in ("Service", "AWS::StackName")):
+                    continue
+                checked += 1
+                too_long += [f"{name}.{part}"] * (len(str(each.resolve(value, name))) > longest)
+    assert checked >= 4
+    assert too_long == []
 
 
 CONFIGS = tomllib.loads((ROOT / "samconfig.toml").read_text())

@@ -140,3 +140,32 @@ def test_unserializable_value_is_replaced(said: LogOutput) -> None:
         said.logger.info("Odd.", extra={"odd": {("a", "b"): object(), "set": {1}}})
     assert [line["task_id"] for line in said.lines] == ["t-1", "t-1"]
     assert "knot" not in said.lines[0]
+
+
+WORDS = [
+    "Refused with",
+    "Refused",
+    "INVALID_PARAMS",
+    "-32602 (INVALID_PARAMS)",
+    "InvalidParamsError",
+    "task-state",
+    "400 Bad Request",
+]
+SECRETS = ["hunter2", "pl4nted-s3cret", "sk-live-51Hx", "aBcDeFgHiJ", "x" * 32, "Zm9vOmJhcg==", "aion_aaaa_b2_c"]
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_ordinary_words_are_not_redacted(said: LogOutput, word: str) -> None:
+    with log.request("r-1", [word]):
+        log.keep_out(word)
+        said.logger.info("It says: %s.", word)
+        log.keep_out(word, even_words=True)
+        said.logger.info("It says: %s.", word)
+    assert [line["message"] for line in said.lines] == [f"It says: {word}.", "It says: [redacted]."]
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+def test_random_text_is_redacted(said: LogOutput, secret: str) -> None:
+    with log.request("r-1", [secret]):
+        said.logger.info("It says: %s.", secret)
+    assert said.lines[0]["message"] == "It says: [redacted]."

@@ -16,6 +16,7 @@ from typing import Annotated, ClassVar, Literal
 from a2a.types import a2a_pb2 as pb
 from pydantic import AfterValidator, StringConstraints
 
+from aion_core import log
 from aion_core.auth.credentials import RequestCredentials
 from aion_core.auth.principal import API_KEY_ISSUER, Principal
 from aion_core.auth.scheme import REALM, AuthFailure, Scheme, VerifierResources
@@ -49,6 +50,11 @@ class ApiKeyScheme(Scheme):
 
     type: Literal["api-key"] = "api-key"
     header: Annotated[str, StringConstraints(pattern=HEADER), AfterValidator(_key_header)] = "X-API-Key"
+
+    @property
+    def request_headers(self) -> tuple[str, ...]:
+        """Return the name of the key's header."""
+        return (self.header,)
 
     def on_card(self) -> SecurityScheme:
         """Return the scheme's entry for the agent card."""
@@ -101,6 +107,8 @@ class ApiKeyVerifier:
         """Return the principal of the API key, or the reason of the failure. Raises StoreError."""
         if not credentials.has_header(self._header):
             return AuthFailure.MISSING
+        # The name of the configured header may be any name.
+        log.keep_out(*credentials.values(self._header))
         text = credentials.header(self._header)
         match = _KEY.fullmatch(text)
         record = await self._keys.find(match[1]) if match else None

@@ -36,6 +36,11 @@ class AwsIamScheme(Scheme):
     owner: IamOwner = IamOwner.ROLE
     """Owner of the tasks of a role's session. Sessions of a role share their tasks if the `role` is the owner."""
 
+    @property
+    def request_headers(self) -> tuple[str, ...]:
+        """Return the names of the headers of a signature (Signature Version 4)."""
+        return ("Authorization", "X-Amz-Date", "X-Amz-Security-Token", "X-Amz-Content-Sha256")
+
     def on_card(self) -> SecurityScheme:
         """Return the scheme's entry for the agent card. It always has a description to explain `AWS4-HMAC-SHA256`."""
         return http_scheme(AWS4, self.description or "Requests signed with AWS credentials (Signature Version 4).")

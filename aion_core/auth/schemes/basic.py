@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Literal
 
+from aion_core import log
 from aion_core.auth.credentials import RequestCredentials
 from aion_core.auth.principal import BASIC_ISSUER, Principal
 from aion_core.auth.scheme import REALM, AuthFailure, Scheme, VerifierResources, http_scheme
@@ -142,13 +143,20 @@ class BasicVerifier:
         if pair is None:
             return AuthFailure.INVALID
         name, password = pair
+        log.keep_out(password, f"{name}:{password}")
+        found = await self._verify(name, password)
+        if isinstance(found, Principal):
+            log.keep_out(password, even_words=True)
+        return found
+
+    async def _verify(self, name: str, password: str) -> Principal | AuthFailure:
         try:
             hashes = await self._users.hashes()
         except UsersUnavailable:
             return AuthFailure.UNAVAILABLE
         # For an unknown name, compare with another user's hash, so that both cases take the same time. The result is ignored.
         hashed = hashes.get(name) or next(iter(hashes.values()), "")
-        credential = hmac.digest(self._process_key, json.dumps(pair).encode(), hashlib.sha256)
+        credential = hmac.digest(self._process_key, json.dumps([name, password]).encode(), hashlib.sha256)
         if name in hashes and self._right.contains(credential, hashed):
             return Principal(BASIC_ISSUER, name)
         if self._wrong.contains(credential, hashed):

@@ -17,14 +17,18 @@ from aion_core.ports import Clock
 logger = logging.getLogger(__name__)
 
 FRESH = timedelta(minutes=10)
+"""Age of the cached keys at the next read. Requests do not wait for this read."""
+STALE_WHILE_REVALIDATE = timedelta(hours=1)
+"""Maximum age of the cached keys without waiting for a read. Lambda stops a background read after the response."""
 STALE_IF_ERROR = timedelta(hours=24)
 """Maximum age of the cached keys while every new read fails."""
-BETWEEN_FETCHES = timedelta(seconds=30)
-"""Minimum time between requests to the issuer, for an unknown key or after a failed request."""
-BETWEEN_COLD_FETCHES = timedelta(seconds=2)
-"""Minimum time between requests to the issuer before the first successful one."""
+BETWEEN_READS = timedelta(seconds=30)
+"""Minimum time between two reads of the keys, for an unknown key or after a failed read."""
+BETWEEN_COLD_READS = timedelta(seconds=2)
+"""Minimum time between two reads of the keys before the first successful one."""
 
-TIMEOUT_SECONDS = 5.0
+FETCH_SECONDS = 3.0
+"""Time limit of a whole fetch. A slow issuer could send one byte at a time forever."""
 MAX_BYTES = 512 * 1024
 
 Fetch = Callable[[str], Awaitable[Any]]
@@ -40,43 +44,56 @@ class KeysUnavailable(Exception):
 
 
 class IssuerKeys:
-    """Cache of the public keys of one issuer, by key id."""
+    """Cache of the public keys of one issuer, by key id. All requests share one read of the keys, and its failure."""
 
     def __init__(self, scheme: JwtScheme, fetch: Fetch, clock: Clock) -> None:
         self._scheme, self._fetch, self._clock = scheme, fetch, clock
         self._keys: dict[str, PyJWK] = {}
         self._read_at: datetime | None = None
         self._tried_at: datetime | None = None
-        self._reading = asyncio.Lock()
+        self._reading: asyncio.Task[None] | None = None
 
     async def key(self, key_id: str) -> PyJWK | None:
-        """Return the public key with this id, or None for an unknown id. Raises KeysUnavailable."""
-        if self._age() > FRESH:
-            await self._refresh(lambda: self._age() > FRESH)
-        if self._read_at is None or self._age() > STALE_IF_ERROR:
+        """Return the public key with this id, or None for an unknown id. Raises KeysUnavailable.
+
+        A known key is returned at once, except after an hour without a successful read.
+        """
+        if key_id in self._keys and self._age() <= STALE_WHILE_REVALIDATE:
+            if self._age() > FRESH:
+                self._read_unless_recent()
+            return self._keys[key_id]
+        # The key may be new, or withdrawn.
+        if reading := self._read_unless_recent():
+            # Shield the read: other requests await it after the cancellation of this request.
+            await asyncio.shield(reading)
+        if self._age() > STALE_IF_ERROR:
             raise KeysUnavailable
-        if key_id not in self._keys:
-            # The key may be new. The rate limit protects the issuer from requests for invented ids.
-            await self._refresh(lambda: key_id not in self._keys)
         return self._keys.get(key_id)
 
     def _age(self) -> timedelta:
         return timedelta.max if self._read_at is None else self._clock.now() - self._read_at
 
-    async def _refresh(self, is_needed: Callable[[], bool]) -> None:
-        """Read the issuer's keys, unless a concurrent call has read them or the last attempt is too recent."""
-        async with self._reading:
-            now = self._clock.now()
-            pause = BETWEEN_COLD_FETCHES if self._read_at is None else BETWEEN_FETCHES
-            if not is_needed() or (self._tried_at is not None and now - self._tried_at < pause):
-                return
-            self._tried_at = now
-            try:
-                self._keys = _by_id(await self._fetch(await self._url()))
-            except DocumentUnreadable as error:
-                logger.error("The keys of %s cannot be read: %s", self._scheme.issuer, error)
-            else:
-                self._read_at = now
+    def _read_unless_recent(self) -> asyncio.Task[None] | None:
+        """Return the running read of the keys, or start one. Return None shortly after the end of the last one."""
+        if self._reading is None or self._reading.done():
+            # The pause protects the issuer, and callers with other tokens, from requests for invented ids.
+            pause = BETWEEN_COLD_READS if self._read_at is None else BETWEEN_READS
+            if self._tried_at is not None and self._clock.now() - self._tried_at < pause:
+                return None
+            self._reading = asyncio.create_task(self._read())
+        return self._reading
+
+    async def _read(self) -> None:
+        try:
+            self._keys = _by_id(await self._fetch(await self._url()))
+        except DocumentUnreadable as error:
+            logger.error("The keys of %s cannot be read: %s", self._scheme.issuer, error)
+        except Exception:
+            logger.exception("The keys of %s cannot be read: unexpected error.", self._scheme.issuer)
+        else:
+            self._read_at = self._clock.now()
+        finally:
+            self._tried_at = self._clock.now()
 
     async def _url(self) -> str:
         if self._scheme.keys_url:
@@ -108,24 +125,35 @@ def _by_id(document: Any) -> dict[str, PyJWK]:
     return keys
 
 
-async def fetch(url: str) -> Any:
+async def fetch(url: str, seconds: float = FETCH_SECONDS) -> Any:
     """Fetch a small JSON document without following redirections. Raises DocumentUnreadable."""
-    # Create a client for each request: requests are rare, and a client belongs to the event loop of its first request.
     try:
-        async with (
-            httpx.AsyncClient(timeout=TIMEOUT_SECONDS, follow_redirects=False, trust_env=False) as client,
-            client.stream("GET", url, headers={"Accept": "application/json"}) as response,
-        ):
-            if response.status_code != 200:
-                raise DocumentUnreadable(f"the answer is {response.status_code}")
-            content = b""
-            async for chunk in response.aiter_bytes():
-                content += chunk
-                if len(content) > MAX_BYTES:
-                    raise DocumentUnreadable("the document is too large")
+        async with asyncio.timeout(seconds):
+            content = await _download(url, seconds)
+    except TimeoutError as error:
+        raise DocumentUnreadable(f"the answer takes longer than {seconds:g} s") from error
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise DocumentUnreadable(type(error).__name__) from error
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
         raise DocumentUnreadable("the document is no JSON") from error
+
+
+async def _download(url: str, seconds: float) -> bytes:
+    # Create a client for each request: requests are rare, and a client belongs to the event loop of its first request.
+    async with (
+        httpx.AsyncClient(timeout=seconds, follow_redirects=False, trust_env=False) as client,
+        client.stream("GET", url, headers={"Accept": "application/json", "Accept-Encoding": "identity"}) as response,
+    ):
+        if response.status_code != 200:
+            raise DocumentUnreadable(f"the answer is {response.status_code}")
+        if response.headers.get("Content-Encoding", "identity").lower() != "identity":
+            # The size of the uncompressed document is not bounded by the number of received bytes.
+            raise DocumentUnreadable("the document is compressed")
+        content = b""
+        async for chunk in response.aiter_raw():
+            content += chunk
+            if len(content) > MAX_BYTES:
+                raise DocumentUnreadable("the document is too large")
+    return content

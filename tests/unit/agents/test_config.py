@@ -52,6 +52,40 @@ EXTENSION = "      capabilities: {extensions: [{uri: u, params: %s}]}\n"
         ),
         ("      provider: {organization: X}\n", "aion.agents.a.provider.url is missing."),
         ("      provider: {organization: '', url: 'https://x.com'}\n", "aion.agents.a.provider.organization is empty."),
+        ("      cors: {origins: null}\n", "aion.agents.a.cors.origins: "),
+        ("      cors: {}\n", "aion.agents.a.cors.origins is missing."),
+        (
+            "      cors: {origins: '*', heders: []}\n",
+            "aion.agents.a.cors.heders is not a key that aion knows. Did you mean 'headers'?",
+        ),
+        *(
+            (
+                f"      cors: {{origins: ['{bad}']}}\n",
+                f"aion.agents.a.cors.origins.0: {bad!r} is not an origin, such as",
+            )
+            for bad in (
+                "app.example.com",
+                "https://app.example.com/",
+                "https://app.example.com/chat",
+                "https://*",
+                "//x.com",
+                "https://a.*.com",
+                "https://bücher.example",
+                "https://u@x.com",
+                "https://x.com:port",
+                "*.example.com",
+                "",
+            )
+        ),
+        ("      cors: {origins: ['null']}\n", "aion.agents.a.cors.origins.0: null is the origin of every sandboxed"),
+        (
+            "      cors: {origins: '*', headers: ['X Y']}\n",
+            "aion.agents.a.cors.headers.0 is 'X Y': it has to be a header's",
+        ),
+        (
+            "      cors: {origins: '*', max_age: -1}\n",
+            "aion.agents.a.cors.max_age: Input should be greater than or equal",
+        ),
         ("      icon_url: icon.png\n", "aion.agents.a.icon_url is 'icon.png': it has to be an http or https URL."),
         (
             "      skills: [{id: s, name: s, description: d}, {id: s, name: t, description: e}]\n",

@@ -1,5 +1,6 @@
 """Authentication with several schemes."""
 
+from datetime import timedelta
 from typing import Any
 
 from aion_core.auth.schemes.api_key import ApiKeyScheme, make_key
@@ -49,3 +50,25 @@ async def test_credentials_for_different_tenants_are_forbidden(issuer: Issuer, c
     for tenant, status in (("", 200), ("red", 200), ("blue", 403)):
         our_key = ("X-API-Key", await key(app, clock, tenant=tenant))
         assert (await app.get(token, our_key)).status_code == status
+
+
+async def test_refusals_of_keys_and_passwords_are_identical(clock: ManualClock) -> None:
+    """Missing, unknown, wrong, expired and revoked credentials get the same bytes and the same headers."""
+    app = AuthApp(clock, users=USERS, key=ApiKeyScheme(), basic=BasicScheme())
+    live, revoked = await key(app, clock), await key(app, clock)
+    expired = await key(app, clock, expires=clock.now() + timedelta(seconds=1))
+    await app.keys.revoke(revoked.split("_")[1])
+    clock.move(2)
+    sent = [
+        *(("X-API-Key", text) for text in (revoked, expired, f"{live[:-1]}!", f"{live[:-1]}A", "", "nonsense")),
+        *(("Authorization", f"Basic {text}") for text in ("", "nonsense", "YQ==", "YWxpY2U6d3Jvbmc=", "bm9ib2R5Ong=")),
+        basic_header("alice", "wrong"),
+        ("Authorization", "Negotiate x"),
+    ]
+    missing = await app.get()
+    assert (missing.status_code, (await app.get(("X-API-Key", live))).status_code) == (401, 200)
+    for header in sent:
+        refused = await app.get(header)
+        assert (refused.status_code, refused.content, refused.headers) == (401, missing.content, missing.headers), (
+            header
+        )

@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,11 @@ import pytest
 from fastapi import FastAPI
 
 from aion_core.bootstrap import build_app
+from aion_core.clock import SystemClock
 from aion_core.errors import ConfigurationError, StoreUnavailable
-from aion_core.ports import RateLimits
+from aion_core.memory.table import MemoryTable
+from aion_core.ports import Limits, OpenStream, RateLimits
+from aion_core.ports.limits import REQUESTS_PER_MINUTE, STREAMS_PER_OWNER
 from aion_core.settings import Settings
 from aion_core.stores.limits import TableRateLimits
 from tests.support.asgi import ask
@@ -115,17 +120,41 @@ async def test_callers_without_authentication_share_limits(tmp_path: Path) -> No
     assert statuses == [200, 200, 429]
 
 
-@pytest.mark.parametrize("configured", ["", "{}", "{streams_per_owner: 3}"])
+@pytest.mark.parametrize("configured", ["", "{streams_per_task: 3}"])
+async def test_default_limit_refuses_flood_of_one_caller(tmp_path: Path, issuer: Issuer, configured: str) -> None:
+    app = limited(tmp_path, issuer, configured)
+    alice, bob = asking(app, issuer, "alice"), asking(app, issuer, "bob")
+    statuses = Counter[int]()
+    # The bucket fills by 20 requests in a second, so the flood ends on a slow machine too.
+    while not statuses[429]:
+        answers = await asyncio.gather(*(alice("GET", "/nothing") for _ in range(REQUESTS_PER_MINUTE // 2)))
+        statuses.update(answer.status_code for answer in answers)
+    assert statuses[404] >= REQUESTS_PER_MINUTE
+    assert (await bob("GET", "/nothing")).status_code == 404
+
+
+async def test_default_limit_of_streams_is_per_caller() -> None:
+    counters, limits = TableRateLimits(MemoryTable(SystemClock()), SystemClock()), Limits.default()
+    until = SystemClock().now() + timedelta(minutes=15)
+    opened = [await counters.open_stream("alice", OpenStream(str(n), "", until), limits) for n in range(51)]
+    assert opened == [True] * STREAMS_PER_OWNER + [False]
+    assert await counters.open_stream("bob", OpenStream("0", "", until), limits)
+
+
+OFF = "{requests_per_minute: null, streams_per_owner: null}"
+
+
+@pytest.mark.parametrize(("configured", "guarded"), [(OFF, True), ("{requests_per_minute: null}", True), ("", False)])
 async def test_unlimited_requests_are_not_counted(
-    tmp_path: Path, issuer: Issuer, configured: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, issuer: Issuer, configured: str, guarded: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Without authentication all callers are one, so there is no default limit."""
+
     def counts(*_: Any, **__: Any) -> Any:
         raise AssertionError("a request is counted")
 
     monkeypatch.setattr(TableRateLimits, "take", counts)
-    if "streams" not in configured:
-        monkeypatch.setattr(TableRateLimits, "__init__", counts)
-    app = limited(tmp_path, issuer, configured)
+    app = limited(tmp_path, issuer if guarded else None, configured)
     alice = asking(app, issuer, "alice")
     for _ in range(50):
         assert (await alice("GET", "/tasks")).status_code == 200

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from aws_lambda_powertools.logging.lambda_context import build_lambda_context_model
+from starlette.datastructures import Headers
 
 from aion_core.lambda_runtime.invocation import EventReader, HttpRequest, Invocation, InvocationContext, NotAnHttpEvent
 from aion_core.lambda_runtime.settings import RuntimeSettings
@@ -102,6 +103,16 @@ async def test_function_url_event_converts_to_scope() -> None:
         "aws.context": CONTEXT,
     }
     assert body == bytes([0, 1, 2, 3, 255, 254, 253, 252, 97, 98])
+
+
+@pytest.mark.parametrize("recorded", ["function_url_v2", "rest_api_v1"])
+@pytest.mark.parametrize("name", ["X-\u00c4", "\u00c4", "x y", "x:", "", "authorization\u00a0", "x\n", "\u212aey"])
+async def test_header_with_invalid_name_is_omitted(recorded: str, name: str) -> None:
+    """Starlette raises KeyError for a name in upper case that latin-1 decodes to other characters."""
+    event = recorded_event(recorded)
+    event["headers"][name] = "value"
+    scope, _ = await read(event)
+    assert dict(Headers(scope=scope)) == dict(Headers(scope=(await read(recorded_event(recorded))).scope))
 
 
 @pytest.mark.parametrize("missing", [{"body": None}, {"body": ""}])

@@ -115,7 +115,7 @@ async def test_interrupted_response_ends_with_trailers() -> None:
         await response.acknowledged()
         error = (
             b'{"errorType": "Runtime.OutOfTime", '
-            b'"errorMessage": "The application was stopped; the response is not complete."}'
+            b'"errorMessage": "The application was stopped; the response is not complete.", "stackTrace": []}'
         )
         assert bytes(wire.sent) == (
             head(address)

@@ -39,7 +39,8 @@ async def test_invocation_error_is_posted_with_type(fake: FakeRuntimeApi) -> Non
     api = RuntimeApi(fake.address)
     await api.refuse(await api.next(), ErrorReport("Runtime.NotAnHttpEvent", "refused"))
     answer = await invoked.answered()
-    assert answer.raw == b'{"errorType": "Runtime.NotAnHttpEvent", "errorMessage": "refused"}'
+    assert answer.raw == b'{"errorType": "Runtime.NotAnHttpEvent", "errorMessage": "refused", "stackTrace": []}'
+    assert answer.headers["content-type"] == "application/vnd.aws.lambda.error+json"
     assert answer.headers["lambda-runtime-function-error-type"] == "Runtime.NotAnHttpEvent"
 
 

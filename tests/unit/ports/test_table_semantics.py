@@ -87,7 +87,7 @@ def test_transaction_cancellation_reasons_become_matching_error(
         ),
         (lambda: semantics.check_write(Update(KEY, Change(add={"a": True}))), "only a number can be added"),
         (
-            lambda: semantics.check_transaction_size([{"a": "x" * 2**21}, {"a": "x" * 2**21}]),
+            lambda: semantics.check_transaction_size([{"a": "x" * (2**18 - 1)}] * 15 + [{"a": "x" * 2**18}]),
             "the items of a transaction have more than 4194304 bytes",
         ),
         (lambda: semantics.plain(frozenset()), "a set has at least one member, and texts only"),
@@ -124,7 +124,7 @@ def test_table_requests_at_exact_limits_are_accepted() -> None:
     semantics.check_key(Key("p" * 2048, "s" * 1024))
     semantics.check_condition(OneOf("x", ("v",) * 100))
     semantics.check_transaction([Put(Key("p", str(number)), {}) for number in range(100)], "t" * 36)
-    semantics.check_transaction_size([{"a": "x" * (2**21 - 1)}, {"a": "x" * (2**21 - 1)}])
+    semantics.check_transaction_size([{"a": "x" * (2**18 - 1)}] * 16)
     assert semantics.plain(int("1" * 38 + "0")) == int("1" * 38 + "0")
 
 

@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from aion_core.ports import Blocked, Delivered, PostOutcome, PostRefused, Unreachable, WebhookGone
 from aion_core.push.client import PinnedWebhookClient, retry_after
@@ -261,6 +263,17 @@ def test_retry_after_is_seconds_or_date() -> None:
         "9" * 400,
         "Sat, 31 Feb 2026 12:01:00 GMT",
         "Sat, 31 Jan 2026 12:01:00 +9999999",
+        "Mon, 01 Jan 2024 00:00:00 +99999999999999999999",
+        "Mon, 01 Jan 99999999999999999999 00:00:00 GMT",
+        "\x00",
     ):
         assert retry_after(said, now) is None
     assert now - timedelta(0) == now
+
+
+@given(
+    st.from_regex(r"((Mon|Fri), ?)?[0-9]{1,3}[ -]Jan[ -][0-9]{1,20} [0-9:]{1,8}( [+-]?[0-9]{1,20}| GMT)?") | st.text()
+)
+def test_any_retry_after_is_number_or_nothing(header: str) -> None:
+    seconds = retry_after(header, datetime(2026, 1, 31, 12, tzinfo=UTC))
+    assert seconds is None or seconds >= 0

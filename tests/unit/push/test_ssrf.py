@@ -163,10 +163,11 @@ def test_development_may_allow_http_and_private_addresses() -> None:
 
 def test_own_service_is_refused_under_any_spelling() -> None:
     """The service would post to itself forever."""
-    with pytest.raises(WebhookBlocked, match="itself"):
-        check_url("http://127.0.0.1:8000/agents/x/", LOCAL)
+    for host in ("127.0.0.1", "localhost", "LocalHost", "agents.localhost", "[::1]", "[0:0:0:0:0:0:0:1]"):
+        with pytest.raises(WebhookBlocked, match="itself"):
+            check_url(f"http://{host}:8000/agents/x/", LOCAL)
     with pytest.raises(WebhookBlocked):
-        check_addresses(check_url("http://localhost:8000/", LOCAL), ["127.0.0.1"], LOCAL)
+        check_addresses(check_url("http://my-machine:8000/", LOCAL), ["127.0.0.1"], LOCAL)
 
 
 @pytest.mark.parametrize("base", ["https://B\u00fccher.example", "https://xn--bcher-kva.example:443/a2a"])
@@ -187,6 +188,14 @@ def test_metadata_services_stay_blocked() -> None:
         "168.63.129.16",
         "[fe80::1]",
         "0.0.0.0",  # noqa: S104  # nothing is bound
+        "[::ffff:0.0.0.0]",
+        "[fd20:ce::254]",
+        "[::ffff:169.254.169.254]",
+        "[::169.254.169.254]",
+        "[64:ff9b::169.254.169.254]",
+        "[64:ff9b:1::a9fe:a9fe]",
+        "[64:ff9b:1:a9fe:a9:fe00::]",
+        "[2002:a9fe:a9fe::1]",
     ):
         with pytest.raises(WebhookBlocked):
             check_url(f"https://{address}/", wide)

@@ -1,6 +1,9 @@
 """Lease heartbeat: renewals, checks, the wake-up message of the first renewal, and the pause between them."""
 
 import asyncio
+import contextlib
+import os
+import threading
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -106,6 +109,45 @@ async def test_heartbeat_thread_survives_failed_store_call(chat: StoreConversati
             assert not beat.lost.is_set()
             await chat.cancels("t-m-1")
             await beat.lost.wait()
+
+
+async def test_turn_without_heartbeat_step_starts_no_thread(chat: StoreConversation, queue: Any) -> None:
+    lease = (await chat.starts()).lease
+    for _ in range(50):
+        async with Heartbeat(chat.store, queue, lease, renew_seconds=60, wake_up_seconds=30):
+            names = [thread.name for thread in threading.enumerate() if thread.name.startswith("lease-")]
+            assert names == ["lease-timer"]
+
+
+async def test_earlier_heartbeat_step_is_not_delayed(chat: StoreConversation, queue: Any) -> None:
+    """The timer already waits for a later step of another lease."""
+    lease = (await chat.starts()).lease
+    async with (
+        asyncio.timeout(20),
+        Heartbeat(chat.store, queue, lease, renew_seconds=60, wake_up_seconds=30),
+        Heartbeat(chat.store, queue, lease, renew_seconds=0.01, wake_up_seconds=30),
+    ):
+        while not queue.enqueued:
+            await asyncio.sleep(0.01)
+
+
+def test_heartbeat_runs_in_forked_process(chat: StoreConversation, queue: Any) -> None:
+    async def beats() -> None:
+        lease = (await chat.starts()).lease
+        async with asyncio.timeout(20), Heartbeat(chat.store, queue, lease, renew_seconds=0.01, wake_up_seconds=1):
+            while not queue.enqueued:
+                await asyncio.sleep(0.01)
+
+    asyncio.run(beats())
+    queue.enqueued.clear()
+    chat.clock.move(LEASE_SECONDS + 1)
+    if (child := os.fork()) == 0:
+        code = 1
+        with contextlib.suppress(BaseException):
+            asyncio.run(beats())
+            code = 0
+        os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 async def test_heartbeat_detects_canceled_turn_at_next_check(chat: StoreConversation, queue: Any) -> None:

@@ -1,13 +1,11 @@
 """Counts of requests, open streams and open tasks: limits, and items."""
 
-from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from aion_core.ports import Limits, OpenStream, OpenTask, TaskKey
-from aion_core.ports.table import Change, Item
+from aion_core.ports import OpenStream, OpenTask, TaskKey
+from aion_core.ports.table import Item
 from aion_core.protocol.types import TaskState
 from aion_core.tasks import limits
 from tests.unit.tasks.given import AT, TASK, accepted_in, head, made, needless
@@ -59,55 +57,28 @@ def stream(name: str, *, seconds: int = 1, task_id: str = "t-1") -> OpenStream:
     return OpenStream(name, task_id, AT + timedelta(seconds=seconds))
 
 
-def streams(*open_streams: OpenStream, revision: int = 4) -> Item:
-    held = {each.id: {"task_id": each.task_id, "until": int(each.until.timestamp() * 1000)} for each in open_streams}
-    expires = max(0, *(int(each.until.timestamp()) for each in open_streams)) + 60 if open_streams else SECONDS + 60
-    return {"v": 2, "revision": revision, "streams": held, "expires": expires}
+A, B = stream("a", seconds=5), stream("b", seconds=2, task_id="")
+A_MEMBER, B_MEMBER = '[1767323050678,"a","t-1"]', '[1767323047678,"b",""]'
 
 
-A, B, OVER = stream("a", seconds=5), stream("b", seconds=2), stream("over", seconds=0)
-TWO = Limits(streams_per_owner=2)
-OPENED: dict[str, tuple[Callable[[], Change | None], Item | None, Item]] = {
-    "first": (lambda: limits.opened(None, A, TWO, AT), None, streams(A, revision=1)),
-    "second": (lambda: limits.opened(streams(A), B, TWO, AT), streams(A), streams(A, B, revision=5)),
-    "again": (
-        lambda: limits.opened(streams(A, B), replace(A, until=B.until), TWO, AT),
-        streams(A, B),
-        streams(replace(A, until=B.until), B, revision=5),
-    ),
-    "after another is over": (
-        lambda: limits.opened(streams(A, OVER), B, TWO, AT),
-        streams(A, OVER),
-        streams(A, B, revision=5),
-    ),
-    "closed": (lambda: limits.closed(streams(A, B), "a", AT), streams(A, B), streams(B, revision=5)),
-    "last closed": (lambda: limits.closed(streams(A), "a", AT), streams(A), streams(revision=5)),
-}
+def test_new_stream_is_counted_only_below_limit() -> None:
+    change = limits.opened(A, most=2, now=AT)
+    items = {"absent": None, "one": {"open": frozenset({"x"})}, "two": {"open": frozenset({"x", "y"})}}
+    assert accepted_in(change, items) == {"absent", "one"}
+    assert made(change, None) == {"v": 2, "expires": SECONDS + 3600, "open": frozenset({A_MEMBER})}
 
 
-@pytest.mark.parametrize("name", OPENED)
-def test_open_stream_count_changes_on_open_and_close(name: str) -> None:
-    plan, before, after = OPENED[name]
-    change = plan()
-    assert change is not None
-    items = {"as read": before, "changed": streams(revision=9), "deleted": None}
-    assert accepted_in(change, items) == {"as read", "deleted"}
-    assert made(change, before) == after
+def test_closed_streams_leave_count() -> None:
+    item = {"open": frozenset({A_MEMBER, B_MEMBER, "x"})}
+    change = limits.closed([A, B])
+    assert accepted_in(change, {"absent": None, "there": item}) == {"there"}
+    assert made(change, item) == {"open": frozenset({"x"})}
 
 
-@pytest.mark.parametrize(
-    ("per_owner", "per_task", "opens"), [(2, None, False), (3, None, True), (None, 1, False), (None, 2, True)]
-)
-def test_stream_over_limit_is_not_counted(per_owner: int | None, per_task: int | None, opens: bool) -> None:
-    allowed = Limits(streams_per_owner=per_owner, streams_per_task=per_task)
-    known = streams(stream("a"), stream("b", task_id="t-2"))
-    assert (limits.opened(known, stream("c"), allowed, AT) is not None) is opens
-
-
-def test_closing_unopened_stream_changes_no_count() -> None:
-    assert limits.closed(None, "a", AT) is None
-    assert limits.closed(streams(B), "a", AT) is None
-    assert limits.closed(streams(OVER), "over", AT) is None
+def test_counted_streams_are_read_back() -> None:
+    found = limits.open_streams({"open": frozenset({A_MEMBER, B_MEMBER})})
+    assert sorted(found, key=lambda stream: stream.id) == [A, B]
+    assert limits.open_streams(None) == []
 
 
 # ── Open tasks ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -49,8 +49,9 @@ def changed(request: dict[str, Any], **message: Any) -> dict[str, Any]:
         (b'{"text": "\xc3\x28"}', PARSE, "UTF-8"),
         (b'{"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"x": NaN}}', PARSE, "NaN"),
         (b'{"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"x": -Infinity}}', PARSE, "Infinity"),
-        (b"[" * 100_000, PARSE, ""),
-        (b'{"a":' * 100_000, PARSE, ""),
+        (b"[" * 10_000, PARSE, "nested too deeply"),
+        (b'{"a":' * 10_000, PARSE, "nested too deeply"),
+        (b"[" * 100_000, PARAMS, "20000 values"),
         (b'{"id": 1, "id": 2}', REQUEST, "twice"),
         (b'{"params": {"a": {"b": 1, "b": 2}}}', REQUEST, "twice"),
         (b'{"n": ' + b"9" * 5000 + b"}", PARAMS, "2^53"),
@@ -340,3 +341,18 @@ async def test_history_has_requested_length(client: httpx.AsyncClient) -> None:
     assert task["status"]["message"]["parts"][0]["text"] == "word0000 "
     body = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": task["id"]}}
     assert len((await client.post("/", json=body)).json()["result"]["history"]) == 1
+
+
+async def test_error_lists_at_most_ten_fields(client: httpx.AsyncClient) -> None:
+    body = send("x", method="message/send")
+    body["params"]["message"]["parts"] = [{"kind": "text"}] * 256
+    answer = await client.post("/", json=body)
+    error = refused(answer, PARAMS, "message.parts[0] cannot be used")["error"]
+    assert len(error["data"][1]["fieldViolations"]) == 10
+    assert len(answer.content) < 8 * 1024
+
+
+@pytest.mark.parametrize(("method", "list_name"), [("SendMessage", "extensions"), ("message/send", "referenceTaskIds")])
+async def test_long_list_in_message_is_refused(client: httpx.AsyncClient, method: str, list_name: str) -> None:
+    body = changed(send("x", method=method), **{list_name: ["x"] * 257})
+    refused(await client.post("/", json=body), PARAMS, f"message.{list_name} has more than 256 items")

@@ -143,7 +143,7 @@ async def test_v1_client_gets_v1_fields_only(app: FastAPI, version: str) -> None
         "capabilities", "defaultInputModes", "defaultOutputModes", "skills",
     }  # fmt: skip
     both = await read(app)
-    assert by_header.headers["vary"] == both.headers["vary"] == "A2A-Version"
+    assert by_header.headers["vary"] == both.headers["vary"] == "A2A-Version, Origin"
     assert by_header.headers["etag"] != both.headers["etag"]
 
 

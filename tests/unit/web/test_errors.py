@@ -8,6 +8,8 @@ import pytest
 
 from aion_core.clock import SystemClock
 from aion_core.errors import StoreCorrupt, StoreError, StoreUnavailable, TaskNotFound
+from aion_core.memory.services import MemoryMetrics
+from aion_core.ports import Metric
 from tests.support.agents.scripted import GatedAgent
 from tests.support.failing import Failing
 from tests.support.service import http, parts, send
@@ -35,14 +37,16 @@ BINDINGS = ["SendMessage", "SendStreamingMessage", "message/send", "message/stre
 BINDINGS += ["REST", "REST, streaming", "REST of v0.3"]
 
 
-async def fails(binding: str, error: Exception, *, operation: str = "create") -> httpx.Response:
+async def fails(
+    binding: str, error: Exception, *, operation: str = "create", metrics: MemoryMetrics | None = None
+) -> httpx.Response:
     """Return the response to a message while the store's operation fails."""
     store: Any = Failing(MemoryTaskStore(SystemClock()))
     store.refuse(error, **{operation: 100})
     agent = GatedAgent()
     agent.go.set()
     made = parts(agent, store)
-    async with http(made.app()) as client:
+    async with http(made.app(metrics)) as client:
         answer = await client.post(**request(binding))
     await made.work_queue.quiet()
     return answer
@@ -100,3 +104,16 @@ async def test_refusal_is_logged_as_information(caplog: pytest.LogCaptureFixture
     await fails("SendMessage", TaskNotFound("t-1"))
     assert problems(caplog) == []
     assert "Refused with -32001" in caplog.text
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+@pytest.mark.parametrize(
+    ("error", "count"),
+    [(DENIED, 1), (THROTTLED, 1), (RuntimeError("unexpected"), 1), (TaskNotFound("t-1"), 0)],
+    ids=["denied", "throttled", "unexpected", "refused"],
+)
+async def test_internal_errors_are_counted(binding: str, error: Exception, count: int) -> None:
+    """JSON-RPC answers with HTTP status 200."""
+    metrics = MemoryMetrics()
+    await fails(binding, error, metrics=metrics)
+    assert metrics.total(Metric.INTERNAL_ERRORS) == count

@@ -1,10 +1,27 @@
 """Keys of an issuer: the rate of requests for them, and failures of the issuer."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from aion_core.auth.schemes.bearer import OidcScheme
+from aion_core.auth.schemes.jwks import (
+    BETWEEN_COLD_READS,
+    BETWEEN_READS,
+    FETCH_SECONDS,
+    FRESH,
+    STALE_IF_ERROR,
+    STALE_WHILE_REVALIDATE,
+    DocumentUnreadable,
+    IssuerKeys,
+    KeysUnavailable,
+    fetch,
+)
+from aion_core.memory.services import MemoryMetrics
+from aion_core.ports import Metric, NoopTraces
+from aion_core.web.middleware import ObservabilityMiddleware
+from tests.support.asgi import ask
 from tests.support.clock import ManualClock
 from tests.support.issuer import AUDIENCE, Issuer
 from tests.unit.auth.auth_app import AuthApp, issuer_scheme
@@ -52,7 +69,10 @@ async def test_withdrawn_signing_key_stays_valid_for_ten_minutes(
     assert (await app.get_with_token(token)).status_code == 200
     assert issuer.fetches() == 1
     clock.move(2 * MINUTE)
+    assert (await app.get_with_token(token)).status_code == 200, "no request waits for the issuer"
+    assert (await app.get_with_token(issuer.token(headers={"kid": "new"}))).status_code == 401, "waits for the read"
     assert (await app.get_with_token(token)).status_code == 401
+    assert issuer.fetches() == 2
 
 
 @pytest.mark.parametrize("down", ["500", "302", "no JSON", "no set", "large"])
@@ -99,6 +119,18 @@ async def test_unavailable_signing_keys_return_service_unavailable(
     assert (await app.get_with_token(issuer.token())).status_code == 200
 
 
+async def test_unavailable_signing_keys_count_as_internal_error(
+    app: AuthApp, issuer: Issuer, clock: ManualClock
+) -> None:
+    issuer.status = 500
+    metrics = MemoryMetrics()
+    observed = ObservabilityMiddleware(app.app, metrics, NoopTraces())
+    for token, status in ((issuer.token(), 503), ("x", 401)):
+        answer = await ask(observed, "GET", "/", {"Authorization": f"Bearer {token}"})
+        assert answer.status_code == status
+    assert metrics.total(Metric.INTERNAL_ERRORS) == 1
+
+
 async def test_oidc_discovery_document_locates_signing_keys(issuer: Issuer, clock: ManualClock) -> None:
     oidc = OidcScheme(issuer=issuer.url, audience=(AUDIENCE,))
     assert (await AuthApp(clock, oidc=oidc).get_with_token(issuer.token())).status_code == 200
@@ -118,3 +150,142 @@ async def test_unusable_signing_keys_are_skipped(issuer: Issuer, clock: ManualCl
     assert (await app.get_with_token(issuer.token())).status_code == 200
     issuer.published_keys[-1]["use"] = "enc"
     assert (await AuthApp(clock, jwt=issuer_scheme(issuer)).get_with_token(issuer.token())).status_code == 401
+
+
+# ── A slow issuer ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_whole_fetch_has_time_limit(issuer: Issuer) -> None:
+    issuer.drips = True
+    with pytest.raises(DocumentUnreadable, match=r"longer than 0\.3 s"):
+        await fetch(f"{issuer.url}/jwks.json", 0.3)
+    assert issuer.dripping.acquire(blocking=False), "each read of the socket was in time"
+    assert FETCH_SECONDS == 3
+
+
+async def test_dripping_issuer_delays_no_known_key(app: AuthApp, issuer: Issuer, clock: ManualClock) -> None:
+    assert (await app.get_with_token(issuer.token())).status_code == 200
+    issuer.drips = True
+    clock.move(FRESH.total_seconds() + 1)
+    async with asyncio.timeout(60):
+        assert (await app.get_with_token(issuer.token())).status_code == 200
+        await asyncio.to_thread(issuer.dripping.acquire)
+        answers = await asyncio.gather(*(app.get_with_token(issuer.token()) for _ in range(5)))
+    assert {answer.status_code for answer in answers} == {200}
+    assert issuer.fetches() == 2
+
+
+class SlowIssuer:
+    """Fetch function of an issuer. A fetch lasts until the test answers it."""
+
+    def __init__(self, issuer: Issuer) -> None:
+        self.document = {"keys": issuer.published_keys}
+        self.fetches: list[asyncio.Future[Any]] = []
+
+    async def fetch(self, _: str) -> Any:
+        self.fetches.append(asyncio.get_running_loop().create_future())
+        return await self.fetches[-1]
+
+    async def answer(self, document: Any = None) -> None:
+        """Answer the last fetch with the issuer's keys, or another document; an exception is raised."""
+        answered = document or self.document
+        if isinstance(answered, Exception):
+            self.fetches[-1].set_exception(answered)
+        else:
+            self.fetches[-1].set_result(answered)
+        await settled()
+
+
+async def settled() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+def slow(issuer: Issuer) -> SlowIssuer:
+    return SlowIssuer(issuer)
+
+
+@pytest.fixture
+def keys(slow: SlowIssuer, issuer: Issuer, clock: ManualClock) -> IssuerKeys:
+    return IssuerKeys(issuer_scheme(issuer), slow.fetch, clock)
+
+
+async def waiting(keys: IssuerKeys, *key_ids: str) -> list[asyncio.Task[Any]]:
+    """Return one running request for each key id."""
+    found = [asyncio.create_task(keys.key(key_id)) for key_id in key_ids]
+    await settled()
+    return found
+
+
+async def test_first_callers_share_failed_fetch(keys: IssuerKeys, slow: SlowIssuer, clock: ManualClock) -> None:
+    callers = await waiting(keys, *["k-1"] * 6)
+    clock.move(60)
+    callers += await waiting(keys, "k-2")
+    await slow.answer(DocumentUnreadable("no answer"))
+    assert [type(caller.exception()) for caller in callers] == [KeysUnavailable] * 7
+    [late] = await waiting(keys, "k-1")
+    assert isinstance(late.exception(), KeysUnavailable)
+    assert len(slow.fetches) == 1, "the pause begins at the end of the fetch"
+    clock.move(BETWEEN_COLD_READS.total_seconds())
+    [next_caller] = await waiting(keys, "k-1")
+    await slow.answer()
+    assert next_caller.result() is not None
+
+
+async def test_canceled_caller_leaves_fetch_to_others(keys: IssuerKeys, slow: SlowIssuer) -> None:
+    first, second = await waiting(keys, "k-1", "k-1")
+    first.cancel()
+    await settled()
+    await slow.answer()
+    assert second.result() is not None
+    assert len(slow.fetches) == 1
+
+
+async def test_unknown_ids_delay_no_known_key(keys: IssuerKeys, slow: SlowIssuer, clock: ManualClock) -> None:
+    [first] = await waiting(keys, "k-1")
+    await slow.answer()
+    clock.move(BETWEEN_READS.total_seconds())
+    invented = await waiting(keys, *(f"x-{n}" for n in range(50)))
+    [known] = await waiting(keys, "k-1")
+    assert known.result() is first.result()
+    assert not any(caller.done() for caller in invented)
+    await slow.answer(DocumentUnreadable("no answer"))
+    assert [caller.result() for caller in [*invented, *await waiting(keys, "x-51")]] == [None] * 51
+    assert len(slow.fetches) == 2
+
+
+async def test_hanging_refresh_serves_last_keys(keys: IssuerKeys, slow: SlowIssuer, clock: ManualClock) -> None:
+    await waiting(keys, "k-1")
+    await slow.answer()
+    clock.move(FRESH.total_seconds() + 1)
+    callers = await waiting(keys, *["k-1"] * 5)
+    assert all(caller.result() is not None for caller in callers)
+    assert len(slow.fetches) == 2
+    await slow.answer(RuntimeError("unexpected"))
+    assert len(slow.fetches) == 2
+    [caller] = await waiting(keys, "k-1")
+    assert caller.result() is not None
+
+
+async def test_hour_old_keys_wait_for_refresh(keys: IssuerKeys, slow: SlowIssuer, clock: ManualClock) -> None:
+    """Lambda may have stopped each refresh in the background."""
+    await waiting(keys, "k-1")
+    await slow.answer()
+    clock.move(STALE_WHILE_REVALIDATE.total_seconds() + 1)
+    [caller] = await waiting(keys, "k-1")
+    assert not caller.done()
+    await slow.answer(DocumentUnreadable("no answer"))
+    assert caller.result() is not None
+    [at_once] = await waiting(keys, "k-1")
+    assert at_once.result() is not None
+    clock.move(STALE_IF_ERROR.total_seconds())
+    [last] = await waiting(keys, "k-1")
+    await slow.answer(DocumentUnreadable("no answer"))
+    assert isinstance(last.exception(), KeysUnavailable)
+
+
+async def test_compressed_document_is_refused(issuer: Issuer) -> None:
+    issuer.headers["Content-Encoding"] = "gzip"
+    with pytest.raises(DocumentUnreadable, match="compressed"):
+        await fetch(f"{issuer.url}/jwks.json")

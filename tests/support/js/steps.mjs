@@ -1,8 +1,7 @@
-// Drives a server by the official JavaScript client, in each version and binding that its card offers, and prints what
-// each step heard as a line of JSON: {client, step, heard}, or {client, step, error} with the names of the error's classes.
-// Run as `node drive.mjs <server's URL> <a long text>`; see tests/e2e/test_js_client.py.
+// Drives a server by the official JavaScript client, in each version and binding that its card offers. It reports what each
+// step heard as {client, step, heard}, or {client, step, error} with the names of the error's classes.
+// It runs in Node (node.mjs) and in a browser (page.html); see tests/e2e/test_js_client.py.
 
-import { randomUUID } from "node:crypto";
 import { AgentCard, Role, StreamResponse, Task, TaskState, ListTasksResponse } from "@a2a-js/sdk";
 import {
   ClientFactory,
@@ -12,14 +11,18 @@ import {
   RestTransportFactory,
 } from "@a2a-js/sdk/client";
 
-const [url, long] = process.argv.slice(2);
 const legacyCompat = { enabled: true };
-const factory = new ClientFactory(
-  ClientFactoryOptions.createFrom(ClientFactoryOptions.default, {
-    transports: [new JsonRpcTransportFactory({ legacyCompat }), new RestTransportFactory({ legacyCompat })],
-    cardResolver: new DefaultAgentCardResolver({ legacyCompat }),
-  }),
-);
+const factoryWith = (fetchImpl) =>
+  new ClientFactory(
+    ClientFactoryOptions.createFrom(ClientFactoryOptions.default, {
+      transports: [
+        new JsonRpcTransportFactory({ legacyCompat, fetchImpl }),
+        new RestTransportFactory({ legacyCompat, fetchImpl }),
+      ],
+      cardResolver: new DefaultAgentCardResolver({ legacyCompat, fetchImpl }),
+    }),
+  );
+const factory = factoryWith();
 const ENDED = [TaskState.TASK_STATE_COMPLETED, TaskState.TASK_STATE_FAILED, TaskState.TASK_STATE_CANCELED];
 
 function text(value) {
@@ -30,7 +33,7 @@ function message(parts, given = {}) {
   return {
     tenant: "",
     message: {
-      messageId: randomUUID(),
+      messageId: crypto.randomUUID(),
       contextId: "",
       taskId: "",
       role: Role.ROLE_USER,
@@ -65,7 +68,7 @@ async function whenEnded(client, id) {
   throw new Error(`task ${id} does not end`);
 }
 
-const STEPS = {
+const steps = (long) => ({
   async send(client) {
     const file = { content: { $case: "raw", value: Buffer.from([0, 1, 2]) }, filename: "three.bin", mediaType: "application/octet-stream", metadata: undefined };
     const data = { content: { $case: "data", value: { n: [1, 2.5, null] } }, filename: "", mediaType: "", metadata: undefined };
@@ -108,7 +111,7 @@ const STEPS = {
     return client.cancelTask({ tenant: "", id: sent.id, metadata: undefined });
   },
   async list(client) {
-    const contextId = randomUUID();
+    const contextId = crypto.randomUUID();
     const ids = [];
     for (const word of ["first", "second", "third"]) {
       ids.unshift((await client.sendMessage(message([text(word)], { contextId }))).id);
@@ -119,7 +122,7 @@ const STEPS = {
     return { ids, page: ListTasksResponse.toJSON(page), rest: ListTasksResponse.toJSON(rest) };
   },
   async unknownTask(client) {
-    return client.getTask({ tenant: "", id: randomUUID() });
+    return client.getTask({ tenant: "", id: crypto.randomUUID() });
   },
   async messageToAnEndedTask(client) {
     const sent = await client.sendMessage(message([text("done")]));
@@ -142,7 +145,7 @@ const STEPS = {
     return { task: sent.id, created, read, both: ids(both), left: ids(left) };
   },
   async pushConfigOfAnUnknownTask(client) {
-    return client.createTaskPushNotificationConfig(pushConfig("p", randomUUID()));
+    return client.createTaskPushNotificationConfig(pushConfig("p", crypto.randomUUID()));
   },
   async pushConfigThatIsNotThere(client) {
     const sent = await client.sendMessage(message([text("done")]));
@@ -158,7 +161,7 @@ const STEPS = {
   async cardOrExtendedCard(client) {
     return AgentCard.toJSON(await client.getAgentCard());
   },
-};
+});
 
 function pushConfig(id, taskId) {
   // Where nobody listens.
@@ -180,32 +183,45 @@ function named(error) {
   return { names: [error.name, ...names], message: error.message, statusCode, code };
 }
 
-async function told(client, name, step) {
+async function run(client, name, steps, report) {
   const line = { client: name };
-  for (const [stepName, run] of Object.entries(step)) {
+  for (const [stepName, step] of Object.entries(steps)) {
     try {
-      console.log(JSON.stringify({ ...line, step: stepName, heard: (await run(client)) ?? null }));
+      report({ ...line, step: stepName, heard: (await step(client)) ?? null });
     } catch (error) {
-      console.log(JSON.stringify({ ...line, step: stepName, error: named(error) }));
+      report({ ...line, step: stepName, error: named(error) });
     }
   }
 }
 
-const answer = await fetch(`${url}/.well-known/agent-card.json`);
-const asServed = await answer.json();
-const chosen = await factory.createFromUrl(url);
-const fromLegacyCard = { ...asServed };
-delete fromLegacyCard.supportedInterfaces;
-const legacy = await factory.createFromAgentCard(fromLegacyCard);
-for (const [name, client] of [["by its card", chosen], ["by its card's v0.3 part", legacy]]) {
-  const heard = { binding: client.transport.protocolName, version: client.protocolVersion };
-  console.log(JSON.stringify({ client: name, step: "choose", heard }));
-  await told(client, name, { send: STEPS.send });
+// Report the results of all steps of all clients of the server at the URL. `long` is a text to stream for a while.
+export async function drive(url, long, report) {
+  const answer = await fetch(`${url}/.well-known/agent-card.json`);
+  const asServed = await answer.json();
+  const chosen = await factory.createFromUrl(url);
+  const fromLegacyCard = { ...asServed };
+  delete fromLegacyCard.supportedInterfaces;
+  const legacy = await factory.createFromAgentCard(fromLegacyCard);
+  for (const [name, client] of [["by its card", chosen], ["by its card's v0.3 part", legacy]]) {
+    const heard = { binding: client.transport.protocolName, version: client.protocolVersion };
+    report({ client: name, step: "choose", heard });
+    await run(client, name, { send: steps(long).send }, report);
+  }
+  const card = await new DefaultAgentCardResolver({ legacyCompat }).resolve(url);
+  await Promise.all(
+    card.supportedInterfaces.map(async (only) => {
+      const client = await factory.createFromAgentCard({ ...card, supportedInterfaces: [only] });
+      await run(client, `${only.protocolBinding} ${only.protocolVersion}`, steps(long), report);
+    }),
+  );
 }
-const card = await new DefaultAgentCardResolver({ legacyCompat }).resolve(url);
-await Promise.all(
-  card.supportedInterfaces.map(async (only) => {
-    const client = await factory.createFromAgentCard({ ...card, supportedInterfaces: [only] });
-    await told(client, `${only.protocolBinding} ${only.protocolVersion}`, STEPS);
-  }),
-);
+
+// Send and stream a text with credentials, which `fetchImpl` adds, then send it without. Return what each step heard.
+export async function talk(url, value, fetchImpl) {
+  const client = await factoryWith(fetchImpl).createFromUrl(url);
+  const sent = Task.toJSON(await client.sendMessage(message([text(value)])));
+  const streamed = await all(client.sendMessageStream(message([text(value)])));
+  const stranger = await factory.createFromUrl(url);
+  const refused = await stranger.sendMessage(message([text(value)])).catch(named);
+  return { sent, streamed, refused };
+}

@@ -1,0 +1,42 @@
+"""CORS policies of a deployment's agents, built from the configuration in aion.yaml and the settings."""
+
+import logging
+from collections.abc import Mapping
+
+from aion_core.agents.config import AgentConfig
+from aion_core.agents.config_sections import CorsConfig
+from aion_core.agents.security import read_auth_policies
+from aion_core.auth.policy import SIGNED
+from aion_core.settings import Settings
+from aion_core.web.cors import CorsPolicy
+from aion_core.web.middleware import LOOPBACK_ORIGIN
+
+logger = logging.getLogger(__name__)
+
+
+def build_cors_policies(configs: Mapping[str, AgentConfig], settings: Settings) -> dict[str, CorsPolicy]:
+    """Return the CORS policies by agent id, without the agents that no origin may call.
+
+    A page may send the credentials of the declared schemes even if authentication is off. Logs a warning if no HTTP entry
+    point forwards preflight requests.
+    """
+    auth_policies = read_auth_policies(configs)
+    policies = {}
+    for agent_id, config in configs.items():
+        cors = config.cors or CorsConfig(origins=[])
+        if not cors.origins and not settings.loopback_origins:
+            continue
+        if set(settings.entrypoints) == {SIGNED}:
+            logger.warning(
+                "aion.yaml declares `cors` for %s, but each HTTP entry point requires AWS signatures, and a browser's "
+                "preflight request has none. Deploy with ApiAuthorizer NONE for clients in browsers.",
+                agent_id,
+            )
+        schemes = auth_policies[agent_id].required_schemes.values() if agent_id in auth_policies else ()
+        policies[agent_id] = CorsPolicy(
+            cors.origins,
+            [*cors.headers, *(header for scheme in schemes for header in scheme.request_headers)],
+            cors.max_age,
+            pattern=LOOPBACK_ORIGIN if settings.loopback_origins else "",
+        )
+    return policies

@@ -1,0 +1,53 @@
+"""HTTP protocol of the development server: uvicorn's, with time limits for slow request headers and for unread bodies."""
+
+import asyncio
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+HEADER_SECONDS = 10.0
+"""Time limit for the headers of a request. Without one, a client holds a connection open by a byte now and then."""
+
+
+class HeaderTimeoutProtocol(H11Protocol):
+    """HTTP/1.1 connection. Closes if a request's headers, or the rest of a body after the response, arrive too slowly.
+
+    uvicorn limits only the silence between two requests. The application limits the time of a body that it reads.
+    """
+
+    header_seconds = HEADER_SECONDS
+    """Time limit of this connection; a subclass may have another one."""
+    _limit: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
+        """Begin the time of the first request's headers."""
+        super().connection_made(transport)
+        self._set_limit()
+
+    def data_received(self, data: bytes) -> None:
+        """Pass the data on; begin or end the time limit."""
+        super().data_received(data)
+        self._set_limit()
+
+    def on_response_complete(self) -> None:
+        """Begin the time limit of the next headers, or of the rest of the request."""
+        super().on_response_complete()
+        self._set_limit()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the time limit."""
+        self._end_limit()
+        super().connection_lost(exc)
+
+    def _set_limit(self) -> None:
+        has_no_headers = self.conn.their_state is h11.IDLE
+        is_answered = self.conn.our_state is h11.DONE and self.conn.their_state is h11.SEND_BODY
+        if not (has_no_headers or is_answered) or self.transport.is_closing():
+            self._end_limit()
+        elif self._limit is None:
+            self._limit = self.loop.call_later(self.header_seconds, self.transport.close)
+
+    def _end_limit(self) -> None:
+        if self._limit is not None:
+            self._limit.cancel()
+            self._limit = None

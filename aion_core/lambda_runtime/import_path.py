@@ -1,0 +1,20 @@
+"""Import path of the runtime process, as Lambda's own bootstrap.py makes it."""
+
+import site
+import sys
+from pathlib import Path
+
+
+def extend(code: Path, layers: Path = Path("/opt/python"), runtime: Path = Path("/var/runtime")) -> None:
+    """Add the folders of the layers after the function's code, run the `.pth` files of all, and add Lambda's packages last.
+
+    `code` is already on the path. A layer has its packages in `layers`, or in the `site-packages` of its Python version.
+    """
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    folders = [str(layers / "lib" / version / "site-packages"), str(layers)]
+    first = sys.path.index(str(code)) + 1 if str(code) in sys.path else 0
+    sys.path[first:first] = [folder for folder in folders if folder not in sys.path]
+    for folder in (str(code), *folders):
+        site.addsitedir(folder)
+    if str(runtime) not in sys.path:
+        sys.path.append(str(runtime))

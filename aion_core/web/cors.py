@@ -1,0 +1,77 @@
+"""CORS policies: origins of web pages whose scripts may call an agent from a browser, and the headers of their requests.
+
+No response allows cookies: a page sends its credentials in headers of its own.
+"""
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp
+
+from aion_core.web.request_context import HEADER, VERSION
+
+METHODS = ("DELETE", "GET", "HEAD", "POST")
+
+REQUEST_HEADERS = (
+    VERSION,
+    *HEADER.values(),
+    "Authorization",
+    "Cache-Control",
+    "Idempotency-Key",
+    "If-Modified-Since",
+    "If-None-Match",
+    "Last-Event-ID",
+    "Traceparent",
+    "Tracestate",
+)
+"""Request headers that every policy allows, besides the headers that browsers send without a preflight request."""
+
+EXPOSED_HEADERS = (
+    VERSION,
+    *HEADER.values(),
+    "ETag",
+    "Retry-After",
+    "WWW-Authenticate",
+    # The REST API of AWS renames the header above.
+    "X-Amzn-Remapped-WWW-Authenticate",
+    "X-Amzn-RequestId",
+)
+"""Response headers that a page's script may read, besides those that browsers always show to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CorsPolicy:
+    """Origins of the pages that may call an agent, with the request headers of their scripts."""
+
+    origins: Collection[str] = ()
+    """Exact origins, `*` for all origins, and origins such as `https://*.example.com` for all subdomains."""
+    headers: Collection[str] = ()
+    """Request headers beyond `REQUEST_HEADERS`."""
+    max_age: int = 600
+    """Seconds for which a browser may remember the answer to a preflight request."""
+    pattern: str = ""
+    """Regular expression of further origins."""
+
+
+def cors_middleware(app: ASGIApp, policy: CorsPolicy, methods: Collection[str] = METHODS) -> CORSMiddleware:
+    """Return Starlette's middleware with the policy around the app."""
+    patterns = [_pattern(origin) for origin in policy.origins if "*." in origin]
+    return CORSMiddleware(
+        app,
+        allow_origins=policy.origins,
+        allow_origin_regex="|".join([*patterns, *([policy.pattern] if policy.pattern else [])]) or None,
+        allow_methods=methods,
+        allow_headers=[*REQUEST_HEADERS, *policy.headers],
+        expose_headers=EXPOSED_HEADERS,
+        # A page of a public origin may call an agent of a private network only if the agent lists its origin.
+        allow_private_network="*" not in policy.origins,
+        max_age=policy.max_age,
+    )
+
+
+def _pattern(origin: str) -> str:
+    """Return the regular expression of an origin whose host begins with `*.`: it matches subdomains of every depth."""
+    scheme, _, rest = origin.partition("*.")
+    return rf"{re.escape(scheme)}(?:[a-z0-9_-]+\.)+{re.escape(rest)}"

@@ -1,0 +1,114 @@
+// Timeline: every message in both directions, chunks in groups, each as raw JSON and as code to copy.
+
+import { element } from "./render.js";
+import { hasEnded } from "./wire.js";
+
+export class Timeline {
+  #list;
+  #group; // the open group of chunks
+  #lease = {}; // the lease of the last chunk, and the event that it follows
+
+  constructor(list) {
+    this.#list = list;
+  }
+
+  clear() {
+    this.#list.replaceChildren();
+    this.#group = undefined;
+  }
+
+  /** Add a message of `Wire.record`. */
+  add({ direction, id = "", body, url, headers }) {
+    const chunk = direction === "in" && body.result?.artifactUpdate;
+    const [, generation, fence] = /^(\d+)\.(\d+)\.\d+$/.exec(id) ?? [];
+    if (chunk && generation && this.#group?.key === `${generation}.${fence}`) {
+      this.#group.bodies.push(body);
+      this.#group.count.textContent = ` ${this.#group.bodies.length} chunks, ${this.#group.first} to ${id}`;
+      return;
+    }
+    if (chunk && generation) {
+      if (this.#lease.generation === generation && this.#lease.fence !== fence) {
+        this.note(`Another worker has taken over the turn (lease ${fence}). The text starts again from its first chunk.`);
+      }
+      this.#lease = { generation, fence };
+    } else if (direction === "in" && !chunk) this.#lease = {};
+    const bodies = [body];
+    const count = element("span", { class: "id" }, id ? ` ${id}` : "");
+    const summary = element("summary", {}, clock(), " ", direction === "out" ? "→ " : "← ", title(direction, body), count);
+    const details = element("details", {}, summary);
+    details.addEventListener("toggle", () => {
+      if (details.open) details.replaceChildren(summary, ...contents(bodies, url, headers));
+    });
+    const row = element("li", { class: kind(direction, body) }, details);
+    this.#group = chunk && generation ? { key: `${generation}.${fence}`, bodies, count, first: id } : undefined;
+    this.#append(row);
+  }
+
+  /** Add a remark of the console, such as a lost connection. */
+  note(text) {
+    this.#group = undefined;
+    this.#append(element("li", { class: "bad" }, clock(), ` ${text}`));
+  }
+
+  #append(row) {
+    const follows = this.#list.parentElement.scrollTop + this.#list.parentElement.clientHeight > this.#list.parentElement.scrollHeight - 40;
+    this.#list.append(row);
+    if (follows) row.scrollIntoView({ block: "nearest" });
+  }
+}
+
+function clock() {
+  const now = new Date();
+  return element("time", { datetime: now.toISOString() }, now.toISOString().slice(11, 23));
+}
+
+function title(direction, body) {
+  if (direction === "out") return body.method;
+  if (body.error) return `error ${body.error.code}: ${body.error.message}`;
+  const { task, statusUpdate, artifactUpdate, message, tasks } = body.result ?? {};
+  if (statusUpdate) return `status ${short(statusUpdate.status.state)}`;
+  if (artifactUpdate) return `artifact ${artifactUpdate.artifact.name || artifactUpdate.artifact.artifactId}`;
+  if (task) return `task ${short(task.status.state)}`;
+  return message ? "message" : tasks ? `${tasks.length} tasks` : body.result?.status ? `task ${short(body.result.status.state)}` : "result";
+}
+
+const short = (state) => String(state).replace("TASK_STATE_", "").toLowerCase().replaceAll("_", " ");
+
+function kind(direction, body) {
+  if (direction === "out") return "out";
+  const state = (body.result?.statusUpdate ?? body.result?.task)?.status?.state;
+  return body.error || state === "TASK_STATE_FAILED" ? "bad" : hasEnded(state) ? "end" : "in";
+}
+
+function contents(bodies, url, headers) {
+  const raw = element("pre", { tabindex: "0" }, bodies.map((each) => JSON.stringify(each, null, 2)).join("\n"));
+  if (!url) return [raw];
+  const [body] = bodies;
+  const buttons = Object.entries({ curl, Python: python, TypeScript: typescript }).map(([name, write]) => {
+    const button = element("button", { type: "button" }, `Copy as ${name}`);
+    button.addEventListener("click", async () => {
+      await navigator.clipboard.writeText(write(url, { "A2A-Version": "1.0", ...headers }, body));
+      button.textContent = `Copied ${name}`;
+    });
+    return button;
+  });
+  return [element("div", { class: "bar" }, ...buttons), raw];
+}
+
+const isStream = (body) => body.method === "SendStreamingMessage" || body.method === "SubscribeToTask";
+
+export function curl(url, headers, body) {
+  const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+  const lines = Object.entries({ "Content-Type": "application/json", ...headers }).map(([name, value]) => `  -H ${quoted(`${name}: ${value}`)} \\`);
+  return [`curl ${isStream(body) ? "-N " : ""}${quoted(url)} \\`, ...lines, `  -d ${quoted(JSON.stringify(body))}`].join("\n");
+}
+
+export function python(url, headers, body) {
+  const start = `import json\n\nimport httpx\n\nbody = json.loads(${JSON.stringify(JSON.stringify(body))})\nheaders = ${JSON.stringify(headers)}\n`;
+  if (!isStream(body)) return `${start}print(httpx.post(${JSON.stringify(url)}, json=body, headers=headers, timeout=60).json())\n`;
+  return `${start}with httpx.stream("POST", ${JSON.stringify(url)}, json=body, headers=headers, timeout=None) as response:\n    for line in response.iter_lines():\n        print(line)\n`;
+}
+
+export function typescript(url, headers, body) {
+  return `const response = await fetch(${JSON.stringify(url)}, {\n  method: "POST",\n  headers: ${JSON.stringify({ "Content-Type": "application/json", ...headers })},\n  body: JSON.stringify(${JSON.stringify(body)}),\n});\nconsole.log(await response.text());\n`;
+}

@@ -1,0 +1,114 @@
+// A2A over JSON-RPC for the console: requests, streams that resume, and a record of every message in both directions.
+
+const ENDED = new Set(["COMPLETED", "FAILED", "CANCELED", "REJECTED"].map((each) => `TASK_STATE_${each}`));
+const INTERRUPTED = new Set(["TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_REQUIRED"]);
+const ATTEMPTS = 60; // one each second: longer than a lease, so that another worker can take over
+
+export const hasEnded = (state) => ENDED.has(state);
+export const isInterrupted = (state) => INTERRUPTED.has(state);
+
+/** Error response of the server, with its JSON-RPC code or HTTP status. */
+export class ServerError extends Error {
+  constructor(code, message) {
+    super(`${message} (${code})`);
+    this.code = code;
+  }
+}
+
+/** Client of one agent. `record` gets {direction, time, id, body} for each request and each received message. */
+export class Wire {
+  constructor(url, { headers, record }) {
+    Object.assign(this, { url, headers, record });
+  }
+
+  /** Call a method and return its result. */
+  async call(method, params) {
+    const response = await this.#post(method, params);
+    const body = await response.json().catch(() => ({ error: { code: response.status, message: response.statusText } }));
+    this.record({ direction: "in", body });
+    return result(body, response);
+  }
+
+  /**
+   * Send a message and yield its events as {id, ...result}. After a lost connection, continue after the last event.
+   * `connection()` gets an AbortController for each connection; aborting it drops the connection only.
+   */
+  async *converse(params, { connection, lost }) {
+    let [method, cursor, task, failures] = ["SendStreamingMessage", undefined, params.message.taskId, 0];
+    for (;;) {
+      const controller = new AbortController();
+      connection(controller);
+      let closed = false;
+      try {
+        for await (const event of this.#stream(method, params, cursor, controller.signal)) {
+          failures = 0;
+          cursor = event.id ?? cursor;
+          task = event.task?.id ?? event.statusUpdate?.taskId ?? task;
+          yield event;
+          const state = (event.statusUpdate ?? event.task)?.status?.state;
+          if (event.message || hasEnded(state) || (isInterrupted(state) && (event.statusUpdate || method === "SubscribeToTask"))) return;
+        }
+        closed = true;
+      } catch (error) {
+        if (error instanceof ServerError || !task || (failures += 1) > ATTEMPTS) throw error;
+      }
+      if (closed && !task) return;
+      lost(cursor, closed);
+      await new Promise((resolve) => setTimeout(resolve, 1000));
+      [method, params] = ["SubscribeToTask", { id: task }];
+    }
+  }
+
+  async *#stream(method, params, cursor, signal) {
+    const response = await this.#post(method, params, { ...(cursor && { "Last-Event-ID": cursor }) }, signal);
+    if (!response.headers.get("Content-Type")?.startsWith("text/event-stream")) {
+      const body = await response.json();
+      this.record({ direction: "in", body });
+      yield result(body, response);
+      return;
+    }
+    for await (const { id, data } of frames(response.body)) {
+      const body = JSON.parse(data);
+      this.record({ direction: "in", id, body });
+      yield { id, ...result(body, response) };
+    }
+  }
+
+  #post(method, params, headers = {}, signal = undefined) {
+    const body = { jsonrpc: "2.0", id: crypto.randomUUID(), method, params };
+    this.record({ direction: "out", body, url: this.url, headers });
+    return fetch(this.url, {
+      method: "POST",
+      headers: { "Content-Type": "application/json", "A2A-Version": "1.0", ...this.headers(), ...headers },
+      body: JSON.stringify(body),
+      signal,
+    });
+  }
+}
+
+function result(body, response) {
+  if (body.error) throw new ServerError(body.error.code ?? response.status, body.error.message ?? "The request failed.");
+  return body.result;
+}
+
+/** Yield {id, data} of each Server-Sent Event. */
+async function* frames(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  try {
+    for (let read = await reader.read(); !read.done; read = await reader.read()) {
+      const blocks = (rest + read.value).replaceAll("\r\n", "\n").split("\n\n");
+      rest = blocks.pop();
+      for (const block of blocks) {
+        const fields = { id: undefined, data: [] };
+        for (const line of block.split("\n")) {
+          if (line.startsWith("id:")) fields.id = line.slice(3).trim();
+          if (line.startsWith("data:")) fields.data.push(line.slice(5).trimStart());
+        }
+        if (fields.data.length) yield { id: fields.id, data: fields.data.join("\n") };
+      }
+    }
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}

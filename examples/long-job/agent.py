@@ -1,0 +1,47 @@
+"""LangGraph graph that works for forty minutes, longer than a Lambda invocation may last. No key, no network.
+
+Each node run is a step with a checkpoint. Before the end of its invocation the server hands the turn to another one, which goes on
+after the last step.
+"""
+
+import asyncio
+import os
+from typing import Any
+
+from langchain_core.messages import AIMessage
+from langgraph.config import get_stream_writer
+from langgraph.graph import END, START, MessagesState, StateGraph
+
+from aion.langgraph.stream import emit_task_metadata
+
+STEPS = int(os.environ.get("JOB_STEPS", "80"))
+SECONDS = float(os.environ.get("JOB_STEP_SECONDS", "30"))
+
+
+class JobState(MessagesState):
+    """Messages, and the number of finished steps."""
+
+    done: int
+
+
+async def work(state: JobState) -> dict[str, Any]:
+    """Do one step of the job, and report it."""
+    await asyncio.sleep(SECONDS)
+    done = state.get("done", 0) + 1
+    emit_task_metadata(get_stream_writer(), {"done": done, "of": STEPS})
+    return {"done": done}
+
+
+async def finish(state: JobState) -> dict[str, Any]:
+    """Answer, and begin the next message's job with the first step."""
+    return {"messages": [AIMessage(f"Done: {state['done']} steps.")], "done": 0}
+
+
+def next_node(state: JobState) -> str:
+    """Return the node of the next step."""
+    return "work" if state["done"] < STEPS else "finish"
+
+
+builder = StateGraph(JobState).add_node("work", work).add_node("finish", finish)
+builder.add_edge(START, "work").add_conditional_edges("work", next_node, ["work", "finish"]).add_edge("finish", END)
+graph = builder.compile().with_config(recursion_limit=STEPS + 10)

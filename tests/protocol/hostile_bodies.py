@@ -1,0 +1,148 @@
+"""Hostile request bodies in four dialects, and the costs of their responses: `python -m tests.protocol.hostile_bodies`."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from starlette.types import ASGIApp
+
+from tests.protocol.dialects import DIALECTS, RpcDialect, RpcV03Dialect
+from tests.support.agents.counting import talking
+from tests.support.asgi import call
+from tests.support.service import parts
+
+SIZES = (100_000, 700_000)
+LARGEST = 4_500_000
+"""Approximate sizes of the generated bodies, in bytes."""
+
+
+@dataclass(frozen=True)
+class HostileBody:
+    """Request with a hostile body."""
+
+    name: str
+    target: str
+    headers: Mapping[str, str]
+    content: bytes
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Costs of one response."""
+
+    body: HostileBody
+    status: int
+    answer: bytes
+    cpu_seconds: float
+
+    @property
+    def is_error(self) -> bool:
+        """True for an error response of either binding."""
+        return self.status != 200 or b'"error":{' in self.answer
+
+
+def _text(size: int) -> list[dict[str, Any]]:
+    return [{"text": "x" * size}]
+
+
+MESSAGES: dict[str, Callable[[int], dict[str, Any]]] = {
+    "empty parts": lambda size: {"parts": [{}] * (size // 4)},
+    "text parts": lambda size: {"parts": [{"text": "a"}] * (size // 15)},
+    "parts of numbers": lambda size: {"parts": [1] * (size // 3)},
+    "parts with wrong members": lambda size: {"parts": [{"text": 1, "metadata": 1}] * (size // 28)},
+    "data of lists": lambda size: {"parts": [{"data": {"a": [[]] * (size // 4)}}]},
+    "data of numbers": lambda size: {"parts": [{"data": {"a": [1] * (size // 3)}}]},
+    "data of members": lambda size: {"parts": [{"data": {str(number): 1 for number in range(size // 12)}}]},
+    "references": lambda size: {"referenceTaskIds": ["a"] * (size // 5)},
+    "references of numbers": lambda size: {"referenceTaskIds": [1] * (size // 3)},
+    "extensions": lambda size: {"extensions": ["a"] * (size // 5)},
+    "metadata": lambda size: {"metadata": {str(number): 1 for number in range(size // 12)}},
+    "unknown members": lambda size: {f"x{number}": 1 for number in range(size // 13)},
+    "unknown list": lambda size: {"x" * (size // 2): [1] * 300},
+    "long text": lambda size: {"parts": _text(size)},
+    "text of quotation marks": lambda size: {"parts": [{"text": '"' * (size // 2)}]},
+    "text of backslashes": lambda size: {"parts": [{"text": "\\" * (size // 2)}]},
+    "text of commas": lambda size: {"parts": [{"text": ",{[" * (size // 3)}]},
+    "text of surrogates": lambda size: {"parts": [{"text": "\ud800" * (size // 6)}]},
+    "base64": lambda size: {"parts": [{"raw": "AAAA" * (size // 4)}]},
+    "invalid base64": lambda size: {"parts": [{"raw": "AAAA" * (size // 4) + "!"}]},
+    "long messageId": lambda size: {"messageId": "m" * size},
+    "long role": lambda size: {"role": "\x01" * (size // 6)},
+}
+"""Members of a message by the name of the attack."""
+
+RAW: dict[str, Callable[[int], bytes]] = {
+    "open lists": lambda size: b"[" * size,
+    "open objects": lambda size: b'{"a":' * (size // 5),
+    "quotation marks": lambda size: b'"' * size,
+    "backslashes": lambda size: b'{"a":"' + b"\\" * size,
+    "digits": lambda size: b'{"a":' + b"9" * size + b"}",
+    "spaces": lambda size: b" " * size + b"{}",
+    "equal members": lambda size: b"{" + b'"a":1,' * (size // 6) + b'"a":1}',
+    "no JSON": lambda size: b"<" * size,
+}
+"""Whole bodies by the name of the attack."""
+
+
+def hostile_bodies(*sizes: int) -> Iterator[HostileBody]:
+    """Generate every attack in these sizes and in every dialect."""
+    for size, dialect in product(sizes, DIALECTS):
+        plain = dialect.request("SendMessage", {})
+        assert plain is not None
+        for name, members in MESSAGES.items():
+            message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "a"}], **members(size)}
+            sent = dialect.request("SendMessage", {"message": message})
+            assert sent is not None
+            yield HostileBody(f"{name}, {size}, {dialect.name}", sent.target, sent.headers, sent.body)
+        for name, whole in RAW.items():
+            yield HostileBody(f"{name}, {size}, {dialect.name}", plain.target, plain.headers, whole(size))
+        if isinstance(dialect, RpcDialect):
+            method = "message/send" if isinstance(dialect, RpcV03Dialect) else "SendMessage"
+            for name, envelope in (
+                ("long id", {"id": "i" * size, "method": method}),
+                ("long method", {"id": 1, "method": method * (size // 12)}),
+            ):
+                content = json.dumps({"jsonrpc": "2.0", "params": {}, **envelope}).encode()
+                yield HostileBody(f"{name}, {size}, {dialect.name}", plain.target, plain.headers, content)
+
+
+def hostile_app() -> ASGIApp:
+    """Return an app with one agent."""
+    return parts(talking(1)).app()
+
+
+async def cost_of(app: ASGIApp, body: HostileBody) -> Cost:
+    """Send the body to the app, and return the response with its cost in this process."""
+    since = time.process_time()
+    answer = await call(app, "POST", body.target, body.content, body.headers)
+    return Cost(body, answer.status, answer.body, time.process_time() - since)
+
+
+def allowed_bytes(cost: Cost) -> int:
+    """Return 8 KB for an error, and four times the request for another response."""
+    return 8 * 1024 if cost.is_error else max(8 * 1024, 4 * len(cost.body.content))
+
+
+def allowed_cpu_seconds(body: HostileBody) -> float:
+    """Return 60 ms for each begun megabyte of the body."""
+    return 0.06 * -(-len(body.content) // 1_000_000)
+
+
+def row(cost: Cost) -> str:
+    """Return a line of the printed table."""
+    size, answer = len(cost.body.content), len(cost.answer)
+    return f"{cost.body.name:62} {size:9} B {answer:8} B {cost.cpu_seconds * 1000:7.1f} ms  {cost.status}"
+
+
+async def _print() -> None:
+    app = hostile_app()
+    for body in hostile_bodies(*SIZES, LARGEST):
+        print(row(await cost_of(app, body)))
+
+
+if __name__ == "__main__":
+    asyncio.run(_print())

@@ -1,0 +1,219 @@
+"""Processes of Python modules, forked from a server with the packages imported: a cold start takes a second of CPU.
+
+`python -m tests.support.forked <socket>` is the server. It has one thread, without clients and event loops.
+"""
+
+import atexit
+import contextlib
+import gc
+import importlib
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, Any, NoReturn
+
+ROOT = Path(__file__).parents[2]
+PRELOADED = (
+    "boto3",
+    "uvicorn",
+    "mangum",
+    "aws_lambda_powertools.utilities.batch",
+    "aws_lambda_powertools.utilities.data_classes.sqs_event",
+    "aion_core.agents.adk.agent",
+    "aion_core.agents.executor.agent",
+    "aion_core.agents.langgraph.agent",
+    "aion_core.bootstrap.app",
+    "aion_core.bootstrap.push",
+    "aion_core.cli.main",
+    "aion_core.local.stack",
+)
+_NUMBER = struct.Struct("!i")
+_asking = threading.Lock()
+
+
+class ForkedProcess:
+    """Process of a module; its methods are those of `subprocess.Popen`."""
+
+    def __init__(
+        self,
+        module: str,
+        *arguments: str,
+        env: Mapping[str, str],
+        cwd: Path = ROOT,
+        stdout: int | None = None,
+        stderr: int | None = None,
+    ) -> None:
+        """Start `python -m module` without input; `stdout` and `stderr` are None, PIPE or a file's descriptor."""
+        request = json.dumps([module, arguments, dict(env), str(cwd)]).encode()
+        status, their_status = os.pipe()
+        output, their_output = _pipe(stdout, 1)
+        errors, their_errors = _pipe(stderr, 2)
+        theirs = [their_status, their_output, their_errors]
+        with _asking:
+            server = _server()
+            socket.send_fds(server, [_NUMBER.pack(len(request))], theirs)
+            server.sendall(request)
+        for descriptor in theirs:
+            os.close(descriptor)
+        self._status: IO[bytes] = os.fdopen(status, "rb", buffering=0)
+        self.stdout: IO[bytes] | None = os.fdopen(output, "rb") if output >= 0 else None
+        self.stderr: IO[bytes] | None = os.fdopen(errors, "rb") if errors >= 0 else None
+        self.returncode: int | None = None
+        (self.pid,) = _NUMBER.unpack(self._status.read(_NUMBER.size))
+
+    def poll(self) -> int | None:
+        """Return the exit code, negative after a signal; None while the process runs."""
+        if self.returncode is None and select.select([self._status], [], [], 0)[0]:
+            self._end()
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end, and return the exit code. Raise TimeoutExpired after the seconds."""
+        if self.returncode is None:
+            if not select.select([self._status], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
+            self._end()
+        assert self.returncode is not None
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Send the signal, unless the process has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def _end(self) -> None:
+        (self.returncode,) = _NUMBER.unpack(self._status.read(_NUMBER.size))
+        self._status.close()
+
+
+def run(
+    module: str, *arguments: str, env: Mapping[str, str], cwd: Path = ROOT, timeout: float = 120
+) -> "subprocess.CompletedProcess[str]":
+    """Run `python -m module` to its end; return its exit code and output."""
+    with TemporaryFile("w+") as output, TemporaryFile("w+") as errors:
+        process = ForkedProcess(module, *arguments, env=env, cwd=cwd, stdout=output.fileno(), stderr=errors.fileno())
+        try:
+            code = process.wait(timeout)
+        finally:
+            process.kill()
+        output.seek(0)
+        errors.seek(0)
+        return subprocess.CompletedProcess([module, *arguments], code, output.read(), errors.read())
+
+
+def _pipe(wanted: int | None, own: int) -> tuple[int, int]:
+    """Return our end, or -1, and the process's end of a stream."""
+    return os.pipe() if wanted == subprocess.PIPE else (-1, os.dup(own if wanted is None else wanted))
+
+
+@cache
+def _server() -> socket.socket:
+    """Start the server of this process; it ends with it."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        command = [sys.executable, "-m", __name__, str(theirs.fileno())]
+        server = subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True
+        )
+
+    def end() -> None:
+        ours.close()
+        server.wait()
+
+    atexit.register(end)
+    return ours
+
+
+# ── Server ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def serve(asked: socket.socket) -> None:
+    """Fork a process for each request, until the other end of the socket is closed."""
+    for module in PRELOADED:
+        importlib.import_module(module)
+    assert threading.active_count() == 1, threading.enumerate()
+    gc.collect()
+    gc.freeze()
+    while True:
+        _reap()
+        header, descriptors, _, _ = socket.recv_fds(asked, _NUMBER.size, 3)
+        if not header:
+            return _reap()
+        request = _received(asked, *_NUMBER.unpack(header))
+        if os.fork() == 0:
+            asked.close()
+            _keep(json.loads(request), descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _received(asked: socket.socket, length: int) -> bytes:
+    return asked.recv(length, socket.MSG_WAITALL)
+
+
+def _reap() -> None:
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def _keep(request: list[Any], descriptors: list[int]) -> NoReturn:
+    """Fork the process of the module, write its id, and at its end its exit code."""
+    status, output, errors = descriptors
+    process = os.fork()
+    if process == 0:
+        os.close(status)
+        _run(*request, output, errors)
+    os.write(status, _NUMBER.pack(process))
+    for descriptor in (0, 1, 2, output, errors):
+        os.close(descriptor)
+    os.write(status, _NUMBER.pack(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])))
+    os._exit(0)
+
+
+def _run(module: str, arguments: list[str], env: dict[str, str], cwd: str, output: int, errors: int) -> NoReturn:
+    code: object = 1
+    try:
+        for ours, descriptor in ((1, output), (2, errors)):
+            os.dup2(descriptor, ours)
+            os.close(descriptor)
+        os.chdir(cwd)
+        os.environ.clear()
+        os.environ.update(env)
+        sys.argv = [module, *arguments]
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        code = 0
+    except SystemExit as ended:
+        code = ended.code
+        if isinstance(code, str):
+            print(code, file=sys.stderr)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        threading._shutdown()  # type: ignore[attr-defined]
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code if isinstance(code, int) else 0 if code is None else 1)
+
+
+if __name__ == "__main__":
+    with socket.socket(fileno=int(sys.argv[1])) as asking:
+        serve(asking)

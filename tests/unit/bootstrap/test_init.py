@@ -1,0 +1,74 @@
+"""Lambda's init phase: ApiFunction and TaskFunction load their agents in it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from aion_core.bootstrap import build_app
+from aion_core.errors import AgentLoadError
+from aion_core.settings import Settings
+
+ROOT = Path(__file__).parents[3]
+ON_LAMBDA = {
+    "AION_STORE": "memory",
+    "AION_AUTH": "on",
+    "AION_HTTP_ENTRYPOINTS": "AWS_IAM,OFF",
+    "AWS_LAMBDA_FUNCTION_NAME": "api",
+}
+AGENT = 'aion:\n  agents:\n    echo: {path: "agent.py:graph"}\n'
+GRAPH = """
+from langgraph.graph import MessagesState, StateGraph
+
+def answer(state):
+    return {"messages": [("ai", "hello")]}
+
+graph = StateGraph(MessagesState).add_node(answer).set_entry_point("answer").set_finish_point("answer")
+"""
+API = """
+import asyncio, json, sys
+from aion_core.bootstrap import build_app
+from aion_core.settings import Settings
+
+async def main():
+    app = build_app(Settings.from_environ())
+    before = set(sys.modules)
+    async with app.router.lifespan_context(app):
+        print(json.dumps([sorted(set(sys.modules) - before)]))
+
+asyncio.run(main())
+"""
+TASK = """
+import json, sys
+from aion_core.bootstrap import build_worker
+
+before = set(sys.modules)
+build_worker()
+print(json.dumps([sorted(set(sys.modules) - before)]))
+"""
+
+
+def on_lambda(folder: Path, graph: str) -> dict[str, str]:
+    """Write a project and return the environment of its function."""
+    (folder / "agent.py").write_text(graph)
+    (folder / "aion.yaml").write_text(AGENT)
+    return {**ON_LAMBDA, "AION_CONFIG": str(folder / "aion.yaml")}
+
+
+@pytest.mark.parametrize("program", [API, TASK], ids=["api", "task"])
+def test_startup_on_lambda_imports_agents_framework(tmp_path: Path, program: str) -> None:
+    """In a new process: this one has imported the frameworks."""
+    environ = {**os.environ, **on_lambda(tmp_path, GRAPH)}
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environ, check=True, capture_output=True)
+    (imported,) = json.loads(done.stdout.splitlines()[-1])
+    assert "langgraph.graph.state" in imported
+
+
+async def test_startup_on_lambda_fails_without_loadable_agent(tmp_path: Path) -> None:
+    app = build_app(Settings.from_environ(on_lambda(tmp_path, "import no_such_module")))
+    with pytest.raises(AgentLoadError, match="no_such_module"):
+        async with app.router.lifespan_context(app):
+            pass

@@ -1,0 +1,68 @@
+"""Console's files: headers, size, and requests that belong to the agents."""
+
+import re
+
+import httpx
+import pytest
+from starlette.responses import PlainTextResponse
+
+from aion_core.web.console import MEDIA_TYPES, ConsoleMiddleware
+
+HTML = {"accept": "text/html,application/xhtml+xml"}
+
+
+def client(killed: list[str] | None = None) -> httpx.AsyncClient:
+    kill = None if killed is None else lambda: killed.append("killed")
+    app = ConsoleMiddleware(PlainTextResponse("the agent's"), kill)
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test")
+
+
+async def test_root_serves_console_to_browsers_only() -> None:
+    async with client() as http:
+        page = await http.get("/", headers=HTML)
+        assert page.headers["content-type"].startswith("text/html")
+        assert "script-src 'self'" in page.headers["content-security-policy"]
+        assert (await http.get("/", headers={"accept": "application/json"})).text == "the agent's"
+        assert (await http.post("/", headers=HTML)).text == "the agent's"
+        assert (await http.get("/tasks/1", headers=HTML)).text == "the agent's"
+
+
+async def test_console_files_are_small_and_need_no_other_origin() -> None:
+    async with client() as http:
+        names = [*re.findall(r'(?:href|src)="console/([^"]+)"', (await http.get("/", headers=HTML)).text)]
+        for name in names:
+            names += [
+                each
+                for each in re.findall(r'from "\./([^"]+)"', (await http.get(f"/console/{name}")).text)
+                if each not in names
+            ]
+        answers = [await http.get(f"/console/{name}") for name in ["index.html", *names]]
+    assert {answer.status_code for answer in answers} == {200}
+    assert sum(len(answer.content) for answer in answers) < 80_000
+    assert not re.search(r"https?://(?!$)[a-z]", "".join(answer.text for answer in answers))
+    assert {answer.headers["content-type"].partition(";")[0] for answer in answers} == set(MEDIA_TYPES.values())
+
+
+async def test_unchanged_console_file_is_not_sent_again() -> None:
+    async with client() as http:
+        first = await http.get("/console/console.js")
+        again = await http.get("/console/console.js", headers={"if-none-match": first.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+
+
+@pytest.mark.parametrize("path", ["/console/missing.js", "/console/%2e%2e/settings.py", "/console/"])
+async def test_unknown_console_file_is_not_found(path: str) -> None:
+    async with client() as http:
+        assert (await http.get(path)).status_code == 404
+
+
+async def test_only_development_console_kills_process() -> None:
+    killed: list[str] = []
+    async with client() as deployed, client(killed) as development:
+        assert (await deployed.get("/console/features.json")).json() == {"kill": False}
+        assert (await deployed.post("/console/kill")).status_code == 405
+        assert (await development.get("/console/features.json")).json() == {"kill": True}
+        assert (await development.get("/console/kill")).status_code == 404
+        assert killed == []
+        assert (await development.post("/console/kill")).status_code == 202
+        assert killed == ["killed"]

@@ -1,0 +1,63 @@
+"""Number of values in a JSON body, counted in its bytes; length of lists."""
+
+import json
+import tracemalloc
+from typing import Any
+
+import pytest
+from a2a.utils.errors import InvalidParamsError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aion_core.web.json_limits import MAX_VALUES, check_lists, check_values
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(st.sampled_from('",{}[]:\\\nxé')),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(st.sampled_from('",{[\\x')), inner),
+)
+
+
+def dumped(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def values_in(value: Any) -> int:
+    """Return the number of commas and opening brackets in the JSON of a value."""
+    if isinstance(value, dict):
+        return max(len(value), 1) + sum(map(values_in, value.values()))
+    if isinstance(value, list):
+        return max(len(value), 1) + sum(map(values_in, value))
+    return 0
+
+
+@given(JSON)
+def test_values_inside_texts_do_not_count(value: Any) -> None:
+    zeros = b",0" * (MAX_VALUES - values_in(value) - 1)
+    check_values(b"[" + dumped(value) + zeros + b"]")
+    with pytest.raises(InvalidParamsError, match="20000 values"):
+        check_values(b"[" + dumped(value) + zeros + b",0]")
+
+
+@pytest.mark.parametrize("hostile", ["[]", "{}", '""', '"\\""', "0", '"a":0', '"\\\\":0'])
+def test_many_values_are_refused(hostile: str) -> None:
+    with pytest.raises(InvalidParamsError, match="more than 20000 values"):
+        check_values(",".join([hostile] * (MAX_VALUES + 2)).encode())
+
+
+def test_check_of_values_takes_little_memory() -> None:
+    body = b"[" + b"{}," * 1_500_000 + b"{}]"
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidParamsError):
+            check_values(body)
+        assert tracemalloc.get_traced_memory()[1] < 3 * len(body)
+    finally:
+        tracemalloc.stop()
+
+
+def test_long_list_is_refused_with_its_path() -> None:
+    with pytest.raises(InvalidParamsError, match=r"message\.parts has more than 256 parts: send fewer\."):
+        check_lists({"message": {"parts": [{}] * 257}})
+    with pytest.raises(InvalidParamsError, match=r"message\.extensions has more than 256 items: send fewer\."):
+        check_lists({"message": {"extensions": ["x"] * 257}})
+    check_lists({"message": {"parts": [{"data": [0] * 257}] * 256, "metadata": {"list": [0] * 257}}})

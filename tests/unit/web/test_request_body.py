@@ -1,0 +1,113 @@
+"""Request bodies: base64, time limits, responses to requests beside a large body, and invalid ids."""
+
+import asyncio
+import random
+import re
+import threading
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.types import Message
+
+from aion_core.web.request_body import (
+    BODY_IDLE_SECONDS,
+    BODY_SECONDS,
+    SMALL_BODY_BYTES,
+    BodyRefused,
+    StrictRequest,
+    is_base64,
+)
+from aion_core.web.rpc import MAX_ID_CHARACTERS
+from tests.simulation.loop import SimLoop
+from tests.support.agents.counting import talking
+from tests.support.service import http, parts, send
+
+BY_GROUPS = re.compile(r"(?:[A-Za-z0-9+/_-]{4})*(?:[A-Za-z0-9+/_-]{2,3}={0,2})?")
+
+
+@given(st.text(st.sampled_from("aZ0+/_-= !é"), max_size=12))
+def test_base64_has_complete_groups(text: str) -> None:
+    assert is_base64(text) == (BY_GROUPS.fullmatch(text) is not None)
+
+
+async def test_large_body_does_not_delay_health_check() -> None:
+    """All threads are busy, so a large body waits for a thread. The event loop serves other requests."""
+    busy = threading.Event()
+    with ThreadPoolExecutor(1) as threads:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(threads)
+        blocking = loop.run_in_executor(None, busy.wait)
+        async with http(parts(talking(1)).app()) as client:
+            try:
+                large = asyncio.create_task(client.post("/", json=send("x" * SMALL_BODY_BYTES)))
+                assert (await client.get("/health")).status_code == 200
+                small = await client.post("/", json={**send("x"), "method": "Unknown"})
+                assert small.json()["error"]["code"] == -32601
+                assert not large.done()
+            finally:
+                busy.set()
+            await blocking
+            assert "result" in (await large).json()
+
+
+@pytest.mark.parametrize("request_id", ["i" * (MAX_ID_CHARACTERS + 1), "i" * 1_000_000])
+async def test_long_request_id_is_refused(request_id: str) -> None:
+    async with http(parts(talking(1)).app()) as client:
+        answer = await client.post("/", json={**send("x"), "id": request_id})
+        assert answer.json()["id"] is None
+        assert "string of at most 256 characters" in answer.json()["error"]["message"]
+        longest = await client.post("/", json={**send("x"), "id": "i" * MAX_ID_CHARACTERS})
+        assert longest.json()["id"] == "i" * MAX_ID_CHARACTERS
+
+
+# ── Time limits ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+PIECE = b"12345"
+
+
+def read(pauses: Iterable[float], *, is_whole: bool = True) -> tuple[bytes | BodyRefused, float]:
+    """Read a body with a piece after each pause. Return it or its refusal, and the time."""
+    loop = SimLoop(random.Random(1))
+    pieces = iter(pauses)
+
+    async def receive() -> Message:
+        pause = next(pieces, None)
+        if pause is None and not is_whole:
+            await asyncio.Event().wait()
+        await asyncio.sleep(pause or 0)
+        return {"type": "http.request", "body": PIECE if pause is not None else b"", "more_body": pause is not None}
+
+    async def body() -> tuple[bytes | BodyRefused, float]:
+        request = StrictRequest({"type": "http", "method": "POST", "path": "/", "headers": []}, receive)
+        try:
+            return await request.body(), loop.time()
+        except BodyRefused as refused:
+            return refused, loop.time()
+
+    try:
+        return loop.run_until_complete(body())
+    finally:
+        loop.close()
+
+
+@pytest.mark.parametrize(
+    ("pauses", "seconds"),
+    [
+        ([], BODY_IDLE_SECONDS),
+        ([1.0], 1.0 + BODY_IDLE_SECONDS),
+        ([BODY_IDLE_SECONDS + 1], BODY_IDLE_SECONDS),
+        ([BODY_IDLE_SECONDS - 1] * 100, BODY_SECONDS),
+    ],
+)
+def test_slow_body_is_refused(pauses: list[float], seconds: float) -> None:
+    refused, time = read(pauses, is_whole=False)
+    assert isinstance(refused, BodyRefused)
+    assert (refused.http, time) == (408, seconds)
+    assert "too slowly" in str(refused)
+
+
+def test_body_in_pieces_is_accepted() -> None:
+    assert read([BODY_IDLE_SECONDS - 1] * 6) == (PIECE * 6, 6 * (BODY_IDLE_SECONDS - 1))
