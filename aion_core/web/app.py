@@ -126,6 +126,7 @@ def build_app(
         app.router.routes.extend(routes)
     # The middleware added last runs first.
     public = [route.path for route in public_routes]
+    app.add_middleware(TrailingSlashMiddleware)
     app.add_middleware(LargeResponseMiddleware)
     app.add_middleware(AwaitBackgroundTurnsMiddleware)
     if limits and (per_minute := limits.limits.requests_per_minute) is not None:
@@ -136,7 +137,6 @@ def build_app(
     if authenticators is not None:
         app.add_middleware(AuthenticationMiddleware, authenticators=authenticators, at_root=at_root, public=public)
     app.add_middleware(CorsByPathMiddleware, policies=cors or {}, agent_ids=agents, at_root=at_root, public=public)
-    app.add_middleware(TrailingSlashMiddleware)
     if console != "off":
         app.add_middleware(ConsoleMiddleware, kill=kill_process if console == "dev" else None)
     if loopback_only:
