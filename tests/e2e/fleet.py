@@ -23,7 +23,7 @@ from aion_core.local import REGION
 from aion_core.local.stack import LocalStack
 from aion_core.ports import Delta
 from aion_core.template.reader import Place
-from tests.e2e.agents.noting import STEPS, Note, expected_texts, read_notes
+from tests.e2e.agents.noting import STEPS, Note, expected_texts, read_notes, streamed_texts
 from tests.e2e.api_process import ApiProcess, api_process
 from tests.e2e.fault_proxy import FaultProxy, fault_proxy
 from tests.e2e.forked import ForkedProcess
@@ -251,7 +251,12 @@ class Turn:
                 chunks.append((frame_id, Delta(text, bool(update.get("append")))))
             else:
                 chunks.append((frame_id, None))
-        yield from (f"{self.name}: {fault}" for fault in faults_of_text(chunks))
+        whole = streamed_texts(self.agent, self.name, self.seconds)
+
+        def is_true(_: str, text: str) -> bool:
+            return any(each.startswith(text) for each in whole)
+
+        yield from (f"{self.name}: {fault}" for fault in faults_of_text(chunks, is_true))
 
 
 _places = itertools.count()

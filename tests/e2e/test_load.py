@@ -45,7 +45,7 @@ BRIEF = ROOT / "tests" / "support" / "agents" / "where.yaml"
 
 @pytest.fixture(scope="module")
 def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    with fleet(tmp_path_factory.mktemp("fleet") / "notes") as started:
+    with fleet(tmp_path_factory.mktemp("fleet") / "notes", AION_LEASE_SECONDS="30") as started:
         yield started
 
 
