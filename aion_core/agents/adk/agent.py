@@ -139,14 +139,16 @@ class AdkAgent:
 
         Raises InvalidResumeInput if the pending call does not accept the message as its answer.
         """
+        question, pending = answered_question(request), pending_calls(session.events)
+        answers = resume_contents(request, question, pending) if question is not None else []
         if earlier:
             for marker in missing_markers(self._root, turn.invocation(session)) if turn.resumes_by_id else ():
                 await turn.append(session, marker)
             # ADK needs the message again to resume an App without resumability. It stores the message only once.
             message = None if turn.resumes_by_id else next(event.content for event in earlier if event.author == "user")
-            return RunnerInput(message, earlier[0].invocation_id)
-        question, pending = answered_question(request), pending_calls(session.events)
-        if question is not None and (answers := resume_contents(request, question, pending)):
+            # An earlier attempt of the turn may have used the first answers only.
+            return RunnerInput(message, earlier[0].invocation_id, answers)
+        if answers:
             invocations = {each.event.invocation_id for each in pending}
             self._check_agents([event for event in session.events if event.invocation_id in invocations])
             return RunnerInput(answers[0], then=answers[1:])

@@ -310,7 +310,6 @@ class AdkTurn:
         arguments: dict[str, Any] = {
             "user_id": self._request.context.owner,
             "session_id": self._request.context.context_id,
-            "invocation_id": given.invocation_id,
             "run_config": RunConfig(
                 streaming_mode=StreamingMode.SSE,
                 tool_thread_pool_config=ToolThreadPoolConfig(max_workers=TOOL_THREADS),
@@ -320,8 +319,10 @@ class AdkTurn:
         }
         try:
             with aion_context_set(context_of(self._request, sink, name=self._services.name)):
-                for message in (given.message, *given.then):
-                    async with aclosing(self._runner.run_async(new_message=message, **arguments)) as events:
+                inputs = [(given.message, given.invocation_id), *((message, None) for message in given.then)]
+                for message, invocation_id in inputs:
+                    run = self._runner.run_async(new_message=message, invocation_id=invocation_id, **arguments)
+                    async with aclosing(run) as events:
                         async for event in events:
                             if not self._abort.is_set():
                                 await self._channel.send(event)

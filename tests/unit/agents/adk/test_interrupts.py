@@ -1,6 +1,7 @@
 """Interrupts of ADK agents through HTTP: long-running tools, confirmations and credentials."""
 
 import logging
+import re
 from typing import Any
 
 import httpx
@@ -210,6 +211,13 @@ async def test_tool_runs_once_after_confirmation(dialect: str, tool: str) -> Non
         given = "yes" if tool == "pay" else {"confirmed": True, "payload": {"amount": 3}}
         done = await answer(client, dialect, question, given)
     assert (state(done), answer_text(done), paid) == ("COMPLETED", "Done.", [5 if tool == "pay" else 3])
+
+
+async def test_confirmed_arguments_are_rendered_as_integers(dialect: str) -> None:
+    root = LlmAgent(name="root", model=scripted_model([call("pay", amount=5)]), tools=[TOOLS["pay"]])
+    async with http(parts(served(root)).app()) as client:
+        body = (await client.post("/", json=send(method=dialect))).text
+    assert re.search(r'"amount": ?5}', body)
 
 
 @pytest.mark.parametrize("no", ["No.", {"confirmed": False}])

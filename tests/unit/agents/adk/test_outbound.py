@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import re
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
@@ -30,7 +31,7 @@ from tests.support.adk import (
     text_event,
     yielding_agent,
 )
-from tests.support.service import http, parts
+from tests.support.service import http, parts, send
 
 
 def message(text: str) -> Message:
@@ -181,6 +182,19 @@ async def test_saved_artifact_has_its_version(dialect: str) -> None:
     assert artifact["metadata"] == {"version": 1}
     assert artifact["parts"][0]["raw"] == base64.b64encode(b"two").decode()
     assert artifact["parts"][0]["filename"] == "notes.txt"
+
+
+@pytest.mark.parametrize("method", ["SendMessage", "message/send"])
+async def test_artifact_version_is_rendered_as_integer(method: str) -> None:
+    async def save(tool_context: ToolContext) -> str:
+        """Save."""
+        await tool_context.save_artifact("notes.txt", genai.Part(text="one"))
+        return "saved"
+
+    root = llm_agent([call("save")], ["Saved."], tools=[save])
+    async with http(parts(served(root)).app()) as client:
+        body = (await client.post("/", json=send(method=method))).text
+    assert re.search(r'"version": ?0[,}]', body)
 
 
 @pytest.mark.parametrize(
