@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test quick test-engines test-deep mutants replay check lint lint-code format package-check bench screenshots bench-chunks bench-dev message-path docs openapi lock figures cost sam-local smoke clean
+.PHONY: help dev test quick test-engines test-deep mutants replay check lint lint-code format package-check bench screenshots bench-chunks bench-dev message-path docs openapi schema lock figures cost sam-local smoke clean
 
 help: ## Say what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -89,6 +89,9 @@ docs: $(VENV)/.tests ## Build the documentation site without warnings into .cach
 
 openapi: $(VENV)/.tests ## Generate docs/openapi.yaml from the operations table
 	@$(VENV)/bin/python -m infra.openapi
+
+schema: $(VENV)/.tests ## Generate the JSON Schema of aion.yaml from its models
+	@$(VENV)/bin/python -m infra.config_schema
 
 figures: $(VENV)/.tests ## Print figures of the code base: lines, prose, class names, small files
 	@$(VENV)/bin/python -m infra.figures

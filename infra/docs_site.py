@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,16 +47,27 @@ def _files() -> list[str]:
 
 
 def _expanded(nav: list[Any], source: Path) -> list[Any]:
-    """Return the navigation with each pattern (`docs/decisions/0*.md`) replaced by the matching pages."""
-    pages: list[Any] = []
+    """Return the navigation with each pattern (`docs/decisions/0*.md`) replaced by the matching pages.
+
+    Pages with an entry of their own are left out. An entry without pages is removed.
+    """
+    return list(_pages(nav, source, set(_named(nav))))
+
+
+def _pages(nav: list[Any], source: Path, named: set[str]) -> Iterator[Any]:
     for entry in nav:
-        if isinstance(entry, dict):
-            ((title, inner),) = entry.items()
-            pages.append({title: _expanded(inner, source) if isinstance(inner, list) else inner})
-        else:
-            found = sorted(source.glob(entry))
-            pages += [{_title(page): page.relative_to(source).as_posix()} for page in found]
-    return pages
+        if isinstance(entry, str):
+            found = [page for page in sorted(source.glob(entry)) if page.relative_to(source).as_posix() not in named]
+            yield from ({_title(page): page.relative_to(source).as_posix()} for page in found)
+            continue
+        ((title, inner),) = entry.items()
+        if pages := list(_pages(inner, source, named)) if isinstance(inner, list) else inner:
+            yield {title: pages}
+
+
+def _named(nav: list[Any]) -> Iterator[str]:
+    for inner in (inner for entry in nav if isinstance(entry, dict) for inner in entry.values()):
+        yield from _named(inner) if isinstance(inner, list) else [inner]
 
 
 def _title(page: Path) -> str:

@@ -126,6 +126,7 @@ def build_app(
         app.router.routes.extend(routes)
     # The middleware added last runs first.
     public = [route.path for route in public_routes]
+    app.add_middleware(TrailingSlashMiddleware)
     app.add_middleware(LargeResponseMiddleware)
     app.add_middleware(AwaitBackgroundTurnsMiddleware)
     if limits and (per_minute := limits.limits.requests_per_minute) is not None:
@@ -138,7 +139,6 @@ def build_app(
     app.add_middleware(CorsByPathMiddleware, policies=cors or {}, agent_ids=agents, at_root=at_root, public=public)
     if console != "off":
         app.add_middleware(ConsoleMiddleware, kill=kill_process if console == "dev" else None)
-    app.add_middleware(TrailingSlashMiddleware)
     if loopback_only:
         app.add_middleware(LoopbackOnlyMiddleware)
     app.add_middleware(ObservabilityMiddleware, metrics=metrics or NullMetrics(), traces=traces or NoopTraces())

@@ -1,4 +1,4 @@
-"""ASGI middleware, from the outside in: observability, loopback check, paths, CORS, authentication, turns, compression."""
+"""ASGI middleware, from the outside in: observability, loopback check, CORS, authentication, turns, compression, paths."""
 
 import asyncio
 import logging
@@ -176,25 +176,6 @@ class CorsByPathMiddleware:
             else:
                 app = self._of_agents.get(agent_at(path, self._agent_ids, self._at_root), app)
         await app(scope, receive, send)
-
-
-# ── Paths ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class TrailingSlashMiddleware:
-    """ASGI middleware. Removes one slash at the end of a request path, since no route of HTTP+JSON has one.
-
-    It precedes authentication, so that all later layers compare the same path.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the request under its path without the slash."""
-        if scope["type"] == "http" and len(path := route_path(scope)) > 1 and path.endswith("/") and path[-2] != "/":
-            scope = {**scope, "path": scope["path"].removesuffix("/")}
-        await self._app(scope, receive, send)
 
 
 # ── Authentication ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -392,3 +373,22 @@ class LargeResponseMiddleware:
 
 COMPRESSED_BYTES = 16 * 1024
 """Smallest compressed response body. Smaller ones, such as cards, are not worth the time of the processor."""
+
+
+# ── Paths ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class TrailingSlashMiddleware:
+    """ASGI middleware. Removes one slash at the end of a request path, since no route of HTTP+JSON has one.
+
+    It follows authentication: a public path in another spelling requires credentials.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the request under its path without the slash."""
+        if scope["type"] == "http" and len(path := route_path(scope)) > 1 and path.endswith("/") and path[-2] != "/":
+            scope = {**scope, "path": scope["path"].removesuffix("/")}
+        await self._app(scope, receive, send)

@@ -31,7 +31,7 @@ from aion_core.tasks.subscription import SharedReads
 from tests.support.agents.scripted import Asking, GatedAgent, Stubborn, says
 from tests.support.clock import ManualClock
 from tests.support.requests import request
-from tests.support.service import http, parts, send, send_task
+from tests.support.service import http, parts, rpc_body, send, send_task
 from tests.support.stores import MemoryTaskStore
 
 
@@ -157,7 +157,7 @@ async def test_streaming_and_webhooks_not_offered_are_refused() -> None:
     made.streaming = False
     async with http(made.app()) as client:
         for method in ("SendStreamingMessage", "message/stream"):
-            assert (await client.post("/", json=send(method=method))).json()["error"]["code"] == -32004
+            assert rpc_body(await client.post("/", json=send(method=method)))["error"]["code"] == -32004
         body = send()
         body["params"]["configuration"] = {"taskPushNotificationConfig": {"url": "https://x.test/"}}
         assert (await client.post("/", json=body)).json()["error"]["code"] == -32003
@@ -357,7 +357,7 @@ async def test_idempotency_key_header_must_be_valid_id() -> None:
         assert len(ids) == 1
         for method in ("SendMessage", "message/send", "SendStreamingMessage", "message/stream"):
             bad = await client.post("/", json=send(method=method), headers={"Idempotency-Key": "x" * 600})
-            assert bad.json()["error"]["code"] == -32602
+            assert rpc_body(bad)["error"]["code"] == -32602
 
 
 async def test_repeated_message_without_context_or_key_creates_task() -> None:

@@ -181,7 +181,8 @@ class Clients(RuleBasedStateMachine):
         return read
 
     def _stream(self, task_id: str, last: str) -> list[int]:
-        body = {"jsonrpc": "2.0", "id": 1, "method": "SubscribeToTask", "params": {"id": task_id}}
+        # The method of v0.3 ends at a question too.
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tasks/resubscribe", "params": {"id": task_id}}
         _, answer = self.loop.run_until_complete(post(self.app, body, {"Last-Event-ID": last}))
         ids = [line.removeprefix("id: ") for line in answer.decode().splitlines() if line.startswith("id: ")]
         whole = [int(id_) for id_ in ids if id_.isdecimal()]

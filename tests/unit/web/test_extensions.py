@@ -12,7 +12,7 @@ from aion_core.ports import Emission, TurnRequest
 from aion_core.protocol.aion.extensions import EVENT, Inbound
 from tests.support.agents.counting import talking
 from tests.support.agents.scripted import GatedAgent
-from tests.support.service import http, parts, send
+from tests.support.service import http, parts, rpc_body, send
 from tests.unit.web.rest_requests import body, old_body, refused
 
 MUST, MAY, UNKNOWN = "https://x.test/must/v1", "https://x.test/may/v1", "https://x.test/unknown/v1"
@@ -97,7 +97,7 @@ async def test_required_extension_must_be_declared(
 @pytest.mark.parametrize("method", ["SendMessage", "SendStreamingMessage", "message/send", "message/stream"])
 async def test_required_extension_applies_to_json_rpc(required: httpx.AsyncClient, method: str) -> None:
     answer = await required.post("/", json=send(method=method))
-    error = answer.json()["error"]
+    error = rpc_body(answer)["error"]
     assert (answer.status_code, error["code"]) == (200, -32008)
     assert MUST in error["message"]
     assert error["data"][0]["reason"] == "EXTENSION_SUPPORT_REQUIRED"

@@ -341,7 +341,7 @@ async def test_missing_v03_blocking_field_follows_proto_default(
 
 async def test_unknown_v03_path_is_not_found() -> None:
     app = parts(talking(1)).app()
-    for target in ("/v1/", "/v1/nope", "/v1/tasks/", "/V1/tasks", "/v1//tasks", "/v1/ten/tasks"):
+    for target in ("/v1/", "/v1/nope", "/v1/tasks//", "/V1/tasks", "/v1//tasks", "/v1/ten/tasks"):
         answer = await ask(app, "GET", target)
         assert answer.status_code == 404, target
         assert json.loads(answer.content)["error"]["code"] == 404
