@@ -20,8 +20,8 @@ from aion.shared.types import A2AInbox, A2AOutbox
 from aion_core.agents.langgraph.agent import TOO_MANY_STEPS
 from aion_core.protocol.types import Message, Part, Role
 from tests.golden.graphs import asks_for, in_a_row, side_by_side
-from tests.support.usual_agents import PNG, Turn
 from tests.unit.agents.langgraph.usual_agents import case, handoff_to, model
+from tests.unit.agents.usual_agents import PNG, Turn
 
 State = dict[str, Any]
 
