@@ -116,3 +116,8 @@ def expected_texts(agent: str, turn: str) -> list[str]:
     done = [f"{turn}: {name} is done" for name in STEPS]
     emitted = [f"{turn} did {name}" for name in STEPS if name not in STREAMED]
     return done if agent == "sequence" else [*emitted, done[-1]]
+
+
+def streamed_texts(agent: str, turn: str, seconds: float) -> list[str]:
+    """Return the texts that an undisturbed turn streams."""
+    return [SENTENCE * math.ceil(seconds)] if agent == "graph" else expected_texts(agent, turn)
