@@ -8,6 +8,11 @@ function node(name, content = "", ...children) {
   return made;
 }
 
+// A text with its code between backticks.
+function prose(text = "") {
+  return text.split("`").map((piece, index) => (index % 2 ? node("code", piece) : piece));
+}
+
 function nameOf(reference) {
   return reference.split("/").at(-1);
 }
@@ -34,7 +39,7 @@ function typeOf(schema) {
 function fields(rows) {
   const list = node("dl");
   for (const [name, type, required, description] of rows) {
-    list.append(node("dt", name, " · ", ...type, required ? " · required" : ""), node("dd", description ?? ""));
+    list.append(node("dt", name, " · ", ...type, required ? " · required" : ""), node("dd", ...prose(description)));
   }
   return list;
 }
@@ -53,7 +58,7 @@ function curl(method, path, operation) {
 }
 
 function shownOperation(method, path, operation, document) {
-  const parts = [node("p", operation.description ?? "")];
+  const parts = [node("p", ...prose(operation.description))];
   const parameters = (operation.parameters ?? []).map((each) => resolved(each, document));
   if (parameters.length) {
     parts.push(node("h3", "Parameters"));
@@ -63,7 +68,7 @@ function shownOperation(method, path, operation, document) {
   for (const [status, response] of Object.entries(operation.responses)) {
     const { description, content } = resolved(response, document);
     if (status.startsWith("2") && content) contentOf(content, `Response ${status}`, parts);
-    else parts.push(node("p", node("strong", status), ` ${description}`));
+    else parts.push(node("p", node("strong", status), " ", ...prose(description)));
   }
   parts.push(node("h3", "curl"), node("pre", curl(method, path, operation)));
   const head = node("summary", node("code", `${method.toUpperCase()} ${path}`), operation.summary ?? "");
@@ -75,21 +80,21 @@ function shownOperation(method, path, operation, document) {
 function shownType(name, schema) {
   const required = new Set(schema.required ?? []);
   const rows = Object.entries(schema.properties ?? {}).map(([key, value]) => [key, typeOf(value), required.has(key), value.description]);
-  const shown = node("details", node("summary", node("code", name)), node("p", schema.description ?? ""));
+  const shown = node("details", node("summary", node("code", name)), node("p", ...prose(schema.description)));
   shown.append(rows.length ? fields(rows) : node("p", ...typeOf(schema)));
   shown.id = name;
   return shown;
 }
 
 function show(document) {
-  const groups = new Map(document.tags.map((tag) => [tag.name, node("section", node("h2", tag.name), node("p", tag.description ?? ""))]));
+  const groups = new Map(document.tags.map((tag) => [tag.name, node("section", node("h2", tag.name), node("p", ...prose(tag.description)))]));
   for (const [path, methods] of Object.entries(document.paths)) {
     for (const [method, operation] of Object.entries(methods)) {
       groups.get(operation.tags[0]).append(shownOperation(method, path, operation, document));
     }
   }
   const types = Object.entries(document.components.schemas).map(([name, schema]) => shownType(name, schema));
-  place.replaceChildren(node("p", document.info.description), ...groups.values(), node("section", node("h2", "Types"), ...types));
+  place.replaceChildren(node("p", ...prose(document.info.description)), ...groups.values(), node("section", node("h2", "Types"), ...types));
 }
 
 // A link to a type opens it.
